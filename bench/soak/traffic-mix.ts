@@ -1,5 +1,5 @@
 // What the soak puts into its sources and asks of them: each kind of question, in the shares of a busy day.
-import { otel } from "../../test/support/elastic/span-shippers.ts";
+import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
 import { fill, generateRequestSpans, spansBegun } from "../fixtures/spans.ts";
 import type { Call } from "../harness/http-client.ts";
 

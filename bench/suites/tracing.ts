@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import { start as startServer } from "../../test/servers/servers.ts";
-import { otel } from "../../test/support/elastic/span-shippers.ts";
+import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
 import {
   actions,
   hour,

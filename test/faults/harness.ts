@@ -17,7 +17,7 @@ import { createVisualFinder, readVisual } from "#src/visuals/visual.ts";
 import { base, model } from "../conformance/kubernetes-fixture.ts";
 import { makeTraces, midnight, toSpan } from "../conformance/trace-fixture.ts";
 import { createFakeSearch, type ProductName } from "../support/elastic/fake-cluster.ts";
-import { otel } from "../support/elastic/span-shippers.ts";
+import { otel } from "../support/elastic/span-shippers/otel.ts";
 import { type FaultProxy, openProxy } from "../support/fault-proxy.ts";
 import { createFakePrometheus } from "../support/prometheus/fake-server.ts";
 import { collectSeries, expose } from "../support/prometheus/kubernetes-exporters.ts";

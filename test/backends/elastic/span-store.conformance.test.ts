@@ -4,20 +4,12 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import { type CountingSubject, countingSuite } from "../../conformance/span-aggregation.ts";
 import { spanStoreSuite } from "../../conformance/spans.ts";
 import { type ModelPart, type ModelSpan, type SiteName, toSpan } from "../../conformance/trace-fixture.ts";
-import {
-  apm,
-  apm7,
-  dataPrepper,
-  dataPrepperLegacy,
-  jaeger,
-  jaegerFields,
-  otel,
-  otelLogsdb,
-  otelOlder,
-  type SpanShipper,
-  ss4o,
-  ss4oBare,
-} from "../../support/elastic/span-shippers.ts";
+import { apm, apm7 } from "../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper, dataPrepperLegacy } from "../../support/elastic/span-shippers/data-prepper.ts";
+import { jaeger, jaegerFields } from "../../support/elastic/span-shippers/jaeger.ts";
+import { otel, otelLogsdb, otelOlder } from "../../support/elastic/span-shippers/otel.ts";
+import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
+import { ss4o, ss4oBare } from "../../support/elastic/span-shippers/ss4o.ts";
 import { openCluster } from "../../support/elastic/test-index.ts";
 import { chosen, type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
 

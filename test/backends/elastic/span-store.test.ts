@@ -12,15 +12,12 @@ import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { normaliseId } from "#src/tracing/spans/span-ids.ts";
 import { type ModelSpan, toSpan } from "../../conformance/trace-fixture.ts";
-import {
-  apm,
-  dataPrepper,
-  jaeger,
-  jaegerFields,
-  otel,
-  type SpanShipper,
-  ss4oBare,
-} from "../../support/elastic/span-shippers.ts";
+import { apm } from "../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
+import { jaeger, jaegerFields } from "../../support/elastic/span-shippers/jaeger.ts";
+import { otel } from "../../support/elastic/span-shippers/otel.ts";
+import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
+import { ss4oBare } from "../../support/elastic/span-shippers/ss4o.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
 

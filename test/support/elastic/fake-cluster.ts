@@ -1,5 +1,5 @@
 // A small Elasticsearch or OpenSearch in memory: mappings, `_search` with aggregations, and scrolls, for the few clauses that
-// Readout sends. It answers truthfully or not at all: a clause that it does not know is an error of the test.
+// Readout sends. It answers correctly or not at all: a clause that it does not know is an error of the test.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { sendJson } from "../scripted-http-source.ts";
 import { aggregate } from "./aggregations.ts";
@@ -7,7 +7,7 @@ import { aggregate } from "./aggregations.ts";
 export interface FakeIndex {
   readonly mappings: object;
   readonly documents: readonly JsonObject[];
-  /** Of another index under a name than before. */
+  /** Another uuid makes it another index of the same name. */
   readonly uuid?: string;
 }
 type JsonObject = { readonly [key: string]: unknown };
@@ -35,7 +35,7 @@ function listFieldValues(document: JsonObject, name: string): unknown[] {
   return values;
 }
 
-/** Fields of OpenTelemetry are also known by their short names. */
+/** Fields of OpenTelemetry also have short names. */
 function readField(document: JsonObject, name: string): unknown[] {
   const found = ["", "attributes.", "resource.attributes."].map((prefix) =>
     listValues(document, prefix + name),
@@ -45,7 +45,7 @@ function readField(document: JsonObject, name: string): unknown[] {
 
 const knownComparables = new Map<string, number>();
 
-/** Milliseconds, for times as documents and bounds spell them; other numbers as they are. */
+/** A time of a document or a bound as milliseconds; other numbers as they are. */
 function toComparable(value: unknown): number {
   if (typeof value === "number") return value;
   const text = String(value);
@@ -60,12 +60,12 @@ function readNumber(text: string): number {
 
 type DocumentTest = (index: string, document: JsonObject) => boolean;
 
-/** Once for all documents: a clause takes longer to understand than to decide. */
+/** Compiles a query once for all documents, since parsing a clause takes longer than testing it. */
 function compileQuery(query: JsonObject): DocumentTest {
   const [[clause, body] = ["", undefined]] = Object.entries(query);
   const list = (value: unknown): unknown[] => (value === undefined ? [] : [value].flat());
   const compileAll = (value: unknown) => list(value).map((one) => compileQuery(one as JsonObject));
-  const [[name, wanted] = ["", undefined]] = Object.entries(Object(body));
+  const [[name, operand] = ["", undefined]] = Object.entries(Object(body));
   const some =
     (test: (value: unknown) => boolean): DocumentTest =>
     (index, document) =>
@@ -77,33 +77,33 @@ function compileQuery(query: JsonObject): DocumentTest {
       return () => false;
     case "bool": {
       const { filter, should, must_not } = body as JsonObject;
-      const [needed, refused, enough] = [filter, must_not, should].map(compileAll);
+      const [required, excluded, alternatives] = [filter, must_not, should].map(compileAll);
       return (index, document) => {
-        const holds = (test: DocumentTest) => test(index, document);
+        const matches = (test: DocumentTest) => test(index, document);
         return (
-          needed?.every(holds) === true &&
-          refused?.some(holds) === false &&
-          (should === undefined || enough?.some(holds) === true)
+          required?.every(matches) === true &&
+          excluded?.some(matches) === false &&
+          (should === undefined || alternatives?.some(matches) === true)
         );
       };
     }
     case "exists":
-      return (_, document) => listFieldValues(document, String(wanted)).length > 0;
+      return (_, document) => listFieldValues(document, String(operand)).length > 0;
     case "nested":
       return compileQuery((body as { readonly query: JsonObject }).query);
     case "terms": {
-      const sought = new Set(list(wanted).map(String));
+      const sought = new Set(list(operand).map(String));
       return some((value) => sought.has(String(value)));
     }
     case "term": {
-      const { value: sought, case_insensitive: caseless } = isObject(wanted)
-        ? wanted
-        : { value: wanted, case_insensitive: false };
+      const { value: sought, case_insensitive: caseless } = isObject(operand)
+        ? operand
+        : { value: operand, case_insensitive: false };
       const fold = (value: unknown) => (caseless ? String(value).toLowerCase() : String(value));
       return some((value) => fold(value) === fold(sought));
     }
     case "range": {
-      const { gte, gt, lte, lt, ...rest } = wanted as JsonObject;
+      const { gte, gt, lte, lt, ...rest } = operand as JsonObject;
       const unknown = Object.keys(rest).filter((key) => key !== "format");
       if (unknown.length > 0) throw new Error(`a range with ${unknown}`);
       const bound = (value: unknown, ofNone: number) => (value === undefined ? ofNone : toComparable(value));
@@ -119,15 +119,15 @@ function compileQuery(query: JsonObject): DocumentTest {
   }
 }
 
-/** What an aggregation sees of a document. */
+/** What an aggregation reads of a document. */
 const documentReader = {
   values: ({ index, document }: FakeHit, name: string) => {
     const values = name === "_index" ? [index] : listFieldValues(document, name);
     return values.map((value) => (typeof value === "number" ? value : String(value)));
   },
   compile: (query: JsonObject) => {
-    const holds = compileQuery(query);
-    return ({ index, document }: FakeHit) => holds(index, document);
+    const matches = compileQuery(query);
+    return ({ index, document }: FakeHit) => matches(index, document);
   },
 };
 
@@ -147,135 +147,32 @@ interface Scroll {
 
 export type ProductName = "Elasticsearch" | "OpenSearch";
 
+interface FakeSearch {
+  readonly indices: Readonly<Record<string, FakeIndex>>;
+  readonly product: ProductName;
+  readonly aggregates: boolean;
+  readonly scrolls: Map<string, Scroll>;
+  /** Responses by pattern and body: the indices never change, and tests repeat their searches. */
+  readonly responses: Map<string, object>;
+  scrollsOpened: number;
+}
+
 export function createFakeSearch(
   indices: Readonly<Record<string, FakeIndex>>,
   product: ProductName,
-  /** Without them a search that aggregates is refused. */
+  /** If false, a search with aggregations is refused. */
   { aggregates = true }: { readonly aggregates?: boolean } = {},
 ) {
+  const fake: FakeSearch = {
+    ...{ indices, product, aggregates },
+    ...{ scrolls: new Map(), responses: new Map(), scrollsOpened: 0 },
+  };
   const send = product === "Elasticsearch" ? sendJson : sendWithoutProductHeader;
-  const version =
-    product === "Elasticsearch" ? { number: "8.19.8" } : { number: "2.19.0", distribution: "opensearch" };
-
-  const scrolls = new Map<string, Scroll>();
-  /** Nothing changes here, and tests ask the same again and again. */
-  const answers = new Map<string, object>();
-  let scrollId = 0;
-
-  function matching(pattern: string): [string, FakeIndex][] {
-    const parts = decodeURIComponent(pattern)
-      .split(",")
-      .map((part) => {
-        const isExcluded = part.startsWith("-");
-        const stars = (isExcluded ? part.slice(1) : part).replaceAll(".", "\\.").replaceAll("*", ".*");
-        return { isExcluded, test: new RegExp(`^${stars}$`) };
-      });
-    // An exclusion takes away what stands before it.
-    return Object.entries(indices).filter(
-      ([name]) => parts.findLast(({ test }) => test.test(name))?.isExcluded === false,
-    );
-  }
-
-  function page(
-    found: readonly FakeHit[],
-    total: number | undefined,
-    shards: number,
-    scroll?: string,
-  ): object {
-    return {
-      took: 1,
-      timed_out: false,
-      ...(scroll === undefined ? {} : { _scroll_id: scroll }),
-      _shards: { total: shards, successful: shards, skipped: 0, failed: 0 },
-      hits: {
-        ...(total === undefined ? {} : { total: { value: total, relation: "eq" } }),
-        hits: found.map(({ index, id, document, sort }) => {
-          return { _index: index, _id: id, _source: document, sort };
-        }),
-      },
-    };
-  }
-
-  function search(pattern: string, body: JsonObject, scrolled: boolean): object {
-    const { query, size = 10, from = 0, sort = ["_doc"], track_total_hits: counted, aggs, ...others } = body;
-    const { _source: sources, ...rest } = others;
-    if (sources !== undefined && sources !== false) throw new Error(`_source: ${sources}`);
-    if (aggs !== undefined && !aggregates) throw new Error("no aggregations");
-    if (Object.keys(rest).length > 0) throw new Error(`a search with ${Object.keys(rest)}`);
-    const keys = sort as (string | Record<string, { readonly order: string }>)[];
-    const within = matching(pattern);
-    const holds = compileQuery((query ?? { match_all: {} }) as JsonObject);
-    const found = within.flatMap(([index, { documents }]) =>
-      documents.flatMap((document, at): FakeHit[] => {
-        if (!holds(index, document)) return [];
-        const sorts = keys.map((key) => {
-          if (key === "_doc") return at;
-          const [name = ""] = Object.keys(key);
-          return toComparable(listFieldValues(document, name)[0]);
-        });
-        return [{ index, id: `${index}-${at}`, document, sort: sorts }];
-      }),
-    );
-    const [first] = keys;
-    const descending = typeof first === "object" && Object.values(first)[0]?.order === "desc";
-    found.sort((a, b) => ((a.sort[0] ?? 0) - (b.sort[0] ?? 0)) * (descending ? -1 : 1));
-    const total = counted === false && !scrolled ? undefined : found.length;
-    const overCount = typeof counted === "number" && found.length > counted;
-    const end = Number(from) + Number(size);
-    const answer = found.slice(Number(from), end);
-    if (!scrolled) {
-      const whole = page(answer, overCount ? undefined : total, within.length);
-      return aggs === undefined
-        ? whole
-        : { ...whole, aggregations: aggregate(aggs as JsonObject, found, documentReader) };
-    }
-    const id = `scroll-${scrollId++}`;
-    scrolls.set(id, {
-      rest: found.slice(end),
-      size: Number(size),
-      total: found.length,
-      // Elasticsearch goes on with the shards alone that may hold something.
-      shards: product === "Elasticsearch" ? new Set(found.map(({ index }) => index)).size : within.length,
-    });
-    return page(answer, total, within.length, id);
-  }
-
-  function scroll(id: string): object {
-    const open = scrolls.get(id);
-    if (open === undefined) throw new Error(`no scroll ${id}`);
-    scrolls.set(id, { ...open, rest: open.rest.slice(open.size) });
-    return page(open.rest.slice(0, open.size), open.total, open.shards, id);
-  }
-
-  function reply(response: ServerResponse, request: IncomingMessage, text: string): void {
-    const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
-    const body: JsonObject = text === "" ? {} : JSON.parse(text);
-    const [, pattern = ""] = pathname.split("/");
-    if (pathname === "/") send(response, { version });
-    else if (request.method === "DELETE") {
-      for (const id of [body.scroll_id].flat()) scrolls.delete(String(id));
-      send(response, { succeeded: true });
-    } else if (pathname === "/_search/scroll") send(response, scroll(String(body.scroll_id)));
-    else if (pathname.endsWith("/_search")) {
-      const scrolled = searchParams.has("scroll");
-      const answer = (scrolled ? undefined : answers.get(pattern + text)) ?? search(pattern, body, scrolled);
-      if (!scrolled) answers.set(pattern + text, answer);
-      send(response, answer);
-    } else {
-      const index = { number_of_shards: "1", version: { created: "8190899" } };
-      const told = matching(pattern).map(([name, { mappings, uuid = name }]) => [
-        name,
-        { aliases: {}, mappings, settings: { index: { ...index, uuid } } },
-      ]);
-      send(response, Object.fromEntries(told));
-    }
-  }
-
   return {
-    /** An error of the fake's own is no answer that a source would give: its status is 400. */
+    /** Reports an error of the fake itself with status 400, which no test takes for a response of a source. */
     reply: (response: ServerResponse, request: IncomingMessage, text: string): void => {
       try {
-        reply(response, request, text);
+        send(response, answer(fake, request, text));
       } catch (error) {
         send(response, { error: String(error) }, 400);
       }
@@ -283,7 +180,154 @@ export function createFakeSearch(
   };
 }
 
-/** Without the header by which Elasticsearch is told. */
+function answer(fake: FakeSearch, request: IncomingMessage, text: string): object {
+  const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
+  const body: JsonObject = text === "" ? {} : JSON.parse(text);
+  const [, pattern = ""] = pathname.split("/");
+  if (pathname === "/") return describeVersion(fake);
+  if (request.method === "DELETE") {
+    for (const id of [body.scroll_id].flat()) fake.scrolls.delete(String(id));
+    return { succeeded: true };
+  }
+  if (pathname === "/_search/scroll") return continueScroll(fake, String(body.scroll_id));
+  if (!pathname.endsWith("/_search")) return describeMappings(fake, pattern);
+  if (searchParams.has("scroll")) return openScroll(fake, pattern, body);
+  const known = fake.responses.get(pattern + text) ?? search(fake, pattern, body);
+  fake.responses.set(pattern + text, known);
+  return known;
+}
+
+function describeVersion({ product }: FakeSearch): object {
+  const isElasticsearch = product === "Elasticsearch";
+  return {
+    version: isElasticsearch ? { number: "8.19.8" } : { number: "2.19.0", distribution: "opensearch" },
+  };
+}
+
+function describeMappings(fake: FakeSearch, pattern: string): object {
+  const index = { number_of_shards: "1", version: { created: "8190899" } };
+  return Object.fromEntries(
+    listMatchingIndices(fake, pattern).map(([name, { mappings, uuid = name }]) => [
+      name,
+      { aliases: {}, mappings, settings: { index: { ...index, uuid } } },
+    ]),
+  );
+}
+
+function listMatchingIndices({ indices }: FakeSearch, pattern: string): [string, FakeIndex][] {
+  const parts = decodeURIComponent(pattern)
+    .split(",")
+    .map((part) => {
+      const isExcluded = part.startsWith("-");
+      const stars = (isExcluded ? part.slice(1) : part).replaceAll(".", "\\.").replaceAll("*", ".*");
+      return { isExcluded, test: new RegExp(`^${stars}$`) };
+    });
+  // An exclusion takes away from the parts before it.
+  return Object.entries(indices).filter(
+    ([name]) => parts.findLast(({ test }) => test.test(name))?.isExcluded === false,
+  );
+}
+
+function search(fake: FakeSearch, pattern: string, body: JsonObject): object {
+  const { size = 10, from = 0, track_total_hits: counted, aggs } = body;
+  const { hits, shards } = findHits(fake, pattern, body);
+  const isUncounted = counted === false || (typeof counted === "number" && hits.length > counted);
+  const selected = hits.slice(Number(from), Number(from) + Number(size));
+  const page = buildPage(selected, isUncounted ? undefined : hits.length, shards);
+  if (aggs === undefined) return page;
+  return { ...page, aggregations: aggregate(aggs as JsonObject, hits, documentReader) };
+}
+
+function openScroll(fake: FakeSearch, pattern: string, body: JsonObject): object {
+  const { size = 10, from = 0 } = body;
+  const { hits, shards } = findHits(fake, pattern, body);
+  const end = Number(from) + Number(size);
+  const id = `scroll-${fake.scrollsOpened++}`;
+  fake.scrolls.set(id, {
+    rest: hits.slice(end),
+    size: Number(size),
+    total: hits.length,
+    // Elasticsearch continues only with the shards that may have documents.
+    shards: fake.product === "Elasticsearch" ? new Set(hits.map(({ index }) => index)).size : shards,
+  });
+  return buildPage(hits.slice(Number(from), end), hits.length, shards, id);
+}
+
+function continueScroll({ scrolls }: FakeSearch, id: string): object {
+  const scroll = scrolls.get(id);
+  if (scroll === undefined) throw new Error(`no scroll ${id}`);
+  scrolls.set(id, { ...scroll, rest: scroll.rest.slice(scroll.size) });
+  return buildPage(scroll.rest.slice(0, scroll.size), scroll.total, scroll.shards, id);
+}
+
+/** All hits of a search, sorted, and the number of shards that it reaches. */
+function findHits(
+  fake: FakeSearch,
+  pattern: string,
+  body: JsonObject,
+): { readonly hits: readonly FakeHit[]; readonly shards: number } {
+  checkSearch(fake, body);
+  const { query = { match_all: {} }, sort = ["_doc"] } = body;
+  const keys = sort as readonly SortKey[];
+  const matches = compileQuery(query as JsonObject);
+  const searched = listMatchingIndices(fake, pattern);
+  const hits = searched.flatMap(([index, { documents }]) =>
+    documents.flatMap((document, at): FakeHit[] =>
+      matches(index, document)
+        ? [
+            {
+              index,
+              id: `${index}-${at}`,
+              document,
+              sort: keys.map((key) => readSortValue(key, document, at)),
+            },
+          ]
+        : [],
+    ),
+  );
+  const [first] = keys;
+  const isDescending = typeof first === "object" && Object.values(first)[0]?.order === "desc";
+  hits.sort((a, b) => ((a.sort[0] ?? 0) - (b.sort[0] ?? 0)) * (isDescending ? -1 : 1));
+  return { hits, shards: searched.length };
+}
+
+/** Refuses options that the fake does not know. */
+function checkSearch({ aggregates }: FakeSearch, body: JsonObject): void {
+  const { query, size, from, sort, track_total_hits, aggs, _source: sources, ...others } = body;
+  if (sources !== undefined && sources !== false) throw new Error(`_source: ${sources}`);
+  if (aggs !== undefined && !aggregates) throw new Error("no aggregations");
+  if (Object.keys(others).length > 0) throw new Error(`a search with ${Object.keys(others)}`);
+}
+
+type SortKey = string | Readonly<Record<string, { readonly order: string }>>;
+
+function readSortValue(key: SortKey, document: JsonObject, at: number): number {
+  if (key === "_doc") return at;
+  const [name = ""] = Object.keys(key);
+  return toComparable(listFieldValues(document, name)[0]);
+}
+
+function buildPage(
+  hits: readonly FakeHit[],
+  total: number | undefined,
+  shards: number,
+  scrollId?: string,
+): object {
+  return {
+    took: 1,
+    timed_out: false,
+    ...(scrollId === undefined ? {} : { _scroll_id: scrollId }),
+    _shards: { total: shards, successful: shards, skipped: 0, failed: 0 },
+    hits: {
+      ...(total === undefined ? {} : { total: { value: total, relation: "eq" } }),
+      hits: hits.map(({ index, id, document, sort }) => {
+        return { _index: index, _id: id, _source: document, sort };
+      }),
+    },
+  };
+}
+
+/** Without the header that identifies Elasticsearch. */
 function sendWithoutProductHeader(response: ServerResponse, value: unknown, status = 200): void {
   response.writeHead(status, { "content-type": "application/json" });
   response.end(JSON.stringify(value));

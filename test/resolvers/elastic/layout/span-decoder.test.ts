@@ -17,7 +17,8 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, SpanKind } from "#src/core/rows.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { calculateDuration, deriveNames } from "#src/tracing/spans/requests.ts";
-import { otel, otelOlder, type SpanShipper } from "../../../support/elastic/span-shippers.ts";
+import { otel, otelOlder } from "../../../support/elastic/span-shippers/otel.ts";
+import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
 
 const source = buildSpanSource("shop", { index: "spans", layout: "auto" });
 

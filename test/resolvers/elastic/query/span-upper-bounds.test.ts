@@ -19,7 +19,11 @@ import {
 import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
 import { normaliseId } from "#src/tracing/spans/span-ids.ts";
-import { apm, dataPrepper, jaeger, otel, type SpanShipper } from "../../../support/elastic/span-shippers.ts";
+import { apm } from "../../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../../support/elastic/span-shippers/data-prepper.ts";
+import { jaeger } from "../../../support/elastic/span-shippers/jaeger.ts";
+import { otel } from "../../../support/elastic/span-shippers/otel.ts";
+import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
 
 function placed(shipper: SpanShipper, over: object = {}, entry?: SpanForm["entry"]): PlacedForm<SpanForm> {
   const [definition] = Object.values(shipper.indices("p"));

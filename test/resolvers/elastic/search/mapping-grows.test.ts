@@ -5,7 +5,7 @@ import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
-import { otelOlder } from "../../../support/elastic/span-shippers.ts";
+import { otelOlder } from "../../../support/elastic/span-shippers/otel.ts";
 import { type Cluster, openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 

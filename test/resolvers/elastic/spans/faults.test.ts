@@ -9,7 +9,8 @@ import { fromMillis } from "#src/core/time.ts";
 import type { SpanSource } from "#src/store/span-reader.ts";
 import type { SpanStore } from "#src/store/store.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { jaeger, otel } from "../../../support/elastic/span-shippers.ts";
+import { jaeger } from "../../../support/elastic/span-shippers/jaeger.ts";
+import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import {
   openScriptedSource,

@@ -11,7 +11,8 @@ import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader, isInSelection, isLookedUp } from "../../../conformance/trace-fixture.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
-import { apm, apm7, type SpanShipper } from "../../../support/elastic/span-shippers.ts";
+import { apm, apm7 } from "../../../support/elastic/span-shippers/apm.ts";
+import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 

@@ -5,7 +5,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { toSpan } from "../../../conformance/trace-fixture.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
-import { otel } from "../../../support/elastic/span-shippers.ts";
+import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 

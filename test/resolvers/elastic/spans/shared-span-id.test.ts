@@ -8,7 +8,7 @@ import type { SpanLookup } from "#src/store/span-reader.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { type ModelSpan, toSpan } from "../../../conformance/trace-fixture.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
-import { otel } from "../../../support/elastic/span-shippers.ts";
+import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 

@@ -1,56 +1,56 @@
 // The aggregations that Readout sends, evaluated over whole documents: composite and terms with counts, stats and ranges
-// in them, and filters that count values. Any other is an error of the test.
+// in them, and filters that count values. Any other aggregation is an error of the test.
 type JsonObject = { readonly [key: string]: unknown };
 type Scalar = string | number | null;
 
 interface DocumentReader<Document> {
-  /** All values of a field, as the index of its mapping has them. */
+  /** All values of a field, as the index has them. */
   readonly values: (document: Document, field: string) => readonly (string | number)[];
   readonly compile: (query: JsonObject) => (document: Document) => boolean;
 }
 
-/** `aggregations` of an answer, over the documents that the query found. */
+/** The `aggregations` of a response over the documents that the query found. */
 export function aggregate<Document>(
   aggregations: JsonObject,
   documents: readonly Document[],
-  reading: DocumentReader<Document>,
+  reader: DocumentReader<Document>,
 ): JsonObject {
   return Object.fromEntries(
-    Object.entries(aggregations).map(([name, asked]) => [
+    Object.entries(aggregations).map(([name, aggregation]) => [
       name,
-      evaluate(asked as JsonObject, documents, reading),
+      evaluate(aggregation as JsonObject, documents, reader),
     ]),
   );
 }
 
 function evaluate<Document>(
-  asked: JsonObject,
+  aggregation: JsonObject,
   documents: readonly Document[],
-  reading: DocumentReader<Document>,
+  reader: DocumentReader<Document>,
 ): JsonObject {
-  const { aggs: inner = {}, ...rest } = asked;
+  const { aggs: inner = {}, ...rest } = aggregation;
   const [[kind, body] = ["", {}], ...others] = Object.entries(rest);
-  if (others.length > 0) throw new Error(`an aggregation of two kinds: ${JSON.stringify(asked)}`);
-  const within = (some: readonly Document[]) => aggregate(inner as JsonObject, some, reading);
+  if (others.length > 0) throw new Error(`an aggregation of two kinds: ${JSON.stringify(aggregation)}`);
+  const within = (members: readonly Document[]) => aggregate(inner as JsonObject, members, reader);
   const options = body as JsonObject;
   const field = String(options.field);
-  const valuesOf = (document: Document) => reading.values(document, field);
+  const listValues = (document: Document) => reader.values(document, field);
   switch (kind) {
     case "filter": {
-      const found = documents.filter(reading.compile(options));
+      const found = documents.filter(reader.compile(options));
       return { doc_count: found.length, ...within(found) };
     }
     case "value_count":
-      return { value: documents.flatMap(valuesOf).length };
+      return { value: documents.flatMap(listValues).length };
     case "stats": {
-      const all = documents.flatMap(valuesOf).map(Number);
+      const all = documents.flatMap(listValues).map(Number);
       return { count: all.length, sum: all.reduce((a, b) => a + b, 0) };
     }
     case "range": {
       const { ranges } = options as { readonly ranges: readonly { from: number; to: number }[] };
-      const held = documents.map((document) => ({ document, numbers: valuesOf(document).map(Number) }));
+      const measured = documents.map((document) => ({ document, numbers: listValues(document).map(Number) }));
       const buckets = ranges.map(({ from, to }) => {
-        const found = held.flatMap(({ document, numbers }) =>
+        const found = measured.flatMap(({ document, numbers }) =>
           numbers.some((number) => number >= from && number < to) ? [document] : [],
         );
         return { from, to, doc_count: found.length, ...within(found) };
@@ -59,7 +59,7 @@ function evaluate<Document>(
     }
     case "terms": {
       const { size, min_doc_count: least } = options as { size: number; min_doc_count: number };
-      const found = groupDocuments(documents, (document) => valuesOf(document).map((value) => [value]))
+      const found = groupDocuments(documents, (document) => listValues(document).map((value) => [value]))
         .filter(({ members }) => members.length >= least)
         .sort((a, b) => b.members.length - a.members.length);
       const buckets = found
@@ -67,52 +67,60 @@ function evaluate<Document>(
         .map(({ key: [key], members }) => ({ key, doc_count: members.length, ...within(members) }));
       return { doc_count_error_upper_bound: 0, sum_other_doc_count: 0, buckets };
     }
-    case "composite": {
-      const { size, sources, after } = options as {
-        size: number;
-        sources: readonly JsonObject[];
-        after?: JsonObject;
-      };
-      const columns = sources.map((source) => {
-        const [[name, { terms }] = ["", { terms: { field: "" } }]] = Object.entries(
-          source as Record<string, { readonly terms: { field: string; missing_bucket?: boolean } }>,
-        );
-        return { name, ...terms };
-      });
-      const keysOf = (document: Document) =>
-        columns.reduce<readonly (readonly Scalar[])[]>(
-          (keys, { field, missing_bucket }) => {
-            const own = new Set<Scalar>(reading.values(document, field));
-            if (own.size === 0 && missing_bucket === true) own.add(null);
-            return keys.flatMap((key) => [...own].map((value) => [...key, value]));
-          },
-          [[]],
-        );
-      const last = after && columns.map(({ name }) => after[name] as Scalar);
-      const buckets = groupDocuments(documents, keysOf)
-        .filter(({ key }) => last === undefined || compareKeys(key, last) > 0)
-        .sort((a, b) => compareKeys(a.key, b.key))
-        .slice(0, size)
-        .map(({ key, members }) => ({
-          key: Object.fromEntries(columns.map(({ name }, at) => [name, key[at]])),
-          doc_count: members.length,
-          ...within(members),
-        }));
-      const end = buckets.at(-1)?.key;
-      return { ...(end === undefined ? {} : { after_key: end }), buckets };
-    }
+    case "composite":
+      return evaluateComposite(options, documents, reader, within);
     default:
-      throw new Error(`an unknown aggregation: ${JSON.stringify(asked)}`);
+      throw new Error(`an unknown aggregation: ${JSON.stringify(aggregation)}`);
   }
+}
+
+function evaluateComposite<Document>(
+  options: JsonObject,
+  documents: readonly Document[],
+  reader: DocumentReader<Document>,
+  within: (members: readonly Document[]) => JsonObject,
+): JsonObject {
+  const { size, sources, after } = options as {
+    size: number;
+    sources: readonly JsonObject[];
+    after?: JsonObject;
+  };
+  const columns = sources.map((source) => {
+    const [[name, { terms }] = ["", { terms: { field: "" } }]] = Object.entries(
+      source as Record<string, { readonly terms: { field: string; missing_bucket?: boolean } }>,
+    );
+    return { name, ...terms };
+  });
+  const listKeys = (document: Document) =>
+    columns.reduce<readonly (readonly Scalar[])[]>(
+      (keys, { field, missing_bucket }) => {
+        const own = new Set<Scalar>(reader.values(document, field));
+        if (own.size === 0 && missing_bucket === true) own.add(null);
+        return keys.flatMap((key) => [...own].map((value) => [...key, value]));
+      },
+      [[]],
+    );
+  const last = after && columns.map(({ name }) => after[name] as Scalar);
+  const buckets = groupDocuments(documents, listKeys)
+    .filter(({ key }) => last === undefined || compareKeys(key, last) > 0)
+    .sort((a, b) => compareKeys(a.key, b.key))
+    .slice(0, size)
+    .map(({ key, members }) => ({
+      key: Object.fromEntries(columns.map(({ name }, at) => [name, key[at]])),
+      doc_count: members.length,
+      ...within(members),
+    }));
+  const end = buckets.at(-1)?.key;
+  return { ...(end === undefined ? {} : { after_key: end }), buckets };
 }
 
 function groupDocuments<Document>(
   documents: readonly Document[],
-  keysOf: (document: Document) => readonly (readonly Scalar[])[],
+  listKeys: (document: Document) => readonly (readonly Scalar[])[],
 ) {
   const groups = new Map<string, { readonly key: readonly Scalar[]; readonly members: Document[] }>();
   for (const document of documents) {
-    for (const key of keysOf(document)) {
+    for (const key of listKeys(document)) {
       const text = JSON.stringify(key);
       const group = groups.get(text) ?? { key, members: [] };
       group.members.push(document);
@@ -122,7 +130,7 @@ function groupDocuments<Document>(
   return [...groups.values()];
 }
 
-/** Without a value first, then upwards. */
+/** Ascending; a missing value comes first. */
 function compareKeys(a: readonly Scalar[], b: readonly Scalar[]): number {
   for (const [at, one] of a.entries()) {
     const other = b[at] ?? null;

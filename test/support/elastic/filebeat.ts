@@ -1,7 +1,7 @@
-// Lines as documents of the layout `ecs`, in the form in which Filebeat writes them.
+// Log lines as Filebeat writes them, in the layout `ecs`.
 import type { LoadedLine } from "../../log-query/script.ts";
 
-/** Filebeat's index template, reduced to what lines are read from; everything else is mapped as it comes. */
+/** Filebeat's index template, reduced to the fields that lines are read from; everything else is mapped dynamically. */
 export const filebeat = buildTemplate("date", 2);
 
 export function buildTemplate(time: "date" | "date_nanos", shards: number) {
@@ -31,7 +31,7 @@ export function printDocument(line: Omit<LoadedLine, "id">): string {
     ...(line.hostname === undefined ? {} : { host: { name: line.hostname } }),
     ...(line.group === undefined ? {} : { event: { dataset: line.group } }),
   };
-  // The body is spliced in as text: its numbers must arrive as they are spelled.
+  // The body is spliced in as text, so that numbers keep their spelling.
   const body = line.json.trim().slice(1, -1).trim();
   return `${JSON.stringify(own).slice(0, -1)}${body === "" ? "" : `,${body}`}}`;
 }

@@ -1,5 +1,5 @@
-// Log lines in the form in which each shipper writes them, and the mappings that it installs, as far as the test servers
-// have the field types. Bodies are spliced in as text: their numbers must arrive as they are spelled.
+// Log lines as each shipper writes them, and the mappings that it installs, as far as the test servers have the field types.
+// Bodies are spliced in as text, so that numbers keep their spelling.
 import { parseSeverity } from "#src/core/rows.ts";
 import { parseInstant, printMillis, toMillis } from "#src/core/time.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
@@ -105,7 +105,7 @@ export const otelLogs: LogShipper = {
   },
 };
 
-/** An APM server's record of OTLP: most instrumentations send the number of the severity alone. */
+/** An APM server's record of OTLP: most instrumentations send only the number of the severity. */
 export const elasticApmLogs: LogShipper = {
   layout: "elastic-apm",
   index: (prefix) => `${prefix}-logs-apm.app.shop-default`,
@@ -123,7 +123,7 @@ export const elasticApmLogs: LogShipper = {
       "@timestamp": time,
       agent: { name: "opentelemetry/java", version: "1.30.0" },
       event: { received: time, severity: number, dataset: group },
-      // Numbers between those of the six names tell less than their texts.
+      // Numbers between those of the six names are less exact than their texts.
       log: number % 4 === 1 ? {} : { level: severity },
       message,
       ...(hostname === undefined ? {} : { host: { hostname, name: hostname } }),
@@ -142,7 +142,7 @@ function createSs4oLogs(mappings: object): LogShipper {
     definition: { settings, mappings },
     document({ time, severity, message, hostname, group, json }) {
       const record = printObject({
-        // An absent body is an empty text there; a test needs to tell them apart.
+        // The exporter writes an absent body as an empty text; tests need to distinguish the two.
         body: message,
         instrumentationScope: {},
         observedTimestamp: time,
@@ -276,7 +276,7 @@ export const olderDataPrepperLogs: LogShipper = {
   },
 };
 
-// ---- without a schema: everything is mapped as it comes -------------------------------------------------------------
+// ---- without a schema: everything is mapped dynamically -------------------------------------------------------------
 
 export const fluentBitLogs: LogShipper = {
   layout: "fluent-bit",
@@ -334,7 +334,7 @@ export const otelNoneLogs: LogShipper = {
   document: (line) => insertMember(printObject(toCollectedRecord(line)), "Attributes", line.json),
 };
 
-/** The exporter in its `raw` mode: attributes stand beside the record's own fields. */
+/** The exporter in its `raw` mode: attributes lie beside the record's own fields. */
 export const otelRawLogs: LogShipper = {
   ...otelNoneLogs,
   layout: "otel-raw",
@@ -358,7 +358,7 @@ function createExportedLogs(layout: string, mode: string, prefix: string): LogSh
           SeverityNumber: toSeverityNumber(severity) ?? 0,
           "Body.value": message,
         },
-        // Maps among the attributes are told key by key; those of the tests that are shipped so have none.
+        // The exporter writes maps among the attributes key by key; the shipped test lines have none.
         json.replace(/(?<=[{,]\s*")(?=\w+"\s*:)/g, prefix),
       ),
   };
@@ -366,7 +366,7 @@ function createExportedLogs(layout: string, mode: string, prefix: string): LogSh
 export const exportedEcsLogs = createExportedLogs("otel-none", "ecs", "Attributes.");
 export const exportedFlatLogs = createExportedLogs("otel-raw", "flat", "");
 
-/** Lines of pino with labels as levels, sent as they are: the time is a number, which nothing maps as a date. */
+/** Lines of pino with labels as levels, sent unchanged: the time is a number, which no mapping makes a date. */
 export const pinoLogs: LogShipper = {
   layout: "pino",
   index: (prefix) => `${prefix}-pino`,

@@ -78,18 +78,18 @@ const apmDefinition = {
   mappings: {
     properties: apmProperties,
     dynamic_templates: [
-      // One type for whole and broken numbers, as the server's template has it; `scaled_float` is not on the tests' servers.
+      // One type for integers and fractions, as in the server's template; the test servers lack `scaled_float`.
       { numbers: { path_match: "numeric_labels.*", mapping: { type: "double" } } },
       { texts: { match_mapping_type: "string", mapping: shortKeyword(1024) } },
     ],
   },
 };
 
-/** Where an attribute is kept that is no label, and the kind of work that it tells. */
+/** Where an attribute is stored that is no label, and the kind of work that it shows. */
 interface ApmField {
   readonly at: readonly (readonly string[])[];
   readonly tells?: "http" | "rpc" | "messaging" | "db";
-  /** It is a label as well. */
+  /** Whether it is stored as a label too. */
   readonly label?: boolean;
 }
 const apmHttp: Readonly<Record<string, ApmField>> = {
@@ -146,7 +146,7 @@ const apmSpanFields: Readonly<Record<string, ApmField>> = {
   },
 };
 
-/** A kind is kept only as far as the type and the action of what is done tell it. */
+/** The kind of a span is kept only as far as its type and action show it. */
 function buildApmFields(span: ShippedSpan, tells: ReadonlySet<ApmField["tells"]>): object {
   if (span.entry) {
     const asks = tells.has("http") || tells.has("rpc");
@@ -178,7 +178,7 @@ function splitApmLabels(attributes: Attributes): { labels: Attributes; numeric_l
   return { labels, numeric_labels: numbers };
 }
 
-/** What is there already stays. */
+/** Existing values stay. */
 function mergeInto(target: Record<string, unknown>, from: object): void {
   for (const [key, value] of Object.entries(from)) {
     const own = target[key];
@@ -250,7 +250,7 @@ function buildApmDocuments(
     span: { id: span_id },
   }));
   const duration = { us: micros(span.end) - micros(span.start) };
-  // What has no status is taken for a success.
+  // A span without a status counts as a success.
   const outcome = span.status_code === "ERROR" ? "failure" : "success";
   const document: Record<string, unknown> = {
     ...common,
@@ -268,7 +268,7 @@ function buildApmDocuments(
       : { span: { id: span.span_id, name: span.span_name, duration } }),
   };
   if (links.length > 0) mergeInto(document, { span: { links } });
-  // Elastic's own agents compress; nothing else here is theirs.
+  // Only Elastic's own agents compress spans; nothing else here is theirs.
   if (span.count > 1) mergeInto(document, { span: { composite: { count: span.count, sum: duration } } });
   if (span.scope_name !== undefined) {
     mergeInto(document, { service: { framework: { name: span.scope_name, version: span.scope_version } } });

@@ -64,7 +64,7 @@ const jaegerDefinition = {
   },
 };
 
-/** `fields` writes tags as fields with `@` for dots, the other way that Jaeger can be set to. */
+/** With `fields`, tags are fields with `@` for dots, which is Jaeger's other setting. */
 function buildJaegerDocument(span: ShippedSpan, fields: boolean): string {
   const { "service.name": _, ...resource } = span.resource_attributes;
   const attributes: Attributes = {

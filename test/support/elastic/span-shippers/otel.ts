@@ -2,7 +2,7 @@
 import { type Instant, toMillis } from "#src/core/time.ts";
 import { capitalise, keyword, printJson, type SpanShipper, settings, shortKeyword } from "./shipper.ts";
 
-/** Milliseconds, a point, and the nanoseconds within, not padded. */
+/** Milliseconds, a point, and the remaining nanoseconds without padding. */
 function printCollectorTime(instant: Instant): string {
   const millis = toMillis(instant);
   return `${millis}.${instant - BigInt(millis) * 1_000_000n}`;
@@ -109,7 +109,7 @@ export const otel: SpanShipper = {
     }),
 };
 
-/** As the templates of Elasticsearch 8.17 and later set it: documents are rebuilt from the index, and sorted by host. */
+/** The settings of templates since Elasticsearch 8.17: documents are rebuilt from the index, and sorted by host. */
 const logsdb = {
   ...settings,
   mode: "logsdb",
@@ -138,7 +138,7 @@ export const otelLogsdb: SpanShipper = {
   write: otel.write,
 };
 
-/** Before there was a field for the names of events: an attribute has them. */
+/** Older documents, which have the names of events in an attribute instead of a field. */
 export const otelOlder: SpanShipper = {
   name: "otel, older template",
   layout: "otel",

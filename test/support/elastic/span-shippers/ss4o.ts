@@ -49,7 +49,7 @@ function createSs4oShipper(name: string, definition: object): SpanShipper {
   };
 }
 
-/** Older versions install no template: everything is mapped as it comes. */
+/** Older versions install no template: everything is mapped dynamically. */
 export const ss4oBare = createSs4oShipper("ss4o, no template", { settings });
 export const ss4o = createSs4oShipper("ss4o", {
   settings,

@@ -26,7 +26,7 @@ export interface ElasticClient {
    * is not remembered. @throws {BackendError}
    */
   detectProduct(signal: AbortSignal): Promise<Product>;
-  /** The product of the server, asked anew. @throws {BackendError} */
+  /** The product of the server; asks it each time. @throws {BackendError} */
   probe(signal: AbortSignal): Promise<Product>;
   /** Whether it sends credentials. The server may then show it less than there is. */
   readonly hasCredentials: boolean;

@@ -1,4 +1,4 @@
-// What an index can be asked: lookups in the mappings of the indices behind one pattern, and queries for names that were
+// What an index can search: lookups in the mappings of the indices behind one pattern, and queries for names that were
 // mapped after they were read.
 import { requireFirst } from "../../../src/core/collections.ts";
 import { anyOf, buildIgnoredQuery, type Query } from "../client/query-dsl.ts";

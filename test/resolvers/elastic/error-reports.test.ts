@@ -53,14 +53,14 @@ const items = (statuses: readonly number[]) => ({
 test("creates the index, then a report as a span and its exception with fixed ids", async () => {
   const { fake, deliver } = await open((response) => sendJson(response, items([201, 201])));
   expect(await deliver(1)).toEqual(new Map());
-  const asked = fake.requests.filter(({ path }) => path !== "/");
-  expect(asked.map(({ method, path }) => `${method} ${path.split("?")[0]}`)).toEqual([
+  const sent = fake.requests.filter(({ path }) => path !== "/");
+  expect(sent.map(({ method, path }) => `${method} ${path.split("?")[0]}`)).toEqual([
     "GET /_resolve/index/reports*",
     "PUT /reports",
     "POST /reports/_bulk",
   ]);
   const id = "0".padStart(32, "a");
-  const lines = asked[2]?.body
+  const lines = sent[2]?.body
     .trimEnd()
     .split("\n")
     .map((line) => JSON.parse(line));

@@ -5,14 +5,14 @@ import { guardDefaults } from "#resolvers/http/guard.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
-type Way = "answers" | "hangs" | "breaks" | "starts";
+type Behaviour = "answers" | "hangs" | "breaks" | "starts";
 interface Node {
   readonly fake: ScriptedSource;
-  way: Way;
+  behaviour: Behaviour;
 }
 
-/** What any node answers while a shard has no copy. */
-const lost = {
+/** The response of any node while a shard has no copy. */
+const missingShard = {
   path: "/lost/_pit",
   answer: {
     error: { type: "search_phase_execution_exception", reason: "due to missing shards" },
@@ -22,19 +22,19 @@ const lost = {
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
-  for (const one of opened.splice(0).reverse()) await one.close();
+  for (const resource of opened.splice(0).reverse()) await resource.close();
 });
 
 async function startNode(product: string): Promise<Node> {
   const version = { number: "8.19.8", ...(product === "OpenSearch" && { distribution: "opensearch" }) };
   const fake = await openScriptedSource((response, request) => {
-    if (node.way === "hangs") return;
-    if (node.way === "breaks") response.destroy();
-    else if (node.way === "starts") sendJson(response, {}, 503);
-    else if (request.url === lost.path) sendJson(response, lost.answer, 503);
+    if (node.behaviour === "hangs") return;
+    if (node.behaviour === "breaks") response.destroy();
+    else if (node.behaviour === "starts") sendJson(response, {}, 503);
+    else if (request.url === missingShard.path) sendJson(response, missingShard.answer, 503);
     else sendJson(response, request.url === "/" ? { version } : {});
   });
-  const node: Node = { fake, way: "answers" };
+  const node: Node = { fake, behaviour: "answers" };
   opened.push(fake);
   return node;
 }
@@ -55,7 +55,7 @@ async function startCluster(
   return { nodes, client };
 }
 
-/** How many of these fail. A scroll goes on with each request, so that none of them is sent twice. */
+/** Sends requests and returns how many fail. Requests of scrolls are never repeated. */
 async function scroll(client: ElasticClient, times: number): Promise<number> {
   let failed = 0;
   for (let i = 0; i < times; i++) {
@@ -64,58 +64,58 @@ async function scroll(client: ElasticClient, times: number): Promise<number> {
   }
   return failed;
 }
-const answered = ({ fake }: Node) => fake.requests.filter(({ path }) => path !== "/").length;
+const countRequests = ({ fake }: Node) => fake.requests.filter(({ path }) => path !== "/").length;
 
 describe.each(["Elasticsearch", "OpenSearch"])("node pool of three %s nodes", (product) => {
-  // What a client costs to load is not to count as hanging.
+  // Loads the clients first, so that loading does not count as hanging.
   beforeAll(async () => {
-    const { client: door } = await startCluster(product, 30_000);
-    await scroll(door, 3);
+    const { client } = await startCluster(product, 30_000);
+    await scroll(client, 3);
   });
 
   test("sends requests to the nodes round robin", async () => {
-    const { nodes, client: door } = await startCluster(product, 1_000);
-    expect(await scroll(door, 9)).toBe(0);
-    expect(nodes.map(answered)).toEqual([3, 3, 3]);
+    const { nodes, client } = await startCluster(product, 1_000);
+    expect(await scroll(client, 9)).toBe(0);
+    expect(nodes.map(countRequests)).toEqual([3, 3, 3]);
   });
 
   test("loses no request when a node is gone", async () => {
-    const { nodes, client: door } = await startCluster(product, 1_000);
+    const { nodes, client } = await startCluster(product, 1_000);
     await nodes[1].fake.close();
-    expect(await scroll(door, 30)).toBe(0);
+    expect(await scroll(client, 30)).toBe(0);
   });
 
   test("loses one request when a node hangs", async () => {
-    const { nodes, client: door } = await startCluster(product, 1_000);
-    nodes[1].way = "hangs";
-    expect(await scroll(door, 30)).toBe(1);
+    const { nodes, client } = await startCluster(product, 1_000);
+    nodes[1].behaviour = "hangs";
+    expect(await scroll(client, 30)).toBe(1);
   });
 
   test("loses one request when a node is starting", async () => {
-    const { nodes, client: door } = await startCluster(product, 1_000);
-    nodes[2].way = "starts";
-    expect(await scroll(door, 30)).toBe(1);
+    const { nodes, client } = await startCluster(product, 1_000);
+    nodes[2].behaviour = "starts";
+    expect(await scroll(client, 30)).toBe(1);
   });
 
   test("does not suspend nodes that report a shard without a copy, so that a hanging node stays last", async () => {
-    const { nodes, client: door } = await startCluster(product, 1_000);
-    nodes[1].way = "hangs";
-    expect(await scroll(door, 3)).toBe(1);
+    const { nodes, client } = await startCluster(product, 1_000);
+    nodes[1].behaviour = "hangs";
+    expect(await scroll(client, 3)).toBe(1);
     for (let i = 0; i < 6; i++) {
-      const request = { method: "POST", path: lost.path } as const;
-      await expect(door.send(request, AbortSignal.timeout(10_000))).rejects.toMatchObject({ status: 503 });
-      expect(await scroll(door, 1)).toBe(0);
+      const request = { method: "POST", path: missingShard.path } as const;
+      await expect(client.send(request, AbortSignal.timeout(10_000))).rejects.toMatchObject({ status: 503 });
+      expect(await scroll(client, 1)).toBe(0);
     }
   });
 
   test("uses all nodes again after all have failed, some more often than others", async () => {
-    const { nodes, client: door } = await startCluster(product, 1_000);
+    const { nodes, client } = await startCluster(product, 1_000);
     for (const node of nodes) {
-      node.way = "breaks";
-      await scroll(door, 7);
+      node.behaviour = "breaks";
+      await scroll(client, 7);
     }
-    for (const node of nodes) node.way = "answers";
-    expect(await scroll(door, 30)).toBe(0);
-    expect(Math.min(...nodes.map(answered))).toBeGreaterThan(0);
+    for (const node of nodes) node.behaviour = "answers";
+    expect(await scroll(client, 30)).toBe(0);
+    expect(Math.min(...nodes.map(countRequests))).toBeGreaterThan(0);
   });
 });

@@ -92,7 +92,7 @@ test("field table: reads names beyond the limit of remembered names", () => {
 });
 
 describe("parseResponse agrees with scanSearchResponse, with exact integers", () => {
-  /** Documents may hold what hits begin with, and be larger than a part. */
+  /** Values with the beginning of a hit, or larger than a chunk. */
   const nested = fc.constantFrom<unknown>(
     [{ a: 1 }, { _index: "i", _id: "0", _source: {} }],
     [{ a: [] }, { _index: "other" }],

@@ -6,7 +6,7 @@ import { listTexts } from "#resolvers/elastic/layout/log-layout.ts";
 import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
 
 const names = ["message", "log.level", "log.syslog.severity.name", "log.file.path", "größe", "__proto__"];
-const wanted = buildNameTree(names);
+const nameTree = buildNameTree(names);
 const key = fc.oneof(
   fc.string(),
   fc.constantFrom(
@@ -42,7 +42,7 @@ test("scanSearchResponse: documents of one _id with different routings get diffe
   const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { total, hits: rows } };
   const bytes = Buffer.from(JSON.stringify(answer));
   const ids = ["1?routing=a", "1?routing=b", "1"];
-  expect(scanSearchResponse(bytes, wanted).hits.map(({ id }) => id)).toEqual(ids);
+  expect(scanSearchResponse(bytes, nameTree).hits.map(({ id }) => id)).toEqual(ids);
   for (const size of [3, 4, 5_000]) {
     expect([...parseResponse(bytes, size).chunks()].flat().map(({ id }) => id)).toEqual(ids);
   }
@@ -57,10 +57,10 @@ describe("scanSearchResponse", () => {
             `{${space}"_index":${JSON.stringify(index)},"_type":"_doc","_id":${JSON.stringify(id)},"_score":null,${space}"_source":${source},"sort":[${sort}${space}]}`,
         );
         const text = `{"took":1,"timed_out":false,"_shards":{"total":2,"successful":2,"skipped":0,"failed":0},"hits":{"max_score":null,"hits":[${rows.join(`${space},`)}]}}`;
-        const answer = scanSearchResponse(Buffer.from(text), wanted);
+        const answer = scanSearchResponse(Buffer.from(text), nameTree);
         expect(answer.hits.map(({ picked: _, ...rest }) => rest)).toEqual(
           hits.map(({ index, id, source, sort }) => ({
-            // What cannot be encoded arrives replaced, as it would from a server.
+            // Ill-formed text arrives replaced, as from a server.
             index: index.toWellFormed(),
             id: id.toWellFormed(),
             source: source.toWellFormed(),
@@ -72,16 +72,16 @@ describe("scanSearchResponse", () => {
     );
   });
 
-  const pickedOf = (source: string) => {
+  const pickValues = (source: string) => {
     const text = `{"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
-    return scanSearchResponse(Buffer.from(text), wanted).hits[0]?.picked;
+    return scanSearchResponse(Buffer.from(text), nameTree).hits[0]?.picked;
   };
 
   test("picks the values that parsing the document finds, or none", () => {
     let plain = 0;
     fc.assert(
       fc.property(json, (source) => {
-        const picked = pickedOf(source);
+        const picked = pickValues(source);
         if (picked === undefined) return;
         plain += 1;
         const document = parseLossless(source.toWellFormed());
@@ -110,7 +110,7 @@ describe("scanSearchResponse", () => {
     ['{"message":"\\u00fc\\n\\"","größe":"ü"}', { message: 'ü\n"', größe: "ü" }],
     ['{"message":null,"log":"text","log.file":7,"log.level":{"a":1}}', {}],
   ])("picks values from %s", (source, expected) => {
-    expect(Object.fromEntries(pickedOf(source) ?? [["nothing", ""]])).toEqual(expected);
+    expect(Object.fromEntries(pickValues(source) ?? [["nothing", ""]])).toEqual(expected);
   });
 
   test.each([
@@ -121,13 +121,13 @@ describe("scanSearchResponse", () => {
     ['{"log.level":"a","log":{"level":"b"}}', "a name in two spellings"],
     ['{"message":tru}', "invalid JSON"],
   ])("picks no values from %s: %s", (source) => {
-    expect(pickedOf(source)).toBeUndefined();
+    expect(pickValues(source)).toBeUndefined();
   });
 
   test("keeps the spelling of numbers", () => {
     const source = '{"a":200.0,"b":2e2,"c":9007199254740993,"d":"\\\\\\"}","e":[]}';
     const text = `{"timed_out":true,"terminated_early":true,"_scroll_id":"x==","_shards":{"total":3,"failed":1},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
-    expect(scanSearchResponse(Buffer.from(text), wanted)).toEqual({
+    expect(scanSearchResponse(Buffer.from(text), nameTree)).toEqual({
       timedOut: true,
       terminatedEarly: true,
       indices: new Set(["i"]),
@@ -139,19 +139,19 @@ describe("scanSearchResponse", () => {
   });
 
   test("rejects truncated and other responses", () => {
-    const whole =
+    const complete =
       '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":{"a":"b"}}]}}';
-    expect(scanSearchResponse(Buffer.from(whole), wanted).hits).toHaveLength(1);
-    for (let length = 0; length < whole.length; length++)
-      expect(() => scanSearchResponse(Buffer.from(whole.slice(0, length)), wanted)).toThrow(SyntaxError);
+    expect(scanSearchResponse(Buffer.from(complete), nameTree).hits).toHaveLength(1);
+    for (let length = 0; length < complete.length; length++)
+      expect(() => scanSearchResponse(Buffer.from(complete.slice(0, length)), nameTree)).toThrow(SyntaxError);
     for (const text of [
       "[]",
       "{}",
-      `${whole}x`,
+      `${complete}x`,
       '{"hits":{"hits":[]}}',
-      whole.replace('"_source":{"a":"b"}', '"x":1'),
+      complete.replace('"_source":{"a":"b"}', '"x":1'),
     ]) {
-      expect(() => scanSearchResponse(Buffer.from(text), wanted)).toThrow(SyntaxError);
+      expect(() => scanSearchResponse(Buffer.from(text), nameTree)).toThrow(SyntaxError);
     }
   });
 });

@@ -29,7 +29,7 @@ describe.each(allShippers)("line decoder of %s", (name, shipper) => {
     expect(line).toMatchObject({ id: "i/1", source_id: "app", ...plain });
     if (layout.json === "source") expect(line.json).toBe(source);
     expect(JSON.parse(line.json)).toMatchObject({ n: 200, price: 1.5, on: true, text: "x" });
-    // Older ones of data-prepper lose the digits themselves.
+    // Older versions of Data Prepper lose the digits themselves.
     if (name !== "olderDataPrepperLogs") expect(line.json).toContain('"price":1.50,"big":9007199254740993');
   });
 
@@ -42,7 +42,7 @@ describe.each(allShippers)("line decoder of %s", (name, shipper) => {
   test("keeps all lines of a message", () => {
     for (const message of ["two\nlines", "two\r\n\nlines and a space ", "\nx"])
       expect(read(shipper, { message }).line.message).toBe(message);
-    // Fluent Bit adds a line end of its own, and fluentd is one of those that may.
+    // Layouts of Fluent Bit and fluentd remove one line end, since Fluent Bit adds one.
     const ended = name === "fluentdLogs" ? "x" : "x\n";
     expect(read(shipper, { message: "x\n" }).line.message).toBe(ended);
   });

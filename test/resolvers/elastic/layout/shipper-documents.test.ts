@@ -102,7 +102,7 @@ describe("Filebeat", () => {
 });
 
 describe("Fluent Bit", () => {
-  // As 5.1 was seen to write what came by syslog, with its own parsers: the number is a text.
+  // As version 5.1 writes lines of syslog with its own parsers: the number is a text.
   const sent = { host: "sender", ident: "sshd", pid: "7", message: "m", time: "Jan 15 10:00:00" };
   test.each<readonly [unknown, string]>([
     ["0", "fatal"],
@@ -116,7 +116,7 @@ describe("Fluent Bit", () => {
     expect(await readSingleDocument({ pri, ...sent })).toEqual({ layout: "fluent-bit", guesses: [], line });
   });
 
-  // `Strip_Underscores` of its input.
+  // With and without `Strip_Underscores` of its input.
   const entry = { SYSLOG_IDENTIFIER: "sshd", PRIORITY: "3", MESSAGE: "m", _TRANSPORT: "journal" };
   test.each<readonly [string, JsonObject]>([
     ["as it is", { ...entry, _HOSTNAME: "sender" }],
@@ -158,7 +158,7 @@ describe("Fluent Bit", () => {
 });
 
 describe("an APM server's records of OTLP", () => {
-  // As its version 9 writes them, and version 8.8.
+  // As versions 9 and 8.8 write them.
   const record = {
     agent: { name: "opentelemetry/java", version: "1.30.0" },
     data_stream: { type: "logs", dataset: "apm.app.shop", namespace: "default" },
@@ -230,7 +230,7 @@ describe("OpenTelemetry's modes without a schema", () => {
     });
   });
 
-  // As its version 0.138 writes them: keys with their dots, and a text below `Body`.
+  // As version 0.138 writes them: keys keep their dots, and a text is below `Body`.
   const exported = (body: JsonObject, prefix: string): JsonObject => ({
     [`${prefix}service.name`]: "shop",
     [`${prefix}host.name`]: "h",

@@ -211,13 +211,13 @@ describe("apm", () => {
   });
 
   test.each<[SpanKind, object, object, object?]>([
-    // What came as OTLP: the server of a request or a message, and all that is neither.
+    // Received as OTLP: the server of a request or a message, and everything else.
     ["server", { type: "request" }, {}],
     ["consumer", { type: "messaging" }, {}],
     ["consumer", { type: "messaging" }, { messaging_operation_type: "process" }],
     ["producer", { type: "messaging" }, { messaging_operation: "publish" }],
     ["internal", { type: "unknown" }, {}],
-    // Agents of Elastic: pages, jobs of any name, and OpenTelemetry's kind where they bridge it.
+    // From Elastic's agents: pages, jobs of any name, and OpenTelemetry's kind if they bridge it.
     ["server", { type: "page-load" }, {}],
     ["server", { type: "user-interaction" }, {}],
     ["internal", { type: "Sidekiq" }, {}],
@@ -380,11 +380,11 @@ test("data-prepper: a span whose clock ran backwards keeps its times and has no 
 
 describe("jaeger", () => {
   test.each([
-    // The exporter's, which says what the status says.
+    // Written by the exporter, which repeats the status.
     ["ERROR", undefined, { error: true }, undefined],
     ["ERROR", undefined, { error: "true" }, undefined],
     ["ERROR", "ERROR", { error: true }, undefined],
-    // The application's.
+    // Written by the application.
     ["OK", "OK", { error: true }, true],
     ["ERROR", "ERROR", { error: "timeout" }, "timeout"],
     ["UNSET", undefined, { error: "timeout" }, "timeout"],

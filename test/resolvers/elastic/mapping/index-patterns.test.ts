@@ -7,8 +7,8 @@ import {
   listKeptStreams,
 } from "#resolvers/elastic/mapping/index-patterns.ts";
 
-const indicesOf = (names: readonly string[], most?: number) =>
-  collapseIndexNames(names, most).map(({ index }) => index);
+const listPatterns = (names: readonly string[], limit?: number) =>
+  collapseIndexNames(names, limit).map(({ index }) => index);
 
 describe("collapseIndexNames", () => {
   test.each<[string, readonly string[], readonly string[]]>([
@@ -47,12 +47,12 @@ describe("collapseIndexNames", () => {
     ["hidden names are left out", [".kibana_1", ".ds-logs-app-2026.01.31-000001"], []],
     ["numbers that are no dates stay", ["team-42", "k8s-logs"], ["k8s-logs", "team-42"]],
     ["nothing", [], []],
-  ])("%s", (_, names, patterns) => expect(indicesOf(names)).toEqual(patterns));
+  ])("%s", (_, names, patterns) => expect(listPatterns(names)).toEqual(patterns));
 
   test("excludes a data stream by a name with a star, since servers ignore others", () => {
     const isStream = (name: string) => name.startsWith("logs-");
-    const patterns = (names: readonly string[], most?: number) =>
-      collapseIndexNames(names, most, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
+    const patterns = (names: readonly string[], limit?: number) =>
+      collapseIndexNames(names, limit, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
         ({ index }) => index,
       );
     expect(patterns(["app-2026.01.31", "app-old"])).toEqual(["app-*,-app-old", "app-old"]);
@@ -60,7 +60,7 @@ describe("collapseIndexNames", () => {
       "logs-app-*,-*logs-app-old",
       "logs-app-old",
     ]);
-    // Where the star would take more out, it stands elsewhere.
+    // The star is put where it excludes nothing else.
     const names = ["logs-app-a", "logs-app-b", "logs-app-c-logs-app-old", "logs-app-old"];
     expect(patterns(names, 1)).toEqual(["logs-app-*,-logs-app-o*ld", "logs-app-old"]);
   });
@@ -68,7 +68,7 @@ describe("collapseIndexNames", () => {
   test("collapses hundreds of names into few patterns", () => {
     const tenants = Array.from({ length: 300 }, (_, at) => `tenant-${at}x-2026.01.31`);
     const streams = Array.from({ length: 200 }, (_, at) => `logs-nginx.site${at}-default`);
-    expect(indicesOf([...tenants, ...streams, "logs-app-default"])).toEqual([
+    expect(listPatterns([...tenants, ...streams, "logs-app-default"])).toEqual([
       "logs-app-default",
       "logs-nginx.*-default",
       "tenant-*",
@@ -79,14 +79,14 @@ describe("collapseIndexNames", () => {
     const named = (namespaces: readonly string[], datasets: readonly string[]) =>
       namespaces.flatMap((namespace) => datasets.map((dataset) => `logs-${dataset}-${namespace}`));
     const datasets = Array.from({ length: 15 }, (_, at) => `app${at}`);
-    expect(indicesOf(named(["prod", "staging"], datasets))).toEqual(["logs-*-prod", "logs-*-staging"]);
+    expect(listPatterns(named(["prod", "staging"], datasets))).toEqual(["logs-*-prod", "logs-*-staging"]);
     const dotted = datasets.map((dataset) => `nginx.${dataset}`);
-    expect(indicesOf(named(["prod", "staging"], dotted))).toEqual([
+    expect(listPatterns(named(["prod", "staging"], dotted))).toEqual([
       "logs-nginx.*-prod",
       "logs-nginx.*-staging",
     ]);
     const tenants = Array.from({ length: 30 }, (_, at) => `t${at}x`);
-    expect(indicesOf(named(tenants, ["app", "db"]))).toEqual(["logs-app-*", "logs-db-*"]);
+    expect(listPatterns(named(tenants, ["app", "db"]))).toEqual(["logs-app-*", "logs-db-*"]);
   });
 });
 
@@ -96,10 +96,11 @@ test.each<[string, readonly string[]]>([
   ["logs-*,-logs-a-x,logs-a-x", []],
   ["logs-*,-*logs-a-x,-logs-b*,-plain", []],
 ])("listKeptStreams: of %s these data streams stay: %j", (index, kept) => {
-  // With and without the day, as Elasticsearch and OpenSearch name them.
+  // Backing indices of Elasticsearch have the day in their names, those of OpenSearch do not.
   const indices = [".ds-logs-a-x-2026.01.31-000001", ".ds-logs-b-000002", "plain-1"];
-  const told = (name: string) => `-${name} does not take the data stream out of the pattern; -*${name} does`;
-  expect(listKeptStreams(index, indices)).toEqual(kept.map(told));
+  const formatProblem = (name: string) =>
+    `-${name} does not take the data stream out of the pattern; -*${name} does`;
+  expect(listKeptStreams(index, indices)).toEqual(kept.map(formatProblem));
 });
 
 const word = fc.constantFrom("app", "logs", "a", "errors", "nginx.access", "prod", "x_y", "v2");
@@ -125,8 +126,8 @@ const name = fc
 
 test("collapseIndexNames: every name is in exactly one pattern", () => {
   fc.assert(
-    fc.property(fc.array(name, { maxLength: 60 }), fc.constantFrom(1, 5, 24), (names, most) => {
-      const patterns = collapseIndexNames(names, most, undefined, (one) => one.length % 2 === 0);
+    fc.property(fc.array(name, { maxLength: 60 }), fc.constantFrom(1, 5, 24), (names, limit) => {
+      const patterns = collapseIndexNames(names, limit, undefined, (one) => one.length % 2 === 0);
       expect(patterns.flatMap((pattern) => pattern.names).sort()).toEqual([...new Set(names)].sort());
       for (const one of names) {
         const behind = patterns.filter(({ index }) => isNameInPattern(index, one));
@@ -145,21 +146,21 @@ test("collapseIndexNames: merges only names of one kind", () => {
       fc.array(name, { maxLength: 60 }),
       fc.constantFrom(1, 5, 24),
       kinds,
-      (names, most, kindsOf) => {
-        const kindOf = (one: string) =>
+      (names, limit, kindByWord) => {
+        const readKind = (one: string) =>
           one
             .split(/[-._]/)
-            .map((part) => kindsOf[part] ?? "")
+            .map((part) => kindByWord[part] ?? "")
             .join("");
-        const apart = new Map(
+        const separate = new Map(
           collapseIndexNames(names, Number.POSITIVE_INFINITY).map((one) => [one.names.join(), one]),
         );
-        for (const pattern of collapseIndexNames(names, most, kindOf)) {
+        for (const pattern of collapseIndexNames(names, limit, readKind)) {
           expect(names.filter((one) => isNameInPattern(pattern.index, one)).sort()).toEqual(
             [...names].filter((one) => pattern.names.includes(one)).sort(),
           );
-          if (!pattern.merged || apart.has(pattern.names.join())) continue;
-          expect([pattern, new Set(pattern.names.map(kindOf)).size]).toEqual([pattern, 1]);
+          if (!pattern.merged || separate.has(pattern.names.join())) continue;
+          expect([pattern, new Set(pattern.names.map(readKind)).size]).toEqual([pattern, 1]);
         }
       },
     ),

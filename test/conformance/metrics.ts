@@ -1,6 +1,6 @@
-// What every metric store must do, run against each of them: exact values for every measure on every grid, names and
-// tags as data, and nothing of another tenant. A subject fills a source once with `rawFamilies`; expectations are
-// computed from the same raw samples by `metrics/oracle.ts`.
+// The conformance suite of metric stores: exact values for every measure on every grid, names and tags as data, and no
+// data of another tenant. A subject fills a server once with `rawFamilies`. `metrics/oracle.ts` computes the expected
+// values from the same raw samples.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Slug } from "#src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "#src/core/rows.ts";
@@ -20,9 +20,9 @@ import { type Expected, expectedNames, expectedSeries, expectedTagKeys } from ".
 
 interface MetricSubject {
   readonly name: string;
-  /** Fills the source with these and nothing else. `printOpenMetrics` makes a file of them. */
+  /** Fills the server with these families only. `printOpenMetrics` prints them to a file. */
   readonly start: (families: readonly RawFamily[]) => Promise<RunningMetrics>;
-  /** What the source cannot do, with the reason. It is asked all the same, and has to be refused with this slug. */
+  /** What the server cannot do, with the reason. It is tried nevertheless, and has to be refused with this slug. */
   readonly excuses?: Partial<Record<MetricCapability, { readonly reason: string; readonly slug: Slug }>>;
 }
 interface RunningMetrics {
@@ -31,7 +31,7 @@ interface RunningMetrics {
   readonly stop: () => Promise<void>;
 }
 type MetricCapability =
-  /** Metric and label names beyond `[A-Za-z_][A-Za-z0-9_]*`. A source without it is not filled with any. */
+  /** Metric and label names beyond `[A-Za-z_][A-Za-z0-9_]*`. A server without it is filled with none of them. */
   "quoted names";
 
 const types: Readonly<Record<RawFamily["kind"], (metric: string) => MetricType>> = {
@@ -39,7 +39,7 @@ const types: Readonly<Record<RawFamily["kind"], (metric: string) => MetricType>>
   counter: () => "counter",
   histogram: () => "measurement",
   summary: () => "measurement",
-  // What a name gives away (Prometheus' own suffixes of counters).
+  // By the name (Prometheus' suffixes of counters).
   unknown: (metric) => (/_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge"),
 };
 
@@ -66,7 +66,7 @@ export const measures: Readonly<Record<MetricType, readonly Measure[]>> = {
   ],
 };
 
-/** The whole of a family's tags, some of them, and none. */
+/** All tags of a family, some of them, and none. */
 const selections: Readonly<Record<string, readonly Readonly<Record<string, string>>[]>> = {
   temperature: [{}, { room: "*" }, { room: "*", floor: "*" }, { floor: "1" }, { room: "o*the grid" }],
   requests_total: [{}, { host: "*" }, { host: "*", code: "*" }, { host: "steady" }, { host: "*s" }],
@@ -110,7 +110,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
       pointLimit,
       ...over,
     });
-    /** Asks, and compares with the oracle. */
+    /** Runs the query and compares the answer with the oracle. */
     async function verify(over: Partial<SeriesQuery> & Pick<SeriesQuery, "metric">, tenant: Tenant = "shop") {
       return verifySeries(running.store, families, queryOf(over, tenant), signal, tenant);
     }
@@ -119,7 +119,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
     describe.each(held.map(({ metric, kind }) => ({ metric, type: types[kind](metric) })))(
       "$metric",
       ({ metric, type }) => {
-        test("has its type and its combinations of tags", async () => {
+        test("has the expected type and tag combinations", async () => {
           const match = running.match("shop");
           expect(await running.store.type(match, metric, signal)).toBe(type);
           expect(await running.store.tagKeys(match, metric, signal)).toEqual(
@@ -127,7 +127,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
           );
         });
 
-        // Three hours of the day in the middle, or four days around it: so many buckets that births, gaps and
+        // Three hours of the day in the middle, or four days around it: enough buckets that series starts, gaps and
         // restarts lie within and between them.
         test.each(resolutionNames)(
           "%s: every measure of every selection",
@@ -144,7 +144,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
           },
         );
 
-        test("windows of any length, to the millisecond", { timeout: 120_000 }, async () => {
+        test("is exact over windows of any length, to the millisecond", { timeout: 120_000 }, async () => {
           const windows = [
             [base, base],
             [base - 1, base],
@@ -172,22 +172,25 @@ export function metricStoreSuite(subject: MetricSubject): void {
 
     describe("look-back", () => {
       const metric = "requests_total";
-      test.each([0, 10 * second(1), 5 * minute, hour, 48 * hour])("of %d ms", async (length) => {
-        for (const start of [base, base + 30 * minute, base + hour]) {
-          const buckets = grid(start, start + hour - 1, "FIVE_MINUTELY");
-          await verify({
-            metric,
-            tags: { host: "*" },
-            measure: { of: "increment" },
-            buckets,
-            lookBack: length,
-          });
-        }
-      });
+      test.each([0, 10 * second(1), 5 * minute, hour, 48 * hour])(
+        "is exact with a look-back of %d ms",
+        async (length) => {
+          for (const start of [base, base + 30 * minute, base + hour]) {
+            const buckets = grid(start, start + hour - 1, "FIVE_MINUTELY");
+            await verify({
+              metric,
+              tags: { host: "*" },
+              measure: { of: "increment" },
+              buckets,
+              lookBack: length,
+            });
+          }
+        },
+      );
     });
 
-    describe("names and tags are data", () => {
-      test("names are the tenant's own, sorted", async () => {
+    describe("names and tags", () => {
+      test("lists the tenant's own names, sorted", async () => {
         for (const tenant of ["shop", "other"] as const) {
           expect(await running.store.names(running.match(tenant), signal)).toEqual(
             expectedNames(families, tenant),
@@ -195,7 +198,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         }
       });
 
-      test("an unknown metric has no type, no tags and no series, whatever its name", {
+      test("returns no type, tags or series for an unknown metric of any name", {
         timeout: 120_000,
       }, async () => {
         const match = running.match("shop");
@@ -213,7 +216,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         }
       });
 
-      // 500 tag values in both tenants' hands; a value of the other's would show by its sign.
+      // 500 tag values of both tenants. A value of the other tenant would show by its sign.
       test.each(["shop", "other"] as const)(
         "500 hostile values find what has them, as %s",
         { timeout: 300_000 },
@@ -229,7 +232,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         },
       );
 
-      test("500 hostile tag names find nothing, or are refused", { timeout: 300_000 }, async () => {
+      test("finds nothing for 500 hostile tag names, or refuses them", { timeout: 300_000 }, async () => {
         for (const key of hostileTexts) {
           for (const tags of [{ [key]: "*" }, { v: "*", [key]: "other" }]) {
             if (Object.keys(tags).every((one) => one === "v")) continue;
@@ -243,7 +246,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         }
       });
 
-      test("labels of the wall and of the source are no tags", async () => {
+      test("lists no forced or reserved labels as tags", async () => {
         const walls = Object.keys(running.match("shop"));
         for (const key of [...walls, "le", "__name__"]) {
           for (const value of ["*", "shop", "other", "+Inf", "latency_seconds_bucket"]) {
@@ -278,12 +281,12 @@ export function metricStoreSuite(subject: MetricSubject): void {
         ["that it does not export", { method: "read" }, quantile(0.95)],
         ["of several series", {}, quantile(0.9)],
         ["least, where it does not export 0", { method: "write" }, { of: "observations", combine: "min" }],
-      ] as const)("%s is refused", async (_, tags, measure) => {
+      ] as const)("refuses %s", async (_, tags, measure) => {
         const asked = running.store.series(queryOf({ ...summary, tags, measure }), signal);
         await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
       });
 
-      test("counts and means of several series are not", async () => {
+      test("answers counts and means over several series", async () => {
         for (const combine of ["count", "mean"] as const) {
           await verify({ ...summary, measure: { of: "observations", combine } });
           await verify({ ...summary, tags: { method: "*" }, measure: { of: "observations", combine } });
@@ -292,7 +295,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
     });
 
     describe("limits", () => {
-      test("as many points as the limit are answered, and one more is refused", async () => {
+      test("answers as many points as the limit, and refuses one more", async () => {
         const over = { metric: "keyed", tags: { a: "*", b: "*" } };
         const [series] = await verify({ ...over, pointLimit: 60 });
         expect(series?.values).toHaveLength(60);
@@ -300,13 +303,13 @@ export function metricStoreSuite(subject: MetricSubject): void {
         await expect(running.store.series(more, signal)).rejects.toMatchObject({ slug: "result_too_large" });
       });
 
-      test("times without data are empty", async () => {
+      test("returns nothing for times without data", async () => {
         for (const start of [base - 3_000 * day, base + 30 * day]) {
           await verify({ metric: "temperature", buckets: grid(start, start + hour, "MINUTELY") });
         }
       });
 
-      test("ranges of centuries hold what is in them", { timeout: 120_000 }, async () => {
+      test("is exact over ranges of centuries", { timeout: 120_000 }, async () => {
         const everything = toSingleBucket({
           from: fromMillis(Date.UTC(1, 0)),
           to: fromMillis(Date.UTC(9_999, 0)),
@@ -325,7 +328,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         }
       });
 
-      test("an aborted signal rejects with its reason", async () => {
+      test("rejects with the reason of an aborted signal", async () => {
         const reason = new Error("gone");
         const gone = AbortSignal.abort(reason);
         const match = running.match("shop");
@@ -336,7 +339,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
       });
     });
 
-    test("the measures tried here are all that a request can lead to", () => {
+    test("covers every measure that a request can lead to", () => {
       for (const type of ["gauge", "counter", "measurement"] as const) {
         const aggregations = ["sum", "avg", "min", "max", "first", "last", undefined] as const;
         const reached = metricFields.flatMap((field) =>
@@ -359,11 +362,11 @@ const resolutionNames = Object.keys(resolutions).filter((name): name is Resoluti
 const second = (n: number) => n * 1_000;
 const grid = (from: number, to: number, resolution: Resolution): Buckets =>
   computeGrid({ from: fromMillis(from), to: fromMillis(to) }, resolution);
-/** Computed keys set a prototype where the key is `__proto__`; as an entry it is a key like another. */
+/** A computed key `__proto__` sets the prototype; as an entry it is a normal key. */
 const own = (tags: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(tags));
 
-/** Asks, and compares with what the raw samples make of it. */
+/** Runs the query and compares the answer with that computed from the raw samples. */
 export async function verifySeries(
   store: MetricStore | undefined,
   families: readonly RawFamily[],
@@ -377,7 +380,7 @@ export async function verifySeries(
   return found;
 }
 
-/** The first difference in words, with the query that shows it. */
+/** Describes the first difference, with its query. */
 function difference(
   found: readonly Series[],
   expected: readonly Expected[],
@@ -402,7 +405,7 @@ function difference(
   return undefined;
 }
 
-/** But for the last digits, in which the order of additions shows. */
+/** Ignores the last digits, which depend on the order of additions. */
 function nearlyEqual(a: number, b: number): boolean {
   if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) && Number.isNaN(b);
   return Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(a), Math.abs(b));

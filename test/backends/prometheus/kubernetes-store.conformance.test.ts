@@ -1,5 +1,5 @@
-// The Kubernetes store on real Prometheus servers, each filled by promtool with what the exporters of two clusters of
-// the same names would have shown.
+// The Kubernetes conformance suite on real Prometheus servers. promtool fills each with the exporters' series of two
+// clusters whose pods and nodes have the same names.
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { kubernetesStoreSuite } from "../../conformance/kubernetes.ts";
 import { model, neighbour } from "../../conformance/kubernetes-fixture.ts";

@@ -1,5 +1,5 @@
-// The metric store on real Prometheus servers, each filled by promtool with the raw samples of the suite. All that it
-// sends passes a recorder, which knows in the end whether every selector stood within the wall.
+// The metric conformance suite on real Prometheus servers. promtool fills each with the raw samples of the suite. All
+// requests pass a recorder, which checks that every selector has the forced labels.
 import { expect } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { printOpenMetrics, tenants } from "../../conformance/metrics/fixture.ts";
@@ -41,7 +41,7 @@ for (const server of namedPrometheus()) {
               ),
           );
           expect(outside).toEqual([]);
-          // Metadata know no wall: they may be asked for names alone that were found within it.
+          // Metadata ignore forced labels, so they may only be read for names that were found under them.
           const held = new Set(families.flatMap(({ metric }) => [metric, metric.replace(/_total$/, "")]));
           expect([...recorder.metadata].filter((metric) => !held.has(metric))).toEqual([]);
         },

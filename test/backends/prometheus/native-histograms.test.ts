@@ -1,5 +1,5 @@
-// Native histograms on running servers, by remote write: beside classic ones, after them, and in numbers. What is
-// expected is computed from the observations of each scrape.
+// Native histograms on running servers, by remote write: beside classic ones, after them, and in large numbers. The
+// expected values are computed from the observations of each scrape.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
@@ -87,7 +87,7 @@ function written({ metric, host, bounds, scrapes }: Target): readonly WrittenSer
   ];
 }
 
-/** What became of a summary with its next process, and a histogram that is no counter. */
+/** A summary that becomes a native histogram with its next process, and a gauge histogram. */
 const odd = (): readonly WrittenSeries[] => {
   const labels = { site: "a", host: "x" };
   const times = Array.from({ length: 40 }, (_, n) => base + n * 15 * second);
@@ -114,17 +114,17 @@ const odd = (): readonly WrittenSeries[] => {
 
 const switches = (at: number) => (time: number) => (time < at ? "classic" : "native");
 const targets: readonly Target[] = [
-  // From one form to the other in the middle of the range: without a restart, with one, and back again.
+  // Changes from one form to the other in the middle of the range: without a restart, with one, and back again.
   target("moved", "plain", { form: switches(17 * minute) }, [40, 130]),
   target("moved", "restarts", { form: switches(20 * minute) }, [160]),
   target("moved", "back", {
     form: (time) => (time < 10 * minute || time > 30 * minute ? "classic" : "native"),
   }),
-  // Both at once tell nothing twice.
+  // Both forms at once must not count twice.
   target("moved", "twice", { form: () => "both" }, [100]),
   target("moved", "old", { form: () => "classic" }, [100]),
   target("moved", "new", {}, [100]),
-  // Born in the native form, whose first sample has grown from 0.
+  // New in the native form: the first sample has grown from 0.
   target("moved", "born", { from: 25 * minute }),
   // The last sample before the range is classic, hours before.
   target("moved", "late", {
@@ -132,14 +132,14 @@ const targets: readonly Target[] = [
     form: switches(-2 * hour),
     to: -7 * hour,
   }),
-  // New in a form that the metric had not before, but not its beginning: the first sample has grown from 0.
+  // New in a form that the metric did not have before: the first sample has grown from 0.
   target("joined", "native", {}),
   target("joined", "classic", { from: 25 * minute, form: () => "classic" }),
   target("begun", "classic", { from: 5 * minute, form: () => "classic" }),
   target("begun", "native", { from: 25 * minute }),
-  // In the very middle of the hour, which then has as many samples of the one form as of the other.
+  // Exactly in the middle of the hour, which then has as many samples of one form as of the other.
   target("halved", "plain", { form: switches(30 * minute) }),
-  // A new process has observed more than the one before as soon as it is scraped, but nothing so great.
+  // At its first scrape a new process has more observations than the one before, but none as great.
   target(
     "overtaken",
     "plain",
@@ -148,9 +148,9 @@ const targets: readonly Target[] = [
     [],
     Array.from({ length: 500 }, (_, i) => (i % 20) / 4 + 0.3),
   ),
-  // Bounds that no native bucket ends at.
+  // Bounds inside native buckets.
   target("cut", "plain", { form: switches(17 * minute) }, [], [0.3, 3, 5]),
-  // 69,120 histograms, more than could once be read.
+  // 69,120 histograms: more than one slice.
   ...Array.from({ length: 12 }, (_, n) =>
     target("many", `h${n}`, { from: -24 * hour, to: 0 }, [n * 300 + 7]),
   ),
@@ -158,7 +158,7 @@ const targets: readonly Target[] = [
 
 type Counted = readonly { readonly host: string; readonly observed: readonly number[] }[];
 
-/** What was observed in the buckets by the contract: growth since the scrape before, or since 0 for what is born. */
+/** The observations per bucket: growth since the scrape before, or since 0 for a new series. */
 function observedIn(metric: string, { start, step, count }: SeriesQuery["buckets"]): readonly Counted[] {
   const began = Math.min(
     ...targets.filter((one) => one.metric === metric).map(({ scrapes }) => scrapes[0]?.time ?? 0),
@@ -176,7 +176,7 @@ function observedIn(metric: string, { start, step, count }: SeriesQuery["buckets
   );
 }
 
-/** Within the bucket of powers of two that holds the rank, in proportion. */
+/** Interpolated in the power-of-two bucket that has the rank. */
 function interpolate(all: readonly number[], quantile: number): number {
   const rank = quantile * all.length;
   const bounds = [0.25, 0.5, 1, 2, 4, 8, 16, 32];
@@ -205,7 +205,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     server = await startPrometheus(name, "");
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
     const series = [...targets.flatMap(written), ...odd()];
-    // A server takes nothing that is much older than what it has.
+    // A server refuses samples that are much older than its newest.
     for (let from = base - 24 * hour; from < base + hour; from += hour / 2) {
       const inside = (time: number) => time >= from && time < from + hour / 2;
       const part = series.map(({ labels, samples = [], histograms = [] }) => ({
@@ -266,8 +266,8 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     { start: base - 10 * minute, step: 7 * minute + 1, count: 3 },
   ];
 
-  describe("a histogram that changed its form", () => {
-    test("is one measurement with the tags of both", async () => {
+  describe("a histogram that changed between classic and native", () => {
+    test("is one measurement with the tags of both forms", async () => {
       const store = backend.stores.metrics;
       expect(await store?.type({ site: "a" }, "moved", signal)).toBe("measurement");
       expect(await store?.tagKeys({ site: "a" }, "moved", signal)).toEqual([["host"]]);
@@ -295,11 +295,11 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       }
     });
 
-    test("one that changed and ended long before the range is not in it, and one day's look-back finds it", async () => {
+    test("is found by its last sample within the look-back only", async () => {
       await verify("moved", count, { start: base - 8 * hour, step: hour, count: 3 }, { host: "*" });
     });
 
-    test("a percentile over bounds that do not meet is refused, and exact on either side", async () => {
+    test("refuses a percentile over incompatible bounds, and is exact on either side", async () => {
       const over = { metric: "cut", measure: p90, tags: { host: "*" } };
       const across = read({ ...over, buckets: { start: base, step: hour, count: 1 } });
       await expect(across).rejects.toMatchObject({ slug: "not_supported_by_backend" });
@@ -310,17 +310,17 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     });
   });
 
-  test("one that changed its form in the middle of a window", async () => {
+  test("counts a native histogram that was classic until the middle of a bucket", async () => {
     for (const buckets of grids)
       for (const measure of [count, mean, p90]) await verify("halved", measure, buckets, { host: "*" });
   });
 
-  test.each(["joined", "begun"])("one that is new in the other form has grown from 0: %s", async (metric) => {
+  test.each(["joined", "begun"])("counts a new series of the other form from 0: %s", async (metric) => {
     for (const buckets of grids)
       for (const measure of [count, mean, p90]) await verify(metric, measure, buckets, { host: "*" });
   });
 
-  test("one that was a summary is counted on, and each form has percentiles of its own kind", async () => {
+  test("continues the count of a former summary, with percentiles per form", async () => {
     const over = (start: number, length: number) => ({
       metric: "summed",
       buckets: { start, step: length * minute, count: 1 },
@@ -337,7 +337,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     });
   });
 
-  test("one that is no counter is refused, where the source says that it is none", async () => {
+  test("refuses a gauge histogram if the source warns of it", async () => {
     const buckets = { start: base, step: minute, count: 5 };
     const asked = read({ metric: "rated", measure: count, buckets });
     // Version 2 does not.
@@ -349,12 +349,12 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     ["count", count],
     ["mean", mean],
     ["90th percentile", p90],
-  ] as const)("a restart after which all but some buckets are fuller than before: %s", async (_, measure) => {
+  ] as const)("detects a restart by single buckets: %s", async (_, measure) => {
     for (const buckets of grids)
       for (const tags of [{ host: "*" }, {}] as const) await verify("overtaken", measure, buckets, tags);
   });
 
-  test("a day of twelve series, in slices", { timeout: 150_000 }, async () => {
+  test("reads a day of twelve series in slices", { timeout: 150_000 }, async () => {
     const buckets = { start: base - 24 * hour, step: hour, count: 24 };
     for (const measure of [count, mean, p90]) await verify("many", measure, buckets, {});
   });

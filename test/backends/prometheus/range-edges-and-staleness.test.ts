@@ -1,5 +1,5 @@
-// What only a running Prometheus shows, beside the suite: the edge of its ranges, native histograms and marks of
-// staleness, which come by remote write, and ranges of more points than it answers.
+// What only a running Prometheus shows: the edge of its ranges, native histograms and staleness markers, which come by
+// remote write, and ranges of more points than it returns.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
@@ -66,7 +66,7 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
       signal,
     );
 
-  test("says what it is, and cuts ranges as its version does", async () => {
+  test("reports its version, and has that version's range edge", async () => {
     const info = await backend.probe(signal);
     expect(info.product).toBe("Prometheus");
     expect(info.version).toContain(version);
@@ -78,7 +78,7 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
     expect(none?.problems).toEqual(['no series has the labels {site="nobody"}']);
   });
 
-  test("16,000 points of one series, each bucket with its own sample alone", async () => {
+  test("reads 16,000 buckets with exactly one sample each", async () => {
     const start = base - 11 * 24 * 60 * minute;
     const buckets = { start, step: minute, count: 16_000 };
     const [found] =
@@ -91,7 +91,7 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
     expect(found?.values).toEqual(expected);
   });
 
-  test("a mark of staleness is no sample, and no restart", async () => {
+  test("takes a staleness marker for neither a sample nor a restart", async () => {
     const buckets = { start: base, step: minute, count: 4 };
     const [grown] = (await read({ metric: "blinks_total", measure: { of: "increment" }, buckets })) ?? [];
     expect([...(grown?.values ?? [])]).toEqual([1, 4, 2, Number.NaN]);
@@ -107,13 +107,13 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
         .filter(({ millis }, n) => n > 0 && bucketOf(millis) === bucket)
         .flatMap(({ observed }) => observed);
 
-    test("is a measurement with its tags", async () => {
+    test("has the type measurement and its tags", async () => {
       const store = backend.stores.metrics;
       expect(await store?.type({ site: "a" }, "native", signal)).toBe("measurement");
       expect(await store?.tagKeys({ site: "a" }, "native", signal)).toEqual([["host"]]);
     });
 
-    // The first scrape begins the metric, so that nothing has grown to it.
+    // The first scrape begins the metric, so its growth is 0.
     const table: readonly (readonly [string, Measure, (observed: readonly number[]) => number])[] = [
       ["count", { of: "observations", combine: "count" }, (all) => all.length],
       [
@@ -146,7 +146,7 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
       }
     });
 
-    /** In the bucket of powers of two that holds the rank, in proportion. */
+    /** Interpolated in the power-of-two bucket that has the rank. */
     function interpolate(all: readonly number[], quantile: number): number {
       const rank = quantile * all.length;
       for (let exponent = -4; ; exponent++) {

@@ -1,5 +1,5 @@
-// Restarts in wide buckets: `metrics/list` without a resolution is one bucket of a day, in which a deploy restarts all
-// instances. The answer is that of all raw samples, of which only those around the restarts are read.
+// Restarts in wide buckets: `metrics/list` without a resolution is one bucket of a day, in which a deployment restarts all
+// instances. The answer equals that of all raw samples, although only samples around the restarts are read.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { MetricType } from "#src/core/rows.ts";
@@ -25,7 +25,7 @@ const began = base - day - 30 * minute;
 const step = 30 * second;
 const deploy = base - 9 * hour - 7 * minute;
 
-/** When the process of an instance started anew. All do at the deploy, some of them again and again. */
+/** The restarts of an instance. All restart at the deployment, some of them several times. */
 function restarts(instance: number): readonly number[] {
   const own = deploy + instance * 50 * second;
   if (instance === 1) return [own, own + 40 * second, own + 2 * minute];
@@ -34,7 +34,7 @@ function restarts(instance: number): readonly number[] {
   return [own];
 }
 
-/** What one instance has recorded; few observations, or so many after a restart that they overtake what was before. */
+/** The series of one instance: few observations, or so many after a restart that they exceed those before it. */
 function recorded(action: number, instance: number): readonly RawSeries[] {
   const bounds = [0.1, 0.5, 1, 2.5, Number.POSITIVE_INFINITY];
   const from = instance === 4 ? base - 5 * hour - 123 : began + instance * 777 + action;
@@ -46,7 +46,7 @@ function recorded(action: number, instance: number): readonly RawSeries[] {
     const restarted = fallen.some((at) => at > time - step && at <= time);
     if (restarted) counts.fill(0);
     if (restarted) sum = 0;
-    // Every other restart is overtaken at once.
+    // After every other restart the old count is exceeded at once.
     const most = restarted && n % 2 === 0 ? 9_000 : (n * 7 + action) % 3;
     for (let one = 0; one < most; one++) {
       const value = ((n * 31 + one * 17 + action * 5 + instance) % 350) / 128;
@@ -111,17 +111,21 @@ describe.each(namedPrometheus())("restarts in wide buckets on $name", ({ name })
   });
 
   describe.each(families.map(({ metric }) => metric))("%s", (metric) => {
-    test.each(Object.entries(grids))("every measure of %s", { timeout: 150_000 }, async (_, buckets) => {
-      for (const measure of measures[types[metric] ?? "gauge"]) {
-        for (const tags of [{}, { action: "*" }, { action: "a1", instance: "*" }]) {
-          const asked = query({ metric, measure, buckets, tags });
-          await verifySeries(backend.stores.metrics, families, asked, signal);
+    test.each(Object.entries(grids))(
+      "is exact for every measure over %s",
+      { timeout: 150_000 },
+      async (_, buckets) => {
+        for (const measure of measures[types[metric] ?? "gauge"]) {
+          for (const tags of [{}, { action: "*" }, { action: "a1", instance: "*" }]) {
+            const asked = query({ metric, measure, buckets, tags });
+            await verifySeries(backend.stores.metrics, families, asked, signal);
+          }
         }
-      }
-    });
+      },
+    );
   });
 
-  test("few of the samples are read", async () => {
+  test("reads few of the raw samples", async () => {
     let read = 0;
     const recorder = {
       sent: () => {},

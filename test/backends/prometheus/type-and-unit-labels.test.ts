@@ -1,5 +1,5 @@
-// Prometheus 3 with `type-and-unit-labels`: what a target says of a metric is in the labels `__type__` and `__unit__`,
-// which some functions drop and others keep. The answers are the same as without it.
+// Prometheus 3 with `type-and-unit-labels`: the type and unit of a metric are in the labels `__type__` and `__unit__`,
+// which some functions drop and others keep. The answers are the same as without them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { MetricType } from "#src/core/rows.ts";
@@ -36,7 +36,7 @@ const typed = (family: RawFamily): RawFamily => ({
     labels: { ...one.labels, __type__: family.kind, __unit__: "seconds" },
   })),
 });
-/** A target that says another type from the half hour on. */
+/** A target that declares another type from the half hour on. */
 const switched: RawFamily = {
   metric: "switched_total",
   kind: "counter",
@@ -48,7 +48,7 @@ const switched: RawFamily = {
 };
 
 const servers = namedPrometheus().filter(({ name }) => name === "prom3");
-describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
+describe.runIf(servers.length > 0)("Prometheus with type-and-unit-labels", () => {
   let server: RunningPrometheus;
   let backend: Backend;
   beforeAll(async () => {
@@ -73,7 +73,7 @@ describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
   const read = async (over: Pick<SeriesQuery, "metric"> & Partial<SeriesQuery>) =>
     (await backend.stores.metrics?.series(queryOf(over), signal)) ?? [];
 
-  test("functions drop these labels, and raw samples have them", async () => {
+  test("drops the labels in functions and keeps them in raw samples", async () => {
     const labelsOf = async (query: string): Promise<readonly string[]> => {
       const body = new URLSearchParams({ query, time: String((base + hour) / 1_000) });
       const answer = await (await fetch(`${server.url}/api/v1/query`, { method: "POST", body })).json();
@@ -86,7 +86,7 @@ describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
   });
 
   describe.each(Object.entries(selections))("%s", (metric, [type, ...tagged]) => {
-    test("every measure is what its raw samples make it", async () => {
+    test("computes every measure from its raw samples", async () => {
       for (const buckets of [
         { start: base, step: minute, count: 60 },
         { start: base - day, step: hour, count: 48 },
@@ -101,7 +101,7 @@ describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
       }
     });
 
-    test("they are no tags", async () => {
+    test("lists neither label as a tag", async () => {
       const keys = await backend.stores.metrics?.tagKeys({ tenant: "shop" }, metric, signal);
       expect(keys).toEqual(expectedTagKeys(families, "shop", metric));
       for (const key of ["__type__", "__unit__"]) {
@@ -111,8 +111,8 @@ describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
     });
   });
 
-  test("the rates of pods and nodes are told", async () => {
-    // Later than all blocks, since no server takes samples that are older.
+  test("gives rates for pods and nodes", async () => {
+    // Later than all blocks, since servers refuse older samples.
     const at = base + 30 * day;
     const times = Array.from({ length: 21 }, (_, n) => at - 5 * minute + n * 15_000);
     const uid = "12345678-1234-4234-8234-123456789abc";
@@ -144,7 +144,7 @@ describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
     expect(nodes).toMatchObject([{ node_name: "n1", cpu_usage_nano_cores: 0.4e9 }]);
   });
 
-  test("a change of type within what is read is refused, and tells why; beside it all is exact", async () => {
+  test("refuses a range with a change of type, and is exact on either side", async () => {
     const metric = "switched_total";
     for (const step of [hour, minute]) {
       const buckets = { start: base, step, count: hour / step };

@@ -1,15 +1,15 @@
-// The raw samples of the metric suite, in no source's own form, and their OpenMetrics text for sources that are filled
-// from a file. Two tenants hold the same metrics with other values, told apart by the label `tenant`.
+// The raw samples of the metric suite, in a form of no particular server, and their OpenMetrics text. Two tenants have the
+// same metrics with other values; the label `tenant` separates them.
 import { hostileTexts } from "./injection-texts.ts";
 
-/** What a source holds of one metric. `unknown` is a plain name of which nothing more is known. */
+/** The series of one metric. `unknown` is a plain name without a declared type. */
 export interface RawFamily {
   readonly metric: string;
   readonly kind: "gauge" | "counter" | "histogram" | "summary" | "unknown";
   readonly series: readonly RawSeries[];
 }
 export interface RawSeries {
-  /** `""` for the metric's own name, which of a summary has a label `calculateQuantile`. */
+  /** `""` for the metric's own name, which of a summary has a label `quantile`. */
   readonly suffix: "" | "_bucket" | "_sum" | "_count";
   readonly labels: Readonly<Record<string, string>>;
   /** Milliseconds since 1970, ascending. */
@@ -27,7 +27,7 @@ export const minute = 60 * second;
 export const hour = 60 * minute;
 export const day = 24 * hour;
 
-/** Everything that a subject is filled with; without metric and label names that need quotes where it takes none. */
+/** All that a subject is filled with; names that need quotes only if it supports them. */
 export function rawFamilies(quotedNames: boolean): readonly RawFamily[] {
   const families = tenants.flatMap((tenant, n) => familiesOf(tenant, createRandom(n + 1)));
   const merged = new Map<string, RawFamily>();
@@ -111,7 +111,7 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
       { host: "restarts", code: "200" },
       restarting(every(15 * second, base - 20 * minute, base + 3 * hour, climb(30)), whole),
     ],
-    // Overtakes its old value within one bucket after a restart, twice within a minute.
+    // Exceeds its old value within one bucket after a restart, twice within a minute.
     [
       { host: "overtakes", code: "200" },
       every(10 * second, base - minute, base + hour, climb(3, 1)).map(([time, value], n) => [
@@ -143,7 +143,7 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
         n % 7 === 3 ? Number.NaN : value,
       ]),
     ],
-    // What is not finite is no past, however long it was there.
+    // Non-finite samples are no past, however long they were there.
     [
       { host: "long not a number", code: "200" },
       every(15 * second, base - 10 * minute, base + hour, climb(6, 50)).map(([time, value], n) => [
@@ -162,7 +162,7 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
     [{ host: "before the range" }, every(minute, base - 3 * hour, base - 2 * hour, climb(5))],
   ]);
 
-  // The metric itself begins within the range, and a second series of it later.
+  // The metric itself begins within the range, and its second series later.
   const births = family("deploys_total", "counter", [
     [{ region: "first" }, every(30 * second, base + 10 * minute + 250, base + hour, climb(2, 300))],
     [{ region: "second" }, every(30 * second, base + 25 * minute, base + hour, climb(2, 50))],
@@ -286,7 +286,7 @@ function every(step: number, from: number, to: number, value: () => number): rea
   return Array.from({ length: Math.ceil((to - from) / step) }, (_, n) => [from + n * step, value()] as const);
 }
 
-/** Falls back to a small value now and then, as a process does that starts anew. */
+/** Falls back to a small value now and then, as when a process restarts. */
 function restarting(samples: readonly RawSample[], whole: (most: number) => number): readonly RawSample[] {
   let lost = 0;
   return samples.map(([time, value], n) => {
@@ -302,7 +302,7 @@ function recorder(over: {
   readonly times: readonly number[];
   readonly most: number;
   readonly draw: () => number;
-  /** Whether the process started anew before the sample with this index. */
+  /** Whether the process restarted before the sample with this index. */
   readonly restart: (index: number) => boolean;
   readonly random: () => number;
 }): readonly RawSeries[] {

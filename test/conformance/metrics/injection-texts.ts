@@ -1,5 +1,5 @@
-// Texts that would break out of a query if anything put them into one unquoted. They are data: a store that is asked
-// for them finds the series that have them, and nothing else.
+// Texts that break out of a query if they are inserted unquoted. They are data: a store finds the series that have them
+// as label values, and nothing else.
 
 const escapes = [
   ...[
@@ -116,7 +116,7 @@ const injections = [
 ];
 const words = [...escapes, ...patterns, ...unicode, ...injections];
 
-/** 500, each once, the same in every run: words alone, joined in pairs, and long. */
+/** 500 distinct texts, the same in every run: single words, pairs and long ones. */
 export const hostileTexts: readonly string[] = [
   ...new Set([
     ...words,

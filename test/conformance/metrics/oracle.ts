@@ -1,5 +1,5 @@
-// What a store has to answer, computed in the plainest way from the raw samples: bucket by bucket, each time over all
-// samples again. It shares nothing with the code that it judges, so that the two do not agree on a mistake.
+// Computes the expected answer of a store from raw samples in the simplest way: for each bucket from all samples. It shares
+// no code with the stores, so that both do not make the same mistake.
 import type { Measure } from "#src/core/rows.ts";
 import type { SeriesQuery } from "#src/store/store.ts";
 import type { RawFamily, RawSample, RawSeries, Tenant } from "./fixture.ts";
@@ -9,7 +9,7 @@ export interface Expected {
   readonly values: readonly number[];
 }
 
-/** Of one tenant; the query's `match` is not looked at. */
+/** Of one tenant; the query's `match` is ignored. */
 export function expectedSeries(
   families: readonly RawFamily[],
   tenant: Tenant,
@@ -71,7 +71,7 @@ function compare(a: readonly string[], b: readonly string[]): number {
   return b[at] === undefined || (a[at] ?? "") > (b[at] ?? "") ? 1 : -1;
 }
 
-/** A value that is empty, as of a tag that is not there, satisfies nothing. */
+/** An empty value, as of a missing tag, matches no pattern. */
 function globToRegExp(pattern: string): RegExp {
   const literal = (text: string) =>
     [...text].map((one) => `\\u{${one.codePointAt(0)?.toString(16)}}`).join("");
@@ -131,7 +131,7 @@ function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan:
       ),
     };
   });
-  // Elsewhere there is nothing to compute a value from, and centuries of days are mostly elsewhere.
+  // Other buckets have no value, and centuries of days are mostly such buckets.
   const touched = new Set(members.flatMap(({ values, growth }) => [...values.keys(), ...growth.keys()]));
   return Array.from({ length: count }, (_, n) =>
     touched.has(n) ? valueIn(n, members, query.measure) : Number.NaN,

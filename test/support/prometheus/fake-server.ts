@@ -1,5 +1,5 @@
-// A small Prometheus in memory: written series behind its HTTP API, for the expressions that Readout prints. They are
-// read back from their text; what is not understood is an error of the test.
+// A small Prometheus in memory: written series behind the HTTP API, for the expressions that Readout prints. It parses
+// their text; an unknown expression fails the test.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/client/promql.ts";
 import { sendJson } from "../scripted-http-source.ts";
@@ -8,13 +8,13 @@ import { createEvaluator } from "./promql-evaluator.ts";
 
 const aggregations = /^(?:sum|avg|min|max|count|group)$/;
 
-/** Reads what `print` prints. @throws {SyntaxError} */
+/** Parses what `printExpression` prints. @throws {SyntaxError} */
 function readPromql(text: string): Expression {
   let at = 0;
   const fail = (): never => {
     throw new SyntaxError(`not understood at ${at}: ${text}`);
   };
-  /** The next token of this form, if it is there. */
+  /** Takes the next token if it has this form. */
   const take = (pattern: RegExp): string | undefined => {
     const sticky = new RegExp(`\\s*(${pattern.source})`, "y");
     sticky.lastIndex = at;
@@ -117,7 +117,7 @@ export function createFakePrometheus(
       return Object.fromEntries(told.map(([name, type]) => [name, [{ type, help: "", unit: "" }]]));
     }
     if (path.endsWith("/buildinfo")) return { version: "3.5.0" };
-    // Ones at every full minute: what tells an open range from a closed one.
+    // Ones at every full minute, which show the edge of ranges.
     if (form.get("query") === "count_over_time(vector(1)[1m:1m])") {
       return { resultType: "vector", result: [{ metric: {}, value: [1_700_000_040, "1"] }] };
     }

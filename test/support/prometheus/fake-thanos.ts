@@ -1,5 +1,5 @@
-// A fake source on loopback, over written series, without metadata: a Prometheus, or a Thanos, which refuses the parameters
-// that it alone reads and cannot read, and adds up the restarts of counters on their way to `resets` and its like.
+// A fake server on the loopback interface, over written series, without metadata: a Prometheus, or a Thanos, which refuses
+// invalid values of its own parameters and adds restarts up before it evaluates `resets` and other functions.
 
 import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/client/promql.ts";
@@ -12,16 +12,16 @@ import { parseSelectors } from "./promql-selectors.ts";
 
 const never = new AbortController().signal;
 
-/** With `stores` it lists whom it asks. */
+/** With `stores` it lists its stores. */
 export const openFakeThanos = (
   series: readonly WrittenSeries[],
   stores?: () => object,
 ): Promise<ScriptedSource> => openScriptedFake(series, true, undefined, stores);
-/** One that holds samples; `openFakePrometheus` answers what a test tells it to. `move` is what a frontend makes of ranges. */
+/** A Prometheus over written series; `openFakePrometheus` has scripted answers. `move` changes ranges as a frontend does. */
 export const openFakeServer = (series: readonly WrittenSeries[], move?: Move): Promise<ScriptedSource> =>
   openScriptedFake(series, false, move);
 
-/** Undefined where nothing is left of the range. */
+/** `undefined` if nothing is left of the range. */
 type Move = (range: QueryRange) => QueryRange | undefined;
 
 async function openScriptedFake(
@@ -85,9 +85,9 @@ function createGatherer() {
   return { series: (one: SampleSeries) => void found.push(one), result: () => found };
 }
 
-// ---- Reading what is sent ------------------------------------------------------------------------------------------
+// ---- Parsing -------------------------------------------------------------------------------------------------------
 
-/** The forms that the program prints. @throws {SyntaxError} for any other */
+/** Parses the forms that the program prints. @throws {SyntaxError} for any other form */
 function parseQuery(query: string): Expression {
   let at = 0;
   const take = (pattern: RegExp): string[] | undefined => {

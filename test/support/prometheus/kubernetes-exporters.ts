@@ -1,4 +1,4 @@
-// The model cluster as its exporters would show it to Prometheus: series with every scrape's sample.
+// The model cluster as its exporters show it to Prometheus: series with a sample of every scrape.
 import {
   diskOf,
   type Measures,
@@ -24,7 +24,7 @@ export interface WrittenSeries {
 }
 export type Write = (time: number, name: string, labels: Labels, value: number) => void;
 
-/** Series by their labels; `more` stands on each, as an external label does. */
+/** Collects samples by labels. `more` is added to each series, as an external label is. */
 export function collectSeries(more: Labels): {
   readonly write: Write;
   readonly series: () => WrittenSeries[];
@@ -32,7 +32,7 @@ export function collectSeries(more: Labels): {
   const held = new Map<string, WrittenSeries>();
   return {
     write: (time, name, labels, value) => {
-      // Labels come in one order each time.
+      // The labels of a metric always have the same order.
       const key = `${name} ${JSON.stringify(labels)}`;
       const series: WrittenSeries = held.get(key) ?? {
         labels: { __name__: name, ...more, ...labels },
@@ -47,7 +47,7 @@ export function collectSeries(more: Labels): {
 
 export const scrape = { every: 15_000, offset: 7_000, fresh: 120_000, reach: 300_000 } as const;
 
-/** Each time at which something is scraped. */
+/** The times of all scrapes. */
 export function* scrapes(): Generator<number> {
   for (let time = seeded.from + scrape.offset; time <= seeded.to; time += scrape.every) yield time;
 }
@@ -88,7 +88,7 @@ function exposePodState(write: Write, pod: ModelPod, time: number): void {
   const key = { namespace, pod: name, uid };
   const node = valueAt(pod.node, time);
   const host_network = pod.hostNetwork ? "true" : "false";
-  // An unscheduled pod has no such label.
+  // An unscheduled pod has no label `node`.
   write(
     time,
     "kube_pod_info",
@@ -167,7 +167,7 @@ function exposeRoot(write: Write, node: ModelNode, time: number): void {
   write(time, "container_fs_limit_bytes", disk, measured.diskLimit);
   write(time, "container_fs_inodes_total", disk, measured.inodes);
   write(time, "container_fs_inodes_free", disk, measured.inodesFree);
-  // Memory that passes for a disk, larger than the real one, and the plumbing of containers.
+  // A memory file system larger than the disk, and the overlays of containers.
   write(time, "container_fs_limit_bytes", { ...labels, device: "tmpfs" }, measured.diskLimit * 10);
   for (const [device, factor] of [
     ["eth0", 1],
@@ -181,7 +181,7 @@ function exposeRoot(write: Write, node: ModelNode, time: number): void {
   }
 }
 
-/** As systemd and cgroupfs spell a pod's cgroup. */
+/** The cgroup of a pod, as systemd or as cgroupfs spells it. */
 function cgroupOf({ namespace, uid, isStatic }: ModelPod): string {
   if (isStatic) return "/kubepods/burstable/pod0123456789abcdef0123456789abcdef";
   return namespace === "shop"

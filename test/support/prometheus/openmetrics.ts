@@ -1,4 +1,4 @@
-// Written series as the text from which promtool makes blocks.
+// Prints written series as OpenMetrics text, from which promtool creates blocks.
 import type { Labels, WrittenSeries } from "./kubernetes-exporters.ts";
 
 export function printOpenMetrics(series: readonly WrittenSeries[]): string {

@@ -1,5 +1,5 @@
-// Reads PromQL back with the grammar that Prometheus' own editor uses: which selectors a query holds, and what they
-// match. Independent of our printer.
+// Parses PromQL with the grammar of Prometheus' own editor, independently of our printer: the selectors of a query and
+// their matchers.
 import { parser } from "@prometheus-io/lezer-promql";
 
 export interface ParsedMatcher {
@@ -8,7 +8,7 @@ export interface ParsedMatcher {
   readonly value: string;
 }
 
-/** The matchers of every selector in the query, in order. @throws {SyntaxError} where the grammar finds an error */
+/** The matchers of every selector in the query, in order. @throws {SyntaxError} if the query does not parse */
 export function parseSelectors(query: string): ParsedMatcher[][] {
   const selectors: ParsedMatcher[][] = [];
   const cursor = parser.parse(query).cursor();
@@ -16,7 +16,7 @@ export function parseSelectors(query: string): ParsedMatcher[][] {
     const text = query.slice(cursor.from, cursor.to);
     if (cursor.type.isError) throw new SyntaxError(`not PromQL at ${cursor.from}: ${query}`);
     if (cursor.name === "VectorSelector") {
-      // A name before the braces would be a matcher too; nothing of ours prints one.
+      // A name before the braces would be a matcher too, but our printer never writes one.
       if (!text.startsWith("{")) throw new SyntaxError(`a selector that is not all braces: ${text}`);
       selectors.push([]);
     }
@@ -34,7 +34,7 @@ export function parseSelectors(query: string): ParsedMatcher[][] {
   return selectors;
 }
 
-/** What Go's strconv.Unquote makes of a literal, as far as ours go. */
+/** As Go's strconv.Unquote, for the literals that our printer writes. */
 function unquote(literal: string): string {
   if (!literal.startsWith('"')) return literal;
   const body = literal.slice(1, -1);

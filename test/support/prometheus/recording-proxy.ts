@@ -1,5 +1,5 @@
-// Stands before a Prometheus, passes everything on, and reads what was sent: every selector of every query and of every
-// `match[]`, with the grammar of Prometheus' own editor.
+// A proxy before a Prometheus that records every selector of every query and of every `match[]`, parsed with the grammar
+// of Prometheus' own editor.
 import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type ParsedMatcher, parseSelectors } from "./promql-selectors.ts";
@@ -7,9 +7,9 @@ import { type ParsedMatcher, parseSelectors } from "./promql-selectors.ts";
 interface Recorder {
   readonly url: string;
   readonly selectors: ParsedMatcher[][];
-  /** The metrics that the one request without a wall was made for. */
+  /** The metrics of metadata requests, the only ones without forced labels. */
   readonly metadata: Set<string>;
-  /** What could not be understood, in words. */
+  /** Descriptions of requests that could not be parsed. */
   readonly strange: string[];
   requests: number;
   close(): Promise<void>;

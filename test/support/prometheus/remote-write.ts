@@ -1,5 +1,5 @@
-// Sends samples to a Prometheus by remote write (version 1), which takes what a file cannot hold: native histograms and
-// the marks of staleness. Protocol buffers and Snappy are written by hand in the few forms that are needed.
+// Sends samples to a Prometheus by remote write (version 1), for what a file cannot hold: native histograms and staleness
+// markers. Protocol buffers and Snappy are encoded by hand in the few forms that are needed.
 
 export interface WrittenSeries {
   readonly labels: Readonly<Record<string, string>>;
@@ -7,17 +7,17 @@ export interface WrittenSeries {
   readonly histograms?: readonly WrittenHistogram[];
 }
 
-/** Of schema 0: bucket `i` of `counts` holds what is in `(2^(first + i - 1), 2^(first + i)]`. */
+/** Of schema 0: bucket `i` of `counts` covers `(2^(first + i - 1), 2^(first + i)]`. */
 export interface WrittenHistogram {
   readonly millis: number;
   readonly sum: number;
   readonly first: number;
   readonly counts: readonly number[];
-  /** It goes up and down, and says so. */
+  /** Marked as a gauge histogram. */
   readonly gauge?: boolean;
 }
 
-/** @throws {Error} when the server does not take all of it */
+/** @throws {Error} if the server does not accept all samples */
 export async function remoteWrite(url: string, series: readonly WrittenSeries[]): Promise<void> {
   const message = Buffer.concat(series.map((one) => bytes(1, encodeSeries(one))));
   const answer = await fetch(`${url}/api/v1/write`, {
@@ -79,7 +79,7 @@ function double(field: number, value: number | "stale"): Buffer {
   return Buffer.concat([varint((field << 3) | 1), eight]);
 }
 
-/** Literals alone, which every reader takes. */
+/** Literals only, which every decoder accepts. */
 function snappy(data: Buffer): Buffer {
   const parts = [varint(data.length)];
   for (let at = 0; at < data.length; at += 65_536) {

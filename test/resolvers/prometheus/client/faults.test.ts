@@ -1,4 +1,4 @@
-// Each way in which a source fails, and the one error it becomes. A short answer with status 200 is the worst of them.
+// Each way in which a source fails, and the error that it becomes. The worst is an incomplete answer with status 200.
 import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
@@ -40,18 +40,18 @@ async function serve(knowledge: ScriptedAnswers, settings: object = {}): Promise
 async function read(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(60_000)) {
   return backend?.stores.metrics?.series(buildSeriesQuery(over), signal);
 }
-/** The query that is answered in the test's way; the count before it finds nothing. */
+/** Scripts the answer of the main query; the count before it finds nothing. */
 const main = (reply: (response: ServerResponse) => unknown): ScriptedAnswers => ({
   answer: (form, response) => (form.get("query")?.startsWith("avg") ? reply(response) : false),
 });
 const error = (errorType: string, text: string) => ({ status: "error", errorType, error: text });
 
-test("an answer that is whole is taken", async () => {
+test("returns a complete response", async () => {
   await serve(main((r) => sendJson(r, whole)));
   expect(await read()).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
 });
 
-test("whoever explains a request is told how many series and samples came, each once", async () => {
+test("reports series and samples once each to the request recorder", async () => {
   const sampled: object[] = [];
   const recorder = {
     sent: () => {},
@@ -59,33 +59,33 @@ test("whoever explains a request is told how many series and samples came, each 
     sampled: (part: { series: number }) => void (part.series > 0 && sampled.push(part)),
   };
   const others = Array.from({ length: 3 }, (_, n) => ({ ...one, metric: { host: `${n}` } }));
-  // In a form that is read twice: scanned as far as it goes, and then parsed.
+  // A form that is read twice: scanned as far as possible, and then parsed.
   await serve(main((r) => sendJson(r, JSON.stringify(buildMatrix(others), null, 1))));
   await runWithRecorder(recorder, () => read());
   expect(sampled).toEqual([{ backend: "prom", series: 3, samples: 6 }]);
 });
 
-describe("a source that fails", () => {
+describe("a failing source", () => {
   const cut = JSON.stringify(whole).slice(0, -20);
   const table: readonly (readonly [string, Failure, (response: ServerResponse) => unknown])[] = [
     ["warnings", "partial", (r) => sendJson(r, { ...whole, warnings: ["a store is down"] })],
     [
-      "warnings in front",
+      "warnings before the data",
       "partial",
       (r) => sendJson(r, { status: "success", warnings: ["x"], data: whole.data }),
     ],
     ["isPartial", "partial", (r) => sendJson(r, { status: "success", isPartial: true, data: whole.data })],
-    ["an answer cut inside", "malformed", (r) => sendJson(r, cut)],
+    ["a truncated response", "malformed", (r) => sendJson(r, cut)],
     ["an error with status 200", "malformed", (r) => sendJson(r, error("execution", "no"))],
     ["a page of HTML", "malformed", (r) => sendJson(r, "<html>")],
-    ["no JSON behind the series", "malformed", (r) => sendJson(r, `${JSON.stringify(whole)}x`)],
+    ["invalid JSON after the series", "malformed", (r) => sendJson(r, `${JSON.stringify(whole)}x`)],
     [
-      "a value that is no number",
+      "a value that is not a number",
       "malformed",
       (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(0), "many"]] }])),
     ],
     [
-      "a label that is no text",
+      "a label that is not a string",
       "malformed",
       (r) => sendJson(r, buildMatrix([{ metric: { host: 1 }, values: [] }])),
     ],
@@ -95,7 +95,7 @@ describe("a source that fails", () => {
       (r) => sendJson(r, { status: "success", data: { resultType: "scalar", result: [1, "2"] } }),
     ],
     [
-      "a time that was not asked for",
+      "a time that was not requested",
       "malformed",
       (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(0) + 1, "1"]] }])),
     ],
@@ -105,7 +105,7 @@ describe("a source that fails", () => {
       (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(3), "1"]] }])),
     ],
     [
-      "a histogram for a number",
+      "a histogram instead of a number",
       "malformed",
       (r) =>
         sendJson(
@@ -114,7 +114,7 @@ describe("a source that fails", () => {
         ),
     ],
     [
-      "an encoding that nobody asked for",
+      "an encoding that was not requested",
       "malformed",
       (r) => {
         r.writeHead(200, { "content-encoding": "gzip" });
@@ -127,16 +127,16 @@ describe("a source that fails", () => {
     ["404", "rejected", (r) => sendJson(r, "404 page not found", 404)],
     ["422", "rejected", (r) => sendJson(r, error("execution", "too many samples"), 422)],
     [
-      "a deadline in the queue",
+      "a deadline exceeded in the queue",
       "timeout",
       (r) => sendJson(r, error("execution", "x: context deadline exceeded"), 422),
     ],
     [
-      "a deadline in evaluation",
+      "a deadline exceeded in evaluation",
       "timeout",
       (r) => sendJson(r, error("timeout", "query timed out in e"), 503),
     ],
-    ["a query that was ended", "timeout", (r) => sendJson(r, error("canceled", "query was canceled"), 499)],
+    ["a cancelled query", "timeout", (r) => sendJson(r, error("canceled", "query was canceled"), 499)],
     ["429", "overloaded", (r) => sendJson(r, "", 429)],
     ["500", "rejected", (r) => sendJson(r, error("internal", "x"), 500)],
     ["502", "unreachable", (r) => sendJson(r, "", 502)],
@@ -145,17 +145,17 @@ describe("a source that fails", () => {
     ["a redirect", "rejected", (r) => sendJson(r, "", 302)],
     ["a broken connection", "unreachable", (r) => r.destroy()],
     [
-      "half an answer and a broken connection",
+      "a connection broken after half a response",
       "unreachable",
       (r) => r.writeHead(200).write(cut, () => r.destroy()),
     ],
   ];
-  test.each(table)("%s is %s", async (_name, failure, reply) => {
+  test.each(table)("maps %s to %s", async (_name, failure, reply) => {
     await serve(main(reply));
     await expect(read()).rejects.toMatchObject({ name: "BackendError", backend: "prom", failure });
   });
 
-  test("silence is a timeout", async () => {
+  test("maps no response to timeout", async () => {
     await serve(
       main(() => undefined),
       { timeout: "300ms" },
@@ -163,13 +163,13 @@ describe("a source that fails", () => {
     await expect(read()).rejects.toMatchObject({ failure: "timeout" });
   });
 
-  test("a connection that is refused is unreachable", async () => {
+  test("maps a refused connection to unreachable", async () => {
     await serve({});
     await fake?.close();
     await expect(read()).rejects.toMatchObject({ failure: "unreachable" });
   });
 
-  test("a read is tried once more after a broken connection, and nothing comes twice", async () => {
+  test("retries once after a broken connection, without duplicate series", async () => {
     let tries = 0;
     const half = JSON.stringify(whole).slice(0, -30);
     await serve(
@@ -180,13 +180,13 @@ describe("a source that fails", () => {
   });
 });
 
-test("hints on the style of a query are no warnings", async () => {
+test("ignores PromQL info annotations among the warnings", async () => {
   const hints = ["PromQL info: metric might not be a counter"];
   await serve(main((r) => sendJson(r, { ...whole, warnings: hints, infos: hints })));
   expect(await read()).toHaveLength(1);
 });
 
-test("an answer in another form is asked for again and parsed, and from then on parsed at once", async () => {
+test("parses responses that the scanner cannot read, after the first without scanning", async () => {
   const source = await serve(main((r) => sendJson(r, JSON.stringify(whole, null, 1))));
   const asked = () => source.queries.filter(({ query }) => query.startsWith("avg")).length;
   const found = await read();
@@ -196,14 +196,14 @@ test("an answer in another form is asked for again and parsed, and from then on 
   expect(asked()).toBe(3);
 });
 
-test("a client that leaves ends the query at the source", async () => {
+test("aborts the query at the source when the client disconnects", async () => {
   const leaving = new AbortController();
   await serve(main(() => leaving.abort(new Error("left"))));
   await expect(read({}, leaving.signal)).rejects.toThrow("left");
   await expect.poll(() => fake?.left).toBe(1);
 });
 
-test("an answer of too many points is refused while it arrives, and ended at the source", async () => {
+test("refuses and aborts a response over the limit of points while it arrives", async () => {
   const source = await serve(
     main((r) => {
       r.writeHead(200);
@@ -217,11 +217,11 @@ test("an answer of too many points is refused while it arrives, and ended at the
     details: { limit: 9 },
   });
   await expect.poll(() => source.left).toBe(1);
-  // It was no failure of the source.
+  // Not retried: it is no failure of the source.
   expect(source.queries.filter(({ query }) => query.startsWith("avg"))).toHaveLength(1);
 });
 
-test("what a count shows to be too much is not asked for", async () => {
+test("refuses a query that a count shows to be over the limit, without sending it", async () => {
   const source = await serve({
     answer: (form, r) =>
       form.get("query")?.startsWith("count(group")
@@ -245,7 +245,7 @@ test("what a count shows to be too much is not asked for", async () => {
   expect(await read({ pointLimit: 15 })).toEqual([]);
 });
 
-test("every query says how far to look back, whatever the server does of itself", async () => {
+test("sends lookback_delta with every query", async () => {
   const seen: (string | null)[] = [];
   const source = await serve({
     answer: (form) => {
@@ -258,7 +258,7 @@ test("every query says how far to look back, whatever the server does of itself"
   expect(new Set(seen)).toEqual(new Set(["300s"]));
 });
 
-test("path prefix, credentials and headers go with every request, and no answer of it is to be kept", async () => {
+test("sends path prefix, credentials, headers and no-store with every request", async () => {
   const seen: string[] = [];
   const source = await openFakePrometheus({
     intercept: (_, request) => {
@@ -279,7 +279,7 @@ test("path prefix, credentials and headers go with every request, and no answer 
   expect(seen.length).toBeGreaterThan(4);
 });
 
-test("a server that is replaced by a newer one is asked in the newer one's way", async () => {
+test("detects an upgrade of the server after a reconnect", async () => {
   let edge: "closed" | "open" = "closed";
   const source = await openFakePrometheus({
     intercept(response, request) {
@@ -301,7 +301,7 @@ test("a server that is replaced by a newer one is asked in the newer one's way",
   expect(sent.at(-1)).toContain("[60s] offset 1ms");
 });
 
-test("servers that cut ranges differently, by turns behind one address, are no source of exact answers", async () => {
+test("fails if servers with different range edges alternate behind one address", async () => {
   let turn = 0;
   fake = await openFakePrometheus({
     intercept(response, request) {
@@ -317,7 +317,7 @@ test("servers that cut ranges differently, by turns behind one address, are no s
   expect(fake.queries.filter(({ query }) => query.startsWith("avg"))).toHaveLength(3);
 });
 
-test("a page of panels waits for its turn, and none of it is called an overload", async () => {
+test("queues 400 concurrent queries without an overload error", async () => {
   await serve(main((r) => sendJson(r, whole)));
   const signal = AbortSignal.timeout(20_000);
   const answers = await Promise.all(Array.from({ length: 400 }, () => read({}, signal)));

@@ -30,8 +30,8 @@ const label = fc.oneof(
   hostile.filter((text) => text !== ""),
 );
 
-describe("printing", () => {
-  test("names and values come back as they were, whatever they hold", () => {
+describe("PromQL printing", () => {
+  test("prints labels and values so that they parse back unchanged", () => {
     fc.assert(
       fc.property(label, hostile, label, hostile, (forced, tenant, key, value) => {
         const selector = select({ [forced]: tenant }, [matchEqual(key, value)]);
@@ -52,7 +52,7 @@ describe("printing", () => {
     );
   });
 
-  test("a pattern's regular expression accepts what the pattern accepts", () => {
+  test("prints a glob as a regular expression with the same matches", () => {
     const small = fc.string({ unit: fc.constantFrom(..."ab.*\n(") });
     fc.assert(
       fc.property(small, small, (pattern, value) => {
@@ -68,7 +68,7 @@ describe("printing", () => {
     );
   });
 
-  test("any of several values, and none of them", () => {
+  test("prints matchers for any and none of several values", () => {
     fc.assert(
       fc.property(fc.array(hostile, { minLength: 2 }), hostile, (values, value) => {
         const regex = new RegExp(`^(?:${dotAll(matchAnyOf("k", values).value)})$`, "s");
@@ -78,13 +78,13 @@ describe("printing", () => {
     );
   });
 
-  /** JavaScript has the flag outside. */
+  /** JavaScript has the flag outside of the pattern. */
   function dotAll(text: string): string {
     expect(text).toMatch(/^\(\?s:[\s\S]*\)$/);
     return text.slice(4, -1);
   }
 
-  test("forms", () => {
+  test("prints every kind of expression", () => {
     const all = select({ site: "a" }, [matchEqual("__name__", "x")]);
     expect(printExpression(selectRange(all, "closed", { from: 60_000, to: 1 }))).toBe(
       '{__name__="x",site="a"}[59s999ms] offset 1ms',
@@ -101,9 +101,9 @@ describe("printing", () => {
     expect(printExpression(select({}, [matchPresent("a"), matchAnyOf("b", ["x", ""])]))).toBe(
       '{a!="",b=~"(?s:x|)"}',
     );
-    // As itself it would reach the lexer as broken UTF-8.
+    // Unescaped it would reach the lexer as broken UTF-8.
     expect(printExpression(select({}, [matchEqual("a", "\ud800")]))).toBe('{a="\\ufffd"}');
-    // A server of version 2 holds labels of such names, and takes them unquoted in braces alone.
+    // A server of version 2 has labels of such names, and accepts them unquoted in braces only.
     const keyword = select({ inf: "a" }, [matchPresent("without")]);
     expect(printExpression(aggregate("sum", ["NaN", "Without", "on"], keyword))).toBe(
       'sum by ("NaN","Without",on) ({without!="",inf="a"})',
@@ -117,9 +117,9 @@ test.each([
   [[1e308, -1e308], 0],
   [[1, Number.POSITIVE_INFINITY], Number.POSITIVE_INFINITY],
   [[Number.NEGATIVE_INFINITY, 5], Number.POSITIVE_INFINITY],
-])("samples %j that are no finite numbers show by one that is NaN nowhere", async (values, expected) => {
+])("marks samples %j that are not finite", async (values, expected) => {
   const samples = values.map((value, at) => [60_000 + at, value] as const);
-  // Like VictoriaMetrics it has no result that is NaN.
+  // Like VictoriaMetrics, without results that are NaN.
   const source = createEvaluator([{ labels: { __name__: "g" }, samples }], "open");
   const found: number[] = [];
   const fold = () => ({

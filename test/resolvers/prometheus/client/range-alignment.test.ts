@@ -1,5 +1,5 @@
-// Frontends move ranges on their way. Then a range is asked in a form that none of them moves: the values are those of the
-// range that was meant, also where all that there is lies at an end that was moved away.
+// Frontends that move ranges. A range is sent in a form that none of them moves, and its values are those of the requested
+// range, also if the only sample lies at an end that would be moved.
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { call, matchEqual, select, selectRange } from "#resolvers/prometheus/client/promql.ts";
@@ -36,15 +36,15 @@ afterEach(async () => {
   await source?.close();
 });
 
-describe("the last of all minutes, where nothing else has a sample", () => {
+describe("the only sample, in the last minute of a range, is found", () => {
   const series = [
     { labels: { __name__: "g_bytes" }, samples: [[base + 9 * minute + 1_000, 7]] as [number, number][] },
   ];
-  // A start that is no whole minute, as that of a list without resolution.
+  // The start is no full minute, as for a list without resolution.
   test.each([
-    ["ranges go as they are", undefined, base],
-    ["ranges are aligned", aligned, base + 17_000],
-    ["ranges begin no earlier than 90 seconds and a bit after", since(base + 90_123), base, base + 90_123],
+    ["if ranges are not moved", undefined, base],
+    ["if ranges are aligned to the step", aligned, base + 17_000],
+    ["if ranges begin 90.123 s late at the earliest", since(base + 90_123), base, base + 90_123],
   ])("%s", async (_, move, start, oldest?: number) => {
     source = await openFakeServer(series, move);
     backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), {
@@ -74,9 +74,9 @@ describe("the last of all minutes, where nothing else has a sample", () => {
   });
 });
 
-test("where a frontend loses a millisecond of a step, the first sample of a metric is found", async () => {
+test("finds the first sample of a metric if a frontend truncates the step", async () => {
   const second = 1_000;
-  // As a number of seconds, of which the next one makes nanoseconds.
+  // Passes the step on as seconds, which the next server converts to nanoseconds.
   const inSeconds = (range: QueryRange): QueryRange => ({
     ...range,
     step: Math.floor(Math.trunc((range.step / second) * 1e9) / 1e6),
@@ -90,7 +90,7 @@ test("where a frontend loses a millisecond of a step, the first sample of a metr
       metric: "jobs_total",
       tags: { host: "*" },
       measure: { of: "increment" },
-      // Of which a five hundredth is 66.6 s.
+      // A five hundredth of the range is 66.6 s.
       buckets: { start: base, step: 15 * minute, count: 37 },
       lookBack: 86_400_000,
       pointLimit: 1_000,
@@ -100,7 +100,7 @@ test("where a frontend loses a millisecond of a step, the first sample of a metr
   expect(found?.map(({ values }) => values[10])).toEqual([6]);
 });
 
-test("no frontend moves what is asked then, and no time is lost that may be asked", () => {
+test("alignRange builds a range that is not moved, and loses no time", () => {
   const looking = (offset: number) =>
     call(
       "max_over_time",
@@ -134,7 +134,7 @@ function timesOf({ start, end, step }: QueryRange): readonly number[] {
   return Array.from({ length: (end - start) / step + 1 }, (_, at) => start + at * step);
 }
 
-test("where a range of all times begins tells who moves it", () => {
+test("detectAlignment recognises clipped and aligned ranges", () => {
   expect(detectAlignment(1_000, 1_000)).toEqual({ oldest: undefined, aligned: false });
   expect(detectAlignment(1_000, 0)).toEqual({ oldest: undefined, aligned: true });
   expect(detectAlignment(1_000, base)).toEqual({ oldest: base, aligned: false });

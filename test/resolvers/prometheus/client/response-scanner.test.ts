@@ -1,4 +1,4 @@
-// The scanner reads what JSON.parse reads, wherever the bytes are cut, or it says that it cannot.
+// The response scanner reads what JSON.parse reads, wherever chunks are cut, or it reports that it cannot.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -26,7 +26,7 @@ const value = fc.oneof(
 const seconds = fc.integer({ min: 0, max: 4e12 }).map((millis) => millis / 1_000);
 const point = fc.tuple(seconds, value);
 const text = fc.string({ unit: fc.constantFrom(...'\\"{}[]:,é\n😀ab') });
-// Node 24's own parser takes an escaped key for another, met before in an object of the same shape, whose characters are
+// Node 24's parser confuses an escaped key with another key, seen before in an object of the same shape, whose characters are
 // those of the escape: `"\n"` after a key that is a backslash. So no name has a backslash here.
 const name = text.map((drawn) => drawn.replaceAll("\\", "/"));
 const labels = fc.dictionary(name, text, { noNullPrototype: true });
@@ -68,8 +68,8 @@ function scan(bytes: Buffer, cuts: readonly number[]): { series: SampleSeries[];
   return { series, frame: JSON.parse(scanner.end()) };
 }
 
-describe("the scanner", () => {
-  test("reads what the parser reads, wherever the bytes are cut", () => {
+describe("the response scanner", () => {
+  test("reads the same as the parser, wherever chunks are cut", () => {
     fc.assert(
       fc.property(answer, fc.array(fc.nat(2_000), { maxLength: 20 }), (value, cuts) => {
         const expected: SampleSeries[] = [];
@@ -81,7 +81,7 @@ describe("the scanner", () => {
     );
   });
 
-  test("series of all lengths stay as they were read while those after them are read", () => {
+  test("keeps earlier series unchanged while later ones are read", () => {
     const lengths = [1_023, 2, 61, 5_000, 0, 12_000, 16_384, 1, 40_000, 3];
     const result = lengths.map((length, host) => ({
       metric: { host: String(host) },
@@ -97,7 +97,7 @@ describe("the scanner", () => {
     }
   });
 
-  test("a series that begins at the end of a chunk and takes all of the next", () => {
+  test("reads a series that starts at the end of a chunk and fills the next", () => {
     const label = (length: number) => ({ metric: { a: "x".repeat(length) }, values: [[1, "2"]] });
     for (const length of [200, 300, 600, 5_000]) {
       const result = [label(10), label(length), label(20)];
@@ -109,7 +109,7 @@ describe("the scanner", () => {
     }
   });
 
-  test("byte by byte", () => {
+  test("reads a response byte by byte", () => {
     const bytes = Buffer.from(
       '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"é\\"]}"},"values":[[1700000000.001,"1.5"],[1700000001,"NaN"]]}]}}\n',
     );
@@ -134,11 +134,11 @@ describe("the scanner", () => {
     ["a label that is a number", `${opening}{"metric":{"a":1},"values":[]}]}}`],
     ["a scalar", '{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}'],
     ["no result at all", '{"status":"success"}'],
-  ])("is surprised by %s", (_name, json) => {
+  ])("rejects %s as an unexpected format", (_name, json) => {
     expect(() => scan(Buffer.from(json), [])).toThrow(UnexpectedFormat);
   });
 
-  test("an answer that is cut anywhere is an error", () => {
+  test("rejects a truncated response, wherever it is cut", () => {
     const whole = `${opening}{"metric":{"a":"b"},"values":[[1,"1"],[2,"2"]]}],"x":"y"}}`;
     for (let end = 0; end < whole.length; end++) {
       expect(() => scan(Buffer.from(whole.slice(0, end)), [])).toThrow();
@@ -146,7 +146,7 @@ describe("the scanner", () => {
   });
 });
 
-test("labels keep any name, however they are read", () => {
+test("keeps any label name, scanned or parsed", () => {
   const result = '[{"metric":{"__proto__":"a","constructor":"b"},"values":[[1,"2"]]}]';
   const found = [...scan(Buffer.from(`{"status":"success","data":{"result":${result}}}`), []).series];
   readResult(JSON.parse(result), (one) => found.push(one));
@@ -162,14 +162,14 @@ test("labels keep any name, however they are read", () => {
   ]);
 });
 
-describe("the bucket around zero", () => {
+describe("the zero bucket of a native histogram", () => {
   const bucketsOf = (buckets: readonly (readonly [number, string, string, string])[]) => {
     const found: SampleSeries[] = [];
     const histogram = [1_700_000_000, { count: "9", sum: "1", buckets }] as const;
     readResult([{ metric: {}, histogram }], (one) => found.push(one));
     return found[0]?.histograms[0]?.buckets.map(({ lower, upper }) => [lower, upper]);
   };
-  test("begins at zero where nothing lies below it, since no duration is negative", () => {
+  test("starts at zero if no bucket lies below it", () => {
     const around = [3, "-0.001", "0.001", "4"] as const;
     expect(bucketsOf([around, [0, "1", "2", "5"]])).toEqual([
       [0, 0.001],
@@ -179,7 +179,7 @@ describe("the bucket around zero", () => {
       [-2, -1],
       [-0.001, 0.001],
     ]);
-    // One with bounds of its own has no such bucket.
+    // A histogram with custom bounds has no such bucket.
     expect(bucketsOf([[0, "-Inf", "0.5", "9"]])).toEqual([[Number.NEGATIVE_INFINITY, 0.5]]);
   });
 });

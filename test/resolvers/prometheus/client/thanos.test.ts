@@ -1,5 +1,5 @@
-// Thanos hides the restarts of counters from every function that would show them. It is told from others by a parameter
-// that it alone reads, and then every bucket of a counter is computed from raw samples.
+// Thanos hides counter restarts from every function that would show them. It is detected by a parameter that only Thanos
+// reads, and then every bucket of a counter is computed from raw samples.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
@@ -12,7 +12,7 @@ import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(300_000);
 const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
-// The evaluation takes NaN for no sample.
+// The evaluator takes NaN for a missing sample.
 const families = rawFamilies(false)
   .filter(({ metric }) => wanted.includes(metric))
   .map((one) => ({ ...one, series: one.series.filter(({ labels }) => labels.host !== "not a number") }));
@@ -34,13 +34,13 @@ afterAll(async () => {
   await thanos?.close();
 });
 
-test("is told by a parameter that it cannot read, and by no other product", async () => {
+test("detects Thanos by a parameter that only Thanos rejects", async () => {
   expect(await backend.probe(signal)).toEqual({ product: "Thanos", version: "unknown" });
   expect(thanos.requests.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
 });
 
 // A query frontend drops a resolution of 0, and the querier behind it may then read downsampled blocks.
-test("no query may be answered in part or from downsampled blocks, nor through a query frontend", async () => {
+test("asks Thanos for complete answers from raw blocks only", async () => {
   thanos.requests.length = 0;
   const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
   const query = { match: { tenant: "shop" }, tags: {}, buckets, lookBack: hour, pointLimit: 10_000 };
@@ -55,7 +55,7 @@ test("no query may be answered in part or from downsampled blocks, nor through a
   }
 });
 
-test("a type that neither a target nor a name tells is a guess, and measures of the other type are answered", async () => {
+test("marks an undeclared type as guessed, and answers measures of both types", async () => {
   const samples = Array.from({ length: 60 }, (_, at): [number, number] => [base + at * minute, 5 + at]);
   const depth = { labels: { __name__: "depth", tenant: "shop" }, samples };
   const source = await openFakeThanos([depth, ...series]);
@@ -78,7 +78,7 @@ test("a type that neither a target nor a name tells is a guess, and measures of 
   await source.close();
 });
 
-test("a store that it leaves out, of which no answer tells, makes each an error until it is asked again", async () => {
+test("fails while Thanos lists a store with an error", async () => {
   let lastError: string | null = null;
   const store = { name: "127.0.0.1:10901", lastCheck: "2026-01-15T10:00:00Z", labelSets: [{ replica: "a" }] };
   const source = await openFakeThanos(series, () => ({
@@ -135,7 +135,7 @@ describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([
     ["minutes", { start: base, step: minute, count: 61 }],
     ["hours", { start: base - hour, step: hour, count: 4 }],
     ["one window", { start: base + 3_210, step: 100 * minute + 1, count: 1 }],
-  ])("is exact over %s, with restarts in and between buckets", async (_, buckets) => {
+  ])("is exact on Thanos over %s, with restarts in and between buckets", async (_, buckets) => {
     for (const measure of measures) {
       const query: SeriesQuery = {
         match: { tenant: "shop" },

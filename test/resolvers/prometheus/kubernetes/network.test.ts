@@ -1,4 +1,4 @@
-// What the interfaces of pods and nodes carried, over restarts of counters, of pods and of their sandboxes.
+// The network traffic of pods and nodes, over restarts of counters, of pods and of their sandboxes.
 import { describe, expect, test } from "vitest";
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
 import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
@@ -22,7 +22,7 @@ import {
   writeSeries,
 } from "./small-cluster.ts";
 
-describe("a pod's network", () => {
+describe("pod network", () => {
   const traffic = (
     interfaces: readonly string[],
     start: number | undefined,
@@ -40,17 +40,17 @@ describe("a pod's network", () => {
   const received = async (series: readonly WrittenSeries[]): Promise<number | undefined> =>
     (await readPods(series))[0]?.network_rx_bytes;
 
-  test("is that of eth0, else of all interfaces that are real", async () => {
+  test("is eth0, otherwise the sum of all physical interfaces", async () => {
     expect(await received(traffic(["eth0", "net1", "net2"], base - 600_000))).toBe(60);
     expect(await received(traffic(["net1", "net2", "lo", "veth1"], base - 600_000))).toBe(660);
   });
 
-  test("counts from 0 after a restart of the counter, and of the pod", async () => {
+  test("counts from 0 after a restart of the counter or the pod", async () => {
     expect(await received(traffic(["eth0"], base - 600_000, (age) => age % 590))).toBe(585 - 540 + 10);
     expect(await received(traffic(["eth0"], base - 30_000))).toBe(600);
   });
 
-  test("is 0 while an older pod has no value to compare with", async () => {
+  test("is 0 for an older pod without a previous value", async () => {
     const late = traffic(["eth0"], base - 600_000).map((series) =>
       series.labels.__name__ === "container_network_receive_bytes_total"
         ? { ...series, samples: series.samples.filter(([time]) => time > base - minute) }
@@ -63,10 +63,10 @@ describe("a pod's network", () => {
 describe.each([
   ["shows", false],
   ["hides", true],
-])("network over an hour in which counters restart, of a source that %s it", (_, hidesRestarts) => {
+])("network over an hour with restarts, of a source that %s restarts", (_, hidesRestarts) => {
   const hour = 60 * minute;
   const gigabyte = 1e9;
-  /** Seconds after the earlier snapshot, and what the counter then shows. */
+  /** Seconds after the earlier snapshot, and the value of the counter. */
   type Samples = readonly (readonly [time: number, value: number])[];
   const hourly = (
     each: (write: Write, time: number) => void,
@@ -80,7 +80,7 @@ describe.each([
     return createKubernetesStore(createEvaluator(series(), "open", hidesRestarts));
   };
   const query = { ...scope, snapshots: { start: base, step: hour, count: 1 } };
-  /** Of counters one after the other, each of which begins at 0. */
+  /** The growth of consecutive counters, each of which begins at 0. */
   function grownBy(counters: readonly Samples[]): number {
     let [sum, last] = [0, 0];
     for (const [position, samples] of counters.entries()) {
@@ -92,7 +92,7 @@ describe.each([
     }
     return sum;
   }
-  /** Grows from a value at a time to one at another, told every 30 seconds. */
+  /** Grows from one value to another, with a sample every 30 seconds. */
   function growing(
     from: readonly [time: number, value: number],
     to: readonly [time: number, value: number],
@@ -110,9 +110,9 @@ describe.each([
 
   test.each<[string, Samples]>([
     ["does not restart", quiet],
-    ["restarts and passes what it showed", rebooted],
+    ["restarts and exceeds its old value", rebooted],
     ["restarts twice", twice],
-  ])("is what a node's counter grew by when it %s", async (_, samples) => {
+  ])("is the exact growth of a node's counter that %s", async (_, samples) => {
     const twin = samples.map(([time, value]) => [time + 5, value] as const);
     for (const [metric, labels] of [
       ["container_network_receive_bytes_total", { node: "n1", id: "/", interface: "eth0" }],
@@ -124,7 +124,7 @@ describe.each([
         [
           [metric, { ...labels, job: "a" }, samples],
           [metric, { ...labels, job: "b" }, twin.filter(([time]) => time <= 3_600)],
-          // Another node, and a pod whose cgroup nobody names, have nothing to do with it.
+          // Another node, and a pod without a cgroup, must not count.
           ["node_network_receive_bytes_total", { instance: "n2:9100", device: "ens5" }, twice],
           ["container_network_receive_bytes_total", { ...key, node: "n1", interface: "eth0" }, twice],
         ],
@@ -134,7 +134,7 @@ describe.each([
     }
   });
 
-  // What a scrape or a collector adds: who it is, and where it was found.
+  // Labels that a scrape or a collector adds about itself.
   const collector: Labels = { k8s_namespace_name: "tools", k8s_pod_name: "collector-0", k8s_node_name: "n9" };
   const scraped: Labels = { namespace: "tools", pod: "collector-0", node: "n9", id: "/x", instance: "n9:1" };
   const prefixed: Labels = { pod_namespace: "tools", pod_name: "collector-0" };
@@ -147,13 +147,13 @@ describe.each([
       collector,
     ],
     [
-      "a node that is found by its address",
+      "a node identified by its address",
       "node_network_receive_bytes_total",
       { instance: "n1:9100", device: "ens5" },
       collector,
     ],
     [
-      "a node of OpenTelemetry's",
+      "a node of OpenTelemetry",
       "k8s_node_network_io_bytes_total",
       { k8s_node_name: "n1", interface: "eth0", direction: "receive" },
       scraped,
@@ -165,13 +165,13 @@ describe.each([
       { ...collector, ...prefixed },
     ],
     [
-      "a pod of OpenTelemetry's",
+      "a pod of OpenTelemetry",
       "k8s_pod_network_io_bytes_total",
       { k8s_namespace_name: "shop", k8s_pod_name: "web-0", interface: "eth0", direction: "receive" },
       { ...scraped, ...prefixed },
     ],
   ])(
-    "is what the counter of %s grew by, whatever its collector says of itself",
+    "is the exact growth of the counter of %s, despite labels of the collector",
     async (what, metric, labels, added) => {
       const store = hourly(
         (write, time) => {
@@ -191,7 +191,7 @@ describe.each([
   const between = growing([700, 100], [1_500, 3 * gigabyte]);
   const after = growing([1_600, 200], [3_600, 8 * gigabyte]);
   const sandbox = (name: string): Labels => ({ ...key, node: "n1", id: `${cgroup}/${name}`, image: "pause" });
-  test("counts every sandbox of a pod that began since, also one that no snapshot shows", async () => {
+  test("counts every sandbox of a new pod, also one between two snapshots", async () => {
     const started = base - hour + 650_000;
     const store = hourly(
       (write, time) => {
@@ -213,23 +213,23 @@ describe.each([
   test.each<[string, readonly (readonly [Labels, Samples])[]]>([
     ["one sandbox", [[sandbox("a"), quiet]]],
     [
-      "a sandbox made anew",
+      "a recreated sandbox",
       [
         [sandbox("a"), before],
         [sandbox("b"), after],
       ],
     ],
     [
-      "a sandbox made anew twice",
+      "a sandbox recreated twice",
       [
         [sandbox("a"), before],
         [sandbox("b"), between],
         [sandbox("c"), after],
       ],
     ],
-    ["sandboxes whose cgroup is not told", [[key, [...before, ...between, ...after]]]],
+    ["sandboxes without cgroup labels", [[key, [...before, ...between, ...after]]]],
     [
-      "OpenTelemetry's figures",
+      "OpenTelemetry metrics",
       [
         [
           { k8s_namespace_name: "shop", k8s_pod_name: "web-0", k8s_pod_uid: uid, direction: "receive" },
@@ -237,7 +237,7 @@ describe.each([
         ],
       ],
     ],
-  ])("is what a pod's counters grew by with %s", async (_, counters) => {
+  ])("is the exact growth of a pod's counters with %s", async (_, counters) => {
     const series = counters.map(([labels, samples]): [string, Labels, Samples] => [
       "direction" in labels ? "k8s_pod_network_io_bytes_total" : "container_network_receive_bytes_total",
       { ...labels, interface: "eth0" },
@@ -245,7 +245,7 @@ describe.each([
     ]);
     const store = hourly(writePodInfo, [
       ...series,
-      // One that had the name before.
+      // An earlier pod of the name.
       [
         "container_network_receive_bytes_total",
         { ...key, id: `/kubepods/pod${other}/x`, interface: "eth0" },

@@ -1,4 +1,4 @@
-// What the model cluster does not show of nodes: who tells of them, and under which names.
+// Nodes beyond the model cluster: other exporters, and the names under which they export nodes.
 import { describe, expect, test } from "vitest";
 import type { NodesRow } from "#src/core/rows.ts";
 import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
@@ -57,7 +57,7 @@ describe("nodes", () => {
     phase: 0,
   };
 
-  test("are machines with a node exporter where nothing else knows them", async () => {
+  test("are the machines with a node exporter if nothing else names nodes", async () => {
     const series = writeSeries((write, time, age) => {
       write(time, "node_uname_info", uname, 1);
       exporter(write, time, age);
@@ -65,7 +65,7 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
   });
 
-  test("have the largest disk where several are mounted at the root, and none that is no disk", async () => {
+  test("have the largest physical disk mounted at the root", async () => {
     const sizes = { "/dev/sda2": 2_500, "/dev/sdb1": 4_999, rootfs: 90_000, overlay: 80_000, tmpfs: 70_000 };
     const series = writeSeries((write, time, age) => {
       write(time, "node_uname_info", uname, 1);
@@ -82,7 +82,7 @@ describe("nodes", () => {
   test.each<[string, Labels]>([
     ["name", { node: "worker-7", internal_ip: "192.168.0.1" }],
     ["address", { node: "worker-7.internal", internal_ip: "10.0.0.7" }],
-  ])("have a node exporter's figures by %s, and other machines are none", async (_, node) => {
+  ])("have the node exporter's figures by %s, without machines outside the cluster", async (_, node) => {
     const series = writeSeries((write, time, age) => {
       write(time, "kube_node_info", node, 1);
       write(
@@ -99,7 +99,7 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: node.node, phase: 2 }]);
   });
 
-  test("have a node exporter's figures where the scraper calls its instance as the cluster calls the node", async () => {
+  test("have the node exporter's figures if the instance label equals the node name", async () => {
     const series = writeSeries((write, time, age) => {
       write(time, "kube_node_info", { node: "worker-7.internal", internal_ip: "10.0.0.7" }, 1);
       write(time, "node_uname_info", { instance: "worker-7.internal", nodename: "WORKER-7" }, 1);
@@ -108,7 +108,7 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7.internal", phase: 0 }]);
   });
 
-  test("have no figure of a disk that is not told, also where others of it are", async () => {
+  test("have 0 for the disk figures that are not exported", async () => {
     const disk = { node: "worker-7", id: "/", device: "/dev/sda1" };
     const series = writeSeries((write, time) => {
       write(time, "container_fs_limit_bytes", disk, 100);
@@ -122,7 +122,7 @@ describe("nodes", () => {
     ]);
   });
 
-  test("are found by the scraper's address where cAdvisor names no node", async () => {
+  test("are found by the instance address if cAdvisor has no node label", async () => {
     const series = writeSeries((write, time) => {
       write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);
       write(time, "container_memory_rss", { instance: "10.0.0.7:10250", id: "/" }, 1_234);
@@ -168,11 +168,11 @@ describe("nodes", () => {
     ["node_vmstat_pgfault", { node: "n1" }, "memory_page_faults"],
     ["node_cpu_seconds_total", { node: "n1", mode: "user" }, "cpu_usage_nano_cores"],
     ["k8s_node_memory_rss_bytes", { k8s_node_name: "n1" }, "memory_rss_bytes"],
-    // Of unit 1, as the collector names it in Prometheus, and without units in names.
+    // Of unit 1, named with and without units.
     ["k8s_node_memory_page_faults_ratio", { k8s_node_name: "n1" }, "memory_page_faults"],
     ["k8s_node_memory_page_faults", { k8s_node_name: "n1" }, "memory_page_faults"],
     ["k8s_node_memory_major_page_faults_ratio", { k8s_node_name: "n1" }, "memory_major_page_faults"],
-  ])("are shown where %s is all that is known of them", async (metric, labels, figure) => {
+  ])("are listed if %s is their only metric", async (metric, labels, figure) => {
     const [row, ...others] = await readNodes(
       writeSeries((write, time, age) => write(time, metric, labels, age)),
     );
@@ -181,7 +181,7 @@ describe("nodes", () => {
     expect(row?.[figure]).toBe(figure === "cpu_usage_nano_cores" ? 1e9 : 600);
   });
 
-  test("more than the limit are refused before any is answered, whoever tells of them", async () => {
+  test("over the limit are refused before the first row, across exporters", async () => {
     // Half of the nodes are known to one exporter, half to another: no single count is over the limit.
     const series = writeSeries((write, time) => {
       for (let number = 0; number < 6; number += 1) {
@@ -199,7 +199,7 @@ describe("nodes", () => {
     await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
   });
 
-  // Of the interfaces each carries ten times as much as the one before; the first ones are the node's network.
+  // Each interface carries ten times as much as the one before. The first ones are the node's network.
   test.each<[where: string, network: readonly string[], others: string]>([
     ["Cilium", ["ens5"], "lo cilium_net cilium_host cilium_vxlan lxc_health lxc9a8b7c6d5e4f"],
     ["the CNI of AWS", ["ens5", "ens6"], "lo eni1a2b3c4d5e6 dummy0 pod-id-link0 vlan.eth.1"],
@@ -217,7 +217,7 @@ describe("nodes", () => {
     ["a bond of eth0", ["bond0", "bond1"], "lo eth0 eth1 bond0.100"],
     ["virtual machines", ["eno1np0"], "lo virbr0 tap0 tun0 wg0 ip6tnl0 sit0 br0 vnet3"],
     ["wireless", ["wlan0"], "lo cni0 veth1a2b3c4d docker0 br-1a2b3c4d5e6f eth0.7"],
-  ])("have each byte of their network once with %s", async (_, network, others) => {
+  ])("count each network byte once with %s", async (_, network, others) => {
     const all = [...network, ...others.split(" ")];
     const expected = network.reduce((sum, __, position) => sum + 60 * 10 ** position, 0);
     for (const [metric, label, own] of [
@@ -234,7 +234,7 @@ describe("nodes", () => {
     }
   });
 
-  test("a renamed machine's figures go to its newest name", async () => {
+  test("have the newest name of a renamed machine", async () => {
     const series = writeSeries((write, time, age) => {
       write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);
       exporter(write, time, age);
@@ -242,9 +242,9 @@ describe("nodes", () => {
     expect((await readNodes(series)).map(({ node_name }) => node_name)).toEqual(["alpha"]);
   });
 
-  test("an address that a node has taken over is the new node's, while both are told of", async () => {
+  test("get the figures of an address that they took over from another node", async () => {
     const series = writeSeries((write, time) => {
-      // It had the address long before, so that its series is the first.
+      // `alpha` also had the address long before, so that its series is the first.
       const node = time < base - 9 * minute || time >= base - 30_000 ? "alpha" : "zulu";
       write(time, "kube_node_info", { node, internal_ip: "10.0.0.1" }, 1);
       write(time, "container_memory_rss", { instance: "10.0.0.1:10250", id: "/" }, 5);

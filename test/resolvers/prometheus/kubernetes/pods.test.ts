@@ -1,5 +1,5 @@
-// What the model cluster does not show of pods: other exporters than kube-state-metrics and cAdvisor with all of its
-// levels, and exporters that disagree.
+// Pods beyond the model cluster: other exporters than kube-state-metrics and cAdvisor with all of its levels, and
+// exporters that contradict each other.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { findNewest } from "#resolvers/prometheus/kubernetes/snapshot-series.ts";
@@ -22,8 +22,8 @@ import {
   writeSeries,
 } from "./small-cluster.ts";
 
-describe("a pod's figures", () => {
-  test("are 0 where nothing but kube-state-metrics is there", async () => {
+describe("pod figures", () => {
+  test("are 0 with kube-state-metrics only", async () => {
     expect(await readPods(writeSeries(writePodInfo))).toEqual([
       {
         timestamp: base,
@@ -51,7 +51,7 @@ describe("a pod's figures", () => {
     ]);
   });
 
-  test("are found by its name and node where kube-state-metrics is told to drop uids", async () => {
+  test("are found by name and node if kube-state-metrics has no uids", async () => {
     const series = writeSeries((write, time) => {
       const { uid: _, ...dropped } = info;
       write(time, "kube_pod_info", dropped, 1);
@@ -63,7 +63,7 @@ describe("a pod's figures", () => {
     expect(await readPods(series)).toMatchObject([row]);
   });
 
-  test("of a static pod are told under its hash, by its cgroup and by the kubelet", async () => {
+  test("of a static pod are found under its hash, in cgroup paths and OpenTelemetry labels", async () => {
     const hash = "0123456789abcdef0123456789abcdef";
     const named = { k8s_namespace_name: "shop", k8s_pod_name: "web-0", k8s_pod_uid: hash };
     const series = writeSeries((write, time) => {
@@ -75,7 +75,7 @@ describe("a pod's figures", () => {
     expect(await readPods(series)).toMatchObject([row]);
   });
 
-  test("are rates also of series that tell their type, which half of the functions drop", async () => {
+  test("include rates of series with type and unit labels", async () => {
     const series = writeSeries((write, time, age) => {
       writePodInfo(write, time);
       const typed = { __type__: "counter", __unit__: "seconds", node: "n1", cpu: "total" };
@@ -87,7 +87,7 @@ describe("a pod's figures", () => {
     expect(await readNodes(series)).toMatchObject([{ cpu_usage_nano_cores: 0.5e9 }]);
   });
 
-  test("are the sum of its containers where its own cgroup is not told, each by its newest cgroup", async () => {
+  test("sum up containers if the pod cgroup is missing, each by its newest cgroup", async () => {
     const series = writeSeries((write, time, age) => {
       writePodInfo(write, time);
       const of = (container: string, id: string): Labels => ({
@@ -101,10 +101,10 @@ describe("a pod's figures", () => {
       write(time, "container_start_time_seconds", of("app", "b"), 50);
       write(time, "container_cpu_usage_seconds_total", of("app", "b"), age / 4);
       write(time, "container_cpu_usage_seconds_total", of("proxy", "c"), age / 2);
-      // The sandbox is none of its containers.
+      // The sandbox does not count as a container.
       write(time, "container_memory_rss", { ...key, container: "POD", id: `${cgroup}/s`, image: "pause" }, 5);
       write(time, "container_memory_rss", { ...key, id: `${cgroup}/t`, image: "pause" }, 7);
-      // Another pod of that name, which is gone.
+      // An earlier pod of the same name.
       write(
         time,
         "container_memory_rss",
@@ -124,7 +124,7 @@ describe("a pod's figures", () => {
     });
   });
 
-  test("are not counted twice where the kubelet tells the same as cAdvisor", async () => {
+  test("are not counted twice if kubelet and cAdvisor both export them", async () => {
     const series = writeSeries((write, time) => {
       writePodInfo(write, time);
       const container = { ...key, container: "app" };
@@ -142,12 +142,12 @@ describe("a pod's figures", () => {
     expect(row?.memory_working_set_bytes).toBe(1_000);
   });
 
-  test("come from the kubelet's resource metrics where there is no cAdvisor", async () => {
+  test("come from the kubelet's resource metrics without cAdvisor", async () => {
     const series = writeSeries((write, time, age) => {
       writePodInfo(write, time);
       write(time, "pod_cpu_usage_seconds_total", { ...key, node: "n1" }, age / 8);
       write(time, "pod_memory_working_set_bytes", { ...key, node: "n1" }, 4_321);
-      // Of a pod of that name on another node.
+      // A pod of the same name on another node.
       write(time, "pod_memory_working_set_bytes", { ...key, node: "n2" }, 9_999);
     });
     const [row] = await readPods(series);
@@ -175,7 +175,7 @@ describe("a pod's figures", () => {
         write(time, "k8s_pod_memory_usage_bytes", pod(uid), 2);
         write(time, "k8s_pod_memory_working_set_bytes", pod(uid), 3);
         write(time, "k8s_pod_memory_working_set_bytes", pod(other), 30);
-        // Of unit 1: the collector, and Prometheus' own intake, name such a gauge a ratio.
+        // Of unit 1: the collector and the OTLP receiver of Prometheus call such a gauge a ratio.
         write(time, "k8s_pod_memory_page_faults_ratio", pod(uid), 4);
         write(time, "k8s_pod_memory_major_page_faults_ratio", pod(uid), 5);
         write(time, "k8s_pod_filesystem_usage_bytes", pod(uid), 6);
@@ -226,7 +226,7 @@ describe("a pod's figures", () => {
     ]);
   });
 
-  test("are never negative, infinite or no number", async () => {
+  test("are never negative, infinite or NaN", async () => {
     const series = writeSeries((write, time) => {
       writePodInfo(write, time);
       write(time, "container_memory_rss", { ...key, id: cgroup }, Number.NaN);
@@ -250,7 +250,7 @@ describe("cpu per second", () => {
     ["after too long a gap", [300, 0], false],
     ["and no more", [240, 180, 120], false],
     ["for the first time", [10], false],
-  ])("is the growth between two scrapes %s, as fresh as other figures", async (_, scrapes, shown) => {
+  ])("is the growth between the last two scrapes: %s", async (_, scrapes, shown) => {
     // Faster with time, so that each pair of samples has a growth of its own.
     const counter = (ago: number): number => (1_000 - ago) ** 2 / 16;
     const [last = 0, before = 0] = scrapes.toReversed();
@@ -280,8 +280,8 @@ describe("cpu per second", () => {
   });
 });
 
-describe("exporters that disagree", () => {
-  test("while replicas see different phases, the later of a pod's life is shown, and the worse of a container", async () => {
+describe("conflicting exporters", () => {
+  test("shows the later pod phase and the worse container status if replicas differ", async () => {
     const series = writeSeries((write, time) => {
       writePodInfo(write, time);
       const flags = (instance: string, phase: string, status: string): void => {
@@ -308,17 +308,20 @@ describe("exporters that disagree", () => {
     ]);
   });
 
-  test.each(["n1", ""])("a pod is on a node as soon as one series says so (first %j)", async (first) => {
-    const series = writeSeries((write, time) => {
-      for (const node of first === "" ? ["", "n1"] : ["n1", ""]) {
-        write(time, "kube_pod_info", { ...info, pod_ip: `ip of ${node}`, node }, 1);
-      }
-    });
-    expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
-  });
+  test.each(["n1", ""])(
+    "assigns a pod to a node if one of its series has the node (first series %j)",
+    async (first) => {
+      const series = writeSeries((write, time) => {
+        for (const node of first === "" ? ["", "n1"] : ["n1", ""]) {
+          write(time, "kube_pod_info", { ...info, pod_ip: `ip of ${node}`, node }, 1);
+        }
+      });
+      expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
+    },
+  );
 
-  // What a scrape does not tell any more is marked as ended, and after a failed one that is everything.
-  test("what was told last is told on while a scrape fails, which ends all series", async () => {
+  // A series that a scrape does not have any more is marked as ended. A failed scrape ends all series.
+  test("keeps the last known state while a failed scrape ends all series", async () => {
     const { write, series } = collectSeries({ cluster: "c" });
     const container = { ...key, uid, container: "app" };
     const scrapes = [-90, -60, -30, 0].map((seconds) => base + seconds * 1_000);
@@ -330,7 +333,7 @@ describe("exporters that disagree", () => {
       mark("kube_pod_container_status_waiting", container);
       const reasons = ["CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff"];
       for (const reason of reasons) {
-        // Of the three it is the second at last, which was told before the others as well.
+        // The last reason is the second one, which was also exported before the others.
         const there = reasons.indexOf(reason) === [1, 0, 1][at];
         mark("kube_pod_container_status_waiting_reason", { ...container, reason }, there);
       }
@@ -342,11 +345,11 @@ describe("exporters that disagree", () => {
     expect(await readOverview(series())).toMatchObject([{ containers, labels: { v: "10" } }]);
   });
 
-  // What the kubelet's eviction does to a pod's status.
+  // As the status of a pod that the kubelet evicts.
   test.each([
-    ["has none at once", false, [], 0],
-    ["has those that it had while a scrape fails", true, [{ name: "app", status: "Running" }], 3],
-  ])("a pod that lost its containers %s", async (_, fails, containers, restarts) => {
+    ["shows none at once after eviction", false, [], 0],
+    ["keeps its containers while a scrape fails", true, [{ name: "app", status: "Running" }], 3],
+  ])("a pod without containers %s", async (_, fails, containers, restarts) => {
     const { write, series } = collectSeries({ cluster: "c" });
     const container = { ...key, uid, container: "app" };
     for (const seconds of [-90, -60, -30, 0]) {
@@ -366,10 +369,10 @@ describe("exporters that disagree", () => {
 
   const none = Number.NaN;
   test.each<[when: string, zulu: readonly number[], alpha: readonly number[]]>([
-    ["goes on", [10, none], [none, 20]],
-    ["has begun since, and a scrape failed", [10, none], [none, none]],
-    ["had begun before, and a scrape failed", [none, none], [10, none]],
-  ])("what %s is the newest", (_, zulu, alpha) => {
+    ["continues", [10, none], [none, 20]],
+    ["began last, if a scrape failed", [10, none], [none, none]],
+    ["began before, if a scrape failed", [none, none], [10, none]],
+  ])("findNewest picks the series that %s", (_, zulu, alpha) => {
     const track = (name: string, values: readonly number[]) => ({
       labels: { name },
       values: Float64Array.from(values),
@@ -382,7 +385,7 @@ describe("exporters that disagree", () => {
     }
   });
 
-  test("all containers of a pod that succeeded have ended well, whatever their exporter knows of it", async () => {
+  test("shows exit code 0 for all containers of a succeeded pod", async () => {
     const series = writeSeries((write, time) => {
       writePodInfo(write, time);
       write(time, "kube_pod_status_phase", { ...key, uid, phase: "Succeeded" }, 1);
@@ -392,7 +395,7 @@ describe("exporters that disagree", () => {
     expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: 0, reason: "" }]);
   });
 
-  test("a container without any status is Unknown", async () => {
+  test("shows a container without status as Unknown", async () => {
     const series = writeSeries((write, time) => {
       writePodInfo(write, time);
       write(time, "kube_pod_container_status_restarts_total", { ...key, uid, container: "app" }, 2);
@@ -407,20 +410,23 @@ describe("exporters that disagree", () => {
     ["Error", undefined, 1],
     ["Error", 42, 42],
     ["Completed", 42, 0],
-  ])("a container that ended as %s, after a code of %s, shows %s", async (reason, last, code) => {
-    const container = { ...key, uid, container: "app" };
-    const series = writeSeries((write, time) => {
-      writePodInfo(write, time);
-      write(time, "kube_pod_container_status_terminated", container, 1);
-      write(time, "kube_pod_container_status_terminated_reason", { ...container, reason }, 1);
-      if (last !== undefined)
-        write(time, "kube_pod_container_status_last_terminated_exitcode", container, last);
-    });
-    const [row] = await readPods(series);
-    expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: code, reason }]);
-  });
+  ])(
+    "shows a container terminated with %s, last exit code %s, with exit code %s",
+    async (reason, last, code) => {
+      const container = { ...key, uid, container: "app" };
+      const series = writeSeries((write, time) => {
+        writePodInfo(write, time);
+        write(time, "kube_pod_container_status_terminated", container, 1);
+        write(time, "kube_pod_container_status_terminated_reason", { ...container, reason }, 1);
+        if (last !== undefined)
+          write(time, "kube_pod_container_status_last_terminated_exitcode", container, last);
+      });
+      const [row] = await readPods(series);
+      expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: code, reason }]);
+    },
+  );
 
-  test("owners have a kind and a name: older exporters write <none> for none", async () => {
+  test("drops owners without kind or name, also written as <none>", async () => {
     const owners = [
       ["ReplicaSet", "web"],
       ["<none>", "<none>"],
@@ -445,7 +451,7 @@ describe("exporters that disagree", () => {
     ]);
   });
 
-  test("without times of creation the later start decides between two pods of one name", async () => {
+  test("picks the pod with the later start if creation times are missing", async () => {
     const series = writeSeries((write, time) => {
       for (const [each, start] of [
         [uid, 100],
@@ -459,11 +465,11 @@ describe("exporters that disagree", () => {
   });
 });
 
-describe("a kube-state-metrics that tells few uids", () => {
+describe("a kube-state-metrics without uids", () => {
   const { uid: _, ...unnamed } = info;
   const bare: Labels = { namespace: "shop", pod: "web-0" };
   const container: Labels = { ...bare, container: "app" };
-  /** Version 1 tells the uid in `kube_pod_info` alone. */
+  /** Version 1 has uids in `kube_pod_info` only. */
   function tell(write: Write, time: number): void {
     write(time, "kube_pod_created", bare, time < base - 30_000 ? 50 : 100);
     write(time, "kube_pod_start_time", bare, base / 1_000 - 700);
@@ -478,11 +484,11 @@ describe("a kube-state-metrics that tells few uids", () => {
   test.each<[told: string, first: Labels, second: Labels, shown: string]>([
     ["in one family", { ...info, uid: other }, { ...info, uid }, uid],
     ["in none", unnamed, unnamed, ""],
-  ])("shows all that it tells of pods (%s)", async (_, first, second, shown) => {
+  ])("still gives complete pods (uid %s)", async (_, first, second, shown) => {
     const series = writeSeries((write, time) => {
       const old = time < base - 30_000;
       write(time, "kube_pod_info", old ? { ...first, node: "n0" } : { ...second, node: "n1" }, 1);
-      // Nor does a pod become one on its node's own network by one that had the name before.
+      // The host network of an earlier pod of the name does not make this one a host network pod.
       if (old) write(time, "kube_pod_info", { ...first, node: "n0", host_network: "true" }, 1);
       tell(write, time);
     });
@@ -500,8 +506,8 @@ describe("a kube-state-metrics that tells few uids", () => {
   });
 });
 
-describe("the overview", () => {
-  test("has each pod of any range once, at the last minute that has it, however long both are", async () => {
+describe("the pod overview", () => {
+  test("lists each pod once, at the last minute in range that has it", async () => {
     const second = 1_000;
     const lives = fc.array(fc.tuple(fc.nat(5 * 86_400), fc.oneof(fc.nat(300), fc.nat(90_000))), {
       minLength: 1,

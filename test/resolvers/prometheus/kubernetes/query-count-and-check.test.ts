@@ -1,4 +1,4 @@
-// How much a source of Kubernetes metrics is asked, and what `check` tells of one.
+// The number and size of queries about a cluster, and the report of `readout check`.
 import { describe, expect, test } from "vitest";
 import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
 import { type Expression, printExpression, type Selector } from "#resolvers/prometheus/client/promql.ts";
@@ -28,7 +28,7 @@ import {
   writeSeries,
 } from "./small-cluster.ts";
 
-describe("what is asked", () => {
+describe("Kubernetes queries", () => {
   interface Asked {
     readonly expression: Expression;
     readonly moments: EvaluationTime;
@@ -61,7 +61,7 @@ describe("what is asked", () => {
     }
   };
 
-  test("every selector holds every forced label, those of `check` too", async () => {
+  test("have every forced label in every selector, also for `check`", async () => {
     const match = { cluster: "model", "odd.label": 'a"b\\' };
     const { source, asked } = watched(expose(model, match));
     const store = createKubernetesStore(source);
@@ -79,19 +79,16 @@ describe("what is asked", () => {
     }
   });
 
-  test.each([false, true])(
-    "restarts are asked for where the source shows them (hidden: %s)",
-    async (hides) => {
-      const { source, asked } = watched(expose(model, scope.match), hides);
-      const store = createKubernetesStore(source);
-      await collectRows(store.nodes(scope, never));
-      await collectRows(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
-      const sent = asked.filter(({ expression }) => printExpression(expression).includes("resets("));
-      expect(sent).toHaveLength(hides ? 0 : 2);
-    },
-  );
+  test.each([false, true])("ask for restarts only if the source shows them (hidden: %s)", async (hides) => {
+    const { source, asked } = watched(expose(model, scope.match), hides);
+    const store = createKubernetesStore(source);
+    await collectRows(store.nodes(scope, never));
+    await collectRows(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
+    const sent = asked.filter(({ expression }) => printExpression(expression).includes("resets("));
+    expect(sent).toHaveLength(hides ? 0 : 2);
+  });
 
-  test("a refusal costs the source one count", async () => {
+  test("cost the source one count if the rows exceed the limit", async () => {
     const { source, asked } = watched(writeSeries(writePodInfo));
     const rows = createKubernetesStore(source).pods(
       { ...scope, rowLimit: 0, namespaces: [], nodes: [] },
@@ -101,7 +98,7 @@ describe("what is asked", () => {
     expect(asked).toHaveLength(1);
   });
 
-  test("no request has more moments than a source answers", async () => {
+  test("have at most 11,000 evaluation times each", async () => {
     const { write, series } = collectSeries({ cluster: "c" });
     for (const [pod, minutes] of [
       ["first", -24_000],
@@ -142,7 +139,7 @@ describe("what is asked", () => {
     }
   });
 
-  test("rows do not depend on where slices are cut", async () => {
+  test("give the same rows wherever slices are cut", async () => {
     const series = writeSeries((write, time, age) => {
       for (let pod = 0; pod < 700; pod += 1) {
         const labels = { namespace: "many", pod: `p-${String(pod).padStart(3, "0")}` };
@@ -167,7 +164,7 @@ describe("what is asked", () => {
     expect(rows.map((row) => [row.timestamp, row.network_rx_bytes])).toEqual(wanted);
   });
 
-  test("a failing request ends the others and is the answer's failure", async () => {
+  test("abort the others if one fails, and report its error", async () => {
     const failure = new Error("down");
     const source = createEvaluator(writeSeries(writePodInfo), "open");
     let asked = 0;
@@ -194,7 +191,7 @@ describe("what is asked", () => {
 });
 
 describe("check", () => {
-  test("tells which exporters are there and what rows lack", async () => {
+  test("reports the exporters found and the fields without a source", async () => {
     const source = createEvaluator(
       writeSeries((write, time) => {
         writePodInfo(write, time);
@@ -216,7 +213,7 @@ describe("check", () => {
     ]);
   });
 
-  test("tells of a kube-state-metrics whose labels were not honored, and of no other", async () => {
+  test("reports a kube-state-metrics scraped without honor_labels", async () => {
     const itself = { namespace: "monitoring", pod: "kube-state-metrics-0" };
     const found = async (labels: (pod: string) => Labels) => {
       const series = writeSeries((write, time) => {
@@ -230,12 +227,12 @@ describe("check", () => {
     expect(await found((pod) => ({ ...itself, ...moved(pod) }))).toEqual([
       "kube_pod_info names 3 pods by exported_pod, and 1 by pod: kube-state-metrics has to be scraped with honor_labels",
     ]);
-    // Put back by relabelling.
+    // Restored by relabelling.
     expect(await found((pod) => ({ ...moved(pod), namespace: "shop", pod }))).toEqual([]);
     expect(await found((pod) => ({ namespace: "shop", pod }))).toEqual([]);
   });
 
-  test("finds nothing to complain of where everything is exported", async () => {
+  test("reports no gaps if everything is exported", async () => {
     const source = createEvaluator(expose(model, { cluster: "c" }), "open");
     const report = await inspectCluster(source, { cluster: "c" }, base + 20 * minute, never);
     expect(report).toMatchObject({ limitations: [], problems: [] });

@@ -1,4 +1,4 @@
-// One pod on one node, and what exporters write of it: the ground of the tests of Kubernetes beside the model cluster.
+// One pod on one node as exporters write it: the fixture of the Kubernetes tests that do not use the model cluster.
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "#src/core/rows.ts";
 import type { OverviewFilter, PodFilter } from "#src/store/store.ts";
@@ -17,7 +17,7 @@ export const other = "99999999-1234-4234-8234-123456789abc";
 export const key = { namespace: "shop", pod: "web-0" };
 export const cgroup = `/kubepods/burstable/pod${uid}`;
 
-/** Samples every 15 s of the ten minutes before `lastBase` and of the minute after it. */
+/** Samples every 15 s, from ten minutes before `base` until one minute after it. */
 export function writeSeries(each: (write: Write, time: number, age: number) => void): WrittenSeries[] {
   const { write, series } = collectSeries({ cluster: "c" });
   for (let time = base - 10 * minute; time <= base + minute; time += 15_000) {
@@ -26,7 +26,7 @@ export function writeSeries(each: (write: Write, time: number, age: number) => v
   return series();
 }
 export const info: Labels = { ...key, uid, node: "n1", host_network: "false" };
-/** The pod that other series are told of. */
+/** The pod that other series are about. */
 export const writePodInfo = (write: Write, time: number): void => write(time, "kube_pod_info", info, 1);
 
 export const snapshots = { start: base, step: minute, count: 1 };

@@ -1,5 +1,5 @@
-// One name for a histogram of one target and a summary of another: what both can tell is told of both, and an estimate
-// that would lack one of them is refused.
+// One name for a histogram of one target and a summary of another. Measures that both have are combined; an estimate that
+// would leave one of them out is refused.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
@@ -51,7 +51,7 @@ async function read(measure: Measure, tags: Readonly<Record<string, string>>) {
   return found.map((one) => ({ tags: one.tags, values: [...one.values] }));
 }
 
-describe("a histogram and a summary by one name", () => {
+describe("a histogram and a summary of one name", () => {
   test("are counted together", async () => {
     expect(await read({ of: "observations", combine: "count" }, {})).toEqual([
       { tags: {}, values: [80, 80] },
@@ -62,14 +62,14 @@ describe("a histogram and a summary by one name", () => {
     ]);
   });
 
-  test("have each a percentile of its own kind", async () => {
+  test("each have percentiles of their own kind", async () => {
     // The rank 36 of 40 is the 16th of the 20 between 1 and 4.
     const [estimate] = await read(p90, { job: "new" });
     expect(estimate?.values).toEqual([expect.closeTo(3.4), expect.closeTo(3.4)]);
     expect(await read(p90, { job: "old" })).toEqual([{ tags: { job: "old" }, values: [2.5, 2.5] }]);
   });
 
-  test.each([{}, { job: "*" }])("have none together: %j", async (tags) => {
+  test.each([{}, { job: "*" }])("refuse a percentile over both: %j", async (tags) => {
     await expect(read(p90, tags)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
     await expect(read({ of: "observations", combine: "max" }, tags)).rejects.toThrow("without buckets");
   });

@@ -1,5 +1,5 @@
-// Bounds and quantiles that their Prometheus has spelt anew: `le="1"` became `le="1.0"` with version 3, and `quantile="1"`
-// too. It is one series, which has not begun with its spelling, and may return to the old one.
+// Bounds and quantiles whose spelling changed: `le="1"` became `le="1.0"` with version 3, and so did `quantile="1"`. It is
+// one series, which does not start with its new spelling and may return to the old one.
 import { afterEach, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
@@ -21,7 +21,7 @@ const signal = AbortSignal.timeout(300_000);
 const wanted = ["balance", "latency_seconds", "rpc_seconds"];
 const families = rawFamilies(false).filter(({ metric }) => wanted.includes(metric));
 
-/** What a source holds that spells whole numbers in the first way, and in the other one from the next of these times on. */
+/** Series whose integer bounds have the first spelling, and the other one from the next of these times on. */
 function written(
   { metric, series }: RawFamily,
   times: readonly number[],
@@ -63,7 +63,7 @@ describe.each([
     ["for some minutes", [base + 31 * minute + 20_000, base + 37 * minute + 35_000], upgrade],
     ["within one bucket, and again", [12, 31, 48, 55].map((at) => base + 25 * minute + at * 1_000), upgrade],
     ["since shortly before the range, for a while", [base - 40_000, base + 9 * minute + 5_000], upgrade],
-  ] as const)("a new spelling %s is no new series", async (_, times, spellings) => {
+  ] as const)("joins a bucket series whose le spelling changes: %s", async (_, times, spellings) => {
     const series = families.flatMap((family) => written(family, times, spellings));
     expect(series.some(({ labels }) => labels.quantile === "1.0")).toBe(true);
     source = await open(series);

@@ -1,4 +1,4 @@
-// What is remembered of a source: names, types and tags. Warm look-ups send nothing, and a source in trouble is left alone.
+// Cached names, types and tags. Cached look-ups send nothing, and a source in trouble is not asked again at once.
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
@@ -15,11 +15,11 @@ import { sendJson } from "../../../support/scripted-http-source.ts";
 
 let signal: AbortSignal;
 beforeEach(() => {
-  // Of each test: the file may be loaded long before it.
+  // A signal per test: the file may be loaded long before its tests run.
   signal = AbortSignal.timeout(60_000);
 });
 
-describe("a memo", () => {
+describe("the stale-while-revalidate cache", () => {
   let loads = 0;
   let hits: boolean[] = [];
   let fail: Error | undefined;
@@ -43,7 +43,7 @@ describe("a memo", () => {
     );
   }
 
-  test("fresh values are given without asking, each key for itself", async () => {
+  test("returns fresh values without loading, per key", async () => {
     const memo = open(10_000);
     expect(await memo.read("a", signal)).toBe("a1");
     expect(await memo.read("a", signal)).toBe("a1");
@@ -51,7 +51,7 @@ describe("a memo", () => {
     expect(hits).toEqual([false, true, false]);
   });
 
-  test("a cold key is asked for once, whoever waits, and whoever leaves", async () => {
+  test("loads a missing key once for all callers, also if one of them aborts", async () => {
     const memo = open();
     const opened = Promise.withResolvers<void>();
     gate = opened.promise;
@@ -66,14 +66,14 @@ describe("a memo", () => {
   });
 
   // An unhandled rejection would end the program; here it fails the run.
-  test("a failure that comes for nobody, since its only caller had left, is nobody's", async () => {
+  test("leaves no unhandled rejection if the only caller aborted before the load failed", async () => {
     const memo = open();
     fail = new Error("down");
     await expect(memo.read("a", AbortSignal.abort(new Error("left")))).rejects.toThrow("left");
     await delay(10);
   });
 
-  test("a stale value is given at once and refreshed behind", async () => {
+  test("returns a stale value at once and refreshes it in the background", async () => {
     const memo = open();
     await memo.read("a", signal);
     await delay(60);
@@ -81,7 +81,7 @@ describe("a memo", () => {
     await expect.poll(() => memo.read("a", signal)).toBe("a2");
   });
 
-  test("a value that is too old is not given", async () => {
+  test("loads a value again that is older than the maximum age", async () => {
     const memo = open(10, 50);
     await memo.read("a", signal);
     await delay(80);
@@ -91,7 +91,7 @@ describe("a memo", () => {
     expect(await memo.read("a", signal, 1)).toBe("a3");
   });
 
-  test("a failing source is not hammered, and a failure is everybody's", async () => {
+  test("repeats a failure to all callers without loading again", async () => {
     const memo = open();
     fail = new Error("down");
     const reads = await Promise.allSettled(Array.from({ length: 20 }, () => memo.read("a", signal)));
@@ -100,7 +100,7 @@ describe("a memo", () => {
     expect(loads).toBe(1);
   });
 
-  test("a stale value outlives a refresh that fails, which is not repeated at once", async () => {
+  test("keeps a stale value after a failed refresh, and delays the next refresh", async () => {
     const memo = open();
     await memo.read("a", signal);
     await delay(60);
@@ -113,7 +113,7 @@ describe("a memo", () => {
   });
 });
 
-describe("the store's look-ups", () => {
+describe("metric look-ups", () => {
   let fake: FakePrometheus | undefined;
   let backend: Backend | undefined;
   afterEach(async () => {
@@ -128,7 +128,7 @@ describe("the store's look-ups", () => {
     return metrics;
   }
 
-  test("warm look-ups send nothing, and sites are told apart", async () => {
+  test("sends nothing for cached look-ups, and caches per forced labels", async () => {
     const store = await serve();
     const ask = async (site: string) => [
       await store.names({ site }, signal),
@@ -136,7 +136,7 @@ describe("the store's look-ups", () => {
       await store.tagKeys({ site }, "g", signal),
     ];
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
-    // But for what the source is.
+    // Without the queries that detect the server's traits.
     const asked = () => fake?.requests.filter(({ body }) => !body.includes("vector")) ?? [];
     const sent = asked().length;
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
@@ -146,11 +146,11 @@ describe("the store's look-ups", () => {
     const walls = asked()
       .slice(sent)
       .filter(({ path, body }) => decodeURIComponent(path + body).includes('site="b"'));
-    // All but the metadata, which know no wall and are asked for names that were found within it.
+    // All but the metadata, which ignore forced labels and are read for names that were found under them.
     expect(walls).toHaveLength(sent - 2);
   });
 
-  test("what a source knows a series by besides is no tag, nor is the wall, nor what is empty", async () => {
+  test("lists no reserved, forced or empty labels as tags", async () => {
     const own = {
       __name__: "g",
       __type__: "gauge",
@@ -177,8 +177,8 @@ describe("the store's look-ups", () => {
     expect(found).toEqual([["__proto__"], ["host"], ["host", "zone"], ["role"]]);
   });
 
-  // Which adds its own selector to the address, and a source takes what either of two selectors finds.
-  test("tags are those of the metric alone behind prom-label-proxy", async () => {
+  // The proxy adds its own selector to the address, and a server returns what either of two selectors finds.
+  test("lists the tags of one metric only behind prom-label-proxy", async () => {
     const store = await serve({
       metrics: { requests_total: "counter" },
       intercept(response, { method, url = "" }) {
@@ -194,7 +194,7 @@ describe("the store's look-ups", () => {
     expect(await store.tagKeys({ site: "a" }, "requests_total", signal)).toEqual([["code"]]);
   });
 
-  test("what targets say of a metric decides its type; without it the name, then the samples", async () => {
+  test("decides a type by the declarations of targets, then by the name, then by samples", async () => {
     const looks: Record<string, readonly [resets: string, changes: string, least: string]> = {
       grows: ["0", "5", "1"],
       falls: ["2", "9", "1"],
@@ -206,9 +206,9 @@ describe("the store's look-ups", () => {
     const rows = {
       told_total: ["gauge", "gauge"],
       said: ["counter", "counter"],
-      // Of OpenMetrics: a set of states whose first one began within the hour.
+      // A state set of OpenMetrics whose first state began within the hour.
       state: ["stateset", "gauge"],
-      // What is told of `formatBytes` is told of one of the two.
+      // The declaration of `bytes` may be about either of the two.
       bytes: ["gauge", "gauge"],
       bytes_total: [undefined, "counter"],
       falls_total: ["unknown", "counter"],
@@ -233,7 +233,7 @@ describe("the store's look-ups", () => {
       expect([metric, await store.type({ site: "a" }, metric, signal)]).toEqual([metric, type]);
     }
     expect(await store.type({ site: "a" }, "unheard_of", signal)).toBeUndefined();
-    // Whoever is told nothing sure is answered for the fields of both.
+    // For a guessed type the fields of both types are answered.
     const guesses = ["lone_count", "threads_count", "falls", "grows"];
     for (const metric of Object.keys(rows)) {
       const guess = guesses.includes(metric) || ["rests", "negative"].includes(metric);
@@ -241,8 +241,8 @@ describe("the store's look-ups", () => {
     }
   });
 
-  // Prometheus tells each statement once: of three targets that say gauge and one that says counter, two.
-  test("where targets disagree, the samples decide, and the fields of both are answered", async () => {
+  // Prometheus returns each declaration once: two for three targets with a gauge and one with a counter.
+  test("decides a type by samples if targets contradict each other, and marks it as guessed", async () => {
     const store = await serve({
       metrics: { disputed: "counter" },
       intercept(response, { url = "" }) {
@@ -264,7 +264,7 @@ describe("the store's look-ups", () => {
     expect(await store.isTypeGuessed?.({ site: "a" }, "disputed", signal)).toBe(true);
   });
 
-  test("a warning of what the rate of numbers would be concerns nobody", async () => {
+  test("ignores a warning about the rate of numbers", async () => {
     const warning = "PromQL warning: sample has start time that overlaps with previous sample timestamp";
     const store = await serve({
       metrics: { x_total: undefined },
@@ -278,7 +278,7 @@ describe("the store's look-ups", () => {
     expect(await store.type({ site: "a" }, "x_total", signal)).toBe("counter");
   });
 
-  describe("histograms that are told of by nothing but their samples", () => {
+  describe("undeclared native histograms", () => {
     const answers = (rate: object) =>
       serve({
         metrics: { h: "unknown" },
@@ -291,14 +291,14 @@ describe("the store's look-ups", () => {
         },
       });
 
-    test("are a measurement, also where histograms of two kinds in one series have no rate", async () => {
+    test("have the type measurement, also if their rate fails for mixed bucket schemas", async () => {
       const warning =
         "PromQL warning: vector contains a mix of histograms with exponential and custom buckets schemas";
       const store = await answers({ warnings: [warning] });
       expect(await store.type({}, "h", signal)).toBe("measurement");
     });
 
-    test("are told before anything is asked of them that only numbers have", async () => {
+    test("are detected before functions run that only take numbers", async () => {
       const warnings = ['PromQL warning: this native histogram metric is not a gauge: "h" (1:2)'];
       const store = await serve({
         metrics: { h: "unknown" },
@@ -314,7 +314,7 @@ describe("the store's look-ups", () => {
       expect(await store.type({}, "h", signal)).toBe("measurement");
     });
 
-    test("are refused where they are no counters, since they would seem to restart", async () => {
+    test("are refused if they are gauge histograms", async () => {
       const warning = 'PromQL warning: this native histogram metric is not a counter: "h" (1:2)';
       const store = await answers({ warnings: [warning] });
       const refused = { slug: "not_supported_by_backend", details: { backend: "prom" } };
@@ -322,10 +322,10 @@ describe("the store's look-ups", () => {
     });
   });
 
-  describe.each(["gaugehistogram", "gauge histogram"])("what targets call a %s", (type) => {
+  describe.each(["gaugehistogram", "gauge histogram"])("a metric that targets declare as %s", (type) => {
     const parts = { h_bucket: undefined, h_count: undefined, h_sum: undefined };
 
-    test("is refused, whatever its form, since it would seem to restart", async () => {
+    test("is refused in classic and native form", async () => {
       const refused = { slug: "not_supported_by_backend", details: { backend: "prom" } };
       for (const metrics of [{ h: type }, { h: type, ...parts }]) {
         const store = await serve({
@@ -342,7 +342,7 @@ describe("the store's look-ups", () => {
       }
     });
 
-    test("has parts that are gauges, as OpenMetrics names them", async () => {
+    test("has parts of type gauge under the OpenMetrics names", async () => {
       const store = await serve({
         metrics: { h: type, h_bucket: undefined, h_gcount: undefined, h_gsum: undefined },
       });
@@ -351,7 +351,7 @@ describe("the store's look-ups", () => {
     });
   });
 
-  test("a histogram that another target calls otherwise is one", async () => {
+  test("accepts a histogram that only one of two targets declares as a gauge histogram", async () => {
     const store = await serve({
       metrics: { h_bucket: undefined, h_count: undefined, h_sum: undefined },
       intercept: (response, request) => {
@@ -364,7 +364,7 @@ describe("the store's look-ups", () => {
     expect(await store.type({}, "h", signal)).toBe("measurement");
   });
 
-  test("where nothing is found, the report says of what", async () => {
+  test("reports which labels no series has", async () => {
     await serve({ metrics: {} });
     const problems = async (match: Readonly<Record<string, string>>) =>
       (await backend?.inspections.metrics?.(match, signal))?.problems;
@@ -372,7 +372,7 @@ describe("the store's look-ups", () => {
     expect(await problems({ site: "a" })).toEqual(['no series has the labels {site="a"}']);
   });
 
-  test("a source without metadata and build information will do", async () => {
+  test("works without metadata and build information", async () => {
     const store = await serve({
       metrics: { work_total: "unknown" },
       intercept: (response, request) => {
@@ -386,7 +386,7 @@ describe("the store's look-ups", () => {
   });
 });
 
-describe("families", () => {
+describe("groupIntoFamilies", () => {
   const shapes = (
     names: readonly string[],
     bounds: readonly string[] = [],
@@ -397,25 +397,25 @@ describe("families", () => {
       groupIntoFamilies(new Set(names), new Set(bounds), new Set(quantiles), new Set(others)),
     );
 
-  test("are folded where they are whole", () => {
+  test("groups complete histograms and summaries", () => {
     const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];
     expect(shapes(names, ["h_bucket"], ["s"])).toEqual({ h: "histogram", s: "summary", bare: "summary" });
   });
 
-  test("with native samples beside their parts, whatever these are", () => {
+  test("marks families that also have native samples", () => {
     const names = ["s", "s_sum", "s_count", "h", "h_sum", "h_count", "h_bucket"];
     expect(shapes(names, ["h_bucket"], ["s"], ["s"])).toEqual({ h: "both", s: "both" });
     expect(shapes(names, ["h_bucket"], ["s", "h"], [])).toEqual({ h: "histogram", s: "summary" });
     expect(shapes(names, ["h_bucket"], ["s", "h"], ["h"])).toEqual({ h: "both", s: "summary" });
   });
 
-  test("and left as they are where a part is missing or a name is taken", () => {
+  test("keeps names as plain metrics if a part is missing or the family's name is taken", () => {
     const lone = ["a_count", "b_sum", "c_bucket", "d", "d_sum", "d_count", "_count", "_sum"];
     expect(shapes(lone, ["c_bucket"])).toEqual(Object.fromEntries(lone.map((name) => [name, "plain"])));
     expect(shapes(["h_bucket", "h_sum", "h_count"])).toEqual({ h: "summary", h_bucket: "plain" });
   });
 
-  test("are sorted by code unit", () => {
+  test("sorts names by code unit", () => {
     expect(Object.keys(shapes(["b", "Z", "a", "é", "a_"]))).toEqual(["Z", "a", "a_", "b", "é"]);
   });
 });

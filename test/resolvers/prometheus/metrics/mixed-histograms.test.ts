@@ -45,7 +45,7 @@ const query = (name: string, buckets: CounterQuery["buckets"]): CounterQuery => 
   };
 };
 
-describe("a window in which a histogram changed its form", () => {
+describe("findClassicNativeMismatch", () => {
   const unevenIn = async (changed: number, buckets: CounterQuery["buckets"]): Promise<number> => {
     const timesOf = {
       h_count: scrapes.filter((time) => time < start + changed),
@@ -58,13 +58,16 @@ describe("a window in which a histogram changed its form", () => {
     );
     return found.uneven.size;
   };
-  test.each([0, 600_000, hour / 2, 3_000_000, hour - 15_000])("after %d ms is read in both", async (at) => {
-    expect(await unevenIn(at, { start, step: hour, count: 1 })).toBe(1);
-    expect(await unevenIn(at, { start, step: hour + 1, count: 1 })).toBe(1);
-    expect(await unevenIn(at, { start, step: 60_000, count: 60 })).toBe(1);
-  });
+  test.each([0, 600_000, hour / 2, 3_000_000, hour - 15_000])(
+    "reports a histogram that changes from classic to native after %d ms",
+    async (at) => {
+      expect(await unevenIn(at, { start, step: hour, count: 1 })).toBe(1);
+      expect(await unevenIn(at, { start, step: hour + 1, count: 1 })).toBe(1);
+      expect(await unevenIn(at, { start, step: 60_000, count: 60 })).toBe(1);
+    },
+  );
 
-  test("is read in one where there was no change, and where both were scraped at once", async () => {
+  test("reports nothing without a change, or if both forms are scraped together", async () => {
     const buckets = { start, step: hour, count: 1 };
     expect(await unevenIn(hour, buckets)).toBe(0);
     const both = readerOver({ h_count: scrapes, h: scrapes });

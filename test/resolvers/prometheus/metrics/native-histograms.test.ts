@@ -45,7 +45,7 @@ const scrape = fc.record({
   after: fc.integer({ min: 1, max: 900 }),
 });
 
-test("growth is what was observed, wherever something shows that a process began anew", async () => {
+test("computes the growth of native histograms across detectable restarts", async () => {
   let restarts = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(scrape, { minLength: 2, maxLength: 16 }), async (scrapes) => {

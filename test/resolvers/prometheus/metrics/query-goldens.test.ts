@@ -1,4 +1,4 @@
-// The requests as sent, for every measure of every shape, to servers of both kinds of edge; and the wall in each of them.
+// The requests for every measure of every shape, to servers of both range edges, and the forced labels in all of them.
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
@@ -16,7 +16,7 @@ import { sendJson } from "../../../support/scripted-http-source.ts";
 
 let signal: AbortSignal;
 beforeEach(() => {
-  // Of each test: the file may be loaded long before it.
+  // A signal per test: the file may be loaded long before its tests run.
   signal = AbortSignal.timeout(60_000);
 });
 const metrics = {
@@ -62,28 +62,31 @@ afterEach(async () => {
 
 const nameOf = (measure: Measure) => Object.values(measure).join(" ");
 
-test.each(["closed", "open"] as const)("the plan of every measure, on a %s edge", async (edge) => {
-  fake = await openFakePrometheus({ edge, metrics });
-  backend = fake.open();
-  const lines: string[] = [];
-  for (const [metric, measures] of Object.entries(shapes)) {
-    for (const measure of measures) {
-      fake.queries.length = 0;
-      await backend.stores.metrics?.series(
-        buildSeriesQuery({ metric, measure, tags: { host: "*", path: "/a.*" } }),
-        signal,
-      );
-      const sent = fake.queries.map(({ query, form }) => {
-        const [time, start, end, step] = ["time", "start", "end", "step"].map((key) => form.get(key));
-        return `  ${time ?? `${start} … ${end} every ${step}`}  ${query}`;
-      });
-      lines.push(`${metric}: ${nameOf(measure)}`, ...sent.sort());
+test.each(["closed", "open"] as const)(
+  "sends the golden queries for every measure, left edge %s",
+  async (edge) => {
+    fake = await openFakePrometheus({ edge, metrics });
+    backend = fake.open();
+    const lines: string[] = [];
+    for (const [metric, measures] of Object.entries(shapes)) {
+      for (const measure of measures) {
+        fake.queries.length = 0;
+        await backend.stores.metrics?.series(
+          buildSeriesQuery({ metric, measure, tags: { host: "*", path: "/a.*" } }),
+          signal,
+        );
+        const sent = fake.queries.map(({ query, form }) => {
+          const [time, start, end, step] = ["time", "start", "end", "step"].map((key) => form.get(key));
+          return `  ${time ?? `${start} … ${end} every ${step}`}  ${query}`;
+        });
+        lines.push(`${metric}: ${nameOf(measure)}`, ...sent.sort());
+      }
     }
-  }
-  await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot(`plans.${edge}.txt`);
-});
+    await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot(`plans.${edge}.txt`);
+  },
+);
 
-describe("the wall", () => {
+describe("forced labels", () => {
   const hostile = fc.oneof(
     fc.string({ unit: "binary", maxLength: 8 }),
     fc.constantFrom('x"} or g{a="', "*", "a*", "\\", "\n", ".*", "site", "__name__", "le", "b"),
@@ -92,8 +95,8 @@ describe("the wall", () => {
     ...Object.entries(shapes).flatMap(([metric, all]) => all.map((one) => ({ metric, one }))),
   );
 
-  // The source answers with births, restarts, gaps and numbers that are none, so that every path is walked.
-  test("stands in every selector, whatever is asked for and whatever is answered", {
+  // The answers have new series, restarts, gaps and non-finite numbers, so that every path is taken.
+  test("are in every selector, for random tags, values and responses", {
     timeout: 30_000,
   }, async () => {
     let turn = 0;
@@ -143,8 +146,8 @@ describe("the wall", () => {
   });
 });
 
-describe("the births of very many series", () => {
-  test("are looked for in the past of these alone", async () => {
+describe("the starts of 250 series", () => {
+  test("are looked up in chunks, for these series only", async () => {
     fake = await openFakePrometheus({
       metrics,
       answer(form, response) {
@@ -166,19 +169,19 @@ describe("the births of very many series", () => {
   });
 });
 
-describe("a range of centuries", () => {
+describe("ranges of centuries", () => {
   const everything = toSingleBucket({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
   const day = 86_400_000;
   test.each([
     ["all time", everything],
     ["days of sixteen centuries", { start: Date.UTC(500, 0), step: day, count: 590_000 }],
     ["days from before 1970", { start: Date.UTC(1_960, 0), step: day, count: 30_000 }],
-  ] as const)("%s: no length is sent that a source cannot count", async (_, buckets) => {
+  ] as const)("%s: sends no range or step beyond 64-bit nanoseconds", async (_, buckets) => {
     if (buckets === undefined) throw new Error("no window");
     const last = buckets.start + buckets.step * buckets.count;
     fake = await openFakePrometheus({
       metrics,
-      // A series that lives at the end alone, so that its birth is looked for.
+      // A series only at the end of the range, so that its start is looked up.
       answer(form, response) {
         const [at, end] = [Number(form.get("time")), Number(form.get("end"))];
         if (Math.max(at, end) * 1_000 < last) return false;
@@ -206,14 +209,14 @@ describe("a range of centuries", () => {
       return nanos <= 0n || nanos >= 2n ** 63n;
     });
     expect(strange).toEqual([]);
-    // With a later end Prometheus answers nothing, and calls it a success.
+    // With a later end Prometheus returns an empty success.
     const ends = fake.queries.map(({ form }) => Number(form.get("end") ?? form.get("time")));
     expect(Math.max(...ends)).toBeLessThan(2 ** 63 / 1e9);
   });
 });
 
-describe("a range longer than one query may have points", () => {
-  test("is asked in parts that fit together", async () => {
+describe("a range of more points than one query may return", () => {
+  test("is split into queries whose results are joined", async () => {
     const seconds: number[] = [];
     fake = await openFakePrometheus({
       metrics,

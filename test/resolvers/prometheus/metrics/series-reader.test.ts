@@ -13,7 +13,7 @@ import { createSeriesReader } from "#resolvers/prometheus/metrics/series-reader.
 
 const signal = new AbortController().signal;
 
-test("a series of which a closed edge alone has let a sample in is none", async () => {
+test("drops a series whose only sample is at the closed left edge", async () => {
   const series = (host: string, ...times: readonly number[]): SampleSeries => ({
     labels: { host },
     times: Float64Array.from(times),
@@ -51,7 +51,7 @@ test("a series of which a closed edge alone has let a sample in is none", async 
   ]);
 });
 
-test("what every object has is no label", () => {
+test("reads no label from Object.prototype", () => {
   for (const label of ["constructor", "toString", "__proto__"]) {
     const selector = select({}, [matchPresent(label)]);
     expect(hasLabels(selector, { host: "a" })).toBe(false);

@@ -1,4 +1,4 @@
-// Gauges whose groups seem to be one series each are not aggregated at the source; where that was wrong, they are.
+// Gauges whose groups seem to have one series each are read without aggregation, and with it if that was wrong.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/store.ts";
@@ -14,7 +14,7 @@ const { buckets } = buildSeriesQuery();
 const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
 let signal: AbortSignal;
 beforeEach(() => {
-  // Of each test: the file may be loaded long before it.
+  // A signal per test: the file may be loaded long before its tests run.
   signal = AbortSignal.timeout(60_000);
 });
 
@@ -26,12 +26,12 @@ afterEach(async () => {
 });
 
 interface Told {
-  /** As the moments count them. */
+  /** How many series the count finds. */
   readonly series: number;
-  /** With those that lack the tag; as many where it is absent. */
+  /** The same with those that lack the tag; by default as many. */
   readonly all?: number;
   readonly groups: number;
-  /** What is answered without aggregation: series or an error status. */
+  /** The answer without aggregation: series or an error status. */
   readonly plain: readonly object[] | number;
 }
 
@@ -60,23 +60,28 @@ const one = (host: string, job: string, value: string) => ({
   values: [[at(1), value]],
 });
 
-test.each(["last", "mean", "sum", "min", "max", "count"] as const)("%s of single series", async (combine) => {
-  const source = await serve({ series: 2, groups: 2, plain: [one("b", "1", "5"), one("a", "2", "3.5")] });
-  expect(await read({ of: "samples", combine })).toEqual([
-    { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 3.5, Number.NaN) },
-    { tags: { host: "b" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
-  ]);
-  expect(source.queries.filter(({ query }) => !query.startsWith("count(") && / by /.test(query))).toEqual([]);
-});
+test.each(["last", "mean", "sum", "min", "max", "count"] as const)(
+  "reads the %s of single-series groups without aggregation",
+  async (combine) => {
+    const source = await serve({ series: 2, groups: 2, plain: [one("b", "1", "5"), one("a", "2", "3.5")] });
+    expect(await read({ of: "samples", combine })).toEqual([
+      { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 3.5, Number.NaN) },
+      { tags: { host: "b" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
+    ]);
+    expect(source.queries.filter(({ query }) => !query.startsWith("count(") && / by /.test(query))).toEqual(
+      [],
+    );
+  },
+);
 
-test("groups of several series are aggregated at the source", async () => {
+test("aggregates groups of several series at the source", async () => {
   const source = await serve({ series: 3, groups: 2, plain: 500 });
   expect(await read()).toEqual(aggregated);
-  // How many groups, series, and series that may lack the tag.
+  // Counts of groups, series, and series that may lack the tag.
   expect(source.queries).toHaveLength(4);
 });
 
-test("series that lack a tag are told apart by the source where there are any", async () => {
+test("keeps the presence matcher while some series lack the tag", async () => {
   const source = await serve({
     series: 2,
     all: 3,
@@ -88,7 +93,7 @@ test("series that lack a tag are told apart by the source where there are any", 
   expect(asked?.query).toContain('host!=""');
 });
 
-test("series that lack a tag and have come since they were counted are left out, whatever they are", async () => {
+test("drops series without the tag that appeared after the count, numbers and histograms", async () => {
   const plain = [one("a", "1", "5"), one("", "2", "3"), { metric: { __name__: "g" }, histograms: [] }];
   const histogram = { metric: { job: "3" }, histograms: [[at(0), { count: "1", sum: "1", buckets: [] }]] };
   const source = await serve({ series: 1, groups: 1, plain: [...plain, histogram] });
@@ -98,16 +103,16 @@ test("series that lack a tag and have come since they were counted are left out,
 });
 
 test.each<[string, Told["plain"]]>([
-  ["a series that no moment saw", [one("x", "1", "5"), one("x", "2", "3")]],
-  ["more series than may be answered", ["a", "b", "c"].map((host) => one(host, "1", "1"))],
-  ["a source that refuses", 422],
-])("what %s leaves open is aggregated, and remembered", async (_, plain) => {
+  ["a group with a series that no count saw", [one("x", "1", "5"), one("x", "2", "3")]],
+  ["more series than the limit of points allows", ["a", "b", "c"].map((host) => one(host, "1", "1"))],
+  ["a rejected query", 422],
+])("falls back to aggregation after %s, and remembers it", async (_, plain) => {
   const source = await serve({ series: 2, groups: 2, plain });
   for (let times = 0; times < 2; times++) expect(await read()).toEqual(aggregated);
   expect(source.queries.filter(({ query }) => query.startsWith("last_over_time"))).toHaveLength(1);
 });
 
-test("a source that fails is not asked a second time", async () => {
+test("does not fall back after a failure of the source", async () => {
   await serve({ series: 2, groups: 2, plain: 504 });
   await expect(read()).rejects.toMatchObject({ failure: "timeout" });
 });

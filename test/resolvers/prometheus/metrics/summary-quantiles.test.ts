@@ -1,4 +1,4 @@
-// Summaries of a source that marks by a sample of zero in each series when a process began
+// Summaries of a source that adds a zero sample to each series when a process begins
 // (`created-timestamp-zero-ingestion`): no client exported such a quantile.
 import { afterEach, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
@@ -17,7 +17,7 @@ afterEach(async () => {
   await source?.close();
 });
 
-/** Seconds after the beginning, the count, and what is exported for the quantile 0.9. */
+/** Seconds after the beginning, the count, and the exported quantile 0.9. */
 type Scrape = readonly [second: number, count: number, quantile: number];
 const series = (job: string, scrapes: readonly Scrape[]) => {
   const part = (suffix: string, read: (scrape: Scrape) => number, more: object = {}) => ({
@@ -28,21 +28,21 @@ const series = (job: string, scrapes: readonly Scrape[]) => {
   return [quantile, part("_count", ([, count]) => count), part("_sum", ([, count]) => count / 2)];
 };
 
-test("what marks the beginning of a process is no percentile", async () => {
+test("drops zeros from created timestamps out of summary quantiles", async () => {
   source = await openFakeServer([
-    // Began anew just before the end of a minute, which has nothing else of the new process.
+    // Restarted just before the end of a minute, which has no other sample of the new process.
     ...series("restarted", [
       [20, 50, 2.5],
       [40, 52, 2.25],
       [55, 0, 0],
       [70, 3, 1.5],
     ]),
-    // Found late: in the minute in which it began there is nothing else at all.
+    // Scraped late: the minute in which it began has no other sample.
     ...series("found", [
       [10, 0, 0],
       [100, 7, 0.5],
     ]),
-    // Nothing observed for long: the client says NaN.
+    // Nothing observed for long: the client exports NaN.
     ...series("idle", [
       [10, 0, 0],
       [20, 40, Number.NaN],

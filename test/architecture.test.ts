@@ -153,7 +153,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": ["resolvers/elastic/search", "resolvers/prometheus/{client,metrics}"],
   pino: ["src/telemetry/telemetry.ts"],
   "prom-client": ["src/telemetry/telemetry.ts"],
-  undici: ["resolvers/prometheus/client/client.ts"],
+  undici: ["resolvers/prometheus/client/transport.ts"],
   yaml: ["src/config/yaml.ts", "src/visuals/visual.ts", "resolvers/elastic/layout"],
   zod: [
     ...["src/config", "src/operations/**", "src/intake/openapi.ts", "src/visuals/visual.ts"],

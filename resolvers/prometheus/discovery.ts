@@ -1,6 +1,5 @@
-// What a Prometheus holds, for `readout init`: how many metrics, which labels of targets part them, and which Kubernetes
-// clusters it watches. Labels are read off `startAll`, which every scraped target has, so that nothing else is looked through.
-
+// Surveys a Prometheus server for `readout init`: how many metrics it has, which labels of targets separate tenants, and
+// which Kubernetes clusters it monitors. Labels are read from `up`, which every scraped target has.
 import type { Millis } from "../../src/core/time.ts";
 import type { ForcedLabels, Survey } from "../../src/store/store.ts";
 import type { PrometheusClient } from "./client/client.ts";
@@ -9,9 +8,9 @@ import type { Labels, SeriesFold } from "./client/response-scanner.ts";
 import { inspectCluster } from "./kubernetes/coverage.ts";
 import type { MetricFamilies } from "./metrics/metric-families.ts";
 
-/** Labels that usually tell tenants, environments, clusters and teams apart, in the order in which they are proposed. */
+/** Labels that usually separate tenants, environments, clusters and teams, in the order in which they are proposed. */
 const candidateLabels = ["site", "tenant", "environment", "env", "cluster", "namespace", "job"] as const;
-/** A target that was scraped within this is there. */
+/** Targets count that were scraped within this time. */
 const freshness: Millis = 300_000;
 
 /** @throws {BackendError} */
@@ -22,12 +21,12 @@ export async function surveyMetrics(
   signal: AbortSignal,
 ): Promise<Survey> {
   const everything: ForcedLabels = {};
-  const groups = (name: string, labels: readonly string[]): Promise<readonly Labels[]> =>
+  const listGroups = (name: string, labels: readonly string[]): Promise<readonly Labels[]> =>
     client.query(buildNewestSamples(name, labels), { at: now }, collectLabelSets, signal);
   const [metrics, targets, pods] = await Promise.all([
     families.inspect(everything, signal),
-    groups("up", candidateLabels),
-    groups("kube_pod_info", ["cluster"]),
+    listGroups("up", candidateLabels),
+    listGroups("kube_pod_info", ["cluster"]),
   ]);
   const labels = new Map(
     candidateLabels.flatMap((label) => {
@@ -37,7 +36,7 @@ export async function surveyMetrics(
       return values.length === 0 ? [] : [[label, values.sort()] as const];
     }),
   );
-  // A cluster without a name stands behind no wall, and only if it is the only one.
+  // A cluster without a name needs no forced labels, and is proposed only if it is the only one.
   const names = [...new Set(pods.map(({ cluster = "" }) => cluster))].sort();
   const matches =
     names.length === 1 && names[0] === ""
@@ -51,8 +50,8 @@ export async function surveyMetrics(
 
 function buildNewestSamples(name: string, labels: readonly string[]): Expression {
   const selector = select({}, [matchEqual(metricName, name)]);
-  const window = { kind: "window", of: selector, length: freshness, offset: 0 } as const;
-  return aggregate("group", labels, call("last_over_time", window));
+  const samples = { kind: "range", of: selector, length: freshness, offset: 0 } as const;
+  return aggregate("group", labels, call("last_over_time", samples));
 }
 
 function collectLabelSets(): SeriesFold<readonly Labels[]> {

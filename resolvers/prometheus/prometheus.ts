@@ -1,4 +1,4 @@
-// Prometheus, and what speaks its HTTP API, as one kind of backend.
+// The backend kind `prometheus`: Prometheus itself and the servers that offer its HTTP API.
 import type { z } from "zod";
 import { httpUrl } from "../../src/config/http-url.ts";
 import { parseSettings, strictObject } from "../../src/config/validation.ts";
@@ -6,7 +6,8 @@ import { parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
 import { basicOrBearer, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
-import { type ClientSettings, createPrometheusClient } from "./client/client.ts";
+import { createPrometheusClient } from "./client/client.ts";
+import type { ClientSettings } from "./client/transport.ts";
 import { surveyMetrics } from "./discovery.ts";
 import { inspectCluster } from "./kubernetes/coverage.ts";
 import { createKubernetesStore } from "./kubernetes/kubernetes-store.ts";
@@ -21,9 +22,9 @@ const settings = strictObject({
 });
 type PrometheusConfig = z.infer<typeof settings>;
 
-/** A server evaluates 20 queries at once; the rest wait better here, where their clients can leave. */
+/** A server evaluates 20 queries at once. Others wait here, where a client that disconnects removes its own. */
 const maxConcurrent = 16;
-/** One request for metrics asks some dozens of questions, and its own deadline bounds how long they wait. */
+/** One request for metrics sends some dozens of queries, and its own deadline bounds how long they wait. */
 const maxQueued = 4_096;
 
 export const prometheus: BackendKind<PrometheusConfig> = {

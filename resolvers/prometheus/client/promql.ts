@@ -1,6 +1,6 @@
 // PromQL as values, and the only place that prints it. Text is never spliced: names, labels and values are data until
-// one function quotes them. A selector can be made by `select` alone, which takes the wall of the site; so no query
-// without the wall can be built.
+// one function quotes them. Only `select` creates a selector, and it requires the forced labels of the site; so no query
+// can be built without them.
 
 import type { Millis } from "../../../src/core/time.ts";
 import type { ForcedLabels } from "../../../src/store/store.ts";
@@ -18,9 +18,9 @@ export interface Selector {
   readonly [withForcedLabels]: true;
 }
 
-/** A range selector: the samples of the `length` that ends `offset` before the time of evaluation. */
+/** The samples of the `length` that ends `offset` before the time of evaluation. */
 export interface RangeSelector {
-  readonly kind: "window";
+  readonly kind: "range";
   readonly of: Selector;
   readonly length: Millis;
   readonly offset: Millis;
@@ -44,7 +44,7 @@ export type Expression =
       readonly right: Expression;
     };
 
-/** Series within the wall: the forced labels stand beside `matchers`, so that these can only narrow it. */
+/** The forced labels are matchers beside `matchers`, so that these can only narrow the selection. */
 export function select(match: ForcedLabels, matchers: readonly Matcher[]): Selector {
   const forced = Object.entries(match).map(([label, value]) => matchEqual(label, value));
   return { kind: "selector", matchers: [...matchers, ...forced] } as Omit<
@@ -61,8 +61,8 @@ export const metricName = "__name__";
 export const typeLabel = "__type__";
 
 /**
- * What a series is called and what its target said of it: the last two with `type-and-unit-labels` of version 3. They
- * tell no series apart, since most functions drop them and `last_over_time` and raw samples have them.
+ * The name of a series and what its target declares (with `type-and-unit-labels` of version 3). They do not identify a
+ * series: most functions drop them, while `last_over_time` and raw samples keep them.
  */
 export const metadataLabels: readonly string[] = [metricName, typeLabel, "__unit__"];
 
@@ -79,14 +79,14 @@ function isPresenceMatcher({ operator, value }: Matcher): boolean {
   return operator === "!=" && value === "";
 }
 
-/** The same series and those that lack a label which theirs have; `hasLabels` tells these apart. */
+/** Also matches series without the labels that must be present; `hasLabels` filters these out. */
 export function stripPresenceMatchers(selector: Selector): Selector {
   return { ...selector, matchers: selector.matchers.filter((matcher) => !isPresenceMatcher(matcher)) };
 }
 
-/** Whether labels are there that the selector wants to be, whatever their value. */
+/** Whether all labels are there that must be present by the selector. Its other matchers are not checked. */
 export function hasLabels({ matchers }: Selector, labels: Readonly<Record<string, string>>): boolean {
-  // What every object has, whatever its own keys, is no label.
+  // Not a property of every object, such as `constructor`.
   const isThere = (label: string) => Object.hasOwn(labels, label) && labels[label] !== "";
   return matchers.every((matcher) => !isPresenceMatcher(matcher) || isThere(matcher.label));
 }
@@ -106,11 +106,11 @@ function buildAlternation(values: readonly string[]): string {
   return `(?s:${values.map(escapeRegex).join("|")})`;
 }
 
-/** A value in which `*` stands for any text, and alone for the presence of the label. */
+/** In the pattern `*` stands for any text; by itself it only requires the label. */
 export function matchGlob(label: string, pattern: string): Matcher {
   if (/^\*+$/.test(pattern)) return matchPresent(label);
   if (!pattern.includes("*")) return matchEqual(label, pattern);
-  // 2.x does not let a dot match a newline unless it is told to.
+  // By default a dot does not match a newline in 2.x.
   return { label, operator: "=~", value: `(?s:${pattern.split(/\*+/).map(escapeRegex).join(".*")})` };
 }
 
@@ -139,30 +139,30 @@ export function binary(
 }
 
 /**
- * Zero, and no finite number where a sample of the window is none. Not zero times the sum: of infinity that is NaN, and
- * VictoriaMetrics leaves out what is NaN, and the whole that it would be part of.
+ * Zero if all samples of the range are finite, and otherwise NaN or infinite. Not zero times the sum: for infinity that
+ * is NaN, and VictoriaMetrics drops NaN together with the sum that it would be part of.
  */
 export function markNonFinite(samples: Expression): Expression {
-  // Less than 1 times any finite sum.
+  // The product with any finite sum is less than 1.
   return call("floor", binary(number(1e-310), "*", call("abs", call("sum_over_time", samples))));
 }
 
 /**
- * Whether a range selector takes the sample at its left end: `onClosed` in Prometheus 2, `open` since 3. Every form that
- * is exact on the one is wrong on the other.
+ * Whether a range selector takes the sample at its left end: `closed` in Prometheus 2, `open` since 3. A form that is
+ * exact with one edge is wrong with the other.
  */
 export type RangeEdge = "closed" | "open";
 
 /**
  * The samples from `from` to `to` before the time of evaluation, both inclusive: `{ from: 60_000, to: 1 }` is the minute
- * `[t - 60 s, t)`. `from` is greater than `to`: a closed edge has no form for a single millisecond.
+ * `[t - 60 s, t)`. `from` has to be greater than `to`: a closed edge cannot express a single millisecond.
  */
 export function selectRange(
   of: Selector,
   edge: RangeEdge,
-  { from, to }: { from: Millis; to: Millis },
+  { from, to }: { readonly from: Millis; readonly to: Millis },
 ): RangeSelector {
-  return { kind: "window", of, length: edge === "closed" ? from - to : from - to + 1, offset: to };
+  return { kind: "range", of, length: edge === "closed" ? from - to : from - to + 1, offset: to };
 }
 
 // ---- Printing ----------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ export function printExpression(expression: Expression): string {
   switch (expression.kind) {
     case "selector":
       return printSelector(expression);
-    case "window": {
+    case "range": {
       // A zero offset is a parse error in 2.x.
       const offset = expression.offset === 0 ? "" : ` offset ${printDuration(expression.offset)}`;
       return `${printSelector(expression.of)}[${printDuration(expression.length)}]${offset}`;
@@ -205,7 +205,7 @@ export function printDuration(millis: Millis): string {
 
 const identifier = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
 
-/** Only a name that needs quotes gets them: 2.42 knows no quoted names, and can hold no series that has one. */
+/** Quoted only if needed: 2.42 does not know quoted names, and cannot hold a series that has one. */
 function printLabel(name: string): string {
   return identifier.test(name) ? name : quote(name);
 }
@@ -214,7 +214,7 @@ function printGroupingLabel(name: string): string {
   return isPlainLabel(name) ? name : quote(name);
 }
 
-/** Where labels are listed, a number's name has to be quoted too, and the one keyword that the grammar forgot. */
+/** In lists of labels also the names of numbers need quotes, and the one keyword that the grammar forgot. */
 export function isPlainLabel(name: string): boolean {
   return identifier.test(name) && !/^(nan|inf|without)$/i.test(name);
 }
@@ -224,16 +224,16 @@ const escapes: Readonly<Record<string, string>> = {
   '"': '\\"',
   "\n": "\\n",
   "\r": "\\r",
-  // As itself it is what the lexer takes for broken UTF-8.
+  // The lexer takes the character itself for broken UTF-8.
   "\ufffd": "\\ufffd",
 };
 
 /**
- * The one function that turns data into query text. Half of a pair of surrogates, which no label holds, becomes what
- * it would become on its way, and is escaped as that.
+ * The one function that turns data into query text. A lone surrogate, which no label holds, would become U+FFFD on its
+ * way, and is escaped as that.
  */
 function quote(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what has to be escaped
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these have to be escaped
   const escaped = text.toWellFormed().replace(/[\\"\u0000-\u001f\u007f\ufffd]/g, (char) => {
     return escapes[char] ?? `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`;
   });

@@ -1,10 +1,10 @@
-// What becomes of a range on its way. Frontends move it: Mimir's begins it where its retention does, wherever that lies
-// between two steps, and Thanos' moves it to whole steps. A value at another time than was asked for would be noticed, but
-// not one that is lost because the end was moved along; so a range is asked in a form that nobody moves.
+// Frontends move ranges: Mimir's clips them to its retention, between two steps, and Thanos' aligns them to whole steps. A
+// value at a time that was not requested would be an error, but one that is lost at a moved end would go unnoticed. So a
+// range is sent in a form that no frontend moves.
 import type { Millis } from "../../../src/core/time.ts";
 import type { Expression } from "./promql.ts";
 
-/** Milliseconds since 1970; `start`, `start + step`, … `end`. */
+/** `start`, `start + step`, … `end`. Milliseconds since 1970. */
 export interface QueryRange {
   readonly start: Millis;
   readonly end: Millis;
@@ -12,60 +12,60 @@ export interface QueryRange {
 }
 
 export interface RangeAlignment {
-  /** No range begins before this time of the source, which goes on as its clock does; undefined where any may. */
+  /** No range begins before this time, which moves on with the server's clock; `undefined` if there is no such time. */
   readonly oldest: Millis | undefined;
-  /** A range begins and ends at whole multiples of its step. */
+  /** Ranges begin and end at whole multiples of their step. */
   readonly aligned: boolean;
 }
 
-/** What moved a range that began here, of which the first value came for that time. */
+/** How a range was moved that should have begun at `start`, by the time of its first value. */
 export function detectAlignment(start: Millis, first: Millis): RangeAlignment {
   return { oldest: first > start ? first : undefined, aligned: first < start };
 }
 
-/** Times that come are `shift` later than those that were meant. */
+/** A query for the same values, each at a time later by `shift`. */
 interface AlignedQuery {
   readonly expression: Expression;
   readonly range: QueryRange;
   readonly shift: Millis;
 }
 
-/** The same values in a range that is not moved; undefined where nothing of it can be asked. */
+/** The query in a range that is not moved; `undefined` if all of it lies before the oldest time. */
 export function alignRange(
   expression: Expression,
   range: QueryRange,
   { oldest, aligned }: RangeAlignment,
 ): AlignedQuery | undefined {
   const { step, end } = range;
-  const late = Math.max(0, (oldest ?? range.start) - range.start);
-  const start = range.start + Math.ceil(late / step) * step;
+  const clipped = Math.max(0, (oldest ?? range.start) - range.start);
+  const start = range.start + Math.ceil(clipped / step) * step;
   if (start > end) return undefined;
-  const by = aligned && start % step !== 0 ? step - (start % step) : 0;
-  const looking = by === 0 ? expression : shiftBack(expression, by);
-  // What cannot look further back is asked as it is: values at other times are an error on receipt.
-  if (looking === undefined) return { expression, range: { start, end, step }, shift: 0 };
-  return { expression: looking, range: { start: start + by, end: end + by, step }, shift: by };
+  const shift = aligned && start % step !== 0 ? step - (start % step) : 0;
+  const shifted = shift === 0 ? expression : shiftBack(expression, shift);
+  // Sent as it is: values at other times are then an error.
+  if (shifted === undefined) return { expression, range: { start, end, step }, shift: 0 };
+  return { expression: shifted, range: { start: start + shift, end: end + shift, step }, shift };
 }
 
-/** The expression that has at a time the value that this one had `shift` before; undefined for a selector without a window. */
-function shiftBack(expression: Expression, by: Millis): Expression | undefined {
+/** The expression whose value is that of this one `shift` earlier; `undefined` for an instant selector. */
+function shiftBack(expression: Expression, shift: Millis): Expression | undefined {
   switch (expression.kind) {
     case "selector":
       return undefined;
     case "number":
       return expression;
-    case "window":
-      return { ...expression, offset: expression.offset + by };
+    case "range":
+      return { ...expression, offset: expression.offset + shift };
     case "call": {
-      const own = expression.arguments.flatMap((one) => shiftBack(one, by) ?? []);
-      return own.length < expression.arguments.length ? undefined : { ...expression, arguments: own };
+      const shifted = expression.arguments.flatMap((argument) => shiftBack(argument, shift) ?? []);
+      return shifted.length < expression.arguments.length ? undefined : { ...expression, arguments: shifted };
     }
     case "aggregate": {
-      const of = shiftBack(expression.of, by);
+      const of = shiftBack(expression.of, shift);
       return of && { ...expression, of };
     }
     case "binary": {
-      const [left, right] = [shiftBack(expression.left, by), shiftBack(expression.right, by)];
+      const [left, right] = [shiftBack(expression.left, shift), shiftBack(expression.right, shift)];
       return left && right && { ...expression, left, right };
     }
   }

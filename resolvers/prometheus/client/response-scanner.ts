@@ -1,10 +1,11 @@
-// Reads the answer of a query while it arrives. A matrix may have tens of megabytes, and JSON.parse would build each of
-// its points as an array and a string before we made a number of it. So this scanner walks the bytes in the one form in
-// which Prometheus and its kin print them; at the first surprise it gives up, and the caller asks again and parses.
+// Reads the response of a query while it arrives. A matrix may have tens of megabytes, and JSON.parse would create an
+// array and a string for each of its points. So the scanner walks the bytes in the one form in which Prometheus and its
+// relatives print them. At any other form it gives up, and the client sends the query again and parses the response.
 import { z } from "zod";
+import { readNumber } from "../../../src/core/collections.ts";
 import { scanNumber } from "../../../src/metrics/float-text.ts";
 
-/** One series of an answer. Times are milliseconds since 1970, ascending. */
+/** One series of a response. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {
   readonly labels: Labels;
   readonly times: Float64Array;
@@ -27,9 +28,10 @@ export interface HistogramBucket {
   readonly count: number;
 }
 
-/** Takes the series of one answer as they come. `resultSchema` is asked for only when the whole answer was read. */
+/** Takes the series of one response as they arrive. */
 export interface SeriesFold<T> {
   readonly series: (series: SampleSeries) => void;
+  /** Called once, after a complete response. */
   readonly result: () => T;
 }
 
@@ -38,15 +40,15 @@ export function collectSeries(): SeriesFold<readonly SampleSeries[]> {
   return { series: (series) => void all.push(series), result: () => all };
 }
 
-/** The answer is well-formed as far as we know, but not in the form that the scanner reads. */
+/** The response may be well-formed, but it does not have the form that is expected. */
 export class UnexpectedFormat extends Error {
-  override readonly name = "Surprise";
+  override readonly name = "UnexpectedFormat";
 }
 
 interface ResponseScanner {
   /** @throws {UnexpectedFormat} */
   push(chunk: Buffer): void;
-  /** The answer without its series, as JSON text. @throws {UnexpectedFormat | SyntaxError} the second where it is cut */
+  /** The response without its series, as JSON text. @throws {UnexpectedFormat} @throws {SyntaxError} if it is truncated */
   end(): string;
 }
 
@@ -54,8 +56,9 @@ const resultOpening = '"result":[';
 const metricKey = '{"metric":';
 const valuesKey = ',"values":[';
 const frameLimit = 1 << 20;
+/** How much of a chunk is copied behind the rest of the one before. */
 const bridgeBytes = 256;
-/** So many points are kept together, unless one series has more. */
+/** The size of the arrays that series share, unless one series has more points. */
 const pointsPerArray = 16_384;
 
 const quoteByte = 0x22;
@@ -70,8 +73,8 @@ const closeBrace = 0x7d;
 type ScanPart = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
 
 /**
- * How far an answer is read. What reads it are functions of the module: of functions that are made for each answer, V8
- * forgets at each collection of garbage what it has compiled, which takes it longer than most answers.
+ * How far a response has been read. The functions that read it belong to the module: V8 drops the compiled code of
+ * closures that are created per response at each garbage collection, and compiling takes longer than most responses.
  */
 interface ScanState {
   readonly emit: (series: SampleSeries) => void;
@@ -79,29 +82,29 @@ interface ScanState {
   view: DataView;
   at: number;
   state: ScanPart;
-  /** What surrounds the series. As latin1, since a chunk may end inside a character. */
+  /** The text around the series. As latin1, since a chunk may end inside a character. */
   frame: string;
   elements: number;
   labels: Labels;
-  // Shared by many series, each of which is a part: the points of a short series cost less than an array of its own.
+  // Many short series share these arrays, since an array costs more than their points.
   times: Float64Array<ArrayBuffer>;
   values: Float64Array<ArrayBuffer>;
-  /** Where the series begins, and where its next point goes. */
+  /** Where the points of the current series begin in them, and where its next point goes. */
   first: number;
   next: number;
   histograms: HistogramSample[];
   /** Whether the field is a list of points, as in a matrix, or one point, as in a vector. */
   isList: boolean;
   listLength: number;
-  /** Of the places of a series' points the bytes of their times, three words each, and the times. */
+  /** By the position of a point in its series: the bytes of its time, three words each, and the time. */
   readonly timestampWords: number[];
   readonly timestampValues: number[];
 }
 
-export function createScanner(take: (series: SampleSeries) => void): ResponseScanner {
+export function createScanner(emit: (series: SampleSeries) => void): ResponseScanner {
   const data: Buffer = Buffer.alloc(0);
   const scan: ScanState = {
-    ...{ emit: take, data, view: createView(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
+    ...{ emit, data, view: createView(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
     ...{ times: new Float64Array(1_024), values: new Float64Array(1_024), first: 0, next: 0, histograms: [] },
     ...{ isList: true, listLength: 0, timestampWords: [], timestampValues: [] },
   };
@@ -116,11 +119,11 @@ export function createScanner(take: (series: SampleSeries) => void): ResponseSca
   };
 }
 
-/** A part that has not wholly arrived is read again, from its start, with the next chunk. */
+/** A part that is incomplete is read again, from its start, with the next chunk. */
 function pushChunk(scan: ScanState, chunk: Buffer): void {
   let rest = scan.data.subarray(scan.at);
   if (rest.length > 0 && chunk.length > bridgeBytes) {
-    // With a little of it at first, which is nearly always enough and spares a copy of it all.
+    // A little of the chunk nearly always completes the part, and spares a copy of the whole chunk.
     readParts(scan, Buffer.concat([rest, chunk.subarray(0, bridgeBytes)]), 0);
     if (scan.at >= rest.length) {
       readParts(scan, chunk, scan.at - rest.length);
@@ -143,7 +146,7 @@ function readParts(scan: ScanState, data: Buffer, from: number): void {
   }
 }
 
-/** Each reads one part of the answer; false when it has not wholly arrived. There is always a byte to read. */
+/** Each reads one part; false if the part is incomplete. There is always a byte to read. */
 const partReaders: Readonly<Record<ScanPart, (scan: ScanState) => boolean>> = {
   head(scan) {
     const { data } = scan;
@@ -215,7 +218,7 @@ const partReaders: Readonly<Record<ScanPart, (scan: ScanState) => boolean>> = {
     else throw new UnexpectedFormat(`the field ${key}`);
     return true;
   },
-  /** As many as have arrived: one call each would cost more than reading them. */
+  /** As many points as have arrived: one call for each would cost more than reading it. */
   points(scan) {
     const before = scan.at;
     do {
@@ -251,7 +254,7 @@ const partReaders: Readonly<Record<ScanPart, (scan: ScanState) => boolean>> = {
   },
 };
 
-/** `[1700000000.123,"4.5"]` at `start`: where it ends, or -1 while it has not arrived. */
+/** Reads `[1700000000.123,"4.5"]` at `start`. Returns the index after it, or -1 if it is incomplete. */
 function readPoint(scan: ScanState, start: number): number {
   if (scan.next === scan.times.length) allocateArrays(scan);
   const { data, times, values, next } = scan;
@@ -259,7 +262,7 @@ function readPoint(scan: ScanState, start: number): number {
   let middle = copyKnownTimestamp(scan, start + 1);
   if (middle < 0) {
     middle = readPointNumber(scan, start + 1, comma, times);
-    times[next] = Math.round((times[next] ?? 0) * 1_000);
+    times[next] = Math.round(readNumber(times, next) * 1_000);
     if (middle < 0 || !hasByteAt(data, middle, quoteByte)) return -1;
     middle += 1;
     recordTimestamp(scan, start + 1, middle);
@@ -272,33 +275,39 @@ function readPoint(scan: ScanState, start: number): number {
 
 /** The bytes of a whole second and what follows it, `1700000000,"`, as three words. */
 const timestampBytes = 12;
-/** So many are kept. */
+/** How many timestamps of a series are kept. */
 const maxTimestamps = 16_384;
 
-/** Series of one answer have the same times: where this one has the bytes of the one before it, it is not read again. */
+/**
+ * The series of a response have the same times: a time with the same bytes as in the series before is not parsed again.
+ * Returns the index after it, or -1 if the bytes differ.
+ */
 function copyKnownTimestamp(
-  { data, view, timestampWords: stamps, timestampValues: stampTimes, times, first, next }: ScanState,
+  { data, view, timestampWords, timestampValues, times, first, next }: ScanState,
   start: number,
 ): number {
-  const place = next - first;
-  if (place >= stampTimes.length || start + timestampBytes > data.length) return -1;
+  const position = next - first;
+  if (position >= timestampValues.length || start + timestampBytes > data.length) return -1;
   for (let word = 0; word < 3; word += 1) {
-    if (view.getInt32(start + 4 * word) !== stamps[3 * place + word]) return -1;
+    if (view.getInt32(start + 4 * word) !== timestampWords[3 * position + word]) return -1;
   }
-  times[next] = stampTimes[place] ?? 0;
+  const time = timestampValues[position];
+  if (time === undefined) return -1;
+  times[next] = time;
   return start + timestampBytes;
 }
 
 function recordTimestamp(scan: ScanState, start: number, end: number): void {
-  const place = scan.next - scan.first;
-  // Only behind one another: an array with holes would be slower than reading.
-  if (end - start !== timestampBytes || place > scan.timestampValues.length || place >= maxTimestamps) return;
+  const position = scan.next - scan.first;
+  if (end - start !== timestampBytes || position >= maxTimestamps) return;
+  // Without gaps: an array with holes would be slower than parsing.
+  if (position > scan.timestampValues.length) return;
   for (let word = 0; word < 3; word += 1)
-    scan.timestampWords[3 * place + word] = scan.view.getInt32(start + 4 * word);
-  scan.timestampValues[place] = scan.times[scan.next] ?? 0;
+    scan.timestampWords[3 * position + word] = scan.view.getInt32(start + 4 * word);
+  scan.timestampValues[position] = readNumber(scan.times, scan.next);
 }
 
-/** Begins new arrays with the points of this series; those before it have theirs. */
+/** Begins new arrays with the points of the current series. Earlier series keep the old ones. */
 function allocateArrays(scan: ScanState): void {
   const { times, values, first } = scan;
   const held = scan.next - first;
@@ -309,7 +318,7 @@ function allocateArrays(scan: ScanState): void {
   scan.next = held;
 }
 
-/** Whether the list ends here; else what separates its elements is taken. */
+/** Reads the end of a list, or the comma before its next element. Returns whether the list has ended. */
 function readListEnd(scan: ScanState): boolean {
   if (scan.isList && scan.data[scan.at] === closeBracket) {
     scan.at++;
@@ -326,7 +335,7 @@ function expectByte(scan: ScanState, byte: number): void {
   scan.at++;
 }
 
-/** Of a text of ASCII. */
+/** The text has to be ASCII. */
 function hasTextAt(data: Buffer, at: number, text: string): boolean {
   if (at + text.length > data.length) return false;
   for (let index = 0; index < text.length; index += 1) {
@@ -335,7 +344,7 @@ function hasTextAt(data: Buffer, at: number, text: string): boolean {
   return true;
 }
 
-/** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
+/** The index after the bracket that closes the one at `start`, or -1 if it has not arrived. */
 function findClosingBracket(data: Buffer, start: number, open: number, close: number): number {
   if (start < data.length && data[start] !== open) throw new UnexpectedFormat("a value of another type");
   let depth = 0;
@@ -349,7 +358,7 @@ function findClosingBracket(data: Buffer, start: number, open: number, close: nu
   return -1;
 }
 
-/** False where nothing has arrived there. @throws {UnexpectedFormat} at another byte */
+/** False if the byte has not arrived. @throws {UnexpectedFormat} at another byte */
 function hasByteAt(bytes: Buffer, at: number, byte: number): boolean {
   if (at >= bytes.length) return false;
   if (bytes[at] !== byte) throw new UnexpectedFormat(`an unexpected byte ${bytes[at]}`);
@@ -357,8 +366,8 @@ function hasByteAt(bytes: Buffer, at: number, byte: number): boolean {
 }
 
 /**
- * Reads the number between `start` and the next `stop`, for the next point. Where it ends, the stop included, or -1 while
- * that has not arrived. @throws {UnexpectedFormat}
+ * Reads the number between `start` and the next `stop` into `numbers`, for the next point. Returns the index after the
+ * stop, or -1 if it has not arrived. @throws {UnexpectedFormat}
  */
 function readPointNumber(
   { data, view, next }: ScanState,
@@ -387,7 +396,7 @@ function copyToLength(part: Float64Array, length: number): Float64Array<ArrayBuf
 function readLabels(value: unknown): Labels {
   const labels: Labels = Object(value);
   for (const name in labels) {
-    if (typeof labels[name] !== "string") throw new UnexpectedFormat("a label that is no text");
+    if (typeof labels[name] !== "string") throw new UnexpectedFormat("a label that is not a string");
   }
   return labels;
 }
@@ -401,7 +410,7 @@ function parseNumber(text: string): number {
   return Number(text);
 }
 
-// ---- The slow way, and native histograms ------------------------------------------------------------------------
+// ---- Parsed responses, and native histograms -----------------------------------------------------------------------
 
 const pointSchema = z.tuple([z.number(), z.string()]);
 const histogramText = z.object({
@@ -411,7 +420,7 @@ const histogramText = z.object({
   buckets: z.array(z.tuple([z.number(), z.string(), z.string(), z.string()])).default([]),
 });
 const histogramPoint = z.tuple([z.number(), histogramText]);
-/** Not a schema of records, which would leave the key `__proto__` out. */
+/** Not a record schema, which would drop the key `__proto__`. */
 export const labelSet = z.custom<Labels>(
   (value) =>
     typeof value === "object" &&
@@ -427,7 +436,7 @@ const seriesSchema = z.object({
 });
 const resultSchema = z.array(seriesSchema);
 
-/** What an answer without its series tells: whether it is whole. */
+/** The response around its data, which shows whether it is complete. */
 export const envelope = z.object({
   status: z.literal("success"),
   isPartial: z.boolean().optional(),
@@ -470,8 +479,8 @@ function readHistograms(value: unknown): readonly HistogramSample[] {
 }
 
 /**
- * The bucket around zero begins at zero where no other lies below it, as `histogram_quantile` takes it: what is measured
- * is hardly ever negative.
+ * If no bucket lies below the one around zero, that one begins at zero, as in `histogram_quantile`: measurements are
+ * hardly ever negative.
  */
 function clampZeroBucket(buckets: readonly HistogramBucket[]): readonly HistogramBucket[] {
   const [first, ...others] = buckets;

@@ -1,5 +1,5 @@
-// Remembers what a source said of its metrics: fresh answers cost nothing, stale ones are given at once and refreshed
-// behind, a cold question is asked once for all who wait, and a source that fails is left alone for a moment.
+// A stale-while-revalidate cache of what a server says of its metrics. A stale value is returned at once and refreshed in
+// the background; a missing one is loaded once for all callers; a failure is repeated for a second instead of loading.
 import { LRUCache } from "lru-cache";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/store.ts";
@@ -7,25 +7,25 @@ import { raceAbort } from "../../http/guard.ts";
 
 export interface SwrCache<V> {
   /**
-   * The value of the key, at most `served` old; where `youngerThan` is given, at most that old. A caller who leaves
-   * takes nothing from the others. Rejects as loading does, or with the signal's reason.
+   * The value of the key, at most `maxAge` old, or the age given here. A caller that aborts does not end the loading for
+   * others. Rejects with the error of `load` or the signal's reason.
    */
-  read(key: string, signal: AbortSignal, youngerThan?: Millis): Promise<V>;
+  read(key: string, signal: AbortSignal, maxAge?: Millis): Promise<V>;
 }
 
 interface SwrCacheSettings<V> {
   /** Its name in `/metrics`. */
   readonly name: string;
   readonly entries: number;
-  /** Younger than this, a value is given without asking. */
+  /** Up to this age, a value is returned without a refresh. */
   readonly freshFor: Millis;
-  /** Older than this, it is not given at all. */
+  /** Beyond this age, a value is not returned at all. */
   readonly maxAge: Millis;
-  /** Has no caller's signal: others wait for the same answer. The door's own deadline bounds it. */
+  /** Takes no caller's signal, since others wait for the same value: it has to end by itself. */
   readonly load: (key: string) => Promise<V>;
 }
 
-/** How long a failure is repeated to others instead of asking a source in trouble again. */
+/** How long a failure is repeated instead of loading again from a source in trouble. */
 const failureTtl: Millis = 1_000;
 
 interface CachedValue<V> {
@@ -34,19 +34,19 @@ interface CachedValue<V> {
 }
 
 export function createSwrCache<V>(
-  { name, entries, freshFor: fresh, maxAge: served, load }: SwrCacheSettings<V>,
+  { name, entries, freshFor, maxAge, load }: SwrCacheSettings<V>,
   io: IO,
 ): SwrCache<V> {
   const failures = new LRUCache<string, { readonly error: unknown }>({ max: entries, ttl: failureTtl });
   const cache = new LRUCache<string, CachedValue<V>>({
     max: entries,
-    ttl: fresh,
+    ttl: freshFor,
     allowStale: true,
-    // A stale value outlives a refresh that fails; `served` bounds it.
+    // A stale value outlives a refresh that fails; `maxAge` bounds it.
     noDeleteOnFetchRejection: true,
     fetchMethod: async (key) => {
-      const failed = failures.get(key);
-      if (failed !== undefined) throw failed.error;
+      const failure = failures.get(key);
+      if (failure !== undefined) throw failure.error;
       try {
         return { value: await load(key), at: performance.now() };
       } catch (error) {
@@ -57,11 +57,11 @@ export function createSwrCache<V>(
   });
 
   return {
-    async read(key, signal, youngerThan = served) {
+    async read(key, signal, youngerThan = maxAge) {
       const known = cache.peek(key, { allowStale: true });
       const age = known === undefined ? Number.POSITIVE_INFINITY : performance.now() - known.at;
       const forceRefresh = age > youngerThan;
-      io.cache(name, !forceRefresh && age <= fresh);
+      io.cache(name, !forceRefresh && age <= freshFor);
       const entry = await raceAbort(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
       if (entry === undefined) throw new Error(`nothing was loaded for ${key}`);
       return entry.value;

@@ -1,9 +1,7 @@
-// Where each figure of a row comes from, as data: sources in the order of preference, the first that has a value wins.
-// The questions that are sent, the join and `readout check` all read these tables.
-//
-// The fields are those of the kubelet's Summary API. cAdvisor tells the same numbers at three levels: the node (the
-// root cgroup), the pod's cgroup and its containers. The pod's cgroup is what the Summary API reports, and its
-// counters go on when a container restarts; but it has no processes and no disk, which are told of containers alone.
+// The sources of each figure as data, in the order of preference: the first that has a value wins. The queries, the joins
+// and `readout check` all read these tables. The fields are those of the kubelet's Summary API. cAdvisor has the same
+// figures at three levels: the node (root cgroup), the pod's cgroup and its containers. The pod's cgroup is what the
+// Summary API reports, and its counters continue when a container restarts; processes and disks exist for containers only.
 import type { NodesRow, PodsRow } from "../../../src/core/rows.ts";
 
 export const cadvisorMetrics = {
@@ -26,38 +24,42 @@ export const cadvisorMetrics = {
 export const faultTypes = ["pgfault", "pgmajfault"] as const;
 type FaultType = (typeof faultTypes)[number];
 
-/** OpenTelemetry's gauges of unit 1 are ratios to whoever adds units to names, also where they are no ratios. */
-const listUnitOneNames = (metric: string): readonly string[] => [`${metric}_ratio`, metric];
-/** Cores in use, which older versions of the collector's kubelet receiver call a utilization. */
-const listOtelCpuNames = (prefix: string): readonly string[] => [
-  `${prefix}_usage`,
-  ...listUnitOneNames(`${prefix}_utilization`),
-];
+/** The names of an OpenTelemetry gauge of unit 1. Exporters that add units to names call it a ratio even if it is none. */
+function listUnitOneNames(metric: string): readonly string[] {
+  return [`${metric}_ratio`, metric];
+}
+
+/** The names of cores in use, which older versions of the collector's kubelet receiver call a utilization. */
+function listOtelCpuNames(prefix: string): readonly string[] {
+  return [`${prefix}_usage`, ...listUnitOneNames(`${prefix}_utilization`)];
+}
 
 // ---- Pods ---------------------------------------------------------------------------------------------------
 
-/** One way to a pod's figure. */
+/** One source of a pod's figure. */
 export interface PodSource {
   readonly metric: string;
   /** `containers`: the sum over the pod's containers. */
   readonly level: "pod" | "containers";
-  /** `buildRate`: the growth per second between the two newest samples. */
+  /** `rate`: the growth per second between the two newest samples. */
   readonly of: "value" | "rate";
   readonly fault?: FaultType;
-  /** From the metric's unit to the field's. */
+  /** Converts the unit of the metric to that of the field. */
   readonly scale: number;
 }
 
 function pod(metric: string, more: Partial<PodSource> = {}): PodSource {
   return { metric, level: "pod", of: "value", scale: 1, ...more };
 }
+
 function containers(metric: string, more: Partial<PodSource> = {}): PodSource {
   return pod(metric, { level: "containers", ...more });
 }
-const listBothLevels = (metric: string, more: Partial<PodSource> = {}) => [
-  pod(metric, more),
-  containers(metric, more),
-];
+
+function listBothLevels(metric: string, more: Partial<PodSource> = {}): readonly PodSource[] {
+  return [pod(metric, more), containers(metric, more)];
+}
+
 const nano = { scale: 1e9 } as const;
 const nanoRate = { scale: 1e9, of: "rate" } as const;
 
@@ -91,27 +93,27 @@ export const podFigures: Readonly<Record<PodFigure, readonly PodSource[]>> = {
     ...listBothLevels(cadvisorMetrics.faults, { fault: "pgmajfault" }),
     ...listUnitOneNames("k8s_pod_memory_major_page_faults").map((metric) => pod(metric)),
   ],
-  // Exporters tell the kubelet's own figure; cAdvisor's leaves out volumes and logs.
+  // These exporters have the kubelet's own figure. cAdvisor's does not include volumes and logs.
   ephemeral_storage_used_bytes: [
     pod("ephemeral_storage_pod_usage"),
     pod("k8s_pod_filesystem_usage_bytes"),
     containers(cadvisorMetrics.diskUsed),
   ],
-  // Else the capacity of the node's disk.
+  // By default the capacity of the node's disk.
   ephemeral_storage_capacity_bytes: [pod("k8s_pod_filesystem_capacity_bytes")],
   process_count: [containers(cadvisorMetrics.processes)],
 };
 
 export const podSources: readonly PodSource[] = Object.values(podFigures).flat();
 
-/** Which series tell a pod's network: cumulative bytes of an interface. */
+/** One source of network figures: the cumulative bytes of an interface. */
 export interface NetworkSource {
   readonly metric: string;
   readonly direction?: "receive" | "transmit";
 }
 /**
- * Which interfaces are a pod's or node's network, of those that are not virtual: all of the first kind that it has. The
- * kubelet reports `eth0`. What a bond carries is counted once more at its slaves, whatever these are called.
+ * Which physical interfaces are the network of a pod or node: all of the first kind that it has. The kubelet reports
+ * `eth0`. The traffic of a bond is counted again at its slaves, whatever their names are.
  */
 export const podInterfaces: readonly RegExp[] = [/^eth0$/, /^/];
 export const nodeInterfaces: readonly RegExp[] = [
@@ -129,7 +131,7 @@ export const podNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]
 
 // ---- Nodes --------------------------------------------------------------------------------------------------
 
-/** One way to a node's figure: a metric, or the difference of two, as in `MemTotal - MemFree`. */
+/** One source of a node's figure: a metric, or the difference of two, as in `MemTotal - MemFree`. */
 export interface NodeSource {
   readonly metric: string;
   readonly minus?: string;
@@ -178,10 +180,10 @@ export const nodeFigures: Readonly<Record<NodeFigure, readonly NodeSource[]>> = 
   ],
 };
 
-/** A node's disk: all of its figures come from one source, the first that tells a capacity. */
+/** The metrics of a node's disk. All figures come from one source, the first that has a capacity. */
 export interface DiskSource {
   readonly capacity: string;
-  /** Absent where it is what is neither free nor available. */
+  /** Absent if it is computed: the capacity without what is free or available. */
   readonly used?: string;
   readonly free?: string;
   readonly available?: string;

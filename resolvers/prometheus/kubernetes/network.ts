@@ -1,8 +1,7 @@
-// What interfaces carried between two snapshots. Where no counter restarted in between, that is the difference of two
-// values. Where one did, what it had counted before would be lost: the raw samples of that interface are read, and
-// every growth between two of them counts. Restarts are rare, so hardly anything is read twice; of a source that hides
-// them all interfaces are read raw.
-
+// The bytes that network interfaces carried between two snapshots. If no counter restarted in between, they are the
+// difference of two values. A restart would lose what was counted before it, so the raw samples of that interface are read
+// and every growth between two samples counts. Restarts are rare. If the server hides them, all interfaces are read raw.
+import { readNumber, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { findFirstAtOrAfter } from "../../../src/metrics/samples.ts";
@@ -10,52 +9,58 @@ import { calculateGrowth } from "../../../src/store/kubernetes-rules.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import { metricName } from "../client/promql.ts";
 import { collectSeries, type Labels, type SampleSeries } from "../client/response-scanner.ts";
-import { chunkSeries, runConcurrent } from "../metrics/series-reader.ts";
+import { chunkSeries, readLabel, runConcurrent } from "../metrics/series-reader.ts";
 import { type NetworkSource, nodeNetwork, podNetwork } from "./metric-sources.ts";
 import {
   buildInterfaceQueries,
-  freshness,
   type InterfaceOwner,
   interfaceKeys,
   listInterfaceLabels,
-  type QueryScope,
-} from "./queries.ts";
+} from "./network-queries.ts";
+import { freshness, type QueryScope } from "./selectors.ts";
 import { hasValue, readValue, type SnapshotSeries } from "./snapshot-series.ts";
 
-/** By snapshot, the raw samples of interfaces that restarted since the one before, from when that one was fresh. */
+/**
+ * By the index of a snapshot, the raw samples of interfaces that restarted since the snapshot before, including those
+ * that were fresh at that.
+ */
 export type RestartSamples = ReadonlyMap<number, readonly SampleSeries[]>;
 
-/** Interfaces × snapshots that are read together. */
+/** How many interfaces × snapshots are read together. */
 const maxRunInterfaces = 2_000;
 
-/** Snapshots in a row, from `first` on, each with the interfaces of which it needs the samples. */
+/** Consecutive snapshots from `first` on, each with the interfaces whose samples it needs. */
 interface SnapshotRun {
   readonly first: number;
+  /** The keys of the interfaces by snapshot. */
   readonly keys: ReadonlySet<string>[];
   /** By key. */
   readonly interfaces: Map<string, Labels>;
 }
 
-/** `restarts` have labels that name an interface, and a value at the snapshots that need its samples. */
+/**
+ * Reads the samples of interfaces. The series of `restarts` have the labels of an interface, and a value at the snapshots
+ * that need its samples. @throws {BackendError}
+ */
 export async function readRestartSamples(
-  source: Pick<PrometheusClient, "query">,
-  forcedLabels: QueryScope,
+  client: Pick<PrometheusClient, "query">,
+  cluster: QueryScope,
   owner: InterfaceOwner,
   restarts: readonly SnapshotSeries[],
   { start, step, count }: Buckets,
   signal: AbortSignal,
 ): Promise<RestartSamples> {
-  const wanted = groupIntoRuns(owner, restarts, count).flatMap((run) =>
+  const queries = groupIntoRuns(owner, restarts, count).flatMap((run) =>
     chunkSeries([...run.interfaces.values()]).flatMap((part) =>
-      buildInterfaceQueries(forcedLabels, owner, part, run.keys.length * step).map((samples) => ({
+      buildInterfaceQueries(cluster, owner, part, run.keys.length * step).map((samples) => ({
         run,
         samples,
       })),
     ),
   );
-  const read = await runConcurrent(wanted, async ({ run: { first, keys }, samples }) => {
+  const read = await runConcurrent(queries, async ({ run: { first, keys }, samples }) => {
     const last = start + (first + keys.length - 1) * step;
-    const found = await source.query(samples, { at: last }, collectSeries, signal);
+    const found = await client.query(samples, { at: last }, collectSeries, signal);
     const series = found.map((one) => keepOwnLabels(owner, one));
     return keys.map((keysAt, offset) => {
       const index = first + offset;
@@ -73,9 +78,9 @@ function groupIntoRuns(
   count: number,
 ): readonly SnapshotRun[] {
   const runs: SnapshotRun[] = [];
-  // The first moment is there for the growth since it alone.
+  // The first snapshot only serves as the one before the second.
   for (let index = 1; index < count; index += 1) {
-    const labels = restarts.filter((track) => hasValue(track, index)).map((track) => track.labels);
+    const labels = restarts.filter((series) => hasValue(series, index)).map((series) => series.labels);
     const own = new Map(labels.map((one) => [formatInterfaceKey(owner, one), one]));
     if (own.size === 0) continue;
     const last = runs.at(-1);
@@ -89,16 +94,16 @@ function groupIntoRuns(
   return runs;
 }
 
-/** With the labels alone that the exporter itself gives it. */
+/** Drops the labels that do not come from the exporter. */
 function keepOwnLabels(owner: InterfaceOwner, series: SampleSeries): SampleSeries {
-  const own = listInterfaceLabels(owner, series.labels[metricName] ?? "");
+  const own = listInterfaceLabels(owner, readLabel(series.labels, metricName));
   return {
     ...series,
     labels: Object.fromEntries(Object.entries(series.labels).filter(([label]) => own.includes(label))),
   };
 }
 
-/** The samples from when the snapshot before `timeSchema` was fresh. */
+/** The samples until `time` that are newer than what was fresh at the snapshot before. */
 function sliceRecent(
   { labels, times, values, histograms }: SampleSeries,
   time: Millis,
@@ -116,99 +121,140 @@ const networkMetrics: ReadonlySet<string | undefined> = new Set(
       .map(({ metric }) => metric),
   ),
 );
-/** Whether this is the counter of an interface. */
+
 export function isInterfaceCounter({ labels }: SnapshotSeries): boolean {
   return networkMetrics.has(labels[metricName]);
 }
 
-const formatInterfaceKey = (owner: InterfaceOwner, labels: Labels): string =>
-  JSON.stringify(interfaceKeys[owner].map((label) => labels[label] ?? ""));
+function formatInterfaceKey(owner: InterfaceOwner, labels: Labels): string {
+  return JSON.stringify(interfaceKeys[owner].map((label) => readLabel(labels, label)));
+}
 
 /**
- * Where a pod's interface is told of under a cgroup that it did not have at the snapshot before: its sandbox was made
- * anew. Between snapshots that lie far apart that may also be so where the pod began, of which no snapshot tells then.
+ * Finds the snapshots at which a pod's interface has a cgroup that it did not have before: its sandbox was recreated. If
+ * snapshots are further apart than samples are fresh, a sandbox may also have come and gone in between without a trace.
  */
 export function findSandboxChanges(
   interfaces: readonly SnapshotSeries[],
   { step, count }: Buckets,
 ): readonly SnapshotSeries[] {
-  const hidden = step > freshness;
+  const mayMissSandbox = step > freshness;
   const groups = Map.groupBy(interfaces, ({ labels }) => formatInterfaceKey("pods", labels));
-  return [...groups.values()].flatMap((tracks): SnapshotSeries[] => {
-    const [first] = tracks;
-    if (first === undefined) return [];
-    if (!hidden && tracks.every(({ labels }) => labels.id === first.labels.id)) return [];
+  return [...groups.values()].flatMap((group): SnapshotSeries[] => {
+    const { labels } = requireFirst(group);
+    if (!mayMissSandbox && group.every((series) => series.labels.id === labels.id)) return [];
     const values = new Float64Array(count).fill(Number.NaN);
     for (let index = 1; index < count; index += 1) {
-      const known = hidden || tracks.some((track) => hasValue(track, index - 1));
-      if (known && tracks.some((track) => hasValue(track, index) && !hasValue(track, index - 1)))
-        values[index] = 1;
+      const existed = mayMissSandbox || group.some((series) => hasValue(series, index - 1));
+      const isNew = group.some((series) => hasValue(series, index) && !hasValue(series, index - 1));
+      if (existed && isNew) values[index] = 1;
     }
-    return [{ labels: first.labels, values }];
+    return [{ labels, values }];
   });
 }
 
+// ---- Traffic -------------------------------------------------------------------------------------------------
+
 /** The interfaces of one node or pod at one snapshot. */
 interface InterfaceSnapshot {
-  /** By metric. */
   readonly seriesByMetric: ReadonlyMap<string, readonly SnapshotSeries[]>;
   readonly index: number;
-  /** When the snapshot before was. */
+  /** The time of the snapshot before. */
   readonly since: Millis;
-  /** Samples of what restarted since. */
+  /** Samples of the interfaces that restarted since then. */
   readonly restarted: readonly SampleSeries[];
-  /** Counters of what was not known then count from 0. */
+  /** Counters without a value at the snapshot before count from 0. */
   readonly countsFromZero: boolean;
 }
 
 /**
- * Bytes since the snapshot before, of the first source that tells any, on all interfaces of the first kind that it
- * tells of.
+ * The bytes since the snapshot before, by the first source that has a value, on all interfaces of the first of the
+ * `kinds` that it has.
  */
 export function sumTraffic(
   sources: readonly NetworkSource[],
   kinds: readonly RegExp[],
-  { seriesByMetric: tracks, index, since, restarted, countsFromZero: began }: InterfaceSnapshot,
+  snapshot: InterfaceSnapshot,
 ): number {
-  for (const { metric, direction } of sources) {
-    const directed = ({ labels }: { readonly labels: Labels }): boolean =>
-      direction === undefined || labels.direction === direction;
-    const byInterface = Map.groupBy((tracks.get(metric) ?? []).filter(directed), readInterface);
-    const told = [...byInterface].filter(([, twins]) => twins.some((track) => hasValue(track, index)));
-    if (told.length === 0) continue;
-    const kind = kinds.find((pattern) => told.some(([name]) => pattern.test(name)));
-    const samples = restarted.filter((series) => series.labels[metricName] === metric && directed(series));
-    const samplesOf = Map.groupBy(samples, readInterface);
-    return told
-      .filter(([name]) => kind?.test(name))
-      .reduce((sum, [name, twins]) => {
-        const ends = twins.map((track) => ({
-          labels: track.labels,
-          before: readValue(track, index - 1),
-          growth: (before: number | undefined) =>
-            calculateGrowth(before, readValue(track, index) ?? before ?? 0),
-        }));
-        const counted = (samplesOf.get(name) ?? []).map((series) => toCounter(series, since));
-        return sum + Math.round(sumGrowth(counted, began) ?? sumGrowth(ends, began) ?? 0);
-      }, 0);
+  for (const source of sources) {
+    const interfaces = listInterfaces(source, snapshot);
+    if (interfaces.length === 0) continue;
+    const kind = kinds.find((pattern) => interfaces.some(([name]) => pattern.test(name)));
+    const counted = interfaces.filter(([name]) => kind?.test(name));
+    const restarted = groupRestarted(source, snapshot.restarted);
+    return counted.reduce(
+      (sum, [name, group]) => sum + countInterface(group, restarted.get(name) ?? [], snapshot),
+      0,
+    );
   }
   return 0;
 }
 
-const readInterface = ({ labels }: { readonly labels: Labels }): string =>
-  labels.interface ?? labels.device ?? "";
+/** The series of a source by the name of the interface, of those that have a value. */
+function listInterfaces(
+  source: NetworkSource,
+  { seriesByMetric, index }: InterfaceSnapshot,
+): readonly (readonly [string, readonly SnapshotSeries[]])[] {
+  const series = seriesByMetric.get(source.metric) ?? [];
+  const byName = Map.groupBy(
+    series.filter((one) => hasDirection(source, one)),
+    readInterface,
+  );
+  return [...byName].filter(([, group]) => group.some((one) => hasValue(one, index)));
+}
+
+function groupRestarted(
+  source: NetworkSource,
+  restarted: readonly SampleSeries[],
+): ReadonlyMap<string, readonly SampleSeries[]> {
+  const own = restarted.filter(
+    (series) => series.labels[metricName] === source.metric && hasDirection(source, series),
+  );
+  return Map.groupBy(own, readInterface);
+}
+
+/** The bytes of one interface: by raw samples if it restarted, and otherwise by the values at the two snapshots. */
+function countInterface(
+  group: readonly SnapshotSeries[],
+  restarted: readonly SampleSeries[],
+  { index, since, countsFromZero }: InterfaceSnapshot,
+): number {
+  const bySamples = sumGrowth(
+    restarted.map((series) => toCounter(series, since)),
+    countsFromZero,
+  );
+  if (bySamples !== undefined) return Math.round(bySamples);
+  const counters = group.map((series): InterfaceCounter => {
+    const now = readValue(series, index);
+    return {
+      labels: series.labels,
+      before: readValue(series, index - 1),
+      growth: (before) => calculateGrowth(before, now ?? before ?? 0),
+    };
+  });
+  return Math.round(sumGrowth(counters, countsFromZero) ?? 0);
+}
+
+function hasDirection({ direction }: NetworkSource, { labels }: { readonly labels: Labels }): boolean {
+  return direction === undefined || labels.direction === direction;
+}
+
+function readInterface({ labels }: { readonly labels: Labels }): string {
+  return labels.interface ?? labels.device ?? "";
+}
 
 /** One counter between two snapshots. */
 interface InterfaceCounter {
   readonly labels: Labels;
-  /** What it showed at the earlier one. */
+  /** Its value at the earlier snapshot. */
   readonly before: number | undefined;
+  /** What it has grown by since it had the value `before`. */
   readonly growth: (before: number | undefined) => number;
 }
 
 function toCounter({ labels, times, values }: SampleSeries, since: Millis): InterfaceCounter {
   const finite = [...values.entries()].filter(([, value]) => Number.isFinite(value));
-  const isEarlier = ([position]: readonly [number, number]): boolean => (times[position] ?? 0) <= since;
+  const isEarlier = ([position]: readonly [number, number]): boolean => readNumber(times, position) <= since;
   const later = finite.filter((sample) => !isEarlier(sample)).map(([, value]) => value);
   return {
     labels,
@@ -225,16 +271,16 @@ function toCounter({ labels, times, values }: SampleSeries, since: Millis): Inte
 }
 
 /**
- * What counters of one interface grew by together; undefined where nothing was known before. Those of one cgroup are
- * twins, of which the greatest growth counts. Another cgroup has counters of its own, which began at 0.
+ * The growth of the counters of one interface; `undefined` if none had a value before. Counters of one cgroup are
+ * duplicates, of which the greatest growth counts. Another cgroup has counters of its own, which started at 0.
  */
-function sumGrowth(counters: readonly InterfaceCounter[], began: boolean): number | undefined {
+function sumGrowth(counters: readonly InterfaceCounter[], countsFromZero: boolean): number | undefined {
   const known = counters.filter(({ before }) => before !== undefined);
-  if (known.length === 0 && !(began && counters.length > 0)) return undefined;
+  if (known.length === 0 && !(countsFromZero && counters.length > 0)) return undefined;
   let sum = 0;
-  for (const twins of Map.groupBy(counters, ({ labels }) => labels.id).values()) {
-    const older = twins.filter(({ before }) => before !== undefined);
-    const grown = older.length > 0 ? older : twins;
+  for (const duplicates of Map.groupBy(counters, ({ labels }) => labels.id).values()) {
+    const older = duplicates.filter(({ before }) => before !== undefined);
+    const grown = older.length > 0 ? older : duplicates;
     sum += Math.max(...grown.map(({ before, growth }) => growth(before ?? 0)));
   }
   return sum;

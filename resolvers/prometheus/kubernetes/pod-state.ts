@@ -1,7 +1,6 @@
-// Joins what kube-state-metrics tells into the pods of each snapshot, without asking anything. Pods that replaced each
-// other under one name overlap for as long as samples are fresh; so do a container's reasons, and the twins of replicated
-// exporters. Each overlap has one rule here, so that an answer never depends on the order of series.
-
+// Joins the series of kube-state-metrics into the pods of each snapshot. Pods that replaced each other under one name
+// overlap for as long as samples are fresh, and so do a container's reasons and the series of replicated exporters. One rule
+// here resolves each overlap, so that an answer never depends on the order of series.
 import {
   type Buckets,
   type Container,
@@ -13,6 +12,7 @@ import {
 } from "../../../src/core/rows.ts";
 import { derivePodState } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
+import { readLabel } from "../metrics/series-reader.ts";
 import type { IdentityQueryName, StateQueryName } from "./queries.ts";
 import {
   ensureList,
@@ -23,44 +23,47 @@ import {
   type SnapshotSeries,
 } from "./snapshot-series.ts";
 
-/** Every pod that had a name within the snapshots. */
+/** All pods that had a name within the snapshots. */
 interface NamedPod {
   readonly namespace: string;
   readonly name: string;
   /** By uid. */
   readonly instances: Map<string, PodInstance>;
-  /** When each of their `infos` was told last. */
+  /** The times of the samples of their `infos`. */
   readonly infoTimes: SnapshotSeries[];
 }
-/** One pod: what has one uid. */
+
+/** One pod: all series with one uid. */
 interface PodInstance {
   readonly uid: string;
   readonly infos: SnapshotSeries[];
   readonly phases: SnapshotSeries[];
+  /** By name. */
   readonly containers: Map<string, ContainerSeries>;
-  /** `kube_pod_created` and its like, by name. */
+  /** `kube_pod_created` and other times, by metric. */
   readonly times: Map<string, SnapshotSeries[]>;
 }
+
 interface ContainerSeries {
   readonly name: string;
   /** By status. */
   readonly flags: Map<string, SnapshotSeries[]>;
-  readonly waits: SnapshotSeries[];
-  readonly ends: SnapshotSeries[];
+  readonly waitingReasons: SnapshotSeries[];
+  readonly terminatedReasons: SnapshotSeries[];
   readonly exitCodes: SnapshotSeries[];
   readonly restarts: SnapshotSeries[];
-  /** Where it is told of no more. */
-  readonly dropped: SnapshotSeries[];
+  /** Has a value where the container is not exported any more. */
+  readonly ended: SnapshotSeries[];
 }
 
-/** A pod as it is at one snapshot, without its figures. */
+/** A pod at one snapshot, without its usage. */
 export interface PodSnapshot {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
   readonly node: string;
   readonly hostNetwork: boolean;
-  /** Seconds. */
+  /** Seconds since 1970. */
   readonly start: number | undefined;
   readonly row: Pick<
     PodsRow,
@@ -73,144 +76,179 @@ export interface PodSnapshot {
   >;
 }
 
-const flagPrefix = "kube_pod_container_status_";
+type StateAnswers = SnapshotAnswers<StateQueryName>;
 
-/** The pods of each snapshot, one per name, by namespace and name. */
-export function joinPodState(
-  answers: SnapshotAnswers<StateQueryName>,
-  snapshots: Buckets,
-): (index: number) => PodSnapshot[] {
-  const pods = new Map<string, NamedPod>();
-  // kube-state-metrics 1 names the uid in `kube_pod_info` alone; all else tells of whoever has the name.
-  const holdersOf = ({ labels }: SnapshotSeries): readonly PodInstance[] => {
-    const { namespace = "", pod: name = "", uid = "" } = labels;
-    const holders = pods.get(formatPodKey(namespace, name))?.instances;
-    if (uid === "") return [...(holders?.values() ?? [])];
-    const holder = holders?.get(uid);
-    return holder === undefined ? [] : [holder];
-  };
-  const containersOf = (track: SnapshotSeries): readonly ContainerSeries[] => {
-    const { container: name } = track.labels;
-    if (name === undefined) return [];
-    return holdersOf(track).map(({ containers }) => {
-      const held = containers.get(name);
-      if (held !== undefined) return held;
-      const made = { name, flags: new Map(), waits: [], ends: [], exitCodes: [], restarts: [], dropped: [] };
-      containers.set(name, made);
-      return made;
-    });
-  };
-  for (const track of answers.infos) {
-    const { namespace = "", pod: name = "", uid = "" } = track.labels;
-    const key = formatPodKey(namespace, name);
-    const pod: NamedPod = pods.get(key) ?? { namespace, name, instances: new Map(), infoTimes: [] };
-    pods.set(key, pod);
-    const holder: PodInstance = pod.instances.get(uid) ?? {
-      uid,
-      infos: [],
-      phases: [],
-      containers: new Map(),
-      times: new Map(),
-    };
-    pod.instances.set(uid, holder);
-    holder.infos.push(track);
-  }
-  for (const track of answers.informed) {
-    const { namespace = "", pod: name = "" } = track.labels;
-    pods.get(formatPodKey(namespace, name))?.infoTimes.push(track);
-  }
-  for (const track of answers.flags) {
-    const metric = track.labels[metricName] ?? "";
-    if (metric === "kube_pod_status_phase") for (const { phases } of holdersOf(track)) phases.push(track);
-    else {
-      const status = metric.slice(flagPrefix.length);
-      for (const { flags } of containersOf(track)) ensureList(flags, status).push(track);
-    }
-  }
-  for (const track of answers.dropped) for (const { dropped } of containersOf(track)) dropped.push(track);
-  for (const track of answers.reasons) {
-    const waits = track.labels[metricName] === `${flagPrefix}waiting_reason`;
-    for (const container of containersOf(track)) (waits ? container.waits : container.ends).push(track);
-  }
-  for (const track of answers.numbers) {
-    const metric = track.labels[metricName] ?? "";
-    if (metric === `${flagPrefix}restarts_total`) {
-      for (const { restarts } of containersOf(track)) restarts.push(track);
-    } else if (metric === `${flagPrefix}last_terminated_exitcode`) {
-      for (const { exitCodes } of containersOf(track)) exitCodes.push(track);
-    } else for (const { times } of holdersOf(track)) ensureList(times, metric).push(track);
-  }
+const statusPrefix = "kube_pod_container_status_";
+
+/** Returns the pods of a snapshot by its index, one per name, by namespace and name. */
+export function joinPodState(answers: StateAnswers, snapshots: Buckets): (index: number) => PodSnapshot[] {
+  const pods = groupByPod(answers);
   const sorted = [...pods.values()].sort(
     (a, b) => compare(a.namespace, b.namespace) || compare(a.name, b.name),
   );
   return (index) =>
     sorted.flatMap((pod) => {
-      const holder = findCurrentInstance(pod, index);
-      return holder === undefined ? [] : [buildPodSnapshot(pod, holder, answers, snapshots, index)];
+      const instance = findCurrentInstance(pod, index);
+      return instance === undefined ? [] : [buildPodSnapshot(pod, instance, answers, snapshots, index)];
     });
 }
 
-/** By which a pod's name is looked up: neither part has a slash. */
-export const formatPodKey = (namespace: string, name: string): string => `${namespace}/${name}`;
-const readTime = ({ times }: PodInstance, metric: string, index: number): number | undefined =>
-  findGreatest(times.get(metric) ?? [], index);
+// ---- Grouping ------------------------------------------------------------------------------------------------
 
-/** The newest of the pods that have the name at a snapshot; where no times of creation tell, the one told of last. */
-function findCurrentInstance(
-  { instances: holders, infoTimes: informed }: NamedPod,
-  index: number,
-): PodInstance | undefined {
-  const born = (holder: PodInstance): number =>
-    readTime(holder, "kube_pod_created", index) ?? readTime(holder, "kube_pod_start_time", index) ?? -1;
-  const present = [...holders.values()].filter(({ infos }) => infos.some((track) => hasValue(track, index)));
-  if (present.length < 2) return present[0];
-  const latest = Math.max(...present.map(born));
-  const infos = present.filter((holder) => born(holder) === latest).flatMap((holder) => holder.infos);
-  return holders.get(findNewest(infos, informed, index)?.labels.uid ?? "");
+/** By `formatPodKey`. */
+type PodMap = Map<string, NamedPod>;
+
+function groupByPod(answers: StateAnswers): PodMap {
+  const pods: PodMap = new Map();
+  for (const series of answers.infos) addInfo(pods, series);
+  for (const series of answers.infoTimes) pods.get(readPodKey(series))?.infoTimes.push(series);
+  for (const series of answers.flags) addFlag(pods, series);
+  for (const series of answers.endedContainers) {
+    for (const { ended } of ensureContainers(pods, series)) ended.push(series);
+  }
+  for (const series of answers.reasons) addReason(pods, series);
+  for (const series of answers.numbers) addNumber(pods, series);
+  return pods;
 }
 
-/** While replicas of the exporter disagree, the phase that is later in a pod's life is believed. */
+function addInfo(pods: PodMap, series: SnapshotSeries): void {
+  const { namespace = "", pod: name = "", uid = "" } = series.labels;
+  const key = formatPodKey(namespace, name);
+  const pod: NamedPod = pods.get(key) ?? { namespace, name, instances: new Map(), infoTimes: [] };
+  pods.set(key, pod);
+  const instance: PodInstance = pod.instances.get(uid) ?? {
+    uid,
+    infos: [],
+    phases: [],
+    containers: new Map(),
+    times: new Map(),
+  };
+  pod.instances.set(uid, instance);
+  instance.infos.push(series);
+}
+
+function addFlag(pods: PodMap, series: SnapshotSeries): void {
+  const metric = readLabel(series.labels, metricName);
+  if (metric === "kube_pod_status_phase") {
+    for (const { phases } of listInstances(pods, series)) phases.push(series);
+    return;
+  }
+  const status = metric.slice(statusPrefix.length);
+  for (const { flags } of ensureContainers(pods, series)) ensureList(flags, status).push(series);
+}
+
+function addReason(pods: PodMap, series: SnapshotSeries): void {
+  const isWaiting = series.labels[metricName] === `${statusPrefix}waiting_reason`;
+  for (const { waitingReasons, terminatedReasons } of ensureContainers(pods, series)) {
+    (isWaiting ? waitingReasons : terminatedReasons).push(series);
+  }
+}
+
+function addNumber(pods: PodMap, series: SnapshotSeries): void {
+  const metric = readLabel(series.labels, metricName);
+  if (metric === `${statusPrefix}restarts_total`) {
+    for (const { restarts } of ensureContainers(pods, series)) restarts.push(series);
+  } else if (metric === `${statusPrefix}last_terminated_exitcode`) {
+    for (const { exitCodes } of ensureContainers(pods, series)) exitCodes.push(series);
+  } else {
+    for (const { times } of listInstances(pods, series)) ensureList(times, metric).push(series);
+  }
+}
+
+/** The instances that a series is about: without a uid all that had the name. kube-state-metrics 1 has uids in infos only. */
+function listInstances(pods: PodMap, series: SnapshotSeries): readonly PodInstance[] {
+  const pod = pods.get(readPodKey(series));
+  if (pod === undefined) return [];
+  const uid = readLabel(series.labels, "uid");
+  if (uid === "") return [...pod.instances.values()];
+  const instance = pod.instances.get(uid);
+  return instance === undefined ? [] : [instance];
+}
+
+/** The containers that a series is about, one for each instance; added where they are new. */
+function ensureContainers(pods: PodMap, series: SnapshotSeries): readonly ContainerSeries[] {
+  const { container: name } = series.labels;
+  if (name === undefined) return [];
+  return listInstances(pods, series).map(({ containers }) => {
+    const known = containers.get(name);
+    if (known !== undefined) return known;
+    const reasons = { waitingReasons: [], terminatedReasons: [] };
+    const added: ContainerSeries = {
+      ...{ name, flags: new Map(), ...reasons },
+      ...{ exitCodes: [], restarts: [], ended: [] },
+    };
+    containers.set(name, added);
+    return added;
+  });
+}
+
+/** A key for namespace and name of a pod, neither of which has a slash. */
+export function formatPodKey(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}
+
+function readPodKey({ labels }: SnapshotSeries): string {
+  return formatPodKey(readLabel(labels, "namespace"), readLabel(labels, "pod"));
+}
+
+// ---- One snapshot --------------------------------------------------------------------------------------------
+
+function readTime({ times }: PodInstance, metric: string, index: number): number | undefined {
+  return findGreatest(times.get(metric) ?? [], index);
+}
+
+/** The newest pod with the name at a snapshot by its creation, or without creation times by its newest sample. */
+function findCurrentInstance({ instances, infoTimes }: NamedPod, index: number): PodInstance | undefined {
+  const readCreation = (instance: PodInstance): number =>
+    readTime(instance, "kube_pod_created", index) ?? readTime(instance, "kube_pod_start_time", index) ?? -1;
+  const present = [...instances.values()].filter(({ infos }) => infos.some((info) => hasValue(info, index)));
+  if (present.length < 2) return present[0];
+  const latest = Math.max(...present.map(readCreation));
+  const infos = present
+    .filter((instance) => readCreation(instance) === latest)
+    .flatMap((instance) => instance.infos);
+  const newest = findNewest(infos, infoTimes, index);
+  return newest && instances.get(readLabel(newest.labels, "uid"));
+}
+
+/** If replicas of the exporter differ, the phase that is later in a pod's life wins. */
 const phaseOrder: readonly PodPhase[] = ["Failed", "Succeeded", "Unknown", "Running", "Pending"];
 const finalPhases: ReadonlySet<PodPhase> = new Set(["Failed", "Succeeded"]);
 
 function buildPodSnapshot(
-  { namespace, name, infoTimes: informed }: NamedPod,
-  holder: PodInstance,
-  answers: SnapshotAnswers<StateQueryName>,
+  { namespace, name, infoTimes }: NamedPod,
+  instance: PodInstance,
+  answers: StateAnswers,
   { start: first, step }: Buckets,
   index: number,
 ): PodSnapshot {
-  const infos = holder.infos.filter((track) => hasValue(track, index));
-  // A pod that was just placed has a series without a node as well; pods without uids may have followed one another.
-  const placed = infos.filter(({ labels: { node = "" } }) => node !== "");
-  const info = findNewest(placed.length > 0 ? placed : infos, informed, index);
-  const phases = new Set(
-    holder.phases.filter((track) => hasValue(track, index)).map(({ labels }) => labels.phase),
+  const info = findInfo(instance, infoTimes, index);
+  const node = info === undefined ? "" : readLabel(info.labels, "node");
+  const phase = findPhase(instance, index);
+  const present = listPresentContainers(instance, infoTimes, index);
+  const containers = present.flatMap((container) => buildContainer(container, phase, answers, index) ?? []);
+  const restarts = present.reduce(
+    (sum, container) => sum + (findGreatest(container.restarts, index) ?? 0),
+    0,
   );
-  const phase = phaseOrder.find((candidate) => phases.has(candidate)) ?? "Unknown";
-  // An evicted pod has lost its containers at once; after a scrape that failed nothing is told of the pod either.
-  const isTold = informed.some((track) => (track.labels.uid ?? "") === holder.uid && hasValue(track, index));
-  const tracks = [...holder.containers.values()]
-    .filter(({ dropped }) => !isTold || !dropped.some((track) => hasValue(track, index)))
-    .sort((a, b) => compare(a.name, b.name));
-  const containers = tracks.flatMap((container) => buildContainer(container, phase, answers, index) ?? []);
-  const restarts = tracks.reduce((sum, container) => sum + (findGreatest(container.restarts, index) ?? 0), 0);
   const timestamp = first + index * step;
-  const start = readTime(holder, "kube_pod_start_time", index);
-  const completion = finalPhases.has(phase) ? readTime(holder, "kube_pod_completion_time", index) : undefined;
+  const start = readTime(instance, "kube_pod_start_time", index);
+  const completion = finalPhases.has(phase)
+    ? readTime(instance, "kube_pod_completion_time", index)
+    : undefined;
   const uptime = start === undefined ? 0 : (completion ?? timestamp / 1_000) - start;
   return {
     namespace,
     name,
-    uid: holder.uid,
-    node: info?.labels.node ?? "",
+    uid: instance.uid,
+    node,
     hostNetwork: info?.labels.host_network === "true",
     start,
     row: {
       timestamp,
       pod_name: name,
       pod_namespace: namespace,
-      node_name: info?.labels.node ?? "",
+      node_name: node,
       phase,
       state: derivePodState(phase, containers),
       containers,
@@ -220,50 +258,89 @@ function buildPodSnapshot(
   };
 }
 
-/** Undefined while nothing is told of the container. The worse status wins while replicas disagree. */
+/** The newest info, if possible one with a node: a pod that was just scheduled also has a series without it. */
+function findInfo(
+  { infos }: PodInstance,
+  infoTimes: readonly SnapshotSeries[],
+  index: number,
+): SnapshotSeries | undefined {
+  const fresh = infos.filter((info) => hasValue(info, index));
+  const scheduled = fresh.filter(({ labels }) => readLabel(labels, "node") !== "");
+  return findNewest(scheduled.length > 0 ? scheduled : fresh, infoTimes, index);
+}
+
+function findPhase({ phases }: PodInstance, index: number): PodPhase {
+  const present = new Set(
+    phases.filter((series) => hasValue(series, index)).map(({ labels }) => labels.phase),
+  );
+  return phaseOrder.find((phase) => present.has(phase)) ?? "Unknown";
+}
+
+/** Without ended containers, as of an evicted pod. After a failed scrape, which ends all series of the pod, with them. */
+function listPresentContainers(
+  { uid, containers }: PodInstance,
+  infoTimes: readonly SnapshotSeries[],
+  index: number,
+): readonly ContainerSeries[] {
+  const isExported = infoTimes.some(
+    (series) => readLabel(series.labels, "uid") === uid && hasValue(series, index),
+  );
+  return [...containers.values()]
+    .filter(({ ended }) => !isExported || !ended.some((series) => hasValue(series, index)))
+    .sort((a, b) => compare(a.name, b.name));
+}
+
+/** `undefined` if nothing is known of the container. If replicas of the exporter differ, the worse status wins. */
 function buildContainer(
-  { name, flags, waits, ends, exitCodes, restarts }: ContainerSeries,
+  { name, flags, waitingReasons, terminatedReasons, exitCodes, restarts }: ContainerSeries,
   phase: PodPhase,
-  answers: SnapshotAnswers<StateQueryName>,
+  answers: StateAnswers,
   index: number,
 ): Container | undefined {
-  const is = (status: string): boolean => (flags.get(status) ?? []).some((track) => hasValue(track, index));
-  const reasonOf = (reasons: readonly SnapshotSeries[], taken: readonly SnapshotSeries[]): string =>
-    findNewest(reasons, taken, index)?.labels.reason ?? "";
+  const hasStatus = (status: string): boolean =>
+    (flags.get(status) ?? []).some((series) => hasValue(series, index));
   const lastExit = findGreatest(exitCodes, index);
-  if (is("terminated")) {
-    const reason = reasonOf(ends, answers.ends);
-    const good = reason === "Completed" || phase === "Succeeded";
-    const code = good ? 0 : (lastExit ?? (reason === "OOMKilled" ? 137 : 1));
+  if (hasStatus("terminated")) {
+    const reason = findReason(terminatedReasons, answers.terminatedTimes, index);
+    const succeeded = reason === "Completed" || phase === "Succeeded";
+    const code = succeeded ? 0 : (lastExit ?? (reason === "OOMKilled" ? 137 : 1));
     return { name, status: "Terminated", exit_code: code, reason };
   }
-  if (is("waiting")) {
-    return { name, status: "Waiting", exit_code: lastExit ?? 0, reason: reasonOf(waits, answers.waits) };
+  if (hasStatus("waiting")) {
+    const reason = findReason(waitingReasons, answers.waitingTimes, index);
+    return { name, status: "Waiting", exit_code: lastExit ?? 0, reason };
   }
-  if (is("running")) return { name, status: "Running", exit_code: 0, reason: "" };
-  return restarts.some((track) => hasValue(track, index))
+  if (hasStatus("running")) return { name, status: "Running", exit_code: 0, reason: "" };
+  return restarts.some((series) => hasValue(series, index))
     ? { name, status: "Unknown", exit_code: 0, reason: "" }
     : undefined;
 }
 
+function findReason(
+  reasons: readonly SnapshotSeries[],
+  times: readonly SnapshotSeries[],
+  index: number,
+): string {
+  const newest = findNewest(reasons, times, index);
+  return newest === undefined ? "" : readLabel(newest.labels, "reason");
+}
+
 // ---- Identity -----------------------------------------------------------------------------------------------
 
-/** What the overview tells of a pod besides its state. */
+/** Returns the overview rows of some pods at a snapshot, in the order of the pods. */
 export function joinOverviewRows(
   answers: SnapshotAnswers<IdentityQueryName>,
 ): (pods: readonly PodSnapshot[], index: number) => PodOverviewRow[] {
-  const byUid = (tracks: readonly SnapshotSeries[]): ReadonlyMap<string, readonly SnapshotSeries[]> =>
-    Map.groupBy(tracks, ({ labels }) => formatUidKey(labels.namespace, labels.pod, labels.uid ?? ""));
-  const owners = byUid(answers.owners);
-  const labels = byUid(answers.labels);
-  const labelled = byUid(answers.labelled);
+  const owners = groupByUid(answers.owners);
+  const labels = groupByUid(answers.labels);
+  const labelTimes = groupByUid(answers.labelTimes);
   return (pods, index) =>
     pods.map(({ namespace, name, uid, row }): PodOverviewRow => {
-      // As with all else, what names no uid tells of whoever has the name.
+      // Series without a uid are about whichever pod has the name.
       const keys = new Set([formatUidKey(namespace, name, uid), formatUidKey(namespace, name, "")]);
-      const of = (tracks: ReadonlyMap<string, readonly SnapshotSeries[]>): readonly SnapshotSeries[] =>
-        [...keys].flatMap((key) => tracks.get(key) ?? []);
-      const told = findNewest(of(labels), of(labelled), index);
+      const listOwn = (groups: ReadonlyMap<string, readonly SnapshotSeries[]>): readonly SnapshotSeries[] =>
+        [...keys].flatMap((key) => groups.get(key) ?? []);
+      const newestLabels = findNewest(listOwn(labels), listOwn(labelTimes), index);
       return {
         timestamp: row.timestamp,
         node_name: row.node_name,
@@ -271,8 +348,8 @@ export function joinOverviewRows(
         pod_namespace: namespace,
         pod_uuid: uid,
         phase: row.phase,
-        labels: readPodLabels(told),
-        owner_references: listOwners(of(owners), namespace, index),
+        labels: readPodLabels(newestLabels),
+        owner_references: listOwners(listOwn(owners), namespace, index),
         containers: row.containers,
         state: row.state,
         pod_restart_count: row.pod_restart_count,
@@ -281,29 +358,38 @@ export function joinOverviewRows(
     });
 }
 
-const formatUidKey = (...parts: readonly (string | undefined)[]): string => JSON.stringify(parts);
-
-/** Keys as the exporter spells them: `app.kubernetes.io/name` has become `app_kubernetes_io_name`. */
-function readPodLabels(track: SnapshotSeries | undefined): Readonly<Record<string, string>> {
-  const prefix = "label_";
-  const entries = Object.entries(track?.labels ?? {}).filter(([key]) => key.startsWith(prefix));
-  return Object.fromEntries(
-    entries
-      .map(([key, value]) => [key.slice(prefix.length), value])
-      .sort(([a = ""], [b = ""]) => compare(a, b)),
+function groupByUid(series: readonly SnapshotSeries[]): ReadonlyMap<string, readonly SnapshotSeries[]> {
+  return Map.groupBy(series, ({ labels }) =>
+    formatUidKey(labels.namespace, labels.pod, readLabel(labels, "uid")),
   );
 }
 
-function listOwners(tracks: readonly SnapshotSeries[], namespace: string, index: number): OwnerReference[] {
+function formatUidKey(...parts: readonly (string | undefined)[]): string {
+  return JSON.stringify(parts);
+}
+
+/** The keys are as the exporter spells them: `app.kubernetes.io/name` has become `app_kubernetes_io_name`. */
+function readPodLabels(series: SnapshotSeries | undefined): Readonly<Record<string, string>> {
+  if (series === undefined) return {};
+  const prefix = "label_";
+  return Object.fromEntries(
+    Object.entries(series.labels)
+      .filter(([key]) => key.startsWith(prefix))
+      .map(([key, value]) => [key.slice(prefix.length), value] as const)
+      .sort(([a], [b]) => compare(a, b)),
+  );
+}
+
+function listOwners(owners: readonly SnapshotSeries[], namespace: string, index: number): OwnerReference[] {
   // Older exporters write <none> for a pod without owner.
-  const known = (text: string): boolean => text !== "" && text !== "<none>";
-  return tracks
-    .filter((track) => hasValue(track, index))
+  const isKnown = (text: string): boolean => text !== "" && text !== "<none>";
+  return owners
+    .filter((series) => hasValue(series, index))
     .map(({ labels: { owner_kind: kind = "", owner_name: name = "" } }) => ({
       name,
       kind,
       namespace: kind === "Node" ? "" : namespace,
     }))
-    .filter(({ kind, name }) => known(kind) && known(name))
+    .filter(({ kind, name }) => isKnown(kind) && isKnown(name))
     .sort((a, b) => compare(a.kind, b.kind) || compare(a.name, b.name));
 }

@@ -1,9 +1,11 @@
-// Joins what is measured of pods to the pods of each snapshot, without asking anything. cAdvisor knows a pod's uid only
-// from the path of its cgroup, and a container that restarts leaves its old cgroup's samples behind for as long as they
-// are fresh; other sources know names alone.
+// Joins what is measured of pods to the pods of each snapshot. cAdvisor shows the uid of a pod only in the path of its
+// cgroup, and a restarted container leaves samples of its old cgroup behind for as long as they are fresh. Other exporters
+// only have names.
 import type { Buckets, PodsRow } from "../../../src/core/rows.ts";
+import type { Millis } from "../../../src/core/time.ts";
 import { metricName } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
+import { readLabel } from "../metrics/series-reader.ts";
 import {
   cadvisorMetrics,
   type NetworkFigure,
@@ -17,7 +19,8 @@ import {
 import { type RestartSamples, sumTraffic } from "./network.ts";
 import { readDiskCapacities, resolveNodeNames } from "./node-usage.ts";
 import { formatPodKey, type PodSnapshot } from "./pod-state.ts";
-import { ephemeralUsage, freshness, resourceCpu, type UsageQueryName } from "./queries.ts";
+import { ephemeralUsage, resourceCpu, type UsageQueryName } from "./queries.ts";
+import { freshness } from "./selectors.ts";
 import {
   ensureList,
   findGreatest,
@@ -27,123 +30,153 @@ import {
   type SnapshotSeries,
 } from "./snapshot-series.ts";
 
-/** A series of a pod, with what tells whose it is. */
+/** A series of a pod, with the uid if its labels show one. */
 interface OwnedSeries {
   readonly labels: Labels;
   readonly uid: string | undefined;
 }
+
 type MeasuredSeries = SnapshotSeries & OwnedSeries;
+
 /** What is measured of all pods that had one name. */
 interface PodUsage {
   readonly figures: Map<PodSource, MeasuredSeries[]>;
   /** By metric. */
   readonly interfaces: Map<string, MeasuredSeries[]>;
 }
-/** When containers started, by cgroup. */
-type ContainerStarts = ReadonlyMap<string | undefined, SnapshotSeries>;
 
-const formatSourceKey = (
+/** The usage of pods by `formatPodKey`, and the start times of containers. */
+interface UsageIndex {
+  readonly usages: Map<string, PodUsage>;
+  readonly starts: ContainerStarts;
+}
+
+/** The start times of containers by cgroup. */
+type ContainerStarts = Map<string | undefined, SnapshotSeries>;
+
+function formatSourceKey(
   of: PodSource["of"],
   level: PodSource["level"],
   metric: string,
-  fault = "",
-): string => `${of} ${level} ${metric} ${fault}`;
+  fault: string | undefined,
+): string {
+  return `${of} ${level} ${metric} ${fault ?? ""}`;
+}
+
 const sourcesByKey = new Map(
   podSources.map((source) => [formatSourceKey(source.of, source.level, source.metric, source.fault), source]),
 );
 
-/** The rows of present pods; the snapshot before is at `index - 1`. */
+/** Returns the rows of some pods at a snapshot, in the order of the pods. The snapshot before is at `index - 1`. */
 export function joinPodRows(
   answers: SnapshotAnswers<UsageQueryName>,
   restarted: RestartSamples,
   { step }: Buckets,
 ): (pods: readonly PodSnapshot[], index: number) => PodsRow[] {
-  const usages = new Map<string, PodUsage>();
-  const usageOf = (track: SnapshotSeries): PodUsage => {
-    const key = readPodKey(track);
-    const usage = usages.get(key) ?? { figures: new Map(), interfaces: new Map() };
-    usages.set(key, usage);
-    return usage;
-  };
-  const keep = (
-    track: SnapshotSeries,
-    of: PodSource["of"],
-    level: PodSource["level"],
-    metric = track.labels[metricName] ?? "",
-  ): void => {
-    const source = sourcesByKey.get(formatSourceKey(of, level, metric, track.labels.failure_type));
-    if (source !== undefined) ensureList(usageOf(track).figures, source).push(identifyOwner(track));
-  };
-  for (const track of [...answers.podValues, ...answers.otelValues]) keep(track, "value", "pod");
-  for (const track of answers.podRates) keep(track, "rate", "pod", cadvisorMetrics.cpu);
-  for (const track of answers.resourceRates) keep(track, "rate", "pod", resourceCpu.pod);
-  for (const track of answers.ephemeral) keep(track, "value", "pod", ephemeralUsage);
-  for (const track of answers.containerRates) keep(track, "rate", "containers", cadvisorMetrics.cpu);
-  const starts = new Map<string | undefined, SnapshotSeries>();
-  for (const track of answers.containerValues) {
-    if (track.labels[metricName] === cadvisorMetrics.containerStart) starts.set(track.labels.id, track);
-    else keep(track, "value", "containers");
-  }
-  for (const track of [...answers.podInterfaces, ...answers.otelInterfaces]) {
-    ensureList(usageOf(track).interfaces, track.labels[metricName] ?? "").push(identifyOwner(track));
-  }
-
+  const usageIndex = indexUsage(answers);
   return (pods, index) => {
-    const { addresses, addressed } = answers;
-    const naming = resolveNodeNames({ addresses, addressed, unames: [], uttered: [] }, index);
-    const capacities = readDiskCapacities(answers.disks, naming, index);
-    const restartedOf = Map.groupBy((restarted.get(index) ?? []).map(identifyOwner), readPodKey);
-    return pods.map((pod): PodsRow => {
-      const key = formatPodKey(pod.namespace, pod.name);
-      const usage = usages.get(key);
-      const own = (restartedOf.get(key) ?? []).filter((series) => isOwnedBy(series, pod));
-      const figure = (name: PodFigure): number =>
-        usage === undefined ? 0 : readFigure(name, usage, starts, pod, index);
-      const network = (name: NetworkFigure): number =>
-        usage === undefined ? 0 : sumPodTraffic(name, usage, own, pod, index, step);
-      const capacity = figure("ephemeral_storage_capacity_bytes");
-      return {
-        timestamp: pod.row.timestamp,
-        pod_name: pod.name,
-        pod_namespace: pod.namespace,
-        node_name: pod.node,
-        cpu_usage_nano_cores: figure("cpu_usage_nano_cores"),
-        cpu_usage_core_nano_seconds: figure("cpu_usage_core_nano_seconds"),
-        memory_rss_bytes: figure("memory_rss_bytes"),
-        memory_usage_bytes: figure("memory_usage_bytes"),
-        memory_working_set_bytes: figure("memory_working_set_bytes"),
-        memory_page_faults: figure("memory_page_faults"),
-        memory_major_page_faults: figure("memory_major_page_faults"),
-        ephemeral_storage_used_bytes: figure("ephemeral_storage_used_bytes"),
-        ephemeral_storage_capacity_bytes: capacity === 0 ? (capacities.get(pod.node) ?? 0) : capacity,
-        network_rx_bytes: network("network_rx_bytes"),
-        network_tx_bytes: network("network_tx_bytes"),
-        process_count: figure("process_count"),
-        phase: pod.row.phase,
-        state: pod.row.state,
-        containers: pod.row.containers,
-        pod_restart_count: pod.row.pod_restart_count,
-        pod_uptime_seconds: pod.row.pod_uptime_seconds,
-      };
+    const { addresses, addressTimes } = answers;
+    const names = resolveNodeNames({ addresses, addressTimes, unames: [], unameTimes: [] }, index);
+    const capacities = readDiskCapacities(answers.disks, names, index);
+    const restartedByPod = Map.groupBy((restarted.get(index) ?? []).map(identifyOwner), readPodKey);
+    return pods.map((pod) => {
+      const ofName = restartedByPod.get(formatPodKey(pod.namespace, pod.name)) ?? [];
+      const own = ofName.filter((series) => isOwnedBy(series, pod));
+      return buildPodRow(usageIndex, own, capacities, pod, index, step);
     });
   };
 }
 
-// ---- Whose it is --------------------------------------------------------------------------------------------
+function buildPodRow(
+  { usages, starts }: UsageIndex,
+  restarted: readonly SampleSeries[],
+  capacities: ReadonlyMap<string, number>,
+  pod: PodSnapshot,
+  index: number,
+  step: Millis,
+): PodsRow {
+  const usage = usages.get(formatPodKey(pod.namespace, pod.name));
+  const figure = (name: PodFigure): number =>
+    usage === undefined ? 0 : readFigure(name, usage, starts, pod, index);
+  const network = (name: NetworkFigure): number =>
+    usage === undefined ? 0 : sumPodTraffic(name, usage, restarted, pod, index, step);
+  const capacity = figure("ephemeral_storage_capacity_bytes");
+  return {
+    timestamp: pod.row.timestamp,
+    pod_name: pod.name,
+    pod_namespace: pod.namespace,
+    node_name: pod.node,
+    cpu_usage_nano_cores: figure("cpu_usage_nano_cores"),
+    cpu_usage_core_nano_seconds: figure("cpu_usage_core_nano_seconds"),
+    memory_rss_bytes: figure("memory_rss_bytes"),
+    memory_usage_bytes: figure("memory_usage_bytes"),
+    memory_working_set_bytes: figure("memory_working_set_bytes"),
+    memory_page_faults: figure("memory_page_faults"),
+    memory_major_page_faults: figure("memory_major_page_faults"),
+    ephemeral_storage_used_bytes: figure("ephemeral_storage_used_bytes"),
+    ephemeral_storage_capacity_bytes: capacity === 0 ? (capacities.get(pod.node) ?? 0) : capacity,
+    network_rx_bytes: network("network_rx_bytes"),
+    network_tx_bytes: network("network_tx_bytes"),
+    process_count: figure("process_count"),
+    phase: pod.row.phase,
+    state: pod.row.state,
+    containers: pod.row.containers,
+    pod_restart_count: pod.row.pod_restart_count,
+    pod_uptime_seconds: pod.row.pod_uptime_seconds,
+  };
+}
 
-// A cgroup's path names its pod as `pod<uid>`, with `_` for `-` under systemd. Static pods have a hash there, and so tells
-// the kubelet of them, which is no uid, so that nothing can be told from it.
+function indexUsage(answers: SnapshotAnswers<UsageQueryName>): UsageIndex {
+  const usages = new Map<string, PodUsage>();
+  const starts: ContainerStarts = new Map();
+  const add = (
+    series: SnapshotSeries,
+    of: PodSource["of"],
+    level: PodSource["level"],
+    metric = readLabel(series.labels, metricName),
+  ): void => {
+    const source = sourcesByKey.get(formatSourceKey(of, level, metric, series.labels.failure_type));
+    if (source !== undefined)
+      ensureList(ensureUsage(usages, series).figures, source).push(identifyOwner(series));
+  };
+  for (const series of [...answers.podValues, ...answers.otelValues]) add(series, "value", "pod");
+  for (const series of answers.podRates) add(series, "rate", "pod", cadvisorMetrics.cpu);
+  for (const series of answers.resourceRates) add(series, "rate", "pod", resourceCpu.pod);
+  for (const series of answers.ephemeral) add(series, "value", "pod", ephemeralUsage);
+  for (const series of answers.containerRates) add(series, "rate", "containers", cadvisorMetrics.cpu);
+  for (const series of answers.containerValues) {
+    if (series.labels[metricName] === cadvisorMetrics.containerStart) starts.set(series.labels.id, series);
+    else add(series, "value", "containers");
+  }
+  for (const series of [...answers.podInterfaces, ...answers.otelInterfaces]) {
+    const { interfaces } = ensureUsage(usages, series);
+    ensureList(interfaces, readLabel(series.labels, metricName)).push(identifyOwner(series));
+  }
+  return { usages, starts };
+}
+
+function ensureUsage(usages: Map<string, PodUsage>, series: SnapshotSeries): PodUsage {
+  const key = readPodKey(series);
+  const usage = usages.get(key) ?? { figures: new Map(), interfaces: new Map() };
+  usages.set(key, usage);
+  return usage;
+}
+
+// ---- Owners -------------------------------------------------------------------------------------------------
+
+// A cgroup's path names its pod as `pod<uid>`, under systemd with `_` for `-`. For static pods the kubelet uses a hash, there
+// and in its metrics. It is no uid, so it identifies nothing.
 const uidPattern = "([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})";
 const uidInPath = new RegExp(`pod${uidPattern}`);
 const wholeUid = new RegExp(`^${uidPattern}$`);
 
 function identifyOwner<Series extends { readonly labels: Labels }>(series: Series): Series & OwnedSeries {
-  const { id = "", k8s_pod_uid: told = "" } = series.labels;
-  const found = uidInPath.exec(id) ?? wholeUid.exec(told);
+  const { id = "", k8s_pod_uid: otelUid = "" } = series.labels;
+  const found = uidInPath.exec(id) ?? wholeUid.exec(otelUid);
   return { ...series, uid: found?.[1]?.replaceAll("_", "-") };
 }
 
-/** Where kube-state-metrics tells no uids, which some drop, the name and the node decide. */
+/** By uid. If one side has none (kube-state-metrics can drop them), the name and the node decide. */
 function isOwnedBy({ uid, labels: { node } }: OwnedSeries, pod: PodSnapshot): boolean {
   if (uid !== undefined && pod.uid !== "") return uid === pod.uid;
   return node === undefined || pod.node === "" || node === pod.node;
@@ -154,7 +187,7 @@ function readPodKey({ labels }: { readonly labels: Labels }): string {
   return formatPodKey(namespace, labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "");
 }
 
-/** By the first source that tells of the pod. */
+/** By the first source that has a value of the pod; 0 if none has. */
 function readFigure(
   name: PodFigure,
   usage: PodUsage,
@@ -163,59 +196,56 @@ function readFigure(
   index: number,
 ): number {
   for (const source of podFigures[name]) {
-    const tracks = (usage.figures.get(source) ?? []).filter((track) => isOwnedBy(track, pod));
-    const value = source.level === "pod" ? findGreatest(tracks, index) : sumContainers(tracks, starts, index);
+    const own = (usage.figures.get(source) ?? []).filter((series) => isOwnedBy(series, pod));
+    const value = source.level === "pod" ? findGreatest(own, index) : sumContainers(own, starts, index);
     if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
   }
   return 0;
 }
 
-/** One value for each container: of its cgroups the one that started last, or what knows no cgroups. */
+/** The sum over the containers, each by its cgroup that started last, or by a series without cgroup. */
 function sumContainers(
-  tracks: readonly MeasuredSeries[],
+  series: readonly MeasuredSeries[],
   starts: ContainerStarts,
   index: number,
 ): number | undefined {
-  const fresh = tracks.filter((track) => hasValue(track, index));
+  const fresh = series.filter((one) => hasValue(one, index));
   if (fresh.length === 0) return undefined;
+  const readStart = ({ labels: { id } }: SnapshotSeries): number =>
+    id === undefined ? -2 : (readValue(starts.get(id), index) ?? -1);
   let sum = 0;
-  for (const cgroups of Map.groupBy(fresh, ({ labels }) => labels.container ?? "").values()) {
-    const started = ({ labels: { id } }: SnapshotSeries): number =>
-      id === undefined ? -2 : (readValue(starts.get(id), index) ?? -1);
-    const latest = Math.max(...cgroups.map(started));
-    sum +=
-      findGreatest(
-        cgroups.filter((track) => started(track) === latest),
-        index,
-      ) ?? 0;
+  for (const cgroups of Map.groupBy(fresh, ({ labels }) => readLabel(labels, "container")).values()) {
+    const latest = Math.max(...cgroups.map(readStart));
+    const newest = cgroups.filter((cgroup) => readStart(cgroup) === latest);
+    sum += findGreatest(newest, index) ?? 0;
   }
   return sum;
 }
 
-/** A pod on its node's own network has no traffic of its own. */
+/** The bytes since the snapshot before. A pod in the network of its node has no traffic of its own. */
 function sumPodTraffic(
   name: NetworkFigure,
   usage: PodUsage,
   restarted: readonly SampleSeries[],
   pod: PodSnapshot,
   index: number,
-  step: number,
+  step: Millis,
 ): number {
   if (pod.hostNetwork) return 0;
-  const tracks = new Map(
+  const seriesByMetric = new Map(
     podNetwork[name].map(({ metric }) => [
       metric,
-      (usage.interfaces.get(metric) ?? []).filter((track) => isOwnedBy(track, pod)),
+      (usage.interfaces.get(metric) ?? []).filter((series) => isOwnedBy(series, pod)),
     ]),
   );
   const since = pod.row.timestamp - step;
-  // What began since the snapshot before, or too shortly before it to have been measured, counts from 0.
-  const began = (pod.start ?? 0) * 1_000 > since - freshness;
+  // A pod that started after the snapshot before, or too shortly before it to have been measured, counts from 0.
+  const countsFromZero = (pod.start ?? 0) * 1_000 > since - freshness;
   return sumTraffic(podNetwork[name], podInterfaces, {
-    seriesByMetric: tracks,
+    seriesByMetric,
     index,
     since,
     restarted,
-    countsFromZero: began,
+    countsFromZero,
   });
 }

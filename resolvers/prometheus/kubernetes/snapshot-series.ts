@@ -1,4 +1,5 @@
-// An answer of Prometheus laid over the snapshots that were asked for.
+// The series of a response at the snapshots of a request, and how one is chosen where several describe the same thing.
+import { readNumber, requireAt } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { type Labels, type SeriesFold, UnexpectedFormat } from "../client/response-scanner.ts";
 import { formatSeriesKey } from "../metrics/series-reader.ts";
@@ -8,85 +9,86 @@ export interface SnapshotSeries {
   readonly labels: Labels;
   readonly values: Float64Array;
 }
-/** By question. */
-export type SnapshotAnswers<Question extends string> = Readonly<Record<Question, readonly SnapshotSeries[]>>;
 
+/** By the name of the query. */
+export type SnapshotAnswers<Name extends string> = Readonly<Record<Name, readonly SnapshotSeries[]>>;
+
+/** Puts values at their snapshots. @throws {UnexpectedFormat} at another time, since something has moved the range */
 export function alignToSnapshots({
   start,
   step,
   count,
 }: Buckets): () => SeriesFold<readonly SnapshotSeries[]> {
   return () => {
-    const tracks: SnapshotSeries[] = [];
+    const all: SnapshotSeries[] = [];
     return {
       series: ({ labels, times, values }) => {
-        const laid = new Float64Array(count).fill(Number.NaN);
+        const aligned = new Float64Array(count).fill(Number.NaN);
         for (let sample = 0; sample < times.length; sample += 1) {
-          const index = ((times[sample] ?? Number.NaN) - start) / step;
-          // Something on the way has moved the times, and with them every value.
+          const index = (readNumber(times, sample) - start) / step;
           if (!Number.isInteger(index) || index < 0 || index >= count)
             throw new UnexpectedFormat("a time not asked for");
-          laid[index] = values[sample] ?? Number.NaN;
+          aligned[index] = readNumber(values, sample);
         }
-        tracks.push({ labels, values: laid });
+        all.push({ labels, values: aligned });
       },
-      result: () => tracks,
+      result: () => all,
     };
   };
 }
 
-/** Undefined also for what is no number that a row could show. */
-export function readValue(track: SnapshotSeries | undefined, index: number): number | undefined {
-  const value = track?.values[index];
+/** The value at a snapshot; `undefined` also for NaN and infinities, which no row can show. */
+export function readValue(series: SnapshotSeries | undefined, index: number): number | undefined {
+  const value = series?.values[index];
   return value !== undefined && Number.isFinite(value) ? value : undefined;
 }
 
-export function hasValue(track: SnapshotSeries | undefined, index: number): boolean {
-  return readValue(track, index) !== undefined;
+export function hasValue(series: SnapshotSeries | undefined, index: number): boolean {
+  return readValue(series, index) !== undefined;
 }
 
-/** The greatest value that any of them has: they are twins, or all but one are absent. */
-export function findGreatest(tracks: Iterable<SnapshotSeries>, index: number): number | undefined {
-  let best: number | undefined;
-  for (const track of tracks) {
-    const value = readValue(track, index);
-    if (value !== undefined && (best === undefined || value > best)) best = value;
+/** The greatest value at a snapshot. The series are duplicates, or all but one have no value. */
+export function findGreatest(group: Iterable<SnapshotSeries>, index: number): number | undefined {
+  let greatest: number | undefined;
+  for (const series of group) {
+    const value = readValue(series, index);
+    if (value !== undefined && (greatest === undefined || value > greatest)) greatest = value;
   }
-  return best;
+  return greatest;
 }
 
-/** The list under a key, made when it is first asked for. */
+/** The list of a key, added if there is none. */
 export function ensureList<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
-  const held = map.get(key);
-  if (held !== undefined) return held;
-  const made: Item[] = [];
-  map.set(key, made);
-  return made;
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const list: Item[] = [];
+  map.set(key, list);
+  return list;
 }
 
 /**
- * Of series that tell one thing with different labels, the one with the newest sample. A series that has ended is not
- * in `taken`; where none is (a scrape failed), what began since the moment before is newer than what was there then, and
- * else what was told last then. Labels decide at last, so that the answer is the same every time.
+ * Of series that describe the same thing with different labels, the one with the newest sample by `times`. An ended series
+ * is not in `times`. If none is (a scrape failed), a series that began after the snapshot before wins, and then the one
+ * that was the newest at that snapshot. At last labels decide, so that the answer does not depend on the order of series.
  */
 export function findNewest(
-  tracks: readonly SnapshotSeries[],
-  taken: readonly SnapshotSeries[],
+  group: readonly SnapshotSeries[],
+  times: readonly SnapshotSeries[],
   index: number,
 ): SnapshotSeries | undefined {
-  const fresh = tracks.filter((track) => hasValue(track, index));
+  const fresh = group.filter((series) => hasValue(series, index));
   if (fresh.length < 2) return fresh[0];
-  const takenOf = new Map(taken.map((track) => [formatSeriesKey(track.labels), track]));
-  const ranked = fresh.map((track) => {
-    const key = formatSeriesKey(track.labels);
-    const times = takenOf.get(key);
-    const began = hasValue(track, index - 1) ? 0 : 1;
-    return { track, key, rank: [readValue(times, index) ?? 0, began, readValue(times, index - 1) ?? 0] };
+  const timesByKey = new Map(times.map((series) => [formatSeriesKey(series.labels), series]));
+  const ranked = fresh.map((series) => {
+    const key = formatSeriesKey(series.labels);
+    const own = timesByKey.get(key);
+    const began = hasValue(series, index - 1) ? 0 : 1;
+    return { series, key, rank: [readValue(own, index) ?? 0, began, readValue(own, index - 1) ?? 0] };
   });
-  const [best] = ranked.sort((a, b) => {
-    const differing = a.rank.findIndex((value, place) => value !== b.rank[place]);
-    if (differing >= 0) return (b.rank[differing] ?? 0) - (a.rank[differing] ?? 0);
+  const [newest] = ranked.sort((a, b) => {
+    const differing = a.rank.findIndex((value, position) => value !== b.rank[position]);
+    if (differing >= 0) return requireAt(b.rank, differing) - requireAt(a.rank, differing);
     return a.key < b.key ? 1 : -1;
   });
-  return best?.track;
+  return newest?.series;
 }

@@ -1,5 +1,6 @@
-// Measurements: histograms, classic and native and both at once, and summaries. What a source has of them are counters of
-// several series, of which `src/metrics/samples.ts` makes the answer; what is told of some of them alone is refused.
+// Reads measurements: histograms, classic, native or both, and summaries. A source keeps them as counters of several
+// series, from which `src/metrics/samples.ts` computes the answer. An estimate that would leave some of them out is refused.
+import { requireAt } from "../../../src/core/collections.ts";
 import { createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, Series } from "../../../src/core/rows.ts";
 import {
@@ -11,14 +12,14 @@ import {
 } from "../../../src/metrics/samples.ts";
 import { matchEqual, matchPresent, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
+import { type CounterQuery, surveySeries } from "./bucket-survey.ts";
 import {
-  type CounterQuery,
   type DownsampledSeries,
   downsampleCounter,
   downsampleCounters,
   formatHistogramKey,
-  surveySeries,
 } from "./counter-downsampling.ts";
+import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
   type ClassicParts,
   chooseBounds,
@@ -32,7 +33,6 @@ import {
   findCommonBounds,
   findNewSeries,
   type HistogramForm,
-  type HistogramGrowth,
   readGrowth,
   toObservations,
 } from "./native-histograms.ts";
@@ -48,13 +48,13 @@ import { dropCreatedTimestampZeros } from "./summary-quantiles.ts";
 
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
 
-/** One histogram or summary as the measure needs it. */
+/** One histogram or summary, with the parts that the measure needs. */
 interface ObservedSeries {
   readonly labels: Labels;
   readonly observations: Observations;
 }
 
-/** Classic histograms, and the mean of a summary. */
+/** Classic histograms, and the mean of a summary. @throws {Refused | BackendError} */
 export async function readHistogram(
   plan: SeriesPlan,
   measure: ObservationMeasure,
@@ -68,7 +68,7 @@ export async function readHistogram(
   });
 }
 
-/** Whether an estimate is asked of nothing but summaries. */
+/** Whether the measure is an estimate, and all that was found are summaries. */
 function hasOnlySummaries({ combine }: ObservationMeasure, found: readonly ObservedSeries[]): boolean {
   return (
     isEstimated(combine) &&
@@ -77,20 +77,23 @@ function hasOnlySummaries({ combine }: ObservationMeasure, found: readonly Obser
   );
 }
 
-/** Whether it is estimated from the buckets: a count and a mean are told beside them. */
+/** Whether the measure is estimated from the buckets. Count and mean are exported beside them. */
 function isEstimated(combine: ObservationMeasure["combine"]): boolean {
   return combine !== "count" && combine !== "mean";
 }
 
-/** An estimate would lack what is counted without buckets: a summary by the same name, or whose buckets were dropped. */
+/**
+ * An estimate would leave out what is counted without buckets: by a summary of the same name, or by a histogram whose
+ * buckets were dropped. @throws {Refused}
+ */
 function requireBuckets(
   { backend, query }: SeriesPlan,
   { combine }: ObservationMeasure,
   group: readonly Observations[],
 ): void {
   if (!isEstimated(combine)) return;
-  const bare = group.filter(({ buckets }) => buckets.length === 0);
-  if (bare.some(({ count }) => computeIncrements(count, query.buckets).some((grown) => grown > 0)))
+  const unbucketed = group.filter(({ buckets }) => buckets.length === 0);
+  if (unbucketed.some(({ count }) => computeIncrements(count, query.buckets).some((grown) => grown > 0)))
     throw createNoBucketsError(backend, combine);
 }
 
@@ -115,7 +118,8 @@ async function readClassicHistograms(
       observations: { count, sum: noSamples, buckets: [] },
     }));
   }
-  const [counts = [], parts = []] = await downsampleCounters(reader, [counting, other]);
+  const found = await downsampleCounters(reader, [counting, other]);
+  const [counts, parts] = [requireAt(found, 0), requireAt(found, 1)];
   const partsOf = Map.groupBy(parts, ({ labels }) => formatHistogramKey(labels));
   return counts.map(({ labels, samples: count }) => {
     const own = partsOf.get(formatSeriesKey(labels)) ?? [];
@@ -132,11 +136,15 @@ function buildClassicParts(plan: SeriesPlan, { combine }: ObservationMeasure): C
   const { metric } = plan.query;
   const count = buildCounterQuery(plan, `${metric}_count`, {});
   if (combine === "count") return { count };
-  if (combine === "mean") return { count, sum: buildCounterQuery(plan, `${metric}_sum`, { falls: false }) };
+  if (combine === "mean")
+    return { count, sum: buildCounterQuery(plan, `${metric}_sum`, { canRestart: false }) };
   return { count, bucket: requireBoundLabel(buildCounterQuery(plan, `${metric}_bucket`, {})) };
 }
 
-/** Classic histograms that the native ones beside them tell nothing new of, and all others from both forms. */
+/**
+ * Histograms with samples of both forms. Those whose classic samples are complete are read from these, and all others
+ * from both forms. @throws {Refused | BackendError}
+ */
 export async function readMixedHistogram(
   plan: SeriesPlan,
   measure: ObservationMeasure,
@@ -144,10 +152,10 @@ export async function readMixedHistogram(
   const { query, reader, backend } = plan;
   const classic = buildClassicParts(plan, measure);
   const named = buildCounterQuery(plan, query.metric, {});
-  // By the same name a summary has its quantiles.
-  const ofNative = { ...named, selector: narrowSelector(named.selector, [matchEqual("quantile", "")]) };
-  const { uneven, others } = await findClassicNativeMismatch(reader, classic.count, ofNative);
-  const forms = [createClassicForm(reader, classic), createNativeForm(reader, ofNative)];
+  // A summary has its quantiles under the same name.
+  const native = { ...named, selector: narrowSelector(named.selector, [matchEqual("quantile", "")]) };
+  const { uneven, others } = await findClassicNativeMismatch(reader, classic.count, native);
+  const forms = [createClassicForm(reader, classic), createNativeForm(reader, native)];
   const [observed, grown] = await Promise.all([
     others ? readClassicHistograms(plan, measure) : [],
     uneven.size > 0
@@ -166,7 +174,7 @@ export async function readMixedHistogram(
     const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
     requireBuckets(plan, measure, classics);
     const natives = group.flatMap((one) => ("observations" in one ? [] : one));
-    if (classic.bucket !== undefined && natives.some(({ hasUnbucketed: bare }) => bare))
+    if (classic.bucket !== undefined && natives.some(({ hasUnbucketed }) => hasUnbucketed))
       throw createNoBucketsError(backend, measure.combine);
     const bounds = classic.bucket === undefined ? [] : chooseBounds(classics, natives, query.buckets);
     if (bounds === undefined) {
@@ -181,7 +189,7 @@ export async function readMixedHistogram(
   });
 }
 
-/** With the births that both forms together tell, of those that have nothing before the buckets. */
+/** Corrects the baselines of histograms without a sample before the buckets: a new one has no samples of either form. */
 async function resolveSeriesStarts(
   reader: SeriesReader,
   forms: readonly HistogramForm[],
@@ -190,16 +198,16 @@ async function resolveSeriesStarts(
 ): Promise<readonly ObservedSeries[]> {
   const isOpen = ({ times: [first = start] }: CounterSamples) => first >= start;
   const open = found.filter(({ observations }) => isOpen(observations.count));
-  const born = await findNewSeries(reader, forms, open, open.length < found.length);
-  const opened = new Set(open);
+  const newSeries = await findNewSeries(reader, forms, open, open.length < found.length);
+  const openSet = new Set(open);
   return found.map((one) => {
-    if (!opened.has(one)) return one;
-    const birth = born.has(formatSeriesKey(one.labels)) ? "zero" : "own";
-    const since = (samples: CounterSamples) =>
-      isOpen(samples) ? ({ ...samples, baseline: birth } as const) : samples;
+    if (!openSet.has(one)) return one;
+    const baseline = newSeries.has(formatSeriesKey(one.labels)) ? "zero" : "own";
+    const correct = (samples: CounterSamples): CounterSamples =>
+      isOpen(samples) ? { ...samples, baseline } : samples;
     const { count, sum, buckets } = one.observations;
-    const parts = buckets.map(({ bound, samples }) => ({ bound, samples: since(samples) }));
-    return { ...one, observations: { count: since(count), sum: since(sum), buckets: parts } };
+    const parts = buckets.map(({ bound, samples }) => ({ bound, samples: correct(samples) }));
+    return { ...one, observations: { count: correct(count), sum: correct(sum), buckets: parts } };
   });
 }
 
@@ -221,47 +229,50 @@ function buildObservations(
 ): Observations {
   const buckets = groupByBound(series).map(({ bound, parts }) => ({
     bound,
-    samples:
-      joinSpellings(
-        parts.map(({ samples }) => samples),
-        start,
-      ) ?? noSamples,
+    samples: joinSpellings(
+      parts.map(({ samples }) => samples),
+      start,
+    ),
   }));
   return { count, sum: noSamples, buckets };
 }
 
-/** A quantile that clients computed cannot be merged: it is answered where it is exported and stands alone. */
+/**
+ * Quantiles of a summary, which clients computed. They cannot be merged: each group has to have one summary that exports
+ * the quantile. @throws {Refused | BackendError}
+ */
 export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure): Promise<readonly Series[]> {
   const { query, reader } = plan;
   const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
-  const plain = { falls: false, born: false };
-  const named = buildCounterQuery(plan, query.metric, plain);
+  const options = { canRestart: false, looksBack: false };
+  const named = buildCounterQuery(plan, query.metric, options);
   const exported = { ...named, selector: narrowSelector(named.selector, [matchPresent("quantile")]) };
-  const counting = buildCounterQuery(plan, `${query.metric}_count`, plain);
+  const counting = buildCounterQuery(plan, `${query.metric}_count`, options);
   const [found, counts] = await Promise.all([
     downsampleCounter(reader, exported),
     surveySeries(reader, counting),
   ]);
   const own = found.filter(({ labels }) => parseBound(readLabel(labels, "quantile")) === quantile);
-  const fitting = await dropCreatedTimestampZeros(reader, exported, counting, own);
-  const having = new Set(fitting.map(({ labels }) => formatGroupKey(plan, labels)));
-  if ([...found, ...counts].some(({ labels }) => !having.has(formatGroupKey(plan, labels)))) {
+  const measured = await dropCreatedTimestampZeros(reader, exported, counting, own);
+  const complete = new Set(measured.map(({ labels }) => formatGroupKey(plan, labels)));
+  if ([...found, ...counts].some(({ labels }) => !complete.has(formatGroupKey(plan, labels)))) {
     throw createUnsupportedError(
       plan.backend,
       `the quantile ${quantile} of a summary that does not export it`,
     );
   }
-  return combineByGroup(plan, fitting, (group) => {
+  return combineByGroup(plan, measured, (group) => {
     if (new Set(group.map(({ labels }) => formatNumericKey(labels))).size > 1)
       throw createUnsupportedError(plan.backend, "a quantile of several summaries");
     const samples = joinSpellings(
       group.map(({ samples }) => samples),
       query.buckets.start,
     );
-    return combineSamples([samples ?? noSamples], { of: "samples", combine: "last" }, query.buckets);
+    return combineSamples([samples], { of: "samples", combine: "last" }, query.buckets);
   });
 }
 
+/** @throws {Refused | BackendError} */
 export async function readNativeHistogram(
   plan: SeriesPlan,
   measure: ObservationMeasure,

@@ -1,8 +1,8 @@
-// Metrics from Prometheus. Each measure has one plan: an expression whose value is the answer, where that is exact;
-// samples that were thinned at the source, of which `src/metrics/samples.ts` makes the answer; or all raw samples. Which of them
-// is a matter of cost alone: the tests hold all of them to the same definition.
-
+// The metric store of Prometheus. Each measure is read in the cheapest exact way: by an expression whose value is the
+// answer, from samples that were downsampled at the source, or from all raw samples. `src/metrics/samples.ts` computes the
+// answer from samples, and the tests hold all three ways to that definition.
 import { LRUCache } from "lru-cache";
+import { readNumber } from "../../../src/core/collections.ts";
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -26,7 +26,8 @@ import {
 } from "../client/promql.ts";
 import { downsampleCounter, readRawBuckets } from "./counter-downsampling.ts";
 import { readHistogram, readMixedHistogram, readNativeHistogram, readSummary } from "./distributions.ts";
-import { isTag, type MetricFamilies, type MetricShape, selectPart, typeByShape } from "./metric-families.ts";
+import { selectPart } from "./family-listing.ts";
+import { isTag, type MetricFamilies, typeByShape } from "./metric-families.ts";
 import {
   buildCounterQuery,
   combineByGroup,
@@ -37,11 +38,23 @@ import {
   toSortedSeries,
 } from "./series-groups.ts";
 import { createDuplicateSeriesError, createSeriesReader, type GridSeries } from "./series-reader.ts";
+import type { MetricShape } from "./shape-detection.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
 
-/** How long it is remembered how many series there were. */
+/** How long the numbers of series are remembered. */
 const sizeTtl: Millis = 600_000;
+
+/** How often a query is run before changing range edges are an error. */
+const maxAttempts = 3;
+
+interface StoreContext {
+  readonly backend: string;
+  readonly client: PrometheusClient;
+  readonly families: MetricFamilies;
+  /** How many series an expression had. */
+  readonly sizes: LRUCache<string, number>;
+}
 
 export function createMetricStore(
   backend: string,
@@ -49,49 +62,7 @@ export function createMetricStore(
   families: MetricFamilies,
 ): MetricStore {
   const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeTtl });
-
-  async function readSeries(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
-    try {
-      return await readConsistentSeries(query, signal);
-    } catch (error) {
-      const same = error instanceof BackendError && /same labelset/.test(error.message);
-      throw same ? createDuplicateSeriesError(backend) : error;
-    }
-  }
-
-  async function readConsistentSeries(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
-    const shape = await families.readShape(query.match, query.metric, signal);
-    const patterns = Object.entries(query.tags);
-    if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
-    // An upgrade of the source may come between asking how it cuts ranges and its answer.
-    for (let tries = 1; ; tries++) {
-      const habits = await client.readTraits(signal);
-      // Version 2 can neither write nor hold such names, or only some of its last releases can.
-      const quoted = habits.edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
-      if (quoted) throw createUnsupportedError(backend, `the tag ${quoted[0]}, whose name needs quotes`);
-      const ending = new AbortController();
-      try {
-        const reader = createSeriesReader(
-          backend,
-          client,
-          habits,
-          sizes,
-          AbortSignal.any([signal, ending.signal]),
-        );
-        const result = await runPlan(shape, createPlan(backend, query, reader));
-        if ((await client.readTraits(signal)).edge === habits.edge) return result;
-        if (tries === 3) {
-          const detail =
-            "how it cuts ranges changed during each of three answers: are there several versions?";
-          throw new BackendError(backend, "malformed", detail);
-        }
-      } finally {
-        // What a failed part leaves behind is not waited for.
-        ending.abort();
-      }
-    }
-  }
-
+  const context: StoreContext = { backend, client, families, sizes };
   return {
     names: (match, signal) => families.listNames(match, signal),
     async type(match, metric, signal) {
@@ -100,13 +71,59 @@ export function createMetricStore(
     },
     isTypeGuessed: (match, metric, signal) => families.isGuess(match, metric, signal),
     tagKeys: (match, metric, signal) => families.listTagKeys(match, metric, signal),
-    series: readSeries,
+    series: (query, signal) => readSeries(context, query, signal),
   };
+}
+
+async function readSeries(
+  context: StoreContext,
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const { backend, families } = context;
+  try {
+    const shape = await families.readShape(query.match, query.metric, signal);
+    const patterns = Object.entries(query.tags);
+    if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
+    return await readConsistentSeries(context, shape, query, signal);
+  } catch (error) {
+    const isDuplicate = error instanceof BackendError && /same labelset/.test(error.message);
+    throw isDuplicate ? createDuplicateSeriesError(backend) : error;
+  }
+}
+
+/** Runs the query again if the server was upgraded between the detection of its range edge and its answer. */
+async function readConsistentSeries(
+  { backend, client, sizes }: StoreContext,
+  shape: MetricShape,
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+    const traits = await client.readTraits(signal);
+    // Only some of the last releases of version 2 can write and hold such names.
+    const quoted = traits.edge === "closed" && Object.keys(query.tags).find((key) => !isPlainLabel(key));
+    if (quoted !== undefined && quoted !== false)
+      throw createUnsupportedError(backend, `the tag ${quoted}, whose name needs quotes`);
+    const ending = new AbortController();
+    try {
+      const both = AbortSignal.any([signal, ending.signal]);
+      const reader = createSeriesReader(backend, client, traits, sizes, both);
+      const result = await runPlan(shape, createPlan(backend, query, reader));
+      if ((await client.readTraits(signal)).edge === traits.edge) return result;
+    } finally {
+      // Ends the requests that a failed part leaves behind.
+      ending.abort();
+    }
+  }
+  const detail =
+    "range semantics changed during the query three times: mixed Prometheus 2 and 3 behind one address?";
+  throw new BackendError(backend, "malformed", detail);
 }
 
 function canMatch({ match }: SeriesQuery, key: string, pattern: string): boolean {
   if (!isTag(match, key) || key === "" || pattern === "") return false;
-  // What is no Unicode text is in no label, and would become another text on its way.
+  // A lone surrogate is in no label, and would become another character on its way.
   return key.isWellFormed() && pattern.isWellFormed();
 }
 
@@ -123,11 +140,9 @@ async function runPlan(shape: MetricShape, plan: SeriesPlan): Promise<readonly S
       return readIncrements(plan, plan.query.metric);
     case "cumulative": {
       if (measure.combine === "mean") return readCumulativeMean(plan, measure);
-      const firsts = measure.combine === "first" || measure.combine === "min";
-      const found = await downsampleCounter(
-        plan.reader,
-        buildCounterQuery(plan, plan.query.metric, { firsts, born: false }),
-      );
+      const needsFirst = measure.combine === "first" || measure.combine === "min";
+      const query = buildCounterQuery(plan, plan.query.metric, { needsFirst, looksBack: false });
+      const found = await downsampleCounter(plan.reader, query);
       return combineByGroup(plan, found, (group) =>
         combineCumulative(
           group.map(({ samples }) => samples),
@@ -149,7 +164,7 @@ async function runPlan(shape: MetricShape, plan: SeriesPlan): Promise<readonly S
 
 // ---- Gauges ------------------------------------------------------------------------------------------------------
 
-/** What an expression can say of the samples of several series: `first_over_time` is a parse error before 3.14. */
+/** The measures that an expression can compute over several series: `first_over_time` is a parse error before 3.14. */
 type Expressible = Exclude<SampleMeasure["combine"], "first" | "quantile">;
 
 async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Promise<readonly Series[]> {
@@ -164,14 +179,14 @@ async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Promise<rea
     const raw = await reader.readRaw(selector, start, start + step * count, limit);
     return combineByGroup(plan, raw, (group) => combineSamples(group.map(dropNonFinite), measure, buckets));
   }
-  const [groups, series, lean] = await Promise.all([
+  const [groups, series, relaxed] = await Promise.all([
     estimated,
     reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY),
     reader.dropPresenceMatchers(selector, buckets),
   ]);
-  const samples = reader.selectRange(lean.selector, { from: step, to: 1 });
+  const samples = reader.selectRange(relaxed.selector, { from: step, to: 1 });
   const read = (by: readonly string[] | undefined) =>
-    reader.readGrid(buildGaugeExpression(combine, by, samples), buckets, pointLimit, lean.isMeant);
+    reader.readGrid(buildGaugeExpression(combine, by, samples), buckets, pointLimit, relaxed.matchesDropped);
   const single = series > 0 && series === groups;
   const found = (single && (await readWithoutAggregation(plan, selector, read))) || (await read(keys));
   await recomputeNonFiniteBuckets(plan, measure, selector, found);
@@ -179,9 +194,9 @@ async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Promise<rea
 }
 
 /**
- * The values of series of which each is the only one of its group, so that nothing has to be aggregated: in Prometheus
- * 2.42 that takes four times as long as all the rest. Undefined where a group turns out to have more of them, or where
- * the labels that grouping drops make the answer too large.
+ * Reads series of which each is probably the only one of its group, without aggregation: in Prometheus 2.42 the
+ * aggregation takes four times as long as all the rest. Returns `undefined` if a group has several series after all, or
+ * if the labels that grouping would drop make the response too large.
  */
 async function readWithoutAggregation(
   plan: SeriesPlan,
@@ -192,15 +207,15 @@ async function readWithoutAggregation(
     const found = await read(undefined);
     if (new Set(found.map(({ labels }) => formatGroupKey(plan, labels))).size === found.length) return found;
   } catch (error) {
-    const tooMuch =
+    const isTooLarge =
       error instanceof Refused || (error instanceof BackendError && error.failure === "rejected");
-    if (!tooMuch) throw error;
+    if (!isTooLarge) throw error;
   }
   plan.reader.markUnderestimated(selector);
   return undefined;
 }
 
-/** A sample that is not finite shows in the value that it is part of. Such values are made from raw samples. */
+/** Computes the values from raw samples that are not finite in `found`: a sample that is not finite is part of them. */
 async function recomputeNonFiniteBuckets(
   plan: SeriesPlan,
   measure: SampleMeasure,
@@ -208,27 +223,27 @@ async function recomputeNonFiniteBuckets(
   found: readonly GridSeries[],
 ): Promise<void> {
   const { query, reader, limit } = plan;
-  const spoilt = found.filter(({ values }) => values.includes(Number.POSITIVE_INFINITY));
-  if (spoilt.length === 0) return;
-  const wanted = spoilt.flatMap(({ labels, values }) => {
+  const affected = found.filter(({ values }) => values.includes(Number.POSITIVE_INFINITY));
+  if (affected.length === 0) return;
+  const suspects = affected.flatMap(({ labels, values }) => {
     const tags = readTags(plan, labels);
     return [...values.entries()].flatMap(([bucket, value]) =>
       value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
     );
   });
-  const raw = await readRawBuckets(reader, selector, wanted, query.buckets, limit);
+  const raw = await readRawBuckets(reader, selector, suspects, query.buckets, limit);
   const groups = Map.groupBy(raw, ({ labels }) => formatGroupKey(plan, labels));
-  for (const { labels, values } of spoilt) {
-    const mended = combineSamples(groups.get(formatGroupKey(plan, labels)) ?? [], measure, query.buckets);
+  for (const { labels, values } of affected) {
+    const exact = combineSamples(groups.get(formatGroupKey(plan, labels)) ?? [], measure, query.buckets);
     for (const [bucket, value] of values.entries()) {
-      if (value === Number.POSITIVE_INFINITY) values[bucket] = mended[bucket] ?? Number.NaN;
+      if (value === Number.POSITIVE_INFINITY) values[bucket] = readNumber(exact, bucket);
     }
   }
 }
 
 /**
- * The measure as an expression that is not finite as soon as one of its samples is not. A least or greatest value passes
- * over NaN, and that is what is wanted. Without labels to group by, of each series.
+ * An expression for the measure whose value is not finite if one of its samples is not. A least or greatest value ignores
+ * NaN, which is exact. Without `by`, of each series.
  */
 function buildGaugeExpression(
   combine: Expressible,
@@ -269,7 +284,7 @@ async function readIncrements(plan: SeriesPlan, name: string): Promise<readonly 
   );
 }
 
-/** The mean of running values needs them all. */
+/** The mean of the running values needs all raw samples. */
 async function readCumulativeMean(
   plan: SeriesPlan,
   measure: Extract<Measure, { of: "cumulative" }>,

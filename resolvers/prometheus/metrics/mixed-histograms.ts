@@ -1,6 +1,7 @@
-// A histogram that a source has in both forms: its classic parts and, under the name of the family, native ones. Both
-// may be scraped at once, and then the classic ones tell all; or a target has changed from one form to the other, and
-// then the samples of both are those of one counter, which does not begin anew with its form.
+// Histograms that a source has in both forms: classic parts and, under the name of the family, native samples. Both may
+// be scraped together, and then the classic parts are complete. Or a target has changed from one form to the other, and
+// then the samples of both are those of one counter, which does not restart with its form.
+import { readNumber, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import {
@@ -11,11 +12,12 @@ import {
 } from "../../../src/metrics/samples.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
-import { type CounterQuery, formatHistogramKey } from "./counter-downsampling.ts";
+import type { CounterQuery } from "./bucket-survey.ts";
+import { formatHistogramKey } from "./counter-downsampling.ts";
+import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
   findCommonBounds,
   type HistogramForm,
-  type HistogramGrowth,
   type HistogramSeries,
   isInsideBucket,
 } from "./native-histograms.ts";
@@ -38,56 +40,76 @@ export interface ClassicParts {
 const noSamples: Samples = { times: new Float64Array(), values: new Float64Array() };
 
 /**
- * The histograms of which the native form tells what the classic one does not, in the buckets or as the last sample
- * before them. Those of one scrape have one time, so that equal numbers of samples are the same samples; but where the
- * form changed in the very middle of a bucket, they are equal too, and so its halves are compared as well.
+ * Finds the histograms of which the classic samples are incomplete: the native form has others, in the buckets or as the
+ * last sample before them. Both forms of one scrape have one time, so equal numbers of samples are the same samples. If
+ * the form changed in the middle of a bucket, the numbers are equal too, so the halves of buckets are compared as well.
+ * Returns the labels by series key, and whether there are other, complete histograms. @throws {Refused | BackendError}
  */
 export async function findClassicNativeMismatch(
   reader: SeriesReader,
   classic: CounterQuery,
   native: CounterQuery,
 ): Promise<{ readonly uneven: ReadonlyMap<string, Labels>; readonly others: boolean }> {
-  const { buckets, lookBack = 0, limit } = classic;
-  const half = Math.ceil(buckets.step / 2);
-  const halves: Buckets = { start: buckets.start, step: half, count: 2 * buckets.count };
-  const inside = (selector: Selector) => {
-    // A closed edge has no window of one millisecond; the one before does no harm.
-    const samples = reader.selectRange(selector, { from: Math.max(2, half), to: 1 });
-    return reader.readGrid(call("count_over_time", samples), halves, 2 * limit);
-  };
-  const before = async (selector: Selector) => {
-    if (lookBack < 2) return [];
-    const samples = reader.selectRange(selector, { from: lookBack, to: 1 });
-    return reader.readInstant(call("count_over_time", samples), buckets.start);
-  };
   const [natives, classics, nativesBefore, classicsBefore] = await Promise.all([
-    inside(native.selector),
-    inside(classic.selector),
-    before(native.selector),
-    before(classic.selector),
+    countInHalves(reader, classic, native.selector),
+    countInHalves(reader, classic, classic.selector),
+    countBefore(reader, classic, native.selector),
+    countBefore(reader, classic, classic.selector),
   ]);
-  const uneven = new Map<string, Labels>();
-  for (const [some, others] of [
-    [natives, classics],
-    [nativesBefore, classicsBefore],
-  ] as const) {
-    const byKey = new Map(others.map(({ labels, values }) => [formatSeriesKey(labels), values]));
-    for (const { labels, values } of some) {
-      const key = formatSeriesKey(labels);
-      const other = byKey.get(key) ?? new Float64Array(values.length);
-      const differs = (count: number, at: number, all: Float64Array) => count > 0 && count !== all[at];
-      const [whole, otherWhole] = [sumPairs(values), sumPairs(other)];
-      if (
-        values.some((value, at) => differs(value, at, other)) ||
-        whole.some((value, at) => differs(value, at, otherWhole))
-      )
-        uneven.set(key, labels);
-    }
-  }
+  const uneven = new Map([
+    ...listMismatches(natives, classics),
+    ...listMismatches(nativesBefore, classicsBefore),
+  ]);
   return { uneven, others: classics.some(({ labels }) => !uneven.has(formatSeriesKey(labels))) };
 }
 
-/** The sums of each two counts, of which NaN is none. */
+function countInHalves(
+  reader: SeriesReader,
+  { buckets, limit }: CounterQuery,
+  selector: Selector,
+): Promise<readonly LabelledCounts[]> {
+  const half = Math.ceil(buckets.step / 2);
+  const halves: Buckets = { start: buckets.start, step: half, count: 2 * buckets.count };
+  // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
+  const samples = reader.selectRange(selector, { from: Math.max(2, half), to: 1 });
+  return reader.readGrid(call("count_over_time", samples), halves, 2 * limit);
+}
+
+async function countBefore(
+  reader: SeriesReader,
+  { buckets, lookBack = 0 }: CounterQuery,
+  selector: Selector,
+): Promise<readonly LabelledCounts[]> {
+  if (lookBack < 2) return [];
+  const samples = reader.selectRange(selector, { from: lookBack, to: 1 });
+  return reader.readInstant(call("count_over_time", samples), buckets.start);
+}
+
+interface LabelledCounts {
+  readonly labels: Labels;
+  readonly values: Float64Array;
+}
+
+/** The series whose counts, or whose sums of two counts, differ from those of the classic form; by series key. */
+function listMismatches(
+  natives: readonly LabelledCounts[],
+  classics: readonly LabelledCounts[],
+): readonly (readonly [string, Labels])[] {
+  const byKey = new Map(classics.map(({ labels, values }) => [formatSeriesKey(labels), values]));
+  return natives.flatMap(({ labels, values }) => {
+    const key = formatSeriesKey(labels);
+    const classic = byKey.get(key) ?? new Float64Array(values.length);
+    const isUneven = differ(values, classic) || differ(sumPairs(values), sumPairs(classic));
+    return isUneven ? [[key, labels] as const] : [];
+  });
+}
+
+/** Whether a count of the native form is not that of the classic form. */
+function differ(native: Float64Array, classic: Float64Array): boolean {
+  return native.some((count, index) => count > 0 && count !== classic[index]);
+}
+
+/** The sums of each two counts. NaN counts as 0. */
 function sumPairs(counts: Float64Array): Float64Array {
   return Float64Array.from({ length: Math.ceil(counts.length / 2) }, (_, at) => {
     return (counts[2 * at] || 0) + (counts[2 * at + 1] || 0);
@@ -95,8 +117,8 @@ function sumPairs(counts: Float64Array): Float64Array {
 }
 
 /**
- * The bounds at which native histograms are counted in a group that has these classic ones beside them; undefined where
- * that would not be exact, because a classic bound lies inside a native bucket and some bucket of the answer has both.
+ * The bounds at which native histograms are counted in a group with these classic ones. `undefined` if no bounds are
+ * exact, because a classic bound lies inside a native bucket and some bucket of the answer has both forms.
  */
 export function chooseBounds(
   classic: readonly Observations[],
@@ -118,65 +140,76 @@ export function chooseBounds(
   return both ? undefined : findCommonBounds(native);
 }
 
-/** Classic histograms read raw, each sample whole. */
-export function createClassicForm(reader: SeriesReader, { count, sum, bucket }: ClassicParts): HistogramForm {
+/** Reads classic histograms raw, so that each sample is a complete histogram. */
+export function createClassicForm(reader: SeriesReader, parts: ClassicParts): HistogramForm {
   return {
-    query: count,
-    async read(labels, from, to) {
-      const read = async (part: CounterQuery | undefined): Promise<readonly RawSeries[]> => {
-        if (part === undefined) return [];
-        const { selector, limit } = part;
-        return reader.readRaw(
-          labels === undefined ? selector : narrowToSeries(selector, labels),
-          from,
-          to,
-          limit,
-        );
-      };
-      const [counts, sums, parts] = await Promise.all([read(count), read(sum), read(bucket)]);
-      const sumOf = new Map(sums.map((series) => [formatSeriesKey(series.labels), series]));
-      const partsOf = Map.groupBy(parts, ({ labels }) => formatHistogramKey(labels));
-      return counts.map((series): HistogramSeries => {
-        const key = formatSeriesKey(series.labels);
-        const own = groupByBound(partsOf.get(key) ?? []).map(({ bound, parts }) => ({
-          bound,
-          at: createValueReader(joinSpellings(parts, from) ?? noSamples),
-        }));
-        const sum = sumOf.get(key);
-        const summed = createValueReader(sum ?? noSamples);
-        const histograms = [...series.times.entries()].map(([index, time]): HistogramSample => {
-          let [lower, counted] = [Number.NEGATIVE_INFINITY, 0];
-          const buckets = own.map(({ bound: upper, at }) => {
-            const told = at(time) ?? 0;
-            const below = told > counted ? told : counted;
-            const bucket = { lower, upper, count: below - counted };
-            [lower, counted] = [upper, below];
-            return bucket;
-          });
-          return {
-            time,
-            count: series.values[index] ?? Number.NaN,
-            sum: summed(time) ?? Number.NaN,
-            buckets,
-          };
-        });
-        const bounds = own.map(({ bound }) => bound).filter(Number.isFinite);
-        return { labels: series.labels, histograms, bounds };
-      });
-    },
+    query: parts.count,
+    read: (labels, from, to) => readClassicSeries(reader, parts, labels, from, to),
   };
 }
 
-/** The value at a time, or the last one before it; to be asked in the order of times. */
+async function readClassicSeries(
+  reader: SeriesReader,
+  { count, sum, bucket }: ClassicParts,
+  labels: readonly Labels[] | undefined,
+  from: Millis,
+  to: Millis,
+): Promise<readonly HistogramSeries[]> {
+  const read = async (part: CounterQuery | undefined): Promise<readonly RawSeries[]> => {
+    if (part === undefined) return [];
+    const selector = labels === undefined ? part.selector : narrowToSeries(part.selector, labels);
+    return reader.readRaw(selector, from, to, part.limit);
+  };
+  const [counts, sums, buckets] = await Promise.all([read(count), read(sum), read(bucket)]);
+  const sumByKey = new Map(sums.map((series) => [formatSeriesKey(series.labels), series]));
+  const bucketsByKey = Map.groupBy(buckets, (series) => formatHistogramKey(series.labels));
+  return counts.map((series) => {
+    const key = formatSeriesKey(series.labels);
+    return buildHistogramSeries(series, sumByKey.get(key) ?? noSamples, bucketsByKey.get(key) ?? [], from);
+  });
+}
+
+function buildHistogramSeries(
+  count: RawSeries,
+  sum: Samples,
+  buckets: readonly RawSeries[],
+  start: Millis,
+): HistogramSeries {
+  const byBound = groupByBound(buckets).map(({ bound, parts }) => ({
+    bound,
+    readCount: createValueReader(joinSpellings(parts, start)),
+  }));
+  const readSum = createValueReader(sum);
+  const histograms = [...count.times.entries()].map(([index, time]): HistogramSample => {
+    let [lower, counted] = [Number.NEGATIVE_INFINITY, 0];
+    const ownBuckets = byBound.map(({ bound: upper, readCount }) => {
+      // Counts are cumulative, and 0 before the first sample of a bucket.
+      const below = Math.max(counted, readCount(time) || 0);
+      const bucket = { lower, upper, count: below - counted };
+      [lower, counted] = [upper, below];
+      return bucket;
+    });
+    return {
+      time,
+      count: readNumber(count.values, index),
+      sum: readSum(time) ?? Number.NaN,
+      buckets: ownBuckets,
+    };
+  });
+  const bounds = byBound.map(({ bound }) => bound).filter(Number.isFinite);
+  return { labels: count.labels, histograms, bounds };
+}
+
+/** Reads the value at a time, or the last one before it. Times have to be ascending from call to call. */
 function createValueReader({ times, values }: Samples): (time: number) => number | undefined {
   let next = 0;
   return (time) => {
-    while ((times[next] ?? Number.POSITIVE_INFINITY) <= time) next++;
-    return values[next - 1];
+    while (next < times.length && readNumber(times, next) <= time) next++;
+    return next === 0 ? undefined : values[next - 1];
   };
 }
 
-/** The buckets of a classic histogram by bound. A whole one may have been spelt in two ways (`1`, `1.0`). */
+/** The buckets of a classic histogram by bound, ascending. A bound may be spelt in two ways (`1` and `1.0`). */
 export function groupByBound<T extends { readonly labels: Labels }>(
   series: readonly T[],
 ): readonly { readonly bound: number; readonly parts: readonly T[] }[] {
@@ -187,17 +220,18 @@ export function groupByBound<T extends { readonly labels: Labels }>(
 }
 
 /**
- * The samples of one series that goes on under other spellings, and maybe returns to the first. What was before `start` is
- * of the one alone that begins what follows.
+ * Joins the samples of one series that continues under other spellings of its bound, and may return to the first. Of the
+ * samples before `start` only those of the spelling count that comes first after it. `spellings` must not be empty.
  */
-export function joinSpellings<S extends Samples>(spellings: readonly S[], start: Millis): S | undefined {
-  const begins = ({ times }: Samples): Millis =>
+export function joinSpellings<S extends Samples>(spellings: readonly S[], start: Millis): S {
+  const findBegin = ({ times }: Samples): Millis =>
     times[findFirstAtOrAfter(times, start)] ?? Number.POSITIVE_INFINITY;
-  const [first, ...others] = spellings.toSorted((a, b) => begins(a) - begins(b));
-  if (first === undefined || others.length === 0) return first;
-  const later = others.map((samples) => sliceByTime(samples, start, Number.POSITIVE_INFINITY));
+  const sorted = spellings.toSorted((a, b) => findBegin(a) - findBegin(b));
+  const first = requireFirst(sorted);
+  if (sorted.length === 1) return first;
+  const later = sorted.slice(1).map((samples) => sliceByTime(samples, start, Number.POSITIVE_INFINITY));
   const all = [first, ...later].flatMap(({ times, values }) =>
-    [...times].map((time, at) => [time, values[at] ?? Number.NaN] as const),
+    [...times].map((time, index) => [time, readNumber(values, index)] as const),
   );
   all.sort(([a], [b]) => a - b);
   return {

@@ -1,24 +1,28 @@
-// A query whose metric is known, on the way to its answer: the groups that its series fall into, and the answer put together
-// group by group.
+// The plan of a query whose metric is known, the groups that its series fall into by their tags, and the combination of
+// each group into one series of the answer.
+import { requireFirst } from "../../../src/core/collections.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import type { SeriesQuery } from "../../../src/store/store.ts";
 import { yieldToEventLoop } from "../../http/guard.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import type { CounterQuery } from "./counter-downsampling.ts";
-import { selectPart } from "./metric-families.ts";
+import type { CounterQuery } from "./bucket-survey.ts";
+import { selectPart } from "./family-listing.ts";
 import { createTooManyPointsError, readLabel, type SeriesReader } from "./series-reader.ts";
 
-/** What is read for one answer may be as much, whatever less is asked for. */
+/** How many points and samples may be read for one answer, if its own limit is not higher. */
 const readLimit = 5_000_000;
 
-/** A query whose metric is known, on the way to its plan. */
+/** A query whose metric is known, with what is needed to run it. */
 export interface SeriesPlan {
   readonly backend: string;
   readonly query: SeriesQuery;
+  /** The keys of its tags, sorted. */
   readonly keys: readonly string[];
+  /** What its tags require. */
   readonly matchers: readonly Matcher[];
   readonly reader: SeriesReader;
+  /** How many points and samples may be read. */
   readonly limit: number;
 }
 
@@ -28,6 +32,7 @@ export function createPlan(backend: string, query: SeriesQuery, reader: SeriesRe
   return { backend, query, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
 }
 
+/** The tags of the group that a series belongs to. */
 export function readTags({ keys }: SeriesPlan, labels: Labels): Readonly<Record<string, string>> {
   return Object.fromEntries(keys.map((key) => [key, readLabel(labels, key)]));
 }
@@ -38,10 +43,10 @@ export function formatGroupKey({ keys }: SeriesPlan, labels: Labels): string {
   return JSON.stringify(keys.map((key) => readLabel(labels, key)));
 }
 
-/** What is computed in one turn of the event loop: some milliseconds. */
+/** How many points are combined in one turn of the event loop: some milliseconds. */
 const pointsPerTurn = 20_000;
 
-/** The answer from series that are still to be put together. @throws {Refused} over the limit of points */
+/** Combines each group of series into one. Sorted as by `toSortedSeries`. @throws {Refused} over the limit of points */
 export async function combineByGroup<T extends { readonly labels: Labels }>(
   plan: SeriesPlan,
   found: readonly T[],
@@ -58,13 +63,13 @@ export async function combineByGroup<T extends { readonly labels: Labels }>(
       await yieldToEventLoop();
       points = 0;
     }
-    all.push({ labels: group[0]?.labels ?? {}, values: combine(group) });
+    all.push({ labels: requireFirst(group).labels, values: combine(group) });
     points += group.length * buckets.count;
   }
   return toSortedSeries(plan, all);
 }
 
-/** In the order of their values by key, without those that have no value at all. */
+/** The series of an answer, in the order of their tags, without those that have no value. */
 export async function toSortedSeries(
   plan: SeriesPlan,
   found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
@@ -88,20 +93,20 @@ function compareTags(keys: readonly string[], a: Labels, b: Labels): number {
   return 0;
 }
 
-/** The samples of one of the metric's parts, by its name. */
+/** The query for one part of the metric, by its name. If it `looksBack`, growth counts from the sample before the buckets. */
 export function buildCounterQuery(
   { query, matchers, limit }: SeriesPlan,
   name: string,
-  { firsts = false, falls = true, born = true },
+  { needsFirst = false, canRestart = true, looksBack = true },
 ): CounterQuery {
   const metric = selectPart(query.match, name);
   return {
     selector: narrowSelector(metric, matchers),
     metric,
     buckets: query.buckets,
-    lookBack: born ? query.lookBack : undefined,
-    needsFirst: firsts,
-    canRestart: falls,
+    lookBack: looksBack ? query.lookBack : undefined,
+    needsFirst,
+    canRestart,
     limit,
   };
 }

@@ -1,5 +1,5 @@
-// How series came to be that have samples in the buckets and none shortly before them: whether the source held them before,
-// or they are new and grow from zero, or begin their metric. What that means for their growth is said in `src/metrics/samples.ts`.
+// Classifies series that have samples in the buckets and none shortly before them: they existed before, or they are new
+// and grow from zero, or they begin their metric. `src/metrics/samples.ts` defines what that means for their growth.
 import type { Buckets } from "../../../src/core/rows.ts";
 import { type Millis, minute } from "../../../src/core/time.ts";
 import { dropNonFinite } from "../../../src/metrics/samples.ts";
@@ -14,118 +14,147 @@ import {
   type SeriesReader,
 } from "./series-reader.ts";
 
-/** What is asked about series of a metric in some buckets. */
+/** Series of a metric in some buckets. */
 export interface SeriesStartQuery {
   readonly selector: Selector;
-  /** All series of the metric within the wall: they tell whether a new series begins it. */
+  /** All series of the metric under the forced labels: they show whether a new series begins it. */
   readonly metric: Selector;
   readonly buckets: Buckets;
-  /** Absent where growth counts from the first sample within the buckets. */
+  /** Absent if growth counts from the first sample within the buckets. */
   readonly lookBack?: Millis | undefined;
   /** Series × buckets, and raw samples, that may be read. */
   readonly limit: number;
 }
 
+/** Keys of series. The others begin their metric. */
 interface SeriesStarts {
+  /** The source had samples of them before. */
   readonly existing: ReadonlySet<string>;
+  /** They are new and grow from zero. */
   readonly newSeries: ReadonlySet<string>;
 }
 
 /**
- * Of series that have samples in the buckets and none in the look-back: the keys of those that the source held before,
- * and of those that are new and grow from zero. The rest begin their metric. Several queries are forms of one metric.
+ * Classifies series that have samples in the buckets and none in the look-back. Several queries are forms of one metric.
+ * `othersExisted` says that other series of the metric had samples before. @throws {Refused | BackendError}
  */
 export async function classifySeriesStarts(
   reader: SeriesReader,
   queries: readonly SeriesStartQuery[],
   series: readonly { readonly labels: Labels }[],
-  othersHeld: boolean,
+  othersExisted: boolean,
 ): Promise<SeriesStarts> {
   const [query] = queries;
   if (query === undefined || series.length === 0) return { existing: new Set(), newSeries: new Set() };
-  const { start, step, count } = query.buckets;
-  // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
-  const past = queries.flatMap(({ selector }) =>
-    chunkSeries(listSpellings(series)).map((labels) =>
+  const { buckets } = query;
+  const existing = await findExisting(reader, queries, series, buckets.start);
+  const keys = series.map(({ labels }) => formatSeriesKey(labels));
+  const newSeries = new Set(keys.filter((key) => !existing.has(key)));
+  if (newSeries.size === 0 || othersExisted || existing.size > 0) return { existing, newSeries };
+  const before = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
+    hasSamplesBefore(reader, metric, buckets.start, lookBack),
+  );
+  if (before.includes(true)) return { existing, newSeries };
+  for (const key of await findFirstSeries(reader, queries, buckets)) newSeries.delete(key);
+  return { existing, newSeries };
+}
+
+/** The keys of the series that had a finite sample or a histogram before `start`, in either spelling. */
+async function findExisting(
+  reader: SeriesReader,
+  queries: readonly SeriesStartQuery[],
+  series: readonly { readonly labels: Labels }[],
+  start: Millis,
+): Promise<ReadonlySet<string>> {
+  if (hasNoPast(start)) return new Set();
+  // All of the past is read, so each selector is narrowed to few series.
+  const ranges = selectPast(reader, queries, listSpellings(series), start);
+  const found = await runConcurrent(ranges, (samples) =>
+    reader.readInstant(call("last_over_time", samples), start),
+  );
+  const past = found.flat();
+  const nonFinite = await findNonFiniteSeries(reader, queries, past, start);
+  const finite = past.filter(({ labels }) => !nonFinite.has(formatSeriesKey(labels)));
+  return new Set(listSpellings(finite).map(formatSeriesKey));
+}
+
+/** All samples before `start`, as ranges of a few series each. */
+function selectPast(
+  reader: SeriesReader,
+  queries: readonly SeriesStartQuery[],
+  series: readonly Labels[],
+  start: Millis,
+): readonly Expression[] {
+  return queries.flatMap(({ selector }) =>
+    chunkSeries(series).map((labels) =>
       reader.selectRange(narrowToSeries(selector, labels), { from: start, to: 1 }),
     ),
   );
-  const ever = hasNoPast(start)
-    ? []
-    : await runConcurrent(past, (samples) => reader.readInstant(call("last_over_time", samples), start));
-  const idle = await findNonFiniteSeries(reader, queries, ever.flat(), start);
-  const held = new Set(
-    listSpellings(ever.flat().filter(({ labels }) => !idle.has(formatSeriesKey(labels)))).map(
-      formatSeriesKey,
-    ),
-  );
-  const born = new Set(series.map(({ labels }) => formatSeriesKey(labels)).filter((key) => !held.has(key)));
-  if (born.size === 0 || othersHeld || held.size > 0) return { existing: held, newSeries: born };
-  const before = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
-    hasSamplesBefore(reader, metric, start, lookBack),
-  );
-  if (before.includes(true)) return { existing: held, newSeries: born };
-  const begun = await runConcurrent(queries, ({ metric, limit }) =>
+}
+
+/** The keys of the series that have the first sample of the metric, which is in the buckets. */
+async function findFirstSeries(
+  reader: SeriesReader,
+  queries: readonly SeriesStartQuery[],
+  { start, step, count }: Buckets,
+): Promise<readonly string[]> {
+  const times = await runConcurrent(queries, ({ metric, limit }) =>
     findFirstTime(reader, metric, start, start + step * count, limit),
   );
-  const first = Math.min(...begun.map((time = Number.POSITIVE_INFINITY) => time));
-  if (first === Number.POSITIVE_INFINITY) return { existing: held, newSeries: born };
-  const own = await runConcurrent(queries, ({ metric, limit }) =>
+  const first = Math.min(...times.filter((time) => time !== undefined));
+  if (first === Number.POSITIVE_INFINITY) return [];
+  const found = await runConcurrent(queries, ({ metric, limit }) =>
     reader.readRaw(metric, first, first + 1, limit),
   );
-  for (const one of own.flat()) {
-    if (one.histograms.length > 0 || dropNonFinite(one).times.length > 0)
-      born.delete(formatSeriesKey(one.labels));
-  }
-  return { existing: held, newSeries: born };
+  return found
+    .flat()
+    .filter((series) => series.histograms.length > 0 || dropNonFinite(series).times.length > 0)
+    .map(({ labels }) => formatSeriesKey(labels));
 }
 
 /**
- * Of series that had samples before `start`, the keys of those of which none was finite: what is not finite is left out, so
- * that it is no past. A last sample that is finite, or a histogram, shows that there was one.
+ * Of series that had samples before `start`, the keys of those without a finite sample: non-finite samples are left out
+ * of everything, so they are no past. A last sample that is finite, or a histogram, needs no further look.
  */
 async function findNonFiniteSeries(
   reader: SeriesReader,
   queries: readonly SeriesStartQuery[],
-  ever: readonly SampleSeries[],
+  past: readonly SampleSeries[],
   start: Millis,
 ): Promise<ReadonlySet<string>> {
-  const open = ever.filter(({ values: [last = 0] }) => !Number.isFinite(last)).map(({ labels }) => labels);
-  const past = queries.flatMap(({ selector }) =>
-    chunkSeries(open).map((labels) =>
-      reader.selectRange(narrowToSeries(selector, labels), { from: start, to: 1 }),
-    ),
+  const open = past.filter(({ values: [last = 0] }) => !Number.isFinite(last)).map(({ labels }) => labels);
+  const ranges = selectPast(reader, queries, open, start);
+  const [least, greatest] = await Promise.all([
+    runConcurrent(ranges, (samples) => reader.readInstant(call("min_over_time", samples), start)),
+    runConcurrent(ranges, (samples) => reader.readInstant(call("max_over_time", samples), start)),
+  ]);
+  const greatestByKey = new Map(
+    greatest.flat().map(({ labels, values }) => [formatSeriesKey(labels), values[0]]),
   );
-  const [least = [], most = []] = await Promise.all(
-    ["min_over_time", "max_over_time"].map((name) =>
-      runConcurrent(past, (samples) => reader.readInstant(call(name, samples), start)),
-    ),
-  );
-  const mostOf = new Map(most.flat().map(({ labels, values }) => [formatSeriesKey(labels), values[0]]));
-  const wanted = new Set(open.map(formatSeriesKey));
+  const openKeys = new Set(open.map(formatSeriesKey));
   return new Set(
     least.flat().flatMap(({ labels, values: [value] }) => {
       const key = formatSeriesKey(labels);
-      return wanted.has(key) && !hasFiniteSample(value, mostOf.get(key)) ? [key] : [];
+      return openKeys.has(key) && !hasFiniteSample(value, greatestByKey.get(key)) ? [key] : [];
     }),
   );
 }
 
 /**
- * Whether some sample is finite, by the least and the greatest, which pass over NaN. Where both infinities are among them
- * that is not known, and taken for so; where there is neither, the samples are histograms.
+ * Whether some sample is finite, by the least and the greatest one, which ignore NaN. If these are both infinities it is
+ * unknown and assumed; if there is neither, the samples are histograms.
  */
-function hasFiniteSample(least: number | undefined, most: number | undefined): boolean {
-  if (least === undefined || most === undefined) return true;
-  return Number.isFinite(least) || Number.isFinite(most) || least < most;
+function hasFiniteSample(least: number | undefined, greatest: number | undefined): boolean {
+  if (least === undefined || greatest === undefined) return true;
+  return Number.isFinite(least) || Number.isFinite(greatest) || least < greatest;
 }
 
-/** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */
+/** No samples exist before the epoch, and range selectors need a length > 0 (> 1 ms on left-closed servers). */
 function hasNoPast(start: Millis): boolean {
   return start < 2;
 }
 
-/** Whether the metric had a sample before `start`. */
+/** Looks back a little first, since that is cheap and nearly always enough. */
 async function hasSamplesBefore(
   reader: SeriesReader,
   metric: Selector,
@@ -137,10 +166,10 @@ async function hasSamplesBefore(
     const samples = reader.selectRange(metric, { from, to: 1 });
     const anySample = aggregate("group", [], call("last_over_time", samples));
     if ((await reader.readInstant(anySample, start)).length === 0) continue;
-    const [least, most] = await Promise.all(
+    const [least, greatest] = await Promise.all(
       buildExtremes(samples).map(async (one) => (await reader.readInstant(one, start))[0]?.values[0]),
     );
-    if (hasFiniteSample(least, most)) return true;
+    if (hasFiniteSample(least, greatest)) return true;
   }
   return false;
 }
@@ -154,8 +183,8 @@ function buildExtremes(samples: Expression): readonly Expression[] {
 }
 
 /**
- * The time of the metric's first sample from `from` until before `to`, found by ever smaller parts of it. Where nothing that
- * comes first is finite, what follows is looked through for numbers alone.
+ * The time of the metric's first sample from `from` until before `to`, found in ever smaller parts of the range. If the
+ * first samples are not finite, the rest is searched with `finiteOnly`.
  */
 async function findFirstTime(
   reader: SeriesReader,
@@ -163,7 +192,7 @@ async function findFirstTime(
   from: Millis,
   to: Millis,
   limit: number,
-  numbers = false,
+  finiteOnly = false,
 ): Promise<Millis | undefined> {
   if (to - from <= minute) {
     const samples = await reader.readRaw(metric, from, to, limit);
@@ -174,33 +203,39 @@ async function findFirstTime(
     return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
   }
   const step = roundUpToSeconds((to - from) / 500);
-  // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
+  // Rounded down: a server returns nothing at all if an evaluation time exceeds its clock. The rest is searched last.
   const count = Math.floor((to - from) / step);
   const samples = reader.selectRange(metric, { from: step, to: 1 });
-  const told = numbers ? buildExtremes(samples) : [aggregate("group", [], call("last_over_time", samples))];
+  const searches = finiteOnly
+    ? buildExtremes(samples)
+    : [aggregate("group", [], call("last_over_time", samples))];
   const grids = await Promise.all(
-    told.map((one) => reader.readGrid(one, { start: from, step, count }, count)),
+    searches.map((one) => reader.readGrid(one, { start: from, step, count }, count)),
   );
   const firsts = grids.map(([found]) => found?.values.findIndex(Number.isFinite) ?? -1);
   const first = firsts.reduce((a, b) => (a < 0 || b < 0 ? Math.max(a, b) : Math.min(a, b)));
   const start = from + (first < 0 ? count : first) * step;
   const end = first < 0 ? to : start + step;
-  const time = await findFirstTime(reader, metric, start, end, limit, numbers);
+  const time = await findFirstTime(reader, metric, start, end, limit, finiteOnly);
   return time === undefined && end < to ? findFirstTime(reader, metric, end, to, limit, true) : time;
 }
 
 /**
- * The other spelling of a whole bound: what was `le="1"` is `le="1.0"` from the day on that its Prometheus became version 3.
- * The series goes on under the new one.
+ * The labels with the other spelling of an integer bound: `le="1"` becomes `le="1.0"` with the upgrade to Prometheus 3,
+ * and the series continues under the new spelling. Returns the same object if there is no other spelling.
  */
 function rewriteBoundLabel(labels: Labels): Labels {
   const { le = "" } = labels;
   if (/^-?\d+$/.test(le)) return { ...labels, le: `${le}.0` };
   return /^-?\d+\.0$/.test(le) ? { ...labels, le: le.slice(0, -2) } : labels;
 }
+
 /** The key of a series in its other spelling. */
-export const formatAlternateKey = (labels: Labels): string => formatSeriesKey(rewriteBoundLabel(labels));
-/** With the other spelling of those that have one. */
+export function formatAlternateKey(labels: Labels): string {
+  return formatSeriesKey(rewriteBoundLabel(labels));
+}
+
+/** The labels of all series, each followed by its other spelling if it has one. */
 export function listSpellings(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
   return series.flatMap(({ labels }) => {
     const other = rewriteBoundLabel(labels);

@@ -1,15 +1,19 @@
-// What clients exported as quantiles, without what they did not. A source may mark the moment at which a process began by
-// a sample of zero in each of its series (`created-timestamp-zero-ingestion`). To what only grows that is the truth; but
-// as the last one of its bucket it would be a percentile of 0 that nobody has measured. The count is zero then too.
-
+// Drops the zero samples from summary quantiles that a server adds with `created-timestamp-zero-ingestion`: one in each
+// series, at the time at which a process began. Counters are right with it, but as the last sample of a bucket it would
+// be a percentile of 0 that was never measured. The count of the summary is zero at the same time.
+import { readNumber } from "../../../src/core/collections.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Samples } from "../../../src/metrics/samples.ts";
 import { call } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { type CounterQuery, type DownsampledSeries, readRawBuckets } from "./counter-downsampling.ts";
+import type { CounterQuery } from "./bucket-survey.ts";
+import { type DownsampledSeries, readRawBuckets } from "./counter-downsampling.ts";
 import { formatSeriesKey, type RawSeries, type SeriesReader } from "./series-reader.ts";
 
-/** The quantiles without zeros from before anything was observed. `counting` finds the counts of the same summaries. */
+/**
+ * The quantiles without the zeros at which the count of their summary is zero as well. `counting` finds these counts.
+ * @throws {Refused | BackendError}
+ */
 export async function dropCreatedTimestampZeros(
   reader: SeriesReader,
   { selector, buckets, limit }: CounterQuery,
@@ -17,44 +21,44 @@ export async function dropCreatedTimestampZeros(
   quantiles: readonly DownsampledSeries[],
 ): Promise<readonly DownsampledSeries[]> {
   const { start, step } = buckets;
-  const bucketOf = (time: Millis): number => Math.floor((time - start) / step);
+  const findBucket = (time: Millis): number => Math.floor((time - start) / step);
   const zeros = quantiles.flatMap(({ labels, samples: { times, values } }) =>
-    [...times].flatMap((time, at) => (values[at] === 0 ? [{ bucket: bucketOf(time), labels }] : [])),
+    [...times].flatMap((time, at) => (values[at] === 0 ? [{ bucket: findBucket(time), labels }] : [])),
   );
   if (zeros.length === 0) return quantiles;
-  // Few counts are ever zero, so that the raw samples of hardly any bucket have to be read. A closed edge has no window of
-  // one millisecond; the one before does no harm.
+  // Few counts are ever zero, so raw samples are read of few buckets. Left-closed ranges cannot express a window of 1 ms;
+  // one more millisecond does no harm.
   const counts = reader.selectRange(counting.selector, { from: Math.max(2, step), to: 1 });
   const found = await reader.readGrid(call("min_over_time", counts), buckets, limit);
   const least = new Map(found.map(({ labels, values }) => [formatSeriesKey(labels), values]));
-  const wanted = zeros.filter(
+  const suspects = zeros.filter(
     ({ bucket, labels }) => least.get(formatSeriesKey(dropQuantileLabel(labels)))?.[bucket] === 0,
   );
-  if (wanted.length === 0) return quantiles;
+  if (suspects.length === 0) return quantiles;
   const [raw, rawCounts] = await Promise.all([
-    readRawBuckets(reader, selector, wanted, buckets, limit),
+    readRawBuckets(reader, selector, suspects, buckets, limit),
     readRawBuckets(
       reader,
       counting.selector,
-      wanted.map(({ bucket, labels }) => ({ bucket, labels: dropQuantileLabel(labels) })),
+      suspects.map(({ bucket, labels }) => ({ bucket, labels: dropQuantileLabel(labels) })),
       buckets,
       limit,
     ),
   ]);
-  const rawOf = indexSeries(raw);
-  const countOf = indexSeries(rawCounts);
-  const wantedOf = Map.groupBy(wanted, ({ labels }) => formatSeriesKey(labels));
+  const rawByKey = indexSeries(raw);
+  const countByKey = indexSeries(rawCounts);
+  const suspectsByKey = Map.groupBy(suspects, ({ labels }) => formatSeriesKey(labels));
   return quantiles.map((one): DownsampledSeries => {
     const key = formatSeriesKey(one.labels);
-    const read = new Set(wantedOf.get(key)?.map(({ bucket }) => bucket));
+    const read = new Set(suspectsByKey.get(key)?.map(({ bucket }) => bucket));
     if (read.size === 0) return one;
-    const idle = new Set(
-      listSamples(countOf.get(formatSeriesKey(dropQuantileLabel(one.labels)))).flatMap(listZeroTimes),
+    const zeroTimes = new Set(
+      listSamples(countByKey.get(formatSeriesKey(dropQuantileLabel(one.labels)))).flatMap(listZeroTimes),
     );
     const samples = [
-      ...listSamples(one.samples).filter(([time]) => !read.has(bucketOf(time))),
-      ...listSamples(rawOf.get(key)).filter(
-        ([time, value]) => read.has(bucketOf(time)) && !(value === 0 && idle.has(time)),
+      ...listSamples(one.samples).filter(([time]) => !read.has(findBucket(time))),
+      ...listSamples(rawByKey.get(key)).filter(
+        ([time, value]) => read.has(findBucket(time)) && !(value === 0 && zeroTimes.has(time)),
       ),
     ].sort(([a], [b]) => a - b);
     const times = Float64Array.from(samples, ([time]) => time);
@@ -76,7 +80,7 @@ type Sample = readonly [time: Millis, value: number];
 
 function listSamples(samples: Samples | undefined): readonly Sample[] {
   if (samples === undefined) return [];
-  return [...samples.times].map((time, at) => [time, samples.values[at] ?? Number.NaN] as const);
+  return [...samples.times].map((time, at) => [time, readNumber(samples.values, at)] as const);
 }
 
 function listZeroTimes([time, value]: Sample): readonly Millis[] {

@@ -80,7 +80,7 @@ function globToRegExp(pattern: string): RegExp {
 
 // ---- Values -------------------------------------------------------------------------------------------------
 
-/** One series with all that is asked of it, by number of bucket. */
+/** One series with what is computed from it, by the number of the bucket. */
 interface Member {
   readonly series: RawSeries;
   readonly values: ReadonlyMap<number, readonly number[]>;
@@ -102,7 +102,7 @@ function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan:
   const members = series.map((one): Member => {
     const inside = clean(one.samples).filter(([time]) => time >= start && at(time) < count);
     const partner = series.find((other) => other.suffix === "_count" && identity(other) === identity(one));
-    const steps = growths(one, one === partner ? undefined : partner, query, metricBegan);
+    const steps = listSteps(one, one === partner ? undefined : partner, query, metricBegan);
     let running = 0;
     const runnings = inside.map(([time, value], n) => {
       const before = inside[n - 1]?.[1] ?? 0;
@@ -134,66 +134,99 @@ function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan:
   // Other buckets have no value, and centuries of days are mostly such buckets.
   const touched = new Set(members.flatMap(({ values, growth }) => [...values.keys(), ...growth.keys()]));
   return Array.from({ length: count }, (_, n) =>
-    touched.has(n) ? valueIn(n, members, query.measure) : Number.NaN,
+    touched.has(n) ? computeValue(n, members, query.measure) : Number.NaN,
   );
 }
 
-function valueIn(bucket: number, members: readonly Member[], measure: Measure): number {
-  const growths = (some: readonly Member[]) => some.flatMap(({ growth }) => growth.get(bucket) ?? []);
+function computeValue(bucket: number, members: readonly Member[], measure: Measure): number {
   switch (measure.of) {
-    case "samples": {
-      const own = members.map(({ values }) => values.get(bucket) ?? []).filter((values) => values.length > 0);
-      const all = own.flat();
-      if (all.length === 0) return Number.NaN;
-      if (measure.combine === "first") return mean(own.map((values) => values[0] ?? 0));
-      if (measure.combine === "last") return mean(own.map((values) => values.at(-1) ?? 0));
-      if (measure.combine === "count") return all.length;
-      if (measure.combine === "sum") return sum(all);
-      if (measure.combine === "mean") return mean(all);
-      if (measure.combine === "min") return Math.min(...all);
-      if (measure.combine === "max") return Math.max(...all);
+    case "samples":
+      return combineSamples(bucket, members, measure);
+    case "increment":
+      return sum(listGrowth(bucket, members), Number.NaN);
+    case "cumulative":
+      return members.some(({ running }) => running.has(bucket))
+        ? sum(members.map(({ running }) => readRunning(bucket, running, measure.combine)))
+        : Number.NaN;
+    case "observations":
+      return combineObservations(bucket, members, measure);
+  }
+}
+
+function listGrowth(bucket: number, members: readonly Member[]): readonly number[] {
+  return members.flatMap(({ growth }) => growth.get(bucket) ?? []);
+}
+
+function combineSamples(
+  bucket: number,
+  members: readonly Member[],
+  measure: Extract<Measure, { of: "samples" }>,
+): number {
+  const own = members.map(({ values }) => values.get(bucket) ?? []).filter((values) => values.length > 0);
+  const all = own.flat();
+  if (all.length === 0) return Number.NaN;
+  switch (measure.combine) {
+    case "first":
+      return mean(own.map((values) => values[0] ?? 0));
+    case "last":
+      return mean(own.map((values) => values.at(-1) ?? 0));
+    case "count":
+      return all.length;
+    case "sum":
+      return sum(all);
+    case "mean":
+      return mean(all);
+    case "min":
+      return Math.min(...all);
+    case "max":
+      return Math.max(...all);
+    case "quantile": {
       const sorted = all.sort((a, b) => a - b);
-      const rank = ("quantile" in measure ? measure.quantile : Number.NaN) * (sorted.length - 1);
+      const rank = measure.quantile * (sorted.length - 1);
       const low = sorted[Math.trunc(rank)] ?? 0;
       const high = sorted[Math.min(Math.trunc(rank) + 1, sorted.length - 1)] ?? 0;
       return low + (high - low) * (rank % 1);
     }
-    case "increment":
-      return sum(growths(members), Number.NaN);
-    case "cumulative": {
-      if (!members.some(({ running }) => running.has(bucket))) return Number.NaN;
-      return sum(
-        members.map(({ running }) => {
-          const own = running.get(bucket);
-          if (own === undefined) {
-            const passed = [...running.keys()].filter((n) => n < bucket);
-            return passed.length === 0 ? 0 : (running.get(Math.max(...passed))?.at(-1) ?? 0);
-          }
-          if (measure.combine === "mean") return mean(own);
-          return (measure.combine === "first" || measure.combine === "min" ? own[0] : own.at(-1)) ?? 0;
-        }),
-      );
-    }
-    case "observations": {
-      const part = (suffix: RawSeries["suffix"]) => members.filter(({ series }) => series.suffix === suffix);
-      if (measure.combine === "count") return sum(growths(part("_count")), Number.NaN);
-      if (measure.combine === "mean") {
-        const count = sum(growths(part("_count")));
-        return count > 0 ? sum(growths(part("_sum"))) / count : Number.NaN;
-      }
-      const quantiles = part("");
-      if (quantiles.length > 0) {
-        const wanted = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
-        const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === wanted);
-        return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
-      }
-      const boundOf = ({ series }: Member) => Number(series.labels.le?.replace("+Inf", "Infinity"));
-      const byBound = Map.groupBy(part("_bucket"), boundOf);
-      const bounds = [...byBound.keys()].sort((a, b) => a - b);
-      const below = bounds.map((bound) => sum(growths(byBound.get(bound) ?? [])));
-      return estimate(bounds, below, measure.combine === "quantile" ? measure.quantile : measure.combine);
-    }
   }
+}
+
+/** A series without a sample in the bucket keeps its last value before. */
+function readRunning(
+  bucket: number,
+  running: Member["running"],
+  combine: Extract<Measure, { of: "cumulative" }>["combine"],
+): number {
+  const own = running.get(bucket);
+  if (own === undefined) {
+    const passed = [...running.keys()].filter((n) => n < bucket);
+    return passed.length === 0 ? 0 : (running.get(Math.max(...passed))?.at(-1) ?? 0);
+  }
+  if (combine === "mean") return mean(own);
+  return (combine === "first" || combine === "min" ? own[0] : own.at(-1)) ?? 0;
+}
+
+function combineObservations(
+  bucket: number,
+  members: readonly Member[],
+  measure: Extract<Measure, { of: "observations" }>,
+): number {
+  const part = (suffix: RawSeries["suffix"]) => members.filter(({ series }) => series.suffix === suffix);
+  if (measure.combine === "count") return sum(listGrowth(bucket, part("_count")), Number.NaN);
+  if (measure.combine === "mean") {
+    const count = sum(listGrowth(bucket, part("_count")));
+    return count > 0 ? sum(listGrowth(bucket, part("_sum"))) / count : Number.NaN;
+  }
+  const quantiles = part("");
+  if (quantiles.length > 0) {
+    const wanted = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
+    const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === wanted);
+    return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
+  }
+  const boundOf = ({ series }: Member) => Number(series.labels.le?.replace("+Inf", "Infinity"));
+  const byBound = Map.groupBy(part("_bucket"), boundOf);
+  const bounds = [...byBound.keys()].sort((a, b) => a - b);
+  const below = bounds.map((bound) => sum(listGrowth(bucket, byBound.get(bound) ?? [])));
+  return estimate(bounds, below, measure.combine === "quantile" ? measure.quantile : measure.combine);
 }
 
 /** Walks the bounds upwards and interpolates within the one where the wanted share of observations is reached. */
@@ -204,23 +237,23 @@ function estimate(
 ): number {
   const all = below.at(-1) ?? 0;
   if (all === 0) return Number.NaN;
-  for (const [n, bound] of bounds.entries()) {
-    const count = below[n] ?? 0;
-    const fewer = below[n - 1] ?? 0;
-    const lower = n === 0 ? (bound > 0 ? 0 : bound) : (bounds[n - 1] ?? 0);
-    if (wanted === "min" && count > 0) return lower;
-    if (wanted === "max" && count === all) return Number.isFinite(bound) ? bound : lower;
-    if (typeof wanted === "number" && count >= wanted * all) {
-      return Number.isFinite(bound)
-        ? lower + ((bound - lower) * (wanted * all - fewer)) / (count - fewer)
-        : lower;
-    }
-  }
-  return Number.NaN;
+  const reached = bounds.findIndex((_, n) => isReached(below[n] ?? 0, all, wanted));
+  const bound = bounds[reached];
+  if (bound === undefined) return Number.NaN;
+  const lower = reached === 0 ? Math.min(bound, 0) : (bounds[reached - 1] ?? 0);
+  if (wanted === "min" || !Number.isFinite(bound)) return lower;
+  if (wanted === "max") return bound;
+  const [count, fewer] = [below[reached] ?? 0, below[reached - 1] ?? 0];
+  return lower + ((bound - lower) * (wanted * all - fewer)) / (count - fewer);
 }
 
-/** By how much each sample is above the one before it. `count` tells the restarts of the other parts of a histogram. */
-function growths(
+function isReached(count: number, all: number, wanted: number | "min" | "max"): boolean {
+  if (wanted === "min") return count > 0;
+  return wanted === "max" ? count === all : count >= wanted * all;
+}
+
+/** By how much each sample exceeds the one before it. `count` shows the restarts of the other parts of a histogram. */
+function listSteps(
   one: RawSeries,
   count: RawSeries | undefined,
   { buckets, lookBack }: SeriesQuery,

@@ -44,7 +44,7 @@ function readPromql(text: string): Expression {
       if (take(/\[/) === undefined) return of;
       const length = duration();
       need(/\]/);
-      return { kind: "window", of, length, offset: take(/offset/) === undefined ? 0 : duration() };
+      return { kind: "range", of, length, offset: take(/offset/) === undefined ? 0 : duration() };
     }
     if (take(/\(/) !== undefined) {
       const left = expression();

@@ -1,8 +1,8 @@
 // A fake server on the loopback interface, over written series, without metadata: a Prometheus, or a Thanos, which refuses
 // invalid values of its own parameters and adds restarts up before it evaluates `resets` and other functions.
 
-import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/client/promql.ts";
+import type { EvaluationTime } from "#resolvers/prometheus/client/query-request.ts";
 import type { QueryRange } from "#resolvers/prometheus/client/range-alignment.ts";
 import type { SampleSeries } from "#resolvers/prometheus/client/response-scanner.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-http-source.ts";
@@ -52,7 +52,7 @@ async function openScriptedFake(
     const found = await held.query(expression, moments, createGatherer, never);
     const points = ({ times, values }: SampleSeries): [number, string][] =>
       [...times].map((time, at) => [time / 1_000, printValue(values[at] ?? Number.NaN)]);
-    if (ranged || expression.kind === "window") {
+    if (ranged || expression.kind === "range") {
       return matrix(found.map((one) => ({ metric: one.labels, values: points(one) })));
     }
     return vector(found.map((one) => ({ metric: one.labels, value: points(one)[0] })));
@@ -129,7 +129,7 @@ function parseQuery(query: string): Expression {
     const [, length] = take(/\[(\w+)\]/) ?? [];
     if (length === undefined) return of;
     const [, offset = ""] = take(/ offset (\w+)/) ?? [];
-    return { kind: "window", of, length: parseDuration(length), offset: parseDuration(offset) };
+    return { kind: "range", of, length: parseDuration(length), offset: parseDuration(offset) };
   };
   const whole = expression();
   need(/$/);

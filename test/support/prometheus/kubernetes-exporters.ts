@@ -116,23 +116,29 @@ function exposePodState(write: Write, pod: ModelPod, time: number): void {
     value,
   ]);
   write(time, "kube_pod_labels", { ...key, ...Object.fromEntries(labels) }, 1);
-  const status = "kube_pod_container_status_";
-  for (const { name: container, life } of pod.containers) {
-    const moment = valueAt(life, time);
-    if (moment === undefined) continue;
-    const { shown, restarts, lastExit } = moment;
-    const of = { ...key, container };
-    for (const word of ["Running", "Waiting", "Terminated"] as const) {
-      write(time, `${status}${word.toLowerCase()}`, of, word === shown.status ? 1 : 0);
-    }
-    if (shown.status === "Waiting")
-      write(time, `${status}waiting_reason`, { ...of, reason: shown.reason }, 1);
-    if (shown.status === "Terminated") {
-      write(time, `${status}terminated_reason`, { ...of, reason: shown.reason }, 1);
-    }
-    write(time, `${status}restarts_total`, of, restarts);
-    if (lastExit !== undefined) write(time, `${status}last_terminated_exitcode`, of, lastExit);
+  for (const container of pod.containers) exposeContainerState(write, key, container, time);
+}
+
+function exposeContainerState(
+  write: Write,
+  pod: Labels,
+  { name, life }: ModelPod["containers"][number],
+  time: number,
+): void {
+  const state = valueAt(life, time);
+  if (state === undefined) return;
+  const { shown, restarts, lastExit } = state;
+  const prefix = "kube_pod_container_status_";
+  const key = { ...pod, container: name };
+  for (const status of ["Running", "Waiting", "Terminated"] as const) {
+    write(time, `${prefix}${status.toLowerCase()}`, key, status === shown.status ? 1 : 0);
   }
+  if (shown.status === "Waiting") write(time, `${prefix}waiting_reason`, { ...key, reason: shown.reason }, 1);
+  if (shown.status === "Terminated") {
+    write(time, `${prefix}terminated_reason`, { ...key, reason: shown.reason }, 1);
+  }
+  write(time, `${prefix}restarts_total`, key, restarts);
+  if (lastExit !== undefined) write(time, `${prefix}last_terminated_exitcode`, key, lastExit);
 }
 
 const cadvisor = { job: "kubelet", metrics_path: "/metrics/cadvisor" };

@@ -1,164 +1,228 @@
-// The few forms of PromQL that the Kubernetes store sends, and the metric store to a source that hides restarts, evaluated
-// over written series, so that tests run without a server. Whatever else they send is an error here. An expression is
-// evaluated for all moments at once.
-
-import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
-import type { Expression, Matcher, RangeEdge, Selector } from "#resolvers/prometheus/client/promql.ts";
+// Evaluates PromQL over written series, so that tests run without a server: the few forms that the Kubernetes store
+// sends, and the metric store to a server that hides restarts. Any other form is an error. An expression is evaluated at
+// all times at once.
+import type {
+  Expression,
+  Matcher,
+  RangeEdge,
+  RangeSelector,
+  Selector,
+} from "#resolvers/prometheus/client/promql.ts";
+import type { EvaluationTime } from "#resolvers/prometheus/client/query-request.ts";
 import type { SeriesFold } from "#resolvers/prometheus/client/response-scanner.ts";
 import type { Labels, WrittenSeries } from "./kubernetes-exporters.ts";
 
-/** A value for each moment, NaN where there is none. */
+/** A value at each time, NaN where there is none. */
 interface Row {
   readonly labels: Labels;
   readonly values: Float64Array;
 }
 type Sample = readonly [time: number, value: number];
 
-/** The samples of series, of which NaN is none: it marks that the exporter ended the series. */
-const dropStaleMarkers = (series: readonly WrittenSeries[]): readonly WrittenSeries[] =>
-  series.map(({ labels, samples }) => ({
-    labels,
-    samples: samples.some(([, value]) => Number.isNaN(value))
-      ? samples.filter(([, value]) => !Number.isNaN(value))
-      : samples,
-  }));
+/** The written series, and the kind of server that evaluates them. */
+interface Evaluation {
+  readonly seriesByName: ReadonlyMap<string, readonly WrittenSeries[]>;
+  readonly edge: RangeEdge;
+  readonly hidesRestarts: boolean;
+}
 
-/** With `hidesRestarts` as Thanos, which tells `resets` and its like of none. */
+/** A client of the written series. With `hidesRestarts` it behaves as Thanos, whose `resets` counts none. */
 export function createEvaluator(series: readonly WrittenSeries[], edge: RangeEdge, hidesRestarts = false) {
-  const byName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
-
-  function select(selector: Selector): readonly WrittenSeries[] {
-    const tests = selector.matchers.map(createMatcherTest);
-    const names = tests.filter(({ label }) => label === "__name__");
-    const candidates = [...byName].flatMap(([name, list]) => (names.every(({ is }) => is(name)) ? list : []));
-    return candidates.filter(({ labels }) => tests.every(({ label, is }) => is(labels[label] ?? "")));
-  }
-
-  function evaluate(expression: Expression, times: readonly number[]): readonly Row[] {
-    switch (expression.kind) {
-      case "call":
-        return evaluateCall(expression.function, expression.arguments[0], times);
-      case "aggregate": {
-        const groups = Map.groupBy(evaluate(expression.of, times), ({ labels }) =>
-          formatLabelsKey(pickLabels(labels, expression.by)),
-        );
-        return [...groups.values()].map((rows) => ({
-          labels: pickLabels(rows[0]?.labels ?? {}, expression.by),
-          values: Float64Array.from(times, (_, at) => {
-            const present = rows.flatMap(({ values }) =>
-              Number.isNaN(values[at]) ? [] : (values[at] ?? []),
-            );
-            return present.length === 0 ? Number.NaN : combineValues(expression.operator, present);
-          }),
-        }));
-      }
-      case "binary": {
-        const { operator, left: first, right } = expression;
-        if (operator === "*" && first.kind === "number") {
-          return mapValues(evaluate(right, times), (value) => first.value * value);
-        }
-        const left = evaluate(first, times);
-        if (operator === "or") return mergeRows(left, evaluate(right, times));
-        if (operator === "and") return intersectRows(left, evaluate(right, times));
-        if (operator === "unless") return filterByOthers(left, evaluate(right, times), false);
-        if (operator === "-" || operator === "+") {
-          const sign = operator === "-" ? -1 : 1;
-          return addRows(left, evaluate(right, times), sign);
-        }
-        if (right.kind !== "number" || (operator !== ">" && operator !== "!=")) {
-          throw new Error("not evaluated here");
-        }
-        const holds = (value: number): boolean =>
-          operator === ">" ? value > right.value : value !== right.value;
-        return mapValues(left, (value) => (holds(value) ? value : Number.NaN));
-      }
-      default:
-        throw new Error(`not evaluated here: ${expression.kind}`);
-    }
-  }
-
-  function evaluateCall(
-    name: string,
-    argument: Expression | undefined,
-    times: readonly number[],
-  ): readonly Row[] {
-    if (name === "timestamp" && argument?.kind === "selector") {
-      const timeOf = ([time, value]: Sample): number => (Number.isNaN(value) ? value : time / 1_000);
-      return rejectDuplicates(
-        mapRows(select(argument), times, 300_000, 0, ([last]) => (last ? timeOf(last) : Number.NaN)),
-      );
-    }
-    if (argument !== undefined && (name === "abs" || name === "floor")) {
-      return mapValues(evaluate(argument, times), Math[name]);
-    }
-    // Written series have no histograms.
-    if (name === "histogram_count") return [];
-    if (argument?.kind !== "window") throw new Error(`not evaluated here: ${name}`);
-    const { length, offset } = argument;
-    const held = dropStaleMarkers(select(argument.of));
-    // In whole milliseconds a closed range of one length is an open one that is a millisecond longer.
-    const reach = edge === "closed" ? length + 1 : length;
-    if (name === "last_over_time")
-      return mapRows(held, times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
-    const overTime = buildOverTimeFunctions(hidesRestarts)[name];
-    if (overTime !== undefined) {
-      const rows = held.map(({ labels, samples }) => ({
-        labels,
-        values: Float64Array.from(times, (time) => {
-          const end = time - offset;
-          const inside = samples.filter(([at]) => at > end - reach && at <= end);
-          return inside.length === 0 ? Number.NaN : overTime(inside.map(([, value]) => value));
-        }),
-      }));
-      return rejectDuplicates(rows);
-    }
-    if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
-    const rates = mapRows(held, times, reach, offset, ([last, before]) => {
-      if (last === undefined || before === undefined) return Number.NaN;
-      return (last[1] < before[1] ? last[1] : last[1] - before[1]) / ((last[0] - before[0]) / 1_000);
-    });
-    return rejectDuplicates(rates);
-  }
-
+  const seriesByName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
+  const evaluation: Evaluation = { seriesByName, edge, hidesRestarts };
   return {
-    select,
+    select: (selector: Selector) => selectWritten(evaluation, selector),
     readTraits: async () => ({ edge, hidesRestarts }),
     async query<T>(
       expression: Expression,
-      moments: EvaluationTime,
+      time: EvaluationTime,
       fold: () => SeriesFold<T>,
       signal: AbortSignal,
     ): Promise<T> {
       signal.throwIfAborted();
-      const { start, end, step } =
-        "at" in moments ? { start: moments.at, end: moments.at, step: 1 } : moments;
+      const { start, end, step } = "at" in time ? { start: time.at, end: time.at, step: 1 } : time;
       const times = Array.from({ length: (end - start) / step + 1 }, (_, index) => start + index * step);
       const { series: take, result } = fold();
-      if (expression.kind === "window") {
-        const { of, length, offset } = expression;
-        const to = end - offset;
-        const from = to - (edge === "closed" ? length + 1 : length);
-        for (const { labels, samples } of select(of)) {
-          const held = samples.filter(([time]) => time > from && time <= to);
-          const column = (part: 0 | 1): Float64Array => Float64Array.from(held, (sample) => sample[part]);
-          if (held.length > 0) take({ labels, times: column(0), values: column(1), histograms: [] });
-        }
-        return result();
-      }
-      for (const { labels, values } of evaluate(expression, times)) {
-        const held = times.flatMap((time, at) =>
-          Number.isNaN(values[at]) ? [] : [[time, values[at] ?? 0] as const],
-        );
-        if (held.length === 0) continue;
-        const column = (of: 0 | 1): Float64Array => Float64Array.from(held, (sample) => sample[of]);
-        take({ labels, times: column(0), values: column(1), histograms: [] });
+      const found =
+        expression.kind === "range"
+          ? listRawSamples(evaluation, expression, end)
+          : evaluate(evaluation, expression, times).map((row) => toWrittenSeries(row, times));
+      for (const { labels, samples } of found) {
+        const column = (of: 0 | 1): Float64Array => Float64Array.from(samples, (sample) => sample[of]);
+        if (samples.length > 0) take({ labels, times: column(0), values: column(1), histograms: [] });
       }
       return result();
     },
   };
 }
 
-/** Of the values in a window. Where restarts are hidden, functions of counters are given what has been added up. */
+interface SampledSeries {
+  readonly labels: Labels;
+  readonly samples: readonly Sample[];
+}
+
+/** The samples of a range selector at the time `at`. */
+function listRawSamples(
+  evaluation: Evaluation,
+  { of, length, offset }: RangeSelector,
+  at: number,
+): readonly SampledSeries[] {
+  const to = at - offset;
+  const from = to - findReach(evaluation, length);
+  return selectWritten(evaluation, of).map(({ labels, samples }) => ({
+    labels,
+    samples: samples.filter(([time]) => time > from && time <= to),
+  }));
+}
+
+function toWrittenSeries({ labels, values }: Row, times: readonly number[]): SampledSeries {
+  const samples = times.flatMap((time, at) =>
+    Number.isNaN(values[at]) ? [] : [[time, values[at] ?? 0] as const],
+  );
+  return { labels, samples };
+}
+
+/** In whole milliseconds a closed range is an open one that is a millisecond longer. */
+function findReach({ edge }: Evaluation, length: number): number {
+  return edge === "closed" ? length + 1 : length;
+}
+
+function selectWritten({ seriesByName }: Evaluation, selector: Selector): readonly WrittenSeries[] {
+  const tests = selector.matchers.map(createMatcherTest);
+  const names = tests.filter(({ label }) => label === "__name__");
+  const candidates = [...seriesByName].flatMap(([name, list]) =>
+    names.every(({ is }) => is(name)) ? list : [],
+  );
+  return candidates.filter(({ labels }) => tests.every(({ label, is }) => is(labels[label] ?? "")));
+}
+
+/** Without the samples that are NaN: they mark that the exporter ended the series. */
+function dropStaleMarkers(series: readonly WrittenSeries[]): readonly WrittenSeries[] {
+  return series.map(({ labels, samples }) => ({
+    labels,
+    samples: samples.some(([, value]) => Number.isNaN(value))
+      ? samples.filter(([, value]) => !Number.isNaN(value))
+      : samples,
+  }));
+}
+
+type Binary = Extract<Expression, { kind: "binary" }>;
+type Aggregate = Extract<Expression, { kind: "aggregate" }>;
+
+function evaluate(evaluation: Evaluation, expression: Expression, times: readonly number[]): readonly Row[] {
+  switch (expression.kind) {
+    case "call":
+      return evaluateCall(evaluation, expression.function, expression.arguments[0], times);
+    case "aggregate":
+      return evaluateAggregate(evaluation, expression, times);
+    case "binary":
+      return evaluateBinary(evaluation, expression, times);
+    default:
+      throw new Error(`not evaluated here: ${expression.kind}`);
+  }
+}
+
+function evaluateAggregate(
+  evaluation: Evaluation,
+  { operator, by, of }: Aggregate,
+  times: readonly number[],
+): readonly Row[] {
+  const groups = Map.groupBy(evaluate(evaluation, of, times), ({ labels }) =>
+    formatLabelsKey(pickLabels(labels, by)),
+  );
+  return [...groups.values()].map((rows) => ({
+    labels: pickLabels(rows[0]?.labels ?? {}, by),
+    values: Float64Array.from(times, (_, at) => {
+      const present = rows.flatMap(({ values }) => (Number.isNaN(values[at]) ? [] : (values[at] ?? [])));
+      return present.length === 0 ? Number.NaN : combineValues(operator, present);
+    }),
+  }));
+}
+
+function evaluateBinary(
+  evaluation: Evaluation,
+  { operator, left, right }: Binary,
+  times: readonly number[],
+): readonly Row[] {
+  if (operator === "*" && left.kind === "number") {
+    return mapValues(evaluate(evaluation, right, times), (value) => left.value * value);
+  }
+  const rows = evaluate(evaluation, left, times);
+  if (right.kind === "number") {
+    const { value: limit } = right;
+    if (operator === ">") return mapValues(rows, (value) => (value > limit ? value : Number.NaN));
+    if (operator === "!=") return mapValues(rows, (value) => (value !== limit ? value : Number.NaN));
+    throw new Error("not evaluated here");
+  }
+  const others = evaluate(evaluation, right, times);
+  switch (operator) {
+    case "or":
+      return mergeRows(rows, others);
+    case "and":
+      return intersectRows(rows, others);
+    case "unless":
+      return filterByOthers(rows, others, false);
+    case "+":
+      return addRows(rows, others, 1);
+    case "-":
+      return addRows(rows, others, -1);
+    default:
+      throw new Error("not evaluated here");
+  }
+}
+
+function evaluateCall(
+  evaluation: Evaluation,
+  name: string,
+  argument: Expression | undefined,
+  times: readonly number[],
+): readonly Row[] {
+  if (name === "timestamp" && argument?.kind === "selector") {
+    const readTime = ([time, value]: Sample): number => (Number.isNaN(value) ? value : time / 1_000);
+    const selected = selectWritten(evaluation, argument);
+    return rejectDuplicates(
+      mapRows(selected, times, 300_000, 0, ([last]) => (last ? readTime(last) : Number.NaN)),
+    );
+  }
+  if (argument !== undefined && (name === "abs" || name === "floor")) {
+    return mapValues(evaluate(evaluation, argument, times), Math[name]);
+  }
+  // Written series have no histograms.
+  if (name === "histogram_count") return [];
+  if (argument?.kind !== "range") throw new Error(`not evaluated here: ${name}`);
+  return evaluateOverRange(evaluation, name, argument, times);
+}
+
+function evaluateOverRange(
+  evaluation: Evaluation,
+  name: string,
+  { of, length, offset }: RangeSelector,
+  times: readonly number[],
+): readonly Row[] {
+  const series = dropStaleMarkers(selectWritten(evaluation, of));
+  const reach = findReach(evaluation, length);
+  if (name === "last_over_time")
+    return mapRows(series, times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+  if (name === "irate") return rejectDuplicates(mapRows(series, times, reach, offset, calculateRate));
+  const overTime = buildOverTimeFunctions(evaluation.hidesRestarts)[name];
+  if (overTime === undefined) throw new Error(`not evaluated here: ${name}`);
+  const rows = series.map(({ labels, samples }) => ({
+    labels,
+    values: Float64Array.from(times, (time) => {
+      const end = time - offset;
+      const inside = samples.filter(([at]) => at > end - reach && at <= end);
+      return inside.length === 0 ? Number.NaN : overTime(inside.map(([, value]) => value));
+    }),
+  }));
+  return rejectDuplicates(rows);
+}
+
+function calculateRate([last, before]: NewestSamples): number {
+  if (last === undefined || before === undefined) return Number.NaN;
+  return (last[1] < before[1] ? last[1] : last[1] - before[1]) / ((last[0] - before[0]) / 1_000);
+}
+
+/** Functions of the values in a range. If restarts are hidden, `resets` takes the values with restarts added up. */
 function buildOverTimeFunctions(
   hidesRestarts: boolean,
 ): Readonly<Record<string, (values: readonly number[]) => number>> {
@@ -190,13 +254,15 @@ function sumRestarts(values: readonly number[]): readonly number[] {
   });
 }
 
-/** For each series and moment, from the newest two samples of `(time - offset - reach, time - offset]`. */
+type NewestSamples = readonly [last: Sample | undefined, before: Sample | undefined];
+
+/** For each series and time, from the newest two samples of `(time - offset - reach, time - offset]`. */
 function mapRows(
   series: readonly WrittenSeries[],
   times: readonly number[],
   reach: number,
   offset: number,
-  value: (newest: readonly [last: Sample | undefined, before: Sample | undefined]) => number,
+  value: (newest: NewestSamples) => number,
 ): readonly Row[] {
   return series.map(({ labels, samples }) => {
     let next = 0;
@@ -212,7 +278,7 @@ function mapRows(
   });
 }
 
-/** Without its metric's name, type and unit; Prometheus refuses a vector that then has a label set twice. */
+/** Drops the name, type and unit of the metric. Prometheus refuses a vector that then has a label set twice. */
 function rejectDuplicates(rows: readonly Row[]): readonly Row[] {
   const merged = new Map<string, Row>();
   for (const { labels: named, values } of rows) {
@@ -230,7 +296,7 @@ function rejectDuplicates(rows: readonly Row[]): readonly Row[] {
   return [...merged.values()];
 }
 
-/** What is on the right counts only where nothing on the left has its labels; the metric's name is none of them. */
+/** Rows on the right count only where no row on the left has the same labels, apart from the metric's name. */
 function mergeRows(left: readonly Row[], right: readonly Row[]): readonly Row[] {
   return [...left, ...filterByOthers(right, left, false)];
 }
@@ -250,17 +316,17 @@ function addRows(left: readonly Row[], right: readonly Row[], sign: 1 | -1): rea
   });
 }
 
-/** What is on the left counts only where something on the right has its labels. */
+/** Rows on the left count only where a row on the right has the same labels. */
 function intersectRows(left: readonly Row[], right: readonly Row[]): readonly Row[] {
   return filterByOthers(left, right, true);
 }
 
-function filterByOthers(rows: readonly Row[], others: readonly Row[], there: boolean): readonly Row[] {
-  const twinsOf = Map.groupBy(others, formatNamelessKey);
+function filterByOthers(rows: readonly Row[], others: readonly Row[], isWanted: boolean): readonly Row[] {
+  const othersByKey = Map.groupBy(others, formatNamelessKey);
   return rows.map((row) => {
-    const twins = twinsOf.get(formatNamelessKey(row)) ?? [];
-    const has = (at: number): boolean => twins.some(({ values }) => !Number.isNaN(values[at]));
-    const values = row.values.map((value, at) => (has(at) === there ? value : Number.NaN));
+    const same = othersByKey.get(formatNamelessKey(row)) ?? [];
+    const has = (at: number): boolean => same.some(({ values }) => !Number.isNaN(values[at]));
+    const values = row.values.map((value, at) => (has(at) === isWanted ? value : Number.NaN));
     return { labels: row.labels, values };
   });
 }

@@ -1,4 +1,4 @@
-// A fake Prometheus on loopback: it knows some metrics and answers queries as a test tells it to.
+// A fake Prometheus on the loopback interface: it knows some metrics, and a test scripts its answers to queries.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Backend, IO, SeriesQuery } from "#src/store/store.ts";
@@ -6,64 +6,43 @@ import { testIO } from "../elastic/test-index.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-http-source.ts";
 
 export interface FakePrometheus extends ScriptedSource {
-  /** The queries asked, in the order of their arrival, but for the probes of its habits. */
+  /** The queries in the order of their arrival, without those that detect its traits. */
   readonly queries: { readonly query: string; readonly form: URLSearchParams }[];
   open(over?: object, io?: Partial<IO>): Backend;
 }
 
 export interface ScriptedAnswers {
   readonly edge?: "closed" | "open";
-  /** Names of metrics with the type that targets told; a name in `_bucket` has the label `le`. */
+  /** Names of metrics with the type that targets declare; a name in `_bucket` has the label `le`. */
   readonly metrics?: Readonly<Record<string, string | undefined>>;
-  /** Answers query and query_range; without it, and where it returns false, nothing is found. */
+  /** Answers query and query_range. Without it, or if it returns false, the result is empty. */
   readonly answer?: (form: URLSearchParams, response: ServerResponse, request: IncomingMessage) => unknown;
-  /** Comes first, for every request; a response it has answered is left alone. */
+  /** Called first, for every request; true if it has answered. */
   readonly intercept?: (response: ServerResponse, request: IncomingMessage) => boolean;
 }
 
-export const buildMatrix = (result: readonly object[], over: object = {}) => ({
-  status: "success",
-  data: { resultType: "matrix", result },
-  ...over,
-});
+export function buildMatrix(result: readonly object[], over: object = {}) {
+  return { status: "success", data: { resultType: "matrix", result }, ...over };
+}
 
-const probe = "count_over_time(vector(1)[1m:1m])";
+const edgeProbe = "count_over_time(vector(1)[1m:1m])";
+const alignmentProbe = "vector(1)";
 
-export async function openFakePrometheus({
-  edge = "open",
-  metrics = { g: "gauge", c_total: "counter" },
-  answer,
-  intercept,
-}: ScriptedAnswers = {}): Promise<FakePrometheus> {
+export async function openFakePrometheus(answers: ScriptedAnswers = {}): Promise<FakePrometheus> {
   const queries: FakePrometheus["queries"] = [];
   const fake = await openScriptedSource((response, request, body) => {
-    const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
+    if (answers.intercept?.(response, request)) return;
     const form = new URLSearchParams(body);
     const query = form.get("query") ?? "";
-    const data = (value: unknown) => sendJson(response, { status: "success", data: value });
-    if (intercept?.(response, request)) return;
-    if (query === probe) {
-      const ones = [{ metric: {}, value: [1_700_000_040, edge === "closed" ? "2" : "1"] }];
-      data({ resultType: "vector", result: ones });
-    } else if (query === "vector(1)") {
-      data({ resultType: "matrix", result: [{ metric: {}, values: [[Number(form.get("start")), "1"]] }] });
-    } else if (pathname.endsWith("/label/__name__/values")) {
-      const match = searchParams.get("match[]") ?? "";
-      const quantiles = match.includes('quantile!=""');
-      const bounds = match.includes('le!=""') && !quantiles;
-      data(Object.keys(metrics).filter((name) => !quantiles && (!bounds || name.endsWith("_bucket"))));
-    } else if (pathname.endsWith("/metadata")) {
-      const metric = searchParams.get("metric") ?? "";
-      data(
-        metrics[metric] === undefined ? {} : { [metric]: [{ type: metrics[metric], help: "", unit: "" }] },
-      );
-    } else if (pathname.endsWith("/series")) {
-      data([{ __name__: "g", host: "a" }]);
-    } else if (query !== "") {
+    const known = readKnownData(answers, new URL(request.url ?? "", "http://source"), form);
+    if (known !== undefined) sendJson(response, { status: "success", data: known });
+    else if (query === "") sendJson(response, {}, 404);
+    else {
       queries.push({ query, form });
+      const { answer } = answers;
       if (answer === undefined || answer(form, response, request) === false)
         sendJson(response, buildMatrix([]));
-    } else sendJson(response, {}, 404);
+    }
   });
   return Object.assign(fake, {
     queries,
@@ -75,9 +54,40 @@ export async function openFakePrometheus({
   });
 }
 
+/** The data of all requests but queries; `undefined` for a query. */
+function readKnownData(
+  { edge = "open", metrics = { g: "gauge", c_total: "counter" } }: ScriptedAnswers,
+  { pathname, searchParams }: URL,
+  form: URLSearchParams,
+): unknown {
+  const query = form.get("query");
+  if (query === edgeProbe) {
+    const ones = [{ metric: {}, value: [1_700_000_040, edge === "closed" ? "2" : "1"] }];
+    return { resultType: "vector", result: ones };
+  }
+  if (query === alignmentProbe) {
+    const start = Number(form.get("start"));
+    return { resultType: "matrix", result: [{ metric: {}, values: [[start, "1"]] }] };
+  }
+  if (pathname.endsWith("/label/__name__/values")) {
+    return listMatchingNames(Object.keys(metrics), searchParams.get("match[]") ?? "");
+  }
+  if (pathname.endsWith("/metadata")) {
+    const metric = searchParams.get("metric") ?? "";
+    const type = metrics[metric];
+    return type === undefined ? {} : { [metric]: [{ type, help: "", unit: "" }] };
+  }
+  return pathname.endsWith("/series") ? [{ __name__: "g", host: "a" }] : undefined;
+}
+
+function listMatchingNames(names: readonly string[], match: string): readonly string[] {
+  if (match.includes('quantile!=""')) return [];
+  return match.includes('le!=""') ? names.filter((name) => name.endsWith("_bucket")) : names;
+}
+
 const base = Date.UTC(2026, 0, 15, 10);
 
-/** The last values of `g` by host in three minutes, but for what is said otherwise. */
+/** By default the last values of `g` by host in three minutes. */
 export function buildSeriesQuery(over: Partial<SeriesQuery> = {}): SeriesQuery {
   return {
     match: { site: "a" },

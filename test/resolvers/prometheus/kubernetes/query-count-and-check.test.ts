@@ -1,12 +1,10 @@
 // The number and size of queries about a cluster, and the report of `readout check`.
 import { describe, expect, test } from "vitest";
-import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
 import { type Expression, printExpression, type Selector } from "#resolvers/prometheus/client/promql.ts";
+import type { EvaluationTime } from "#resolvers/prometheus/client/query-request.ts";
 import { inspectCluster } from "#resolvers/prometheus/kubernetes/coverage.ts";
-import {
-  createKubernetesStore,
-  type QueryClient,
-} from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
+import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
+import type { QueryClient } from "#resolvers/prometheus/kubernetes/snapshot-reader.ts";
 import type { PodOverviewRow, PodsRow } from "#src/core/rows.ts";
 import { base, minute, model } from "../../../conformance/kubernetes-fixture.ts";
 import {
@@ -49,7 +47,7 @@ describe("Kubernetes queries", () => {
     switch (expression.kind) {
       case "selector":
         return [expression];
-      case "window":
+      case "range":
       case "aggregate":
         return selectors(expression.of);
       case "call":
@@ -209,7 +207,7 @@ describe("check", () => {
       "pods: memory_major_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_major_page_faults_ratio, k8s_pod_memory_major_page_faults",
     ]);
     expect(problems).toEqual([
-      "no kube_node_info, cAdvisor or node exporter behind the wall: nodes are empty",
+      "no kube_node_info, cAdvisor or node exporter with the forced labels: nodes are empty",
     ]);
   });
 

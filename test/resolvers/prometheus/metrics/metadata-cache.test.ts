@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
-import { groupIntoFamilies } from "#resolvers/prometheus/metrics/metric-families.ts";
+import { groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
 import type { Backend, MetricStore } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import {
@@ -338,7 +338,7 @@ describe("metric look-ups", () => {
         });
         await expect(store.type({}, "h", signal)).rejects.toMatchObject(refused);
         const told = (await backend?.inspections.metrics?.({}, signal))?.limitations;
-        expect(told).toContain("1 gauge histograms, as their targets say, are refused");
+        expect(told).toContain("1 metrics are refused: their targets declare gauge histograms");
       }
     });
 

@@ -1,7 +1,7 @@
-// Which histograms have to be read in both of their forms, told by how many samples each form has.
+// Detection of histograms that have to be read in both forms, by the number of samples of each form.
 import { describe, expect, test } from "vitest";
 import { type Expression, matchEqual, metricName, select } from "#resolvers/prometheus/client/promql.ts";
-import type { CounterQuery } from "#resolvers/prometheus/metrics/counter-downsampling.ts";
+import type { CounterQuery } from "#resolvers/prometheus/metrics/bucket-survey.ts";
 import { findClassicNativeMismatch } from "#resolvers/prometheus/metrics/mixed-histograms.ts";
 import type { GridSeries, SeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
 
@@ -9,14 +9,14 @@ const hour = 3_600_000;
 const start = 10 * hour;
 const scrapes = Array.from({ length: 240 }, (_, n) => start + n * 15_000 + 200);
 
-/** What a source answers that holds samples of these times, counted in windows of the whole millisecond. */
-function readerOver(timesOf: Readonly<Record<string, readonly number[]>>): SeriesReader {
+/** A reader over samples at some times by metric. It only evaluates `count_over_time`. */
+function createCountingReader(timesByName: Readonly<Record<string, readonly number[]>>): SeriesReader {
   const count = (expression: Expression, at: number): number => {
     const [of] = expression.kind === "call" ? expression.arguments : [];
-    if (of?.kind !== "window") throw new Error("counts alone are asked for");
+    if (of?.kind !== "range") throw new Error("only counts are evaluated");
     const end = at - of.offset;
     const name = of.of.matchers.find(({ label }) => label === metricName)?.value ?? "";
-    return (timesOf[name] ?? []).filter((time) => time > end - of.length && time <= end).length;
+    return (timesByName[name] ?? []).filter((time) => time > end - of.length && time <= end).length;
   };
   const series = (values: readonly number[]): readonly GridSeries[] => {
     const held = Float64Array.from(values, (value) => (value === 0 ? Number.NaN : value));
@@ -24,7 +24,7 @@ function readerOver(timesOf: Readonly<Record<string, readonly number[]>>): Serie
   };
   return {
     selectRange: (of: object, { from, to }: { from: number; to: number }) => {
-      return { kind: "window", of, length: from - to + 1, offset: to };
+      return { kind: "range", of, length: from - to + 1, offset: to };
     },
     readGrid: async (expression: Expression, { start, step, count: length }: CounterQuery["buckets"]) =>
       series(Array.from({ length }, (_, n) => count(expression, start + (n + 1) * step))),
@@ -32,7 +32,7 @@ function readerOver(timesOf: Readonly<Record<string, readonly number[]>>): Serie
   } as unknown as SeriesReader;
 }
 
-const query = (name: string, buckets: CounterQuery["buckets"]): CounterQuery => {
+const buildQuery = (name: string, buckets: CounterQuery["buckets"]): CounterQuery => {
   const selector = select({}, [matchEqual(metricName, name)]);
   return {
     selector,
@@ -46,33 +46,34 @@ const query = (name: string, buckets: CounterQuery["buckets"]): CounterQuery => 
 };
 
 describe("findClassicNativeMismatch", () => {
-  const unevenIn = async (changed: number, buckets: CounterQuery["buckets"]): Promise<number> => {
-    const timesOf = {
+  const countMismatches = async (changed: number, buckets: CounterQuery["buckets"]): Promise<number> => {
+    const timesByName = {
       h_count: scrapes.filter((time) => time < start + changed),
       h: scrapes.filter((time) => time >= start + changed),
     };
     const found = await findClassicNativeMismatch(
-      readerOver(timesOf),
-      query("h_count", buckets),
-      query("h", buckets),
+      createCountingReader(timesByName),
+      buildQuery("h_count", buckets),
+      buildQuery("h", buckets),
     );
     return found.uneven.size;
   };
   test.each([0, 600_000, hour / 2, 3_000_000, hour - 15_000])(
     "reports a histogram that changes from classic to native after %d ms",
     async (at) => {
-      expect(await unevenIn(at, { start, step: hour, count: 1 })).toBe(1);
-      expect(await unevenIn(at, { start, step: hour + 1, count: 1 })).toBe(1);
-      expect(await unevenIn(at, { start, step: 60_000, count: 60 })).toBe(1);
+      expect(await countMismatches(at, { start, step: hour, count: 1 })).toBe(1);
+      expect(await countMismatches(at, { start, step: hour + 1, count: 1 })).toBe(1);
+      expect(await countMismatches(at, { start, step: 60_000, count: 60 })).toBe(1);
     },
   );
 
   test("reports nothing without a change, or if both forms are scraped together", async () => {
     const buckets = { start, step: hour, count: 1 };
-    expect(await unevenIn(hour, buckets)).toBe(0);
-    const both = readerOver({ h_count: scrapes, h: scrapes });
+    expect(await countMismatches(hour, buckets)).toBe(0);
+    const both = createCountingReader({ h_count: scrapes, h: scrapes });
     expect(
-      (await findClassicNativeMismatch(both, query("h_count", buckets), query("h", buckets))).uneven.size,
+      (await findClassicNativeMismatch(both, buildQuery("h_count", buckets), buildQuery("h", buckets))).uneven
+        .size,
     ).toBe(0);
   });
 });

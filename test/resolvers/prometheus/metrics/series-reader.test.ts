@@ -1,4 +1,4 @@
-// What reads series for one answer, over a source that is played by a function.
+// The series reader, over a client that is a function.
 import { expect, test } from "vitest";
 import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import {

@@ -1,0 +1,267 @@
+// HTTP requests to a server of the Prometheus API. Each runs under the guard, and its response is complete or an error:
+// bodies over the size limit, `warnings` and `isPartial` are errors, and so is whatever has an unknown form.
+import type { Agent, Dispatcher } from "undici";
+import { z } from "zod";
+import { BackendError, type Failure } from "../../../src/core/errors.ts";
+import type { IO } from "../../../src/store/store.ts";
+import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
+import { omitUndefined, type Tls } from "../../http/connection.ts";
+import {
+  createGuard,
+  type Guard,
+  type GuardSettings,
+  readRetryAfter,
+  yieldToEventLoop,
+} from "../../http/guard.ts";
+import { envelope, UnexpectedFormat } from "./response-scanner.ts";
+
+export interface ClientSettings extends GuardSettings {
+  /** Of the server, with the path under which its API lies. */
+  readonly url: string;
+  readonly auth?: { username: string; password: string } | { bearer: string } | undefined;
+  readonly tls?: Tls | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  /** A response over this many bytes is refused while it arrives. */
+  readonly answerBytes: number;
+}
+
+export interface ApiRequest {
+  readonly method: "GET" | "POST";
+  /** Below the path of the API's URL, with its query. */
+  readonly path: string;
+  readonly form?: URLSearchParams;
+}
+
+/** The connections to one server. */
+export interface Transport {
+  readonly backend: string;
+  readonly settings: ClientSettings;
+  readonly guard: Guard;
+  readonly origin: string;
+  readonly pathPrefix: string;
+  /** Created by the first request: undici takes 10 MB, which a program without such a backend need not spend. */
+  agent: Promise<Agent> | undefined;
+  /** How many connections were opened so far. */
+  connections: number;
+}
+
+/** A response is read in pieces of this size, each in a turn of the event loop of its own: some milliseconds. */
+const bytesPerTurn = 256 * 1024;
+
+/** How much of an error's text is logged. */
+const maxErrorChars = 4_096;
+
+export function createTransport(backend: string, settings: ClientSettings, io: IO): Transport {
+  const url = new URL(settings.url);
+  return {
+    backend,
+    settings,
+    guard: createGuard(backend, settings, io),
+    origin: url.origin,
+    pathPrefix: url.pathname.replace(/\/+$/, ""),
+    agent: undefined,
+    connections: 0,
+  };
+}
+
+export async function closeTransport({ agent }: Transport): Promise<void> {
+  await (await agent)?.destroy();
+}
+
+async function createAgent(transport: Transport): Promise<Agent> {
+  const { settings } = transport;
+  const { Agent } = await import("undici");
+  const agent = new Agent({
+    connections: settings.concurrent,
+    keepAliveTimeout: 60_000,
+    // The guard keeps the deadline.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: { ...omitUndefined(settings.tls ?? {}) },
+  });
+  agent.on("connect", () => {
+    transport.connections++;
+  });
+  return agent;
+}
+
+async function openRequest(
+  transport: Transport,
+  { method, path, form }: ApiRequest,
+  signal: AbortSignal,
+): Promise<Dispatcher.ResponseData> {
+  const { settings } = transport;
+  transport.agent ??= createAgent(transport);
+  const agent = await transport.agent;
+  return agent.request({
+    origin: transport.origin,
+    path: transport.pathPrefix + path,
+    method,
+    signal,
+    headers: {
+      accept: "application/json",
+      // The frontends of Mimir, Cortex and Thanos cache answers, which late samples would make wrong.
+      "cache-control": "no-store",
+      ...settings.headers,
+      ...readTraceContextHeaders(),
+      ...buildAuthorization(settings.auth),
+      ...(form && { "content-type": "application/x-www-form-urlencoded" }),
+    },
+    ...(form && { body: form.toString() }),
+  });
+}
+
+function buildAuthorization(auth: ClientSettings["auth"]): Readonly<Record<string, string>> {
+  if (auth === undefined) return {};
+  if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
+  return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
+}
+
+/** Sends a request and passes the bytes of a successful response on as they arrive. @throws {BackendError} */
+export async function streamBody(
+  transport: Transport,
+  request: ApiRequest,
+  signal: AbortSignal,
+  take: (chunk: Buffer) => void,
+): Promise<void> {
+  const { backend, settings } = transport;
+  const { statusCode, headers, body } = await openRequest(transport, request, signal);
+  // The request asks for no encoding. A proxy that encodes nevertheless sends what nothing here decodes.
+  if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
+    // An unread body reports its end as an error event, which would end the process.
+    body.on("error", () => {}).destroy();
+    throw new BackendError(backend, "malformed", `content-encoding ${headers["content-encoding"]}`);
+  }
+  if (statusCode !== 200) {
+    const text = await readErrorText(body);
+    throw toResponseError(backend, statusCode, text, readRetryAfter(headers["retry-after"]));
+  }
+  let bytes = 0;
+  let sinceTurn = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    sinceTurn += chunk.length;
+    if (sinceTurn > bytesPerTurn) {
+      // While this response waits, its connection is not read either.
+      await yieldToEventLoop();
+      sinceTurn = chunk.length;
+    }
+    if (bytes > settings.answerBytes) {
+      throw new BackendError(backend, "rejected", `an answer of more than ${settings.answerBytes} bytes`);
+    }
+    take(chunk);
+  }
+}
+
+/** Sends a request without the guard and parses the `data` of its response. */
+export async function readJson<T>(
+  transport: Transport,
+  schema: z.ZodType<T>,
+  request: ApiRequest,
+  signal: AbortSignal,
+): Promise<T> {
+  const chunks: Buffer[] = [];
+  await streamBody(transport, request, signal, (chunk) => chunks.push(chunk));
+  return schema.parse(unwrapEnvelope(transport.backend, JSON.parse(Buffer.concat(chunks).toString("utf8"))));
+}
+
+/** Returns the `data` of a response. @throws {BackendError} if the response says that it is incomplete */
+export function unwrapEnvelope(backend: string, response: unknown): unknown {
+  const { warnings, isPartial, data } = envelope.parse(response);
+  if (isPartial === true) throw new BackendError(backend, "partial", "the answer says isPartial");
+  // Versions 2.48 to 2.53 put hints on the style of a query here as well; since 2.54 these are `infos`.
+  const relevant = (warnings ?? []).filter((text) => !text.startsWith("PromQL info"));
+  if (relevant.length > 0) {
+    throw new BackendError(backend, "partial", `warnings: ${relevant.join("; ").slice(0, 2_000)}`);
+  }
+  return data;
+}
+
+/** Runs `read` under the guard. A response of an unknown form becomes a `BackendError`. @throws {BackendError} */
+export function runGuarded<T>(
+  { backend, guard }: Transport,
+  { method, path, form }: ApiRequest,
+  signal: AbortSignal,
+  read: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const attempt = async (limited: AbortSignal) => {
+    try {
+      return await read(limited);
+    } catch (cause) {
+      if (!isFormatError(cause)) throw cause;
+      throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, { cause });
+    }
+  };
+  const describe = () => {
+    const [pathname = "", search] = path.split("?");
+    return { method, path: pathname, parameters: Object.fromEntries(form ?? new URLSearchParams(search)) };
+  };
+  return guard.run(true, signal, attempt, describe);
+}
+
+function isFormatError(cause: unknown): cause is Error {
+  return cause instanceof z.ZodError || cause instanceof SyntaxError || cause instanceof UnexpectedFormat;
+}
+
+/** Sends a request under the guard and parses the `data` of its response. @throws {BackendError} */
+export function requestJson<T>(
+  transport: Transport,
+  schema: z.ZodType<T>,
+  request: ApiRequest,
+  signal: AbortSignal,
+): Promise<T> {
+  return runGuarded(transport, request, signal, (limited) => readJson(transport, schema, request, limited));
+}
+
+/** Returns `undefined` if the server refuses the request: a proxy does not route it, or the product does not have it. */
+export async function readIfSupported<T>(response: Promise<T>): Promise<T | undefined> {
+  try {
+    return await response;
+  } catch (error) {
+    if (error instanceof BackendError && isRefusal(error)) return undefined;
+    throw error;
+  }
+}
+
+function isRefusal({ failure, status = 500 }: BackendError): boolean {
+  return status < 500 && (failure === "rejected" || failure === "denied");
+}
+
+async function readErrorText(body: AsyncIterable<Buffer>): Promise<string> {
+  let text = "";
+  for await (const chunk of body) {
+    text += chunk.toString("utf8");
+    if (text.length > maxErrorChars) break;
+  }
+  return text;
+}
+
+/** The error of a response with an error status. The server's own text reaches the log and no client. */
+function toResponseError(
+  backend: string,
+  status: number,
+  text: string,
+  retryAfterSeconds: number | undefined,
+): BackendError {
+  const detail = `status ${status}: ${text.slice(0, 2_000)}`;
+  return new BackendError(backend, classifyFailure(status, text), detail, { status, retryAfterSeconds });
+}
+
+const failureByStatus: Readonly<Record<number, Failure>> = {
+  401: "denied",
+  403: "denied",
+  408: "timeout",
+  429: "overloaded",
+  502: "unreachable",
+  503: "overloaded",
+  504: "timeout",
+};
+
+/** A deadline that passes in the queue or while series are loaded has status 422, and one in evaluation 503. */
+function classifyFailure(status: number, text: string): Failure {
+  const timedOut = /deadline exceeded|timed out|cancell?ed/i.test(text);
+  if (timedOut && [422, 499, 500, 503].includes(status)) return "timeout";
+  // Thanos asked a store that has gone away, and has not noticed it before.
+  if (text.includes("code = Unavailable")) return "partial";
+  return failureByStatus[status] ?? "rejected";
+}

@@ -1,0 +1,123 @@
+// Sends queries for the snapshots of a range. Rows are counted first, so that an answer over the limit costs a source
+// little, and then read in slices of bounded size.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { readNumber } from "../../../src/core/collections.ts";
+import { mapConcurrent } from "../../../src/core/concurrency.ts";
+import { Refused } from "../../../src/core/errors.ts";
+import type { Buckets } from "../../../src/core/rows.ts";
+import type { ForcedLabels } from "../../../src/store/store.ts";
+import type { PrometheusClient } from "../client/client.ts";
+import type { Expression } from "../client/promql.ts";
+import type { EvaluationTime } from "../client/query-request.ts";
+import type { ServerTraits } from "../client/server-traits.ts";
+import type { QueryScope } from "./selectors.ts";
+import { alignToSnapshots, type SnapshotAnswers, type SnapshotSeries } from "./snapshot-series.ts";
+
+export type QueryClient = Pick<PrometheusClient, "query" | "readTraits">;
+
+/** A cluster, and the traits of its server. */
+export type ClusterScope = QueryScope & Pick<ServerTraits, "hidesRestarts">;
+
+/** Snapshots of one query: a server returns at most 11,000. */
+export const maxSnapshotsPerQuery = 10_000;
+/** Queries of one answer that are sent at once: the server has other clients. */
+const concurrentQueries = 6;
+/** With more names the filter is applied to the rows instead of being sent. */
+export const maxFilterNames = 250;
+
+/** @throws {BackendError} */
+export async function readScope(
+  client: QueryClient,
+  match: ForcedLabels,
+  signal: AbortSignal,
+): Promise<ClusterScope> {
+  return { match, ...(await client.readTraits(signal)) };
+}
+
+/** The answers of several queries at the snapshots; a query that is `undefined` has no series. @throws {BackendError} */
+export async function queryAll<Name extends string>(
+  client: QueryClient,
+  queries: Readonly<Record<Name, Expression | undefined>>,
+  snapshots: Buckets,
+  signal: AbortSignal,
+): Promise<SnapshotAnswers<Name>> {
+  const time = toEvaluationTime(snapshots);
+  const query = async (
+    name: Name,
+    either: AbortSignal,
+  ): Promise<readonly [Name, readonly SnapshotSeries[]]> => {
+    const expression = queries[name];
+    if (expression === undefined) return [name, []];
+    return [name, await client.query(expression, time, alignToSnapshots(snapshots), either)];
+  };
+  const answers = await mapConcurrent(Object.keys(queries) as Name[], concurrentQueries, query, signal);
+  return Object.fromEntries(answers) as SnapshotAnswers<Name>;
+}
+
+export function toEvaluationTime({ start, step, count }: Buckets): EvaluationTime {
+  return count === 1 ? { at: start } : { start, end: start + (count - 1) * step, step };
+}
+
+/** The greatest of the counts at each snapshot, and the sum of all counts. @throws {BackendError} */
+export async function countPerSnapshot(
+  client: QueryClient,
+  counts: readonly Expression[],
+  { start, step, count }: Buckets,
+  signal: AbortSignal,
+): Promise<{ readonly largest: Float64Array; readonly sum: number }> {
+  const largest = new Float64Array(count);
+  let sum = 0;
+  for (let first = 0; first < count; first += maxSnapshotsPerQuery) {
+    const chunk = { start: start + first * step, step, count: Math.min(maxSnapshotsPerQuery, count - first) };
+    const answers = await Promise.all(
+      counts.map((expression) =>
+        client.query(expression, toEvaluationTime(chunk), alignToSnapshots(chunk), signal),
+      ),
+    );
+    for (const { values } of answers.flat()) {
+      for (const [index, value] of values.entries()) {
+        if (Number.isNaN(value)) continue;
+        sum += value;
+        largest[first + index] = Math.max(readNumber(largest, first + index), value);
+      }
+    }
+  }
+  return { largest, sum };
+}
+
+/** Runs of snapshots that have rows, each of about `maxRows` rows and at most as many snapshots as a query may have. */
+export function* sliceSnapshots(
+  { start, step }: Buckets,
+  sizes: Float64Array,
+  maxRows: number,
+): Generator<Buckets> {
+  let first = 0;
+  let rows = 0;
+  for (const [index, size] of sizes.entries()) {
+    const isFull = rows + size > maxRows || index - first >= maxSnapshotsPerQuery;
+    if (index > first && (size === 0 || isFull)) {
+      yield { start: start + first * step, step, count: index - first };
+      first = index;
+      rows = 0;
+    }
+    if (size === 0) first = index + 1;
+    rows += size;
+  }
+  if (first < sizes.length) yield { start: start + first * step, step, count: sizes.length - first };
+}
+
+/** Yields the rows of a snapshot if it has any, and then to the event loop. */
+export async function* yieldRows<Row>(
+  rows: readonly Row[],
+  signal: AbortSignal,
+): AsyncGenerator<readonly Row[]> {
+  if (rows.length > 0) yield rows;
+  await nextTurn();
+  signal.throwIfAborted();
+}
+
+export function createTooManyRowsError(limit: number, wanted?: number): Refused {
+  const count = wanted === undefined ? "" : ` (${wanted})`;
+  const message = `More than ${limit} rows${count} would have to be read; narrow the range or the filters`;
+  return new Refused("result_too_large", message, { limit, ...(wanted !== undefined && { wanted }) });
+}

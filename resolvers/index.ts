@@ -1,17 +1,17 @@
-// The only list of kinds of backends.
+// The list of backend kinds, the only one.
 import type { BackendKind, CustomLayouts } from "../src/store/store.ts";
 import { elastic } from "./elastic/elastic.ts";
 import { memory } from "./memory/memory.ts";
 import { prometheus } from "./prometheus/prometheus.ts";
 
-/** What `kind:` in readout.yaml may be. */
+/** By name: the values of `kind:` in readout.yaml. */
 export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([
   register(elastic),
   register(memory),
   register(prometheus),
 ]);
 
-/** A kind whose settings and layouts are known to itself alone: what it has parsed is what its `createDocuments` gets. */
+/** Erases the types of a kind's settings and layouts: its `create` only receives what its own parsers returned. */
 function register<Config, Logs, Traces>(
   kind: BackendKind<Config, Logs, Traces>,
 ): readonly [string, BackendKind<unknown>] {

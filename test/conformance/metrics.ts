@@ -14,9 +14,14 @@ import {
   toSingleBucket,
 } from "#src/metrics/measures.ts";
 import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/store.ts";
-import { base, day, hour, minute, type RawFamily, rawFamilies, type Tenant } from "./metrics/fixture.ts";
+import { base, buildRawFamilies, day, hour, minute, type RawFamily, type Tenant } from "./metrics/fixture.ts";
 import { hostileTexts } from "./metrics/injection-texts.ts";
-import { type Expected, expectedNames, expectedSeries, expectedTagKeys } from "./metrics/oracle.ts";
+import {
+  computeExpectedSeries,
+  type Expected,
+  listExpectedNames,
+  listExpectedTagKeys,
+} from "./metrics/oracle.ts";
 
 interface MetricSubject {
   readonly name: string;
@@ -97,7 +102,7 @@ function listQueries(metric: string, type: keyof typeof measures) {
 
 export function metricStoreSuite(subject: MetricSubject): void {
   const excuse = subject.excuses?.["quoted names"];
-  const families = rawFamilies(excuse === undefined);
+  const families = buildRawFamilies(excuse === undefined);
   const signal = new AbortController().signal;
 
   describe(`${subject.name}: metric store`, () => {
@@ -114,7 +119,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
       match: running.match(tenant),
       tags: {},
       measure: { of: "samples", combine: "last" },
-      buckets: grid(base, base + hour - 1, "MINUTELY"),
+      buckets: buildGrid(base, base + hour - 1, "MINUTELY"),
       lookBack,
       pointLimit,
       ...over,
@@ -132,7 +137,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
           const match = running.match("shop");
           expect(await running.store.type(match, metric, signal)).toBe(type);
           expect(await running.store.tagKeys(match, metric, signal)).toEqual(
-            expectedTagKeys(families, "shop", metric),
+            listExpectedTagKeys(families, "shop", metric),
           );
         });
 
@@ -143,7 +148,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
           { timeout: 120_000 },
           async (resolution) => {
             const span = resolution === "DAILY" || resolution === "HOURLY" ? 2 * day : 0;
-            const buckets = grid(base + 17 - span, base + 3 * hour + 61_005 + span, resolution);
+            const buckets = buildGrid(base + 17 - span, base + 3 * hour + 61_005 + span, resolution);
             for (const query of listQueries(metric, type)) await verify({ ...query, buckets });
           },
         );
@@ -171,7 +176,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         "is exact with a look-back of %d ms",
         async (length) => {
           for (const start of [base, base + 30 * minute, base + hour]) {
-            const buckets = grid(start, start + hour - 1, "FIVE_MINUTELY");
+            const buckets = buildGrid(start, start + hour - 1, "FIVE_MINUTELY");
             await verify({
               metric,
               tags: { host: "*" },
@@ -188,7 +193,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
       test("lists the tenant's own names, sorted", async () => {
         for (const tenant of ["shop", "other"] as const) {
           expect(await running.store.names(running.match(tenant), signal)).toEqual(
-            expectedNames(families, tenant),
+            listExpectedNames(families, tenant),
           );
         }
       });
@@ -216,7 +221,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         "500 hostile values find what has them, as %s",
         { timeout: 300_000 },
         async (tenant) => {
-          const buckets = grid(base - minute, base + minute, "MINUTELY");
+          const buckets = buildGrid(base - minute, base + minute, "MINUTELY");
           for (const v of hostileTexts) {
             const found = await verify({ metric: "zoo", tags: { v }, buckets }, tenant);
             for (const { values } of found) {
@@ -231,7 +236,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
         for (const key of hostileTexts) {
           for (const tags of [{ [key]: "*" }, { v: "*", [key]: "other" }]) {
             if (Object.keys(tags).every((one) => one === "v")) continue;
-            const asked = running.store.series(queryOf({ metric: "zoo", tags: own(tags) }), signal);
+            const asked = running.store.series(queryOf({ metric: "zoo", tags: copyTags(tags) }), signal);
             const found = await asked.catch((error: unknown) => {
               expect(error).toMatchObject({ slug: "not_supported_by_backend" });
               return [];
@@ -270,7 +275,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
     });
 
     describe("a summary's quantile", () => {
-      const summary = { metric: "rpc_seconds", buckets: grid(base, base + hour, "FIVE_MINUTELY") };
+      const summary = { metric: "rpc_seconds", buckets: buildGrid(base, base + hour, "FIVE_MINUTELY") };
       const quantile = (quantile: number): Measure => ({ of: "observations", combine: "quantile", quantile });
       test.each([
         ["that it does not export", { method: "read" }, quantile(0.95)],
@@ -300,7 +305,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
 
       test("returns nothing for times without data", async () => {
         for (const start of [base - 3_000 * day, base + 30 * day]) {
-          await verify({ metric: "temperature", buckets: grid(start, start + hour, "MINUTELY") });
+          await verify({ metric: "temperature", buckets: buildGrid(start, start + hour, "MINUTELY") });
         }
       });
 
@@ -309,7 +314,9 @@ export function metricStoreSuite(subject: MetricSubject): void {
           from: fromMillis(Date.UTC(1, 0)),
           to: fromMillis(Date.UTC(9_999, 0)),
         });
-        const days = [Date.UTC(1_700, 0), Date.UTC(1_960, 0)].map((from) => grid(from, base + day, "DAILY"));
+        const days = [Date.UTC(1_700, 0), Date.UTC(1_960, 0)].map((from) =>
+          buildGrid(from, base + day, "DAILY"),
+        );
         for (const buckets of [everything, ...days]) {
           if (buckets === undefined) throw new Error("no window");
           for (const [metric, measure] of [
@@ -355,10 +362,10 @@ const resolutionNames = Object.keys(resolutions).filter((name): name is Resoluti
   Object.hasOwn(resolutions, name),
 );
 const second = (n: number) => n * 1_000;
-const grid = (from: number, to: number, resolution: Resolution): Buckets =>
+const buildGrid = (from: number, to: number, resolution: Resolution): Buckets =>
   computeGrid({ from: fromMillis(from), to: fromMillis(to) }, resolution);
 /** A computed key `__proto__` sets the prototype; as an entry it is a normal key. */
-const own = (tags: Record<string, string>): Record<string, string> =>
+const copyTags = (tags: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(tags));
 
 /** Runs the query and compares the answer with that computed from the raw samples. */
@@ -370,13 +377,13 @@ export async function verifySeries(
   tenant: Tenant = "shop",
 ): Promise<readonly Series[]> {
   const found = (await store?.series(query, signal)) ?? [];
-  const expected = expectedSeries(families, tenant, query);
-  expect(difference(found, expected, query)).toBeUndefined();
+  const expected = computeExpectedSeries(families, tenant, query);
+  expect(describeDifference(found, expected, query)).toBeUndefined();
   return found;
 }
 
 /** Describes the first difference, with its query. */
-function difference(
+function describeDifference(
   found: readonly Series[],
   expected: readonly Expected[],
   query: SeriesQuery,
@@ -391,7 +398,7 @@ function difference(
     const values = found[n]?.values ?? [];
     if (values.length !== buckets.count)
       return `${asked}: ${values.length} values for ${buckets.count} buckets`;
-    const bucket = series.values.findIndex((value, at) => !nearlyEqual(value, values[at] ?? Number.NaN));
+    const bucket = series.values.findIndex((value, at) => !isNearlyEqual(value, values[at] ?? Number.NaN));
     if (bucket !== -1) {
       const where = `${JSON.stringify(series.tags).slice(0, 200)}, bucket ${bucket} of ${buckets.count}`;
       return `${asked}: ${where} is ${values[bucket]} instead of ${series.values[bucket]}`;
@@ -401,7 +408,7 @@ function difference(
 }
 
 /** Ignores the last digits, which depend on the order of additions. */
-function nearlyEqual(a: number, b: number): boolean {
+function isNearlyEqual(a: number, b: number): boolean {
   if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) && Number.isNaN(b);
   return Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(a), Math.abs(b));
 }

@@ -269,10 +269,10 @@ function isInNextBucket({ buckets, next }: BucketCursor, bound: number): boolean
 /** Whether it has grown without buckets that show between which bounds. */
 function hasUnknownBuckets(before: HistogramSample, now: HistogramSample, restarted: boolean): boolean {
   if (now.count === before.count) return false;
-  return lacksBuckets(now) || (!restarted && lacksBuckets(before));
+  return hasNoBuckets(now) || (!restarted && hasNoBuckets(before));
 }
 
-function lacksBuckets({ count, buckets }: HistogramSample): boolean {
+function hasNoBuckets({ count, buckets }: HistogramSample): boolean {
   return count > 0 && buckets.length === 0;
 }
 

@@ -99,13 +99,13 @@ function listMismatches(
   return natives.flatMap(({ labels, values }) => {
     const key = formatSeriesKey(labels);
     const classic = byKey.get(key) ?? new Float64Array(values.length);
-    const isUneven = differ(values, classic) || differ(sumPairs(values), sumPairs(classic));
+    const isUneven = hasMismatch(values, classic) || hasMismatch(sumPairs(values), sumPairs(classic));
     return isUneven ? [[key, labels] as const] : [];
   });
 }
 
 /** Whether a count of the native form is not that of the classic form. */
-function differ(native: Float64Array, classic: Float64Array): boolean {
+function hasMismatch(native: Float64Array, classic: Float64Array): boolean {
   return native.some((count, index) => count > 0 && count !== classic[index]);
 }
 

@@ -16,7 +16,7 @@ import { otel } from "../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { createShell } from "../../support/fake-shell.ts";
-import { remoteWrite } from "../../support/prometheus/remote-write.ts";
+import { sendRemoteWrite } from "../../support/prometheus/remote-write.ts";
 import { createException, createSpan } from "../../tracing/span-builder.ts";
 import { named, namedPrometheus, type ServerName, withoutDataStreams } from "../selected-servers.ts";
 
@@ -160,7 +160,7 @@ describe.each(namedPrometheus())("$name", ({ name }) => {
         labels,
         samples: [[time, 1]] as const,
       });
-      await remoteWrite(server.url, [
+      await sendRemoteWrite(server.url, [
         ...["east", "west"].flatMap((cluster) => [
           sample({ __name__: "up", job: "api", cluster, instance: "a:1" }),
           sample({

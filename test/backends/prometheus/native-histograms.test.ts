@@ -6,7 +6,7 @@ import type { Measure } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
-import { remoteWrite, type WrittenSeries } from "../../support/prometheus/remote-write.ts";
+import { sendRemoteWrite, type WrittenSeries } from "../../support/prometheus/remote-write.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
 const signal = AbortSignal.timeout(170_000);
@@ -27,7 +27,7 @@ interface Target {
   readonly scrapes: readonly Scrape[];
 }
 
-function target(
+function recordTarget(
   metric: string,
   host: string,
   { from = -20 * minute, to = hour, step = 15 * second, form = (_: number): Scrape["form"] => "native" },
@@ -53,7 +53,7 @@ function target(
   return { metric, host, bounds, scrapes };
 }
 
-function written({ metric, host, bounds, scrapes }: Target): readonly WrittenSeries[] {
+function buildSeries({ metric, host, bounds, scrapes }: Target): readonly WrittenSeries[] {
   const labels = { site: "a", host };
   const uppers = Array.from({ length: 8 }, (_, index) => 2 ** (index - 2));
   let all: { below: number[]; counts: number[]; sum: number } | undefined;
@@ -88,7 +88,7 @@ function written({ metric, host, bounds, scrapes }: Target): readonly WrittenSer
 }
 
 /** A summary that becomes a native histogram with its next process, and a gauge histogram. */
-const odd = (): readonly WrittenSeries[] => {
+const buildUnusualSeries = (): readonly WrittenSeries[] => {
   const labels = { site: "a", host: "x" };
   const times = Array.from({ length: 40 }, (_, n) => base + n * 15 * second);
   const [old, young] = [times.slice(0, 20), times.slice(20)];
@@ -112,35 +112,35 @@ const odd = (): readonly WrittenSeries[] => {
   ];
 };
 
-const switches = (at: number) => (time: number) => (time < at ? "classic" : "native");
+const switchForm = (at: number) => (time: number) => (time < at ? "classic" : "native");
 const targets: readonly Target[] = [
   // Changes from one form to the other in the middle of the range: without a restart, with one, and back again.
-  target("moved", "plain", { form: switches(17 * minute) }, [40, 130]),
-  target("moved", "restarts", { form: switches(20 * minute) }, [160]),
-  target("moved", "back", {
+  recordTarget("moved", "plain", { form: switchForm(17 * minute) }, [40, 130]),
+  recordTarget("moved", "restarts", { form: switchForm(20 * minute) }, [160]),
+  recordTarget("moved", "back", {
     form: (time) => (time < 10 * minute || time > 30 * minute ? "classic" : "native"),
   }),
   // Both forms at once must not count twice.
-  target("moved", "twice", { form: () => "both" }, [100]),
-  target("moved", "old", { form: () => "classic" }, [100]),
-  target("moved", "new", {}, [100]),
+  recordTarget("moved", "twice", { form: () => "both" }, [100]),
+  recordTarget("moved", "old", { form: () => "classic" }, [100]),
+  recordTarget("moved", "new", {}, [100]),
   // New in the native form: the first sample has grown from 0.
-  target("moved", "born", { from: 25 * minute }),
+  recordTarget("moved", "born", { from: 25 * minute }),
   // The last sample before the range is classic, hours before.
-  target("moved", "late", {
+  recordTarget("moved", "late", {
     from: -9 * hour,
-    form: switches(-2 * hour),
+    form: switchForm(-2 * hour),
     to: -7 * hour,
   }),
   // New in a form that the metric did not have before: the first sample has grown from 0.
-  target("joined", "native", {}),
-  target("joined", "classic", { from: 25 * minute, form: () => "classic" }),
-  target("begun", "classic", { from: 5 * minute, form: () => "classic" }),
-  target("begun", "native", { from: 25 * minute }),
+  recordTarget("joined", "native", {}),
+  recordTarget("joined", "classic", { from: 25 * minute, form: () => "classic" }),
+  recordTarget("begun", "classic", { from: 5 * minute, form: () => "classic" }),
+  recordTarget("begun", "native", { from: 25 * minute }),
   // Exactly in the middle of the hour, which then has as many samples of one form as of the other.
-  target("halved", "plain", { form: switches(30 * minute) }),
+  recordTarget("halved", "plain", { form: switchForm(30 * minute) }),
   // At its first scrape a new process has more observations than the one before, but none as great.
-  target(
+  recordTarget(
     "overtaken",
     "plain",
     {},
@@ -149,17 +149,17 @@ const targets: readonly Target[] = [
     Array.from({ length: 500 }, (_, i) => (i % 20) / 4 + 0.3),
   ),
   // Bounds inside native buckets.
-  target("cut", "plain", { form: switches(17 * minute) }, [], [0.3, 3, 5]),
+  recordTarget("cut", "plain", { form: switchForm(17 * minute) }, [], [0.3, 3, 5]),
   // 69,120 histograms: more than one slice.
   ...Array.from({ length: 12 }, (_, n) =>
-    target("many", `h${n}`, { from: -24 * hour, to: 0 }, [n * 300 + 7]),
+    recordTarget("many", `h${n}`, { from: -24 * hour, to: 0 }, [n * 300 + 7]),
   ),
 ];
 
 type Counted = readonly { readonly host: string; readonly observed: readonly number[] }[];
 
 /** The observations per bucket: growth since the scrape before, or since 0 for a new series. */
-function observedIn(metric: string, { start, step, count }: SeriesQuery["buckets"]): readonly Counted[] {
+function listObserved(metric: string, { start, step, count }: SeriesQuery["buckets"]): readonly Counted[] {
   const began = Math.min(
     ...targets.filter((one) => one.metric === metric).map(({ scrapes }) => scrapes[0]?.time ?? 0),
   );
@@ -204,7 +204,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
   beforeAll(async () => {
     server = await startPrometheus(name, "");
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
-    const series = [...targets.flatMap(written), ...odd()];
+    const series = [...targets.flatMap(buildSeries), ...buildUnusualSeries()];
     // A server refuses samples that are much older than its newest.
     for (let from = base - 24 * hour; from < base + hour; from += hour / 2) {
       const inside = (time: number) => time >= from && time < from + hour / 2;
@@ -213,7 +213,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
         samples: samples.filter(([time]) => inside(time)),
         histograms: histograms.filter(({ millis }) => inside(millis)),
       }));
-      await remoteWrite(
+      await sendRemoteWrite(
         server.url,
         part.filter(({ samples, histograms }) => samples.length + histograms.length > 0),
       );
@@ -235,7 +235,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     tags: Readonly<Record<string, string>>,
   ): Promise<void> {
     const found = await read({ metric, measure, buckets, tags });
-    const expected = observedIn(metric, buckets);
+    const expected = listObserved(metric, buckets);
     const hosts =
       "host" in tags ? [...new Set(expected.flatMap((all) => all.map(({ host }) => host)))] : [""];
     const wanted = hosts.sort().map((host) => {

@@ -6,7 +6,7 @@ import type { Measure } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
-import { remoteWrite, type WrittenHistogram } from "../../support/prometheus/remote-write.ts";
+import { sendRemoteWrite, type WrittenHistogram } from "../../support/prometheus/remote-write.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
 const signal = AbortSignal.timeout(110_000);
@@ -32,8 +32,8 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
     const lines = sparse.map(([time, value]) => `sparse{site="a"} ${value} ${(time + 0.5) / 1_000}`);
     server = await startPrometheus(name, ["# TYPE sparse gauge", ...lines, "# EOF", ""].join("\n"));
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
-    await remoteWrite(server.url, [
-      { labels: { __name__: "native", site: "a", host: "x" }, histograms: nativeHistograms() },
+    await sendRemoteWrite(server.url, [
+      { labels: { __name__: "native", site: "a", host: "x" }, histograms: buildNativeHistograms() },
       {
         labels: { __name__: "blinks_total", site: "a" },
         samples: [
@@ -158,7 +158,7 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
   });
 });
 
-function nativeHistograms(): readonly WrittenHistogram[] {
+function buildNativeHistograms(): readonly WrittenHistogram[] {
   let all: number[] = [];
   return scrapes.map(({ millis, observed, restarted }) => {
     if (restarted) all = [];

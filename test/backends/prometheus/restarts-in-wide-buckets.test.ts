@@ -26,7 +26,7 @@ const step = 30 * second;
 const deploy = base - 9 * hour - 7 * minute;
 
 /** The restarts of an instance. All restart at the deployment, some of them several times. */
-function restarts(instance: number): readonly number[] {
+function listRestarts(instance: number): readonly number[] {
   const own = deploy + instance * 50 * second;
   if (instance === 1) return [own, own + 40 * second, own + 2 * minute];
   if (instance === 2) return Array.from({ length: 8 }, (_, n) => base - 4 * hour + n * 7 * minute);
@@ -35,12 +35,12 @@ function restarts(instance: number): readonly number[] {
 }
 
 /** The series of one instance: few observations, or so many after a restart that they exceed those before it. */
-function recorded(action: number, instance: number): readonly RawSeries[] {
+function recordSeries(action: number, instance: number): readonly RawSeries[] {
   const bounds = [0.1, 0.5, 1, 2.5, Number.POSITIVE_INFINITY];
   const from = instance === 4 ? base - 5 * hour - 123 : began + instance * 777 + action;
   const counts = bounds.map(() => 0);
   let sum = 0;
-  const fallen = restarts(instance);
+  const fallen = listRestarts(instance);
   const rows = Array.from({ length: Math.floor((base + hour - from) / step) }, (_, n) => {
     const time = from + n * step;
     const restarted = fallen.some((at) => at > time - step && at <= time);
@@ -75,7 +75,7 @@ function recorded(action: number, instance: number): readonly RawSeries[] {
 }
 
 const instances = [0, 1, 2, 3, 4];
-const series = [0, 1, 2, 3, 4, 5].flatMap((action) => instances.flatMap((one) => recorded(action, one)));
+const series = [0, 1, 2, 3, 4, 5].flatMap((action) => instances.flatMap((one) => recordSeries(action, one)));
 const counts = series.filter(({ suffix }) => suffix === "_count");
 const families: readonly RawFamily[] = [
   { metric: "took_seconds", kind: "histogram", series },

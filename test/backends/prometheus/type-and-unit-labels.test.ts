@@ -6,18 +6,18 @@ import type { MetricType } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
 import {
   base,
+  buildRawFamilies,
   day,
   hour,
   minute,
   printOpenMetrics,
   type RawFamily,
-  rawFamilies,
 } from "../../conformance/metrics/fixture.ts";
-import { expectedTagKeys } from "../../conformance/metrics/oracle.ts";
+import { listExpectedTagKeys } from "../../conformance/metrics/oracle.ts";
 import { measures, verifySeries } from "../../conformance/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
-import { remoteWrite } from "../../support/prometheus/remote-write.ts";
+import { sendRemoteWrite } from "../../support/prometheus/remote-write.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
 const signal = AbortSignal.timeout(110_000);
@@ -28,8 +28,8 @@ const selections: Readonly<Record<string, readonly [MetricType, ...Record<string
   latency_seconds: ["measurement", {}, { route: "*" }],
   balance: ["measurement", { account: "*" }],
 };
-const families = rawFamilies(false).filter(({ metric }) => Object.hasOwn(selections, metric));
-const typed = (family: RawFamily): RawFamily => ({
+const families = buildRawFamilies(false).filter(({ metric }) => Object.hasOwn(selections, metric));
+const addTypeLabels = (family: RawFamily): RawFamily => ({
   ...family,
   series: family.series.map((one) => ({
     ...one,
@@ -52,7 +52,7 @@ describe.runIf(servers.length > 0)("Prometheus with type-and-unit-labels", () =>
   let server: RunningPrometheus;
   let backend: Backend;
   beforeAll(async () => {
-    const text = printOpenMetrics([...families.map(typed), switched]);
+    const text = printOpenMetrics([...families.map(addTypeLabels), switched]);
     server = await startPrometheus("prom3", text, undefined, ["type-and-unit-labels"]);
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
   });
@@ -103,7 +103,7 @@ describe.runIf(servers.length > 0)("Prometheus with type-and-unit-labels", () =>
 
     test("lists neither label as a tag", async () => {
       const keys = await backend.stores.metrics?.tagKeys({ tenant: "shop" }, metric, signal);
-      expect(keys).toEqual(expectedTagKeys(families, "shop", metric));
+      expect(keys).toEqual(listExpectedTagKeys(families, "shop", metric));
       for (const key of ["__type__", "__unit__"]) {
         const [measure = { of: "increment" }] = measures[type];
         expect(await read({ metric, measure, tags: { [key]: "*" } })).toEqual([]);
@@ -122,7 +122,7 @@ describe.runIf(servers.length > 0)("Prometheus with type-and-unit-labels", () =>
       samples: times.map((time, n) => [time, read(n)] as const),
     });
     const cpu = "container_cpu_usage_seconds_total";
-    await remoteWrite(server.url, [
+    await sendRemoteWrite(server.url, [
       series("kube_pod_info", "gauge", { ...web, uid }, () => 1),
       series(cpu, "counter", { ...web, id: `/kubepods/pod${uid}` }, (n) => 3 * n),
       series(cpu, "counter", { cluster: "c", node: "n1", id: "/" }, (n) => 6 * n),

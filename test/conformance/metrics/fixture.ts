@@ -28,8 +28,8 @@ export const hour = 60 * minute;
 export const day = 24 * hour;
 
 /** All that a subject is filled with; names that need quotes only if it supports them. */
-export function rawFamilies(quotedNames: boolean): readonly RawFamily[] {
-  const families = tenants.flatMap((tenant, n) => familiesOf(tenant, createRandom(n + 1)));
+export function buildRawFamilies(quotedNames: boolean): readonly RawFamily[] {
+  const families = tenants.flatMap((tenant, n) => buildFamilies(tenant, createRandom(n + 1)));
   const merged = new Map<string, RawFamily>();
   for (const family of families) {
     if (!quotedNames && !isPlain(family)) continue;
@@ -47,7 +47,7 @@ function isPlain({ metric, series }: RawFamily): boolean {
   );
 }
 
-function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] {
+function buildFamilies(tenant: Tenant, random: () => number): readonly RawFamily[] {
   const family = (
     metric: string,
     kind: RawFamily["kind"],
@@ -77,68 +77,71 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
   );
 
   const gauges = family("temperature", "gauge", [
-    [{ room: "off the grid", floor: "1" }, every(15 * second, base + 7_123, base + 3 * hour, walk())],
-    [{ room: "on the grid", floor: "1" }, every(15 * second, base, base + 3 * hour, walk())],
+    [{ room: "off the grid", floor: "1" }, sampleEvery(15 * second, base + 7_123, base + 3 * hour, walk())],
+    [{ room: "on the grid", floor: "1" }, sampleEvery(15 * second, base, base + 3 * hour, walk())],
     [
       { room: "with gaps", floor: "2" },
-      every(20 * second, base + 500, base + 3 * hour, walk()).filter(
+      sampleEvery(20 * second, base + 500, base + 3 * hour, walk()).filter(
         ([time]) => (time - base) % (50 * minute) > 35 * minute,
       ),
     ],
     [
       { room: "not a number", floor: "2" },
-      every(30 * second, base + 1_000, base + 2 * hour, walk()).map(([time, value], n) => [
+      sampleEvery(30 * second, base + 1_000, base + 2 * hour, walk()).map(([time, value], n) => [
         time,
         [value, Number.NaN, -value, Number.POSITIVE_INFINITY, value, Number.NEGATIVE_INFINITY][n % 6] ??
           value,
       ]),
     ],
-    [{ room: "only NaN" }, every(minute, base, base + hour, () => Number.NaN)],
+    [{ room: "only NaN" }, sampleEvery(minute, base, base + hour, () => Number.NaN)],
     [{ room: "edges" }, edges.map((time) => [time, whole(1_000) / 8] as const)],
   ]);
 
   const counters = family("requests_total", "counter", [
     [
       { host: "steady", code: "200" },
-      every(15 * second, base - hour + 3_210, base + 3 * hour, climb(9, 5_000)),
+      sampleEvery(15 * second, base - hour + 3_210, base + 3 * hour, climb(9, 5_000)),
     ],
-    [{ host: "steady", code: "500" }, every(15 * second, base - hour + 3_210, base + 3 * hour, climb(2, 40))],
+    [
+      { host: "steady", code: "500" },
+      sampleEvery(15 * second, base - hour + 3_210, base + 3 * hour, climb(2, 40)),
+    ],
     [
       { host: "on the grid", code: "200" },
-      every(15 * second, base - 5 * minute, base + 3 * hour, climb(7, 100)),
+      sampleEvery(15 * second, base - 5 * minute, base + 3 * hour, climb(7, 100)),
     ],
     [
       { host: "restarts", code: "200" },
-      restarting(every(15 * second, base - 20 * minute, base + 3 * hour, climb(30)), whole),
+      addRestarts(sampleEvery(15 * second, base - 20 * minute, base + 3 * hour, climb(30)), whole),
     ],
     // Exceeds its old value within one bucket after a restart, twice within a minute.
     [
       { host: "overtakes", code: "200" },
-      every(10 * second, base - minute, base + hour, climb(3, 1)).map(([time, value], n) => [
+      sampleEvery(10 * second, base - minute, base + hour, climb(3, 1)).map(([time, value], n) => [
         time,
         n % 6 === 2 || n % 6 === 4 ? 0 : value + (n % 6) * 7,
       ]),
     ],
     [
       { host: "born", code: "200" },
-      every(15 * second, base + 47 * minute + 100, base + 2 * hour, climb(5, 700)),
+      sampleEvery(15 * second, base + 47 * minute + 100, base + 2 * hour, climb(5, 700)),
     ],
     [
       { host: "comes back", code: "200" },
       [
-        ...every(15 * second, base - 30 * hour, base - 29 * hour, climb(4, 20)),
-        ...every(15 * second, base + 70 * minute, base + 100 * minute, climb(4, 9_000)),
+        ...sampleEvery(15 * second, base - 30 * hour, base - 29 * hour, climb(4, 20)),
+        ...sampleEvery(15 * second, base + 70 * minute, base + 100 * minute, climb(4, 9_000)),
       ],
     ],
     [
       { host: "gap", code: "200" },
-      every(15 * second, base - 10 * minute, base + 3 * hour, climb(6)).filter(
+      sampleEvery(15 * second, base - 10 * minute, base + 3 * hour, climb(6)).filter(
         ([time]) => time < base + 20 * minute || time > base + 62 * minute,
       ),
     ],
     [
       { host: "not a number", code: "200" },
-      every(15 * second, base - 10 * minute, base + hour, climb(6)).map(([time, value], n) => [
+      sampleEvery(15 * second, base - 10 * minute, base + hour, climb(6)).map(([time, value], n) => [
         time,
         n % 7 === 3 ? Number.NaN : value,
       ]),
@@ -146,29 +149,29 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
     // Non-finite samples are no past, however long they were there.
     [
       { host: "long not a number", code: "200" },
-      every(15 * second, base - 10 * minute, base + hour, climb(6, 50)).map(([time, value], n) => [
+      sampleEvery(15 * second, base - 10 * minute, base + hour, climb(6, 50)).map(([time, value], n) => [
         time,
         time >= base + 20 * minute ? value : n % 2 === 0 ? Number.NaN : Number.POSITIVE_INFINITY,
       ]),
     ],
     [
       { host: "was a number", code: "200" },
-      every(15 * second, base - 40 * minute, base + hour, climb(6, 50)).map(([time, value]) => [
+      sampleEvery(15 * second, base - 40 * minute, base + hour, climb(6, 50)).map(([time, value]) => [
         time,
         time >= base + 20 * minute || time < base - 30 * minute ? value : Number.NaN,
       ]),
     ],
     [{ host: "edges" }, edges.map((time, n) => [time, n * n * 3] as const)],
-    [{ host: "before the range" }, every(minute, base - 3 * hour, base - 2 * hour, climb(5))],
+    [{ host: "before the range" }, sampleEvery(minute, base - 3 * hour, base - 2 * hour, climb(5))],
   ]);
 
   // The metric itself begins within the range, and its second series later.
   const births = family("deploys_total", "counter", [
-    [{ region: "first" }, every(30 * second, base + 10 * minute + 250, base + hour, climb(2, 300))],
-    [{ region: "second" }, every(30 * second, base + 25 * minute, base + hour, climb(2, 50))],
+    [{ region: "first" }, sampleEvery(30 * second, base + 10 * minute + 250, base + hour, climb(2, 300))],
+    [{ region: "second" }, sampleEvery(30 * second, base + 25 * minute, base + hour, climb(2, 50))],
     [
       { region: "not a number before" },
-      every(30 * second, base - 20 * minute, base + hour, climb(2, 70)).map(([time, value]) => [
+      sampleEvery(30 * second, base - 20 * minute, base + hour, climb(2, 70)).map(([time, value]) => [
         time,
         time < base + 30 * minute ? Number.NaN : value,
       ]),
@@ -177,16 +180,18 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
 
   const long = [
     family("deliveries_total", "counter", [
-      [{}, restarting(every(10 * minute, base - 2 * day, base + 2 * day, climb(50, 7)), whole)],
+      [{}, addRestarts(sampleEvery(10 * minute, base - 2 * day, base + 2 * day, climb(50, 7)), whole)],
     ]),
-    family("disk_free", "gauge", [[{}, every(10 * minute, base - 2 * day + 333, base + 2 * day, walk())]]),
+    family("disk_free", "gauge", [
+      [{}, sampleEvery(10 * minute, base - 2 * day + 333, base + 2 * day, walk())],
+    ]),
   ];
   const plain = [
-    family("queue_depth", "unknown", [[{ queue: "mail" }, every(minute, base, base + hour, walk())]]),
+    family("queue_depth", "unknown", [[{ queue: "mail" }, sampleEvery(minute, base, base + hour, walk())]]),
     family("jobs_count", "unknown", [
-      [{ queue: "mail" }, every(minute, base - minute, base + hour, climb(9))],
+      [{ queue: "mail" }, sampleEvery(minute, base - minute, base + hour, climb(9))],
     ]),
-    family("work_total", "unknown", [[{}, every(minute, base - minute, base + hour, climb(9))]]),
+    family("work_total", "unknown", [[{}, sampleEvery(minute, base - minute, base + hour, climb(9))]]),
   ];
 
   const zoo = family(
@@ -203,24 +208,28 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
       ]),
   );
   const keys = family("keyed", "gauge", [
-    [{ a: "1", b: "1" }, every(minute, base, base + hour, walk())],
-    [{ a: "1", c: "2" }, every(minute, base, base + hour, walk())],
-    [{ b: "1" }, every(minute, base, base + hour, walk())],
+    [{ a: "1", b: "1" }, sampleEvery(minute, base, base + hour, walk())],
+    [{ a: "1", c: "2" }, sampleEvery(minute, base, base + hour, walk())],
+    [{ b: "1" }, sampleEvery(minute, base, base + hour, walk())],
   ]);
   const quoted = family("http.server.größe", "gauge", [
-    [{ "http.route": "/a b", größe: "XL" }, every(minute, base, base + hour, walk())],
-    [{ "http.route": 'x"} or zoo{v="', größe: "*" }, every(minute, base, base + hour, walk())],
+    [{ "http.route": "/a b", größe: "XL" }, sampleEvery(minute, base, base + hour, walk())],
+    [{ "http.route": 'x"} or zoo{v="', größe: "*" }, sampleEvery(minute, base, base + hour, walk())],
   ]);
-  const own = family(`only_${tenant}`, "gauge", [[{ v: tenant }, every(minute, base, base + hour, walk())]]);
+  const own = family(`only_${tenant}`, "gauge", [
+    [{ v: tenant }, sampleEvery(minute, base, base + hour, walk())],
+  ]);
 
   const observed = (
     labels: Readonly<Record<string, string>>,
-    over: Partial<Parameters<typeof recorder>[0]>,
+    over: Partial<Parameters<typeof createRecorder>[0]>,
   ) =>
-    recorder({
+    createRecorder({
       labels: { ...labels, tenant },
       bounds: [0.1, 0.25, 0.5, 1, 2.5],
-      times: every(15 * second, base - 10 * minute + 3_000, base + 3 * hour, () => 0).map(([time]) => time),
+      times: sampleEvery(15 * second, base - 10 * minute + 3_000, base + 3 * hour, () => 0).map(
+        ([time]) => time,
+      ),
       most: 12,
       draw: () => Math.floor(random() ** 3 * 400) / 100,
       restart: () => false,
@@ -237,7 +246,9 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
       ...observed({ route: "/rare", method: "POST" }, { most: 2, restart: (n) => n % 31 === 11 }),
       ...observed(
         { route: "/born", method: "POST" },
-        { times: every(15 * second, base + 40 * minute, base + 2 * hour, () => 0).map(([time]) => time) },
+        {
+          times: sampleEvery(15 * second, base + 40 * minute, base + 2 * hour, () => 0).map(([time]) => time),
+        },
       ),
     ],
   };
@@ -266,7 +277,7 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
           (quantile): RawSeries => ({
             suffix: "",
             labels: { method, tenant, quantile },
-            samples: every(
+            samples: sampleEvery(
               15 * second,
               base - 10 * minute + 3_000,
               base + 3 * hour,
@@ -282,12 +293,12 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
 
 // ---- Making samples -----------------------------------------------------------------------------------------
 
-function every(step: number, from: number, to: number, value: () => number): readonly RawSample[] {
+function sampleEvery(step: number, from: number, to: number, value: () => number): readonly RawSample[] {
   return Array.from({ length: Math.ceil((to - from) / step) }, (_, n) => [from + n * step, value()] as const);
 }
 
 /** Falls back to a small value now and then, as when a process restarts. */
-function restarting(samples: readonly RawSample[], whole: (most: number) => number): readonly RawSample[] {
+function addRestarts(samples: readonly RawSample[], whole: (most: number) => number): readonly RawSample[] {
   let lost = 0;
   return samples.map(([time, value], n) => {
     if (n % 83 === 50 || n % 83 === 52) lost = value - whole(3);
@@ -296,7 +307,7 @@ function restarting(samples: readonly RawSample[], whole: (most: number) => numb
 }
 
 /** The parts of a histogram that has seen up to `most` observations before each of its samples. */
-function recorder(over: {
+function createRecorder(over: {
   readonly labels: Readonly<Record<string, string>>;
   readonly bounds: readonly number[];
   readonly times: readonly number[];

@@ -10,17 +10,17 @@ export interface Expected {
 }
 
 /** Of one tenant; the query's `match` is ignored. */
-export function expectedSeries(
+export function computeExpectedSeries(
   families: readonly RawFamily[],
   tenant: Tenant,
   query: SeriesQuery,
 ): readonly Expected[] {
-  const series = seriesOf(families, tenant, query.metric);
+  const series = listSeries(families, tenant, query.metric);
   const keys = Object.keys(query.tags).sort();
   const groups = new Map<string, { tags: Record<string, string>; members: RawSeries[] }>();
   const patterns = keys.map((key) => [key, globToRegExp(query.tags[key] ?? "")] as const);
   for (const one of series) {
-    const tags = visible(one.labels);
+    const tags = dropTenantLabel(one.labels);
     if (!patterns.every(([key, pattern]) => pattern.test(Object.hasOwn(tags, key) ? (tags[key] ?? "") : "")))
       continue;
     const values = keys.map((key) => tags[key] ?? "");
@@ -33,34 +33,36 @@ export function expectedSeries(
   }
   const metricBegan = Math.min(...series.flatMap(({ samples }) => clean(samples)[0]?.[0] ?? []));
   return [...groups.values()]
-    .map(({ tags, members }) => ({ tags, values: valuesOf(members, query, metricBegan) }))
+    .map(({ tags, members }) => ({ tags, values: computeValues(members, query, metricBegan) }))
     .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
     .sort((a, b) => compare(Object.values(a.tags), Object.values(b.tags)));
 }
 
-export function expectedNames(families: readonly RawFamily[], tenant: Tenant): readonly string[] {
+export function listExpectedNames(families: readonly RawFamily[], tenant: Tenant): readonly string[] {
   return families
-    .filter(({ metric }) => seriesOf(families, tenant, metric).length > 0)
+    .filter(({ metric }) => listSeries(families, tenant, metric).length > 0)
     .map(({ metric }) => metric)
     .sort();
 }
 
-export function expectedTagKeys(
+export function listExpectedTagKeys(
   families: readonly RawFamily[],
   tenant: Tenant,
   metric: string,
 ): readonly (readonly string[])[] {
-  const all = seriesOf(families, tenant, metric).map(({ labels }) => Object.keys(visible(labels)).sort());
+  const all = listSeries(families, tenant, metric).map(({ labels }) =>
+    Object.keys(dropTenantLabel(labels)).sort(),
+  );
   const distinct = new Map(all.filter((keys) => keys.length > 0).map((keys) => [keys.join("\0"), keys]));
   return [...distinct.values()].sort(compare);
 }
 
-function seriesOf(families: readonly RawFamily[], tenant: Tenant, metric: string): readonly RawSeries[] {
+function listSeries(families: readonly RawFamily[], tenant: Tenant, metric: string): readonly RawSeries[] {
   const all = families.find((family) => family.metric === metric)?.series ?? [];
   return all.filter(({ labels }) => labels.tenant === tenant);
 }
 
-function visible(labels: Readonly<Record<string, string>>): Record<string, string> {
+function dropTenantLabel(labels: Readonly<Record<string, string>>): Record<string, string> {
   const { tenant, le, quantile, ...tags } = labels;
   return tags;
 }
@@ -96,12 +98,18 @@ function clean(samples: readonly RawSample[]): readonly RawSample[] {
   return known;
 }
 
-function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan: number): readonly number[] {
+function computeValues(
+  series: readonly RawSeries[],
+  query: SeriesQuery,
+  metricBegan: number,
+): readonly number[] {
   const { start, step, count } = query.buckets;
   const at = (time: number) => Math.floor((time - start) / step);
   const members = series.map((one): Member => {
     const inside = clean(one.samples).filter(([time]) => time >= start && at(time) < count);
-    const partner = series.find((other) => other.suffix === "_count" && identity(other) === identity(one));
+    const partner = series.find(
+      (other) => other.suffix === "_count" && formatIdentity(other) === formatIdentity(one),
+    );
     const steps = listSteps(one, one === partner ? undefined : partner, query, metricBegan);
     let running = 0;
     const runnings = inside.map(([time, value], n) => {
@@ -274,7 +282,7 @@ function listSteps(
   });
 }
 
-function identity({ labels }: RawSeries): string {
+function formatIdentity({ labels }: RawSeries): string {
   const { le, quantile, ...rest } = labels;
   return JSON.stringify(Object.entries(rest).sort());
 }

@@ -9,7 +9,7 @@ import { createEvaluator } from "./promql-evaluator.ts";
 const aggregations = /^(?:sum|avg|min|max|count|group)$/;
 
 /** Parses what `printExpression` prints. @throws {SyntaxError} */
-function readPromql(text: string): Expression {
+function parsePromql(text: string): Expression {
   let at = 0;
   const fail = (): never => {
     throw new SyntaxError(`not understood at ${at}: ${text}`);
@@ -79,7 +79,7 @@ export function createFakePrometheus(
   const never = new AbortController().signal;
 
   async function evaluate(form: URLSearchParams): Promise<object> {
-    const expression = readPromql(form.get("query") ?? "");
+    const expression = parsePromql(form.get("query") ?? "");
     const millis = (name: string): number => Math.round(Number(form.get(name)) * 1_000);
     const ranged = form.has("start");
     const step = form.get("step") ?? "";
@@ -100,7 +100,7 @@ export function createFakePrometheus(
   }
 
   const labelSets = (match: string): readonly object[] => {
-    const expression = readPromql(match);
+    const expression = parsePromql(match);
     return expression.kind === "selector" ? source.select(expression).map(({ labels }) => labels) : [];
   };
 

@@ -39,23 +39,23 @@ async function openScriptedFake(
     if (path.endsWith("/series"))
       return held.select(parseSelector(form.get("match[]") ?? "")).map((one) => one.labels);
     const query = form.get("query") ?? "";
-    if (query === "count_over_time(vector(1)[1m:1m])") return vector([{ metric: {}, value: [0, "1"] }]);
+    if (query === "count_over_time(vector(1)[1m:1m])") return buildVector([{ metric: {}, value: [0, "1"] }]);
     const millis = (name: string): number => Math.round(Number(form.get(name)) * 1_000);
     const ranged = path.endsWith("/query_range");
     const moments: EvaluationTime | undefined = ranged
       ? move({ start: millis("start"), end: millis("end"), step: parseDuration(form.get("step") ?? "") })
       : { at: millis("time") };
-    if (moments === undefined) return matrix([]);
+    if (moments === undefined) return buildMatrix([]);
     if (query === "vector(1)" && "start" in moments)
-      return matrix([{ metric: {}, values: [[moments.start / 1_000, "1"]] }]);
+      return buildMatrix([{ metric: {}, values: [[moments.start / 1_000, "1"]] }]);
     const expression = parseQuery(query);
     const found = await held.query(expression, moments, createGatherer, never);
     const points = ({ times, values }: SampleSeries): [number, string][] =>
       [...times].map((time, at) => [time / 1_000, printValue(values[at] ?? Number.NaN)]);
     if (ranged || expression.kind === "range") {
-      return matrix(found.map((one) => ({ metric: one.labels, values: points(one) })));
+      return buildMatrix(found.map((one) => ({ metric: one.labels, values: points(one) })));
     }
-    return vector(found.map((one) => ({ metric: one.labels, value: points(one)[0] })));
+    return buildVector(found.map((one) => ({ metric: one.labels, value: points(one)[0] })));
   }
   return openScriptedSource(async (response, request, body) => {
     const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
@@ -75,8 +75,8 @@ async function openScriptedFake(
   });
 }
 
-const vector = (result: readonly object[]) => ({ resultType: "vector", result });
-const matrix = (result: readonly object[]) => ({ resultType: "matrix", result });
+const buildVector = (result: readonly object[]) => ({ resultType: "vector", result });
+const buildMatrix = (result: readonly object[]) => ({ resultType: "matrix", result });
 const printValue = (value: number): string =>
   Number.isFinite(value) ? String(value) : Number.isNaN(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf";
 

@@ -48,31 +48,31 @@ export function collectSeries(more: Labels): {
 export const scrape = { every: 15_000, offset: 7_000, fresh: 120_000, reach: 300_000 } as const;
 
 /** The times of all scrapes. */
-export function* scrapes(): Generator<number> {
+export function* listScrapes(): Generator<number> {
   for (let time = seeded.from + scrape.offset; time <= seeded.to; time += scrape.every) yield time;
 }
 
 /** Two replicas of kube-state-metrics, and cAdvisor with all of its levels. */
 export function expose({ nodes, pods }: ModelCluster, more: Labels): WrittenSeries[] {
   const { write, series } = collectSeries(more);
-  for (const time of scrapes()) {
+  for (const time of listScrapes()) {
     for (const instance of ["10.9.0.1:8080", "10.9.0.2:8080"]) {
       const ksm: Write = (at, name, labels, value) =>
         write(at, name, { job: "kube-state-metrics", instance, ...labels }, value);
       for (const node of nodes) exposeNodeState(ksm, node, time);
       for (const pod of pods) exposePodState(ksm, pod, time);
     }
-    for (const node of nodes) if (exists(node.from, node.gone, time)) exposeRoot(write, node, time);
+    for (const node of nodes) if (isPresent(node.from, node.gone, time)) exposeRoot(write, node, time);
     for (const pod of pods) exposeCgroups(write, pod, time);
   }
   return series();
 }
 
-const exists = (from: number, until: number | undefined, time: number): boolean =>
+const isPresent = (from: number, until: number | undefined, time: number): boolean =>
   from <= time && (until === undefined || time < until);
 
 function exposeNodeState(write: Write, { name, address, from, gone, ready }: ModelNode, time: number): void {
-  if (!exists(from, gone, time)) return;
+  if (!isPresent(from, gone, time)) return;
   write(time, "kube_node_info", { node: name, internal_ip: address, kernel_version: "6.1" }, 1);
   for (const condition of ["Ready", "DiskPressure"]) {
     const now = condition === "Ready" ? valueAt(ready, time) : "false";
@@ -84,7 +84,7 @@ function exposeNodeState(write: Write, { name, address, from, gone, ready }: Mod
 
 function exposePodState(write: Write, pod: ModelPod, time: number): void {
   const { namespace, name, uid, created, started, finished, gone } = pod;
-  if (!exists(created, gone, time)) return;
+  if (!isPresent(created, gone, time)) return;
   const key = { namespace, pod: name, uid };
   const node = valueAt(pod.node, time);
   const host_network = pod.hostNetwork ? "true" : "false";
@@ -188,7 +188,7 @@ function exposeRoot(write: Write, node: ModelNode, time: number): void {
 }
 
 /** The cgroup of a pod, as systemd or as cgroupfs spells it. */
-function cgroupOf({ namespace, uid, isStatic }: ModelPod): string {
+function formatCgroup({ namespace, uid, isStatic }: ModelPod): string {
   if (isStatic) return "/kubepods/burstable/pod0123456789abcdef0123456789abcdef";
   return namespace === "shop"
     ? `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod${uid.replaceAll("-", "_")}.slice`
@@ -197,8 +197,8 @@ function cgroupOf({ namespace, uid, isStatic }: ModelPod): string {
 
 function exposeCgroups(write: Write, pod: ModelPod, time: number): void {
   const { namespace, name, started, finished, gone } = pod;
-  if (started === undefined || !exists(started, finished ?? gone, time)) return;
-  const cgroup = cgroupOf(pod);
+  if (started === undefined || !isPresent(started, finished ?? gone, time)) return;
+  const cgroup = formatCgroup(pod);
   const node = valueAt(pod.node, time) ?? "";
   const of = { ...cadvisor, node, instance: `${node}:10250`, namespace, pod: name };
   exposeMeasures(write, time, { ...of, id: cgroup }, "hierarchy", measurePod(pod, time));
@@ -215,7 +215,7 @@ function exposeCgroups(write: Write, pod: ModelPod, time: number): void {
   }
   for (const [position, container] of pod.containers.entries()) {
     for (const [since, until] of upTimes(pod, container)) {
-      if (!exists(since, until, time)) continue;
+      if (!isPresent(since, until, time)) continue;
       const id = `${cgroup}/cri-${container.name}-${since}.scope`;
       const inside = { ...of, id, container: container.name, image: "shop:1", name: container.name };
       const begun = Math.max(since, started);

@@ -18,8 +18,8 @@ export interface WrittenHistogram {
 }
 
 /** @throws {Error} if the server does not accept all samples */
-export async function remoteWrite(url: string, series: readonly WrittenSeries[]): Promise<void> {
-  const message = Buffer.concat(series.map((one) => bytes(1, encodeSeries(one))));
+export async function sendRemoteWrite(url: string, series: readonly WrittenSeries[]): Promise<void> {
+  const message = Buffer.concat(series.map((one) => encodeBytes(1, encodeSeries(one))));
   const answer = await fetch(`${url}/api/v1/write`, {
     method: "POST",
     headers: {
@@ -27,7 +27,7 @@ export async function remoteWrite(url: string, series: readonly WrittenSeries[])
       "content-encoding": "snappy",
       "x-prometheus-remote-write-version": "0.1.0",
     },
-    body: new Uint8Array(snappy(message)),
+    body: new Uint8Array(compressSnappy(message)),
   });
   if (!answer.ok) throw new Error(`remote write: ${answer.status} ${await answer.text()}`);
 }
@@ -36,52 +36,55 @@ function encodeSeries({ labels, samples = [], histograms = [] }: WrittenSeries):
   const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
   return Buffer.concat([
     ...sorted.map(([name, value]) =>
-      bytes(1, Buffer.concat([bytes(1, Buffer.from(name)), bytes(2, Buffer.from(value))])),
+      encodeBytes(1, Buffer.concat([encodeBytes(1, Buffer.from(name)), encodeBytes(2, Buffer.from(value))])),
     ),
-    ...samples.map(([millis, value]) => bytes(2, Buffer.concat([double(1, value), integer(2, millis)]))),
-    ...histograms.map((histogram) => bytes(4, encodeHistogram(histogram))),
+    ...samples.map(([millis, value]) =>
+      encodeBytes(2, Buffer.concat([encodeDouble(1, value), encodeInteger(2, millis)])),
+    ),
+    ...histograms.map((histogram) => encodeBytes(4, encodeHistogram(histogram))),
   ]);
 }
 
 function encodeHistogram({ millis, sum, first, counts, gauge }: WrittenHistogram): Buffer {
   const total = counts.reduce((all, count) => all + count, 0);
-  const deltas = counts.map((count, index) => varint(zigzag(count - (counts[index - 1] ?? 0))));
+  const deltas = counts.map((count, index) => encodeVarint(encodeZigzag(count - (counts[index - 1] ?? 0))));
   return Buffer.concat([
-    integer(1, total),
-    double(3, sum),
-    integer(4, 0),
-    double(5, 1e-128),
-    integer(6, 0),
-    bytes(11, Buffer.concat([integer(1, zigzag(first)), integer(2, counts.length)])),
-    bytes(12, Buffer.concat(deltas)),
-    ...(gauge ? [integer(14, 3)] : []),
-    integer(15, millis),
+    encodeInteger(1, total),
+    encodeDouble(3, sum),
+    encodeInteger(4, 0),
+    encodeDouble(5, 1e-128),
+    encodeInteger(6, 0),
+    encodeBytes(11, Buffer.concat([encodeInteger(1, encodeZigzag(first)), encodeInteger(2, counts.length)])),
+    encodeBytes(12, Buffer.concat(deltas)),
+    ...(gauge ? [encodeInteger(14, 3)] : []),
+    encodeInteger(15, millis),
   ]);
 }
 
-const zigzag = (value: number): number => (value < 0 ? -value * 2 - 1 : value * 2);
+const encodeZigzag = (value: number): number => (value < 0 ? -value * 2 - 1 : value * 2);
 
-function varint(value: number): Buffer {
+function encodeVarint(value: number): Buffer {
   const out: number[] = [];
   let rest = BigInt(value);
   for (; rest > 127n; rest >>= 7n) out.push(Number(rest & 127n) | 128);
   return Buffer.from([...out, Number(rest)]);
 }
 
-const integer = (field: number, value: number): Buffer => Buffer.concat([varint(field << 3), varint(value)]);
-const bytes = (field: number, value: Buffer): Buffer =>
-  Buffer.concat([varint((field << 3) | 2), varint(value.length), value]);
+const encodeInteger = (field: number, value: number): Buffer =>
+  Buffer.concat([encodeVarint(field << 3), encodeVarint(value)]);
+const encodeBytes = (field: number, value: Buffer): Buffer =>
+  Buffer.concat([encodeVarint((field << 3) | 2), encodeVarint(value.length), value]);
 
-function double(field: number, value: number | "stale"): Buffer {
+function encodeDouble(field: number, value: number | "stale"): Buffer {
   const eight = Buffer.alloc(8);
   if (value === "stale") eight.writeBigUInt64LE(0x7ff0000000000002n);
   else eight.writeDoubleLE(value);
-  return Buffer.concat([varint((field << 3) | 1), eight]);
+  return Buffer.concat([encodeVarint((field << 3) | 1), eight]);
 }
 
 /** Literals only, which every decoder accepts. */
-function snappy(data: Buffer): Buffer {
-  const parts = [varint(data.length)];
+function compressSnappy(data: Buffer): Buffer {
+  const parts = [encodeVarint(data.length)];
   for (let at = 0; at < data.length; at += 65_536) {
     const literal = data.subarray(at, at + 65_536);
     const head = Buffer.from([61 << 2, 0, 0]);

@@ -15,12 +15,12 @@ import {
 import { sendJson } from "../../../support/scripted-http-source.ts";
 
 const { buckets } = buildSeriesQuery();
-const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
+const toSeconds = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
 const one = {
   metric: { host: "x" },
   values: [
-    [at(0), "1"],
-    [at(2), "3.5"],
+    [toSeconds(0), "1"],
+    [toSeconds(2), "3.5"],
   ],
 };
 const whole = buildMatrix([one]);
@@ -37,18 +37,18 @@ async function serve(knowledge: ScriptedAnswers, settings: object = {}): Promise
   backend = fake.open(settings);
   return fake;
 }
-async function read(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(60_000)) {
+async function readSeries(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(60_000)) {
   return backend?.stores.metrics?.series(buildSeriesQuery(over), signal);
 }
 /** Scripts the answer of the main query; the count before it finds nothing. */
-const main = (reply: (response: ServerResponse) => unknown): ScriptedAnswers => ({
+const answerMainQuery = (reply: (response: ServerResponse) => unknown): ScriptedAnswers => ({
   answer: (form, response) => (form.get("query")?.startsWith("avg") ? reply(response) : false),
 });
-const error = (errorType: string, text: string) => ({ status: "error", errorType, error: text });
+const buildError = (errorType: string, text: string) => ({ status: "error", errorType, error: text });
 
 test("returns a complete response", async () => {
-  await serve(main((r) => sendJson(r, whole)));
-  expect(await read()).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
+  await serve(answerMainQuery((r) => sendJson(r, whole)));
+  expect(await readSeries()).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
 });
 
 test("reports series and samples once each to the request recorder", async () => {
@@ -60,8 +60,8 @@ test("reports series and samples once each to the request recorder", async () =>
   };
   const others = Array.from({ length: 3 }, (_, n) => ({ ...one, metric: { host: `${n}` } }));
   // A form that is read twice: scanned as far as possible, and then parsed.
-  await serve(main((r) => sendJson(r, JSON.stringify(buildMatrix(others), null, 1))));
-  await runWithRecorder(recorder, () => read());
+  await serve(answerMainQuery((r) => sendJson(r, JSON.stringify(buildMatrix(others), null, 1))));
+  await runWithRecorder(recorder, () => readSeries());
   expect(sampled).toEqual([{ backend: "prom", series: 3, samples: 6 }]);
 });
 
@@ -76,13 +76,13 @@ describe("a failing source", () => {
     ],
     ["isPartial", "partial", (r) => sendJson(r, { status: "success", isPartial: true, data: whole.data })],
     ["a truncated response", "malformed", (r) => sendJson(r, cut)],
-    ["an error with status 200", "malformed", (r) => sendJson(r, error("execution", "no"))],
+    ["an error with status 200", "malformed", (r) => sendJson(r, buildError("execution", "no"))],
     ["a page of HTML", "malformed", (r) => sendJson(r, "<html>")],
     ["invalid JSON after the series", "malformed", (r) => sendJson(r, `${JSON.stringify(whole)}x`)],
     [
       "a value that is not a number",
       "malformed",
-      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(0), "many"]] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[toSeconds(0), "many"]] }])),
     ],
     [
       "a label that is not a string",
@@ -97,12 +97,12 @@ describe("a failing source", () => {
     [
       "a time that was not requested",
       "malformed",
-      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(0) + 1, "1"]] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[toSeconds(0) + 1, "1"]] }])),
     ],
     [
       "a time outside the range",
       "malformed",
-      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(3), "1"]] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[toSeconds(3), "1"]] }])),
     ],
     [
       "a histogram instead of a number",
@@ -110,7 +110,7 @@ describe("a failing source", () => {
       (r) =>
         sendJson(
           r,
-          buildMatrix([{ metric: { host: "a" }, histograms: [[at(0), { count: "1", sum: "1" }]] }]),
+          buildMatrix([{ metric: { host: "a" }, histograms: [[toSeconds(0), { count: "1", sum: "1" }]] }]),
         ),
     ],
     [
@@ -121,24 +121,24 @@ describe("a failing source", () => {
         r.end(gzipSync(JSON.stringify(whole)));
       },
     ],
-    ["400", "rejected", (r) => sendJson(r, error("bad_data", "secret"), 400)],
+    ["400", "rejected", (r) => sendJson(r, buildError("bad_data", "secret"), 400)],
     ["401", "denied", (r) => sendJson(r, "", 401)],
     ["403", "denied", (r) => sendJson(r, "", 403)],
     ["404", "rejected", (r) => sendJson(r, "404 page not found", 404)],
-    ["422", "rejected", (r) => sendJson(r, error("execution", "too many samples"), 422)],
+    ["422", "rejected", (r) => sendJson(r, buildError("execution", "too many samples"), 422)],
     [
       "a deadline exceeded in the queue",
       "timeout",
-      (r) => sendJson(r, error("execution", "x: context deadline exceeded"), 422),
+      (r) => sendJson(r, buildError("execution", "x: context deadline exceeded"), 422),
     ],
     [
       "a deadline exceeded in evaluation",
       "timeout",
-      (r) => sendJson(r, error("timeout", "query timed out in e"), 503),
+      (r) => sendJson(r, buildError("timeout", "query timed out in e"), 503),
     ],
-    ["a cancelled query", "timeout", (r) => sendJson(r, error("canceled", "query was canceled"), 499)],
+    ["a cancelled query", "timeout", (r) => sendJson(r, buildError("canceled", "query was canceled"), 499)],
     ["429", "overloaded", (r) => sendJson(r, "", 429)],
-    ["500", "rejected", (r) => sendJson(r, error("internal", "x"), 500)],
+    ["500", "rejected", (r) => sendJson(r, buildError("internal", "x"), 500)],
     ["502", "unreachable", (r) => sendJson(r, "", 502)],
     ["503", "overloaded", (r) => sendJson(r, "", 503)],
     ["504", "timeout", (r) => sendJson(r, "", 504)],
@@ -151,68 +151,70 @@ describe("a failing source", () => {
     ],
   ];
   test.each(table)("maps %s to %s", async (_name, failure, reply) => {
-    await serve(main(reply));
-    await expect(read()).rejects.toMatchObject({ name: "BackendError", backend: "prom", failure });
+    await serve(answerMainQuery(reply));
+    await expect(readSeries()).rejects.toMatchObject({ name: "BackendError", backend: "prom", failure });
   });
 
   test("maps no response to timeout", async () => {
     await serve(
-      main(() => undefined),
+      answerMainQuery(() => undefined),
       { timeout: "300ms" },
     );
-    await expect(read()).rejects.toMatchObject({ failure: "timeout" });
+    await expect(readSeries()).rejects.toMatchObject({ failure: "timeout" });
   });
 
   test("maps a refused connection to unreachable", async () => {
     await serve({});
     await fake?.close();
-    await expect(read()).rejects.toMatchObject({ failure: "unreachable" });
+    await expect(readSeries()).rejects.toMatchObject({ failure: "unreachable" });
   });
 
   test("retries once after a broken connection, without duplicate series", async () => {
     let tries = 0;
     const half = JSON.stringify(whole).slice(0, -30);
     await serve(
-      main((r) => (tries++ === 0 ? r.writeHead(200).write(half, () => r.destroy()) : sendJson(r, whole))),
+      answerMainQuery((r) =>
+        tries++ === 0 ? r.writeHead(200).write(half, () => r.destroy()) : sendJson(r, whole),
+      ),
     );
-    expect(await read()).toHaveLength(1);
+    expect(await readSeries()).toHaveLength(1);
     expect(tries).toBe(2);
   });
 });
 
 test("ignores PromQL info annotations among the warnings", async () => {
   const hints = ["PromQL info: metric might not be a counter"];
-  await serve(main((r) => sendJson(r, { ...whole, warnings: hints, infos: hints })));
-  expect(await read()).toHaveLength(1);
+  await serve(answerMainQuery((r) => sendJson(r, { ...whole, warnings: hints, infos: hints })));
+  expect(await readSeries()).toHaveLength(1);
 });
 
 test("parses responses that the scanner cannot read, after the first without scanning", async () => {
-  const source = await serve(main((r) => sendJson(r, JSON.stringify(whole, null, 1))));
+  const source = await serve(answerMainQuery((r) => sendJson(r, JSON.stringify(whole, null, 1))));
   const asked = () => source.queries.filter(({ query }) => query.startsWith("avg")).length;
-  const found = await read();
+  const found = await readSeries();
   expect(found).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
   expect(asked()).toBe(2);
-  expect(await read()).toEqual(found);
+  expect(await readSeries()).toEqual(found);
   expect(asked()).toBe(3);
 });
 
 test("aborts the query at the source when the client disconnects", async () => {
   const leaving = new AbortController();
-  await serve(main(() => leaving.abort(new Error("left"))));
-  await expect(read({}, leaving.signal)).rejects.toThrow("left");
+  await serve(answerMainQuery(() => leaving.abort(new Error("left"))));
+  await expect(readSeries({}, leaving.signal)).rejects.toThrow("left");
   await expect.poll(() => fake?.left).toBe(1);
 });
 
 test("refuses and aborts a response over the limit of points while it arrives", async () => {
   const source = await serve(
-    main((r) => {
+    answerMainQuery((r) => {
       r.writeHead(200);
       r.write('{"status":"success","data":{"resultType":"matrix","result":[');
       for (let n = 0; n < 4; n++)
         r.write(`${n === 0 ? "" : ","}${JSON.stringify({ ...one, metric: { host: `${n}` } })}`);
     }),
   );
-  await expect(read({ pointLimit: 9 })).rejects.toMatchObject({
+  await expect(readSeries({ pointLimit: 9 })).rejects.toMatchObject({
     slug: "result_too_large",
     details: { limit: 9 },
   });
@@ -231,8 +233,8 @@ test("refuses a query that a count shows to be over the limit, without sending i
               {
                 metric: {},
                 values: [
-                  [at(0), "5"],
-                  [at(2), "1"],
+                  [toSeconds(0), "5"],
+                  [toSeconds(2), "1"],
                 ],
               },
             ]),
@@ -240,9 +242,9 @@ test("refuses a query that a count shows to be over the limit, without sending i
         : false,
   });
   const wanted = { slug: "result_too_large", details: { limit: 14, wanted: 15 } };
-  await expect(read({ pointLimit: 14 })).rejects.toMatchObject(wanted);
+  await expect(readSeries({ pointLimit: 14 })).rejects.toMatchObject(wanted);
   expect(source.queries.filter(({ query }) => !query.startsWith("count("))).toEqual([]);
-  expect(await read({ pointLimit: 15 })).toEqual([]);
+  expect(await readSeries({ pointLimit: 15 })).toEqual([]);
 });
 
 test("sends lookback_delta with every query", async () => {
@@ -253,7 +255,7 @@ test("sends lookback_delta with every query", async () => {
       return false;
     },
   });
-  await read();
+  await readSeries();
   expect(source.queries.length).toBeGreaterThan(1);
   expect(new Set(seen)).toEqual(new Set(["300s"]));
 });
@@ -273,7 +275,7 @@ test("sends path prefix, credentials, headers and no-store with every request", 
     auth: { username: "u", password: "p:w" },
     headers: { "X-Scope-OrgID": "acme" },
   });
-  await read();
+  await readSeries();
   await backend.stores.metrics?.names({ site: "a" }, AbortSignal.timeout(60_000));
   expect(new Set(seen)).toEqual(new Set([`Basic ${btoa("u:p:w")} acme no-store true`]));
   expect(seen.length).toBeGreaterThan(4);
@@ -292,10 +294,10 @@ test("detects an upgrade of the server after a reconnect", async () => {
   });
   fake = source;
   backend = source.open();
-  await read();
+  await readSeries();
   edge = "open";
   source.drop();
-  await read();
+  await readSeries();
   const sent = source.queries.filter(({ query }) => query.startsWith("avg")).map(({ query }) => query);
   expect(sent[0]).toContain("[59s999ms] offset 1ms");
   expect(sent.at(-1)).toContain("[60s] offset 1ms");
@@ -313,13 +315,13 @@ test("fails if servers with different range edges alternate behind one address",
     },
   });
   backend = fake.open();
-  await expect(read()).rejects.toMatchObject({ failure: "malformed" });
+  await expect(readSeries()).rejects.toMatchObject({ failure: "malformed" });
   expect(fake.queries.filter(({ query }) => query.startsWith("avg"))).toHaveLength(3);
 });
 
 test("queues 400 concurrent queries without an overload error", async () => {
-  await serve(main((r) => sendJson(r, whole)));
+  await serve(answerMainQuery((r) => sendJson(r, whole)));
   const signal = AbortSignal.timeout(20_000);
-  const answers = await Promise.all(Array.from({ length: 400 }, () => read({}, signal)));
+  const answers = await Promise.all(Array.from({ length: 400 }, () => readSeries({}, signal)));
   expect(new Set(answers.map((series) => series?.length))).toEqual(new Set([1]));
 });

@@ -118,8 +118,8 @@ test("alignRange builds a range that is not moved, and loses no time", () => {
         const oldest = from ?? undefined;
         const move = oldest === undefined ? aligned : since(oldest);
         const asked = alignRange(looking(1), range, { oldest, aligned: oldest === undefined });
-        const times = timesOf(range).filter((one) => one >= (oldest ?? 0));
-        expect(asked === undefined ? [] : timesOf(asked.range).map((one) => one - asked.shift)).toEqual(
+        const times = listTimes(range).filter((one) => one >= (oldest ?? 0));
+        expect(asked === undefined ? [] : listTimes(asked.range).map((one) => one - asked.shift)).toEqual(
           times,
         );
         if (asked === undefined) return;
@@ -130,7 +130,7 @@ test("alignRange builds a range that is not moved, and loses no time", () => {
   );
 });
 
-function timesOf({ start, end, step }: QueryRange): readonly number[] {
+function listTimes({ start, end, step }: QueryRange): readonly number[] {
   return Array.from({ length: (end - start) / step + 1 }, (_, at) => start + at * step);
 }
 

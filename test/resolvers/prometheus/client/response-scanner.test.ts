@@ -9,7 +9,7 @@ import {
 } from "#resolvers/prometheus/client/response-scanner.ts";
 
 const value = fc.oneof(
-  fc.double().map((number) => goText(number)),
+  fc.double().map((number) => formatAsGo(number)),
   fc.integer().map(String),
   fc.constantFrom(
     "NaN",
@@ -50,12 +50,12 @@ const answer = fc
   .tuple(fc.oneof(fc.array(matrix), fc.array(vector)), fc.option(fc.array(text), { nil: undefined }))
   .map(([result, warnings]) => ({ status: "success", data: { resultType: "matrix", result }, warnings }));
 
-function goText(number: number): string {
+function formatAsGo(number: number): string {
   if (Number.isNaN(number)) return "NaN";
   return Number.isFinite(number) ? String(number) : number > 0 ? "+Inf" : "-Inf";
 }
 
-function scan(bytes: Buffer, cuts: readonly number[]): { series: SampleSeries[]; frame: unknown } {
+function scanChunks(bytes: Buffer, cuts: readonly number[]): { series: SampleSeries[]; frame: unknown } {
   const series: SampleSeries[] = [];
   const scanner = createScanner((one) => series.push(one));
   let from = 0;
@@ -74,7 +74,7 @@ describe("the response scanner", () => {
       fc.property(answer, fc.array(fc.nat(2_000), { maxLength: 20 }), (value, cuts) => {
         const expected: SampleSeries[] = [];
         readResult(value.data.result, (one) => expected.push(one));
-        const { series, frame } = scan(Buffer.from(JSON.stringify(value)), cuts);
+        const { series, frame } = scanChunks(Buffer.from(JSON.stringify(value)), cuts);
         expect(series).toEqual(expected);
         expect(frame).toEqual(JSON.parse(JSON.stringify({ ...value, data: { ...value.data, result: [] } })));
       }),
@@ -89,7 +89,7 @@ describe("the response scanner", () => {
     }));
     const bytes = Buffer.from(JSON.stringify({ status: "success", data: { resultType: "matrix", result } }));
     const cuts = Array.from({ length: Math.floor(bytes.length / 65_536) }, (_, cut) => (cut + 1) * 65_536);
-    const { series } = scan(bytes, cuts);
+    const { series } = scanChunks(bytes, cuts);
     expect(series.map(({ times }) => times.length)).toEqual(lengths);
     for (const [host, { times, values }] of series.entries()) {
       expect(times.every((time, at) => time === (1_700_000_000 + at) * 1_000)).toBe(true);
@@ -103,7 +103,7 @@ describe("the response scanner", () => {
       const result = [label(10), label(length), label(20)];
       const bytes = Buffer.from(JSON.stringify({ status: "success", data: { result } }));
       for (const cut of [80, 100, 130, 200]) {
-        const { series } = scan(bytes, [cut, cut + 257, cut + 600]);
+        const { series } = scanChunks(bytes, [cut, cut + 257, cut + 600]);
         expect(series.map(({ labels }) => labels.a?.length)).toEqual([10, length, 20]);
       }
     }
@@ -113,7 +113,7 @@ describe("the response scanner", () => {
     const bytes = Buffer.from(
       '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"é\\"]}"},"values":[[1700000000.001,"1.5"],[1700000001,"NaN"]]}]}}\n',
     );
-    const { series } = scan(bytes, [...bytes.keys()]);
+    const { series } = scanChunks(bytes, [...bytes.keys()]);
     expect(series).toEqual([
       {
         labels: { a: 'é"]}' },
@@ -135,20 +135,20 @@ describe("the response scanner", () => {
     ["a scalar", '{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}'],
     ["no result at all", '{"status":"success"}'],
   ])("rejects %s as an unexpected format", (_name, json) => {
-    expect(() => scan(Buffer.from(json), [])).toThrow(UnexpectedFormat);
+    expect(() => scanChunks(Buffer.from(json), [])).toThrow(UnexpectedFormat);
   });
 
   test("rejects a truncated response, wherever it is cut", () => {
     const whole = `${opening}{"metric":{"a":"b"},"values":[[1,"1"],[2,"2"]]}],"x":"y"}}`;
     for (let end = 0; end < whole.length; end++) {
-      expect(() => scan(Buffer.from(whole.slice(0, end)), [])).toThrow();
+      expect(() => scanChunks(Buffer.from(whole.slice(0, end)), [])).toThrow();
     }
   });
 });
 
 test("keeps any label name, scanned or parsed", () => {
   const result = '[{"metric":{"__proto__":"a","constructor":"b"},"values":[[1,"2"]]}]';
-  const found = [...scan(Buffer.from(`{"status":"success","data":{"result":${result}}}`), []).series];
+  const found = [...scanChunks(Buffer.from(`{"status":"success","data":{"result":${result}}}`), []).series];
   readResult(JSON.parse(result), (one) => found.push(one));
   expect(found.map(({ labels }) => Object.entries(labels))).toEqual([
     [

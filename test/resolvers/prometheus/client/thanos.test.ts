@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
-import { base, hour, minute, rawFamilies } from "../../../conformance/metrics/fixture.ts";
+import { base, buildRawFamilies, hour, minute } from "../../../conformance/metrics/fixture.ts";
 import { verifySeries } from "../../../conformance/metrics.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
@@ -13,7 +13,7 @@ import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 const signal = AbortSignal.timeout(300_000);
 const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
 // The evaluator takes NaN for a missing sample.
-const families = rawFamilies(false)
+const families = buildRawFamilies(false)
   .filter(({ metric }) => wanted.includes(metric))
   .map((one) => ({ ...one, series: one.series.filter(({ labels }) => labels.host !== "not a number") }));
 const series = families.flatMap(({ metric, series }) =>

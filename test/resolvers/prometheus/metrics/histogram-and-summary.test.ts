@@ -14,7 +14,7 @@ const base = Date.UTC(2026, 0, 15, 10);
 const times = Array.from({ length: 44 }, (_, n) => base - minute + n * 15_000 + 200);
 
 /** Each scrape finds one observation of 0.5 and one of 3 more. */
-const parts = (job: string, bounds: readonly string[]) => {
+const buildParts = (job: string, bounds: readonly string[]) => {
   const part = (suffix: string, each: number, more: object = {}) => ({
     labels: { __name__: `took_seconds${suffix}`, job, ...more },
     samples: times.map((time, n) => [time, n * each] as const),
@@ -30,7 +30,11 @@ const quantile = {
 let source: ScriptedSource;
 let backend: Backend;
 beforeAll(async () => {
-  source = await openFakeServer([...parts("old", []), quantile, ...parts("new", ["1", "4", "+Inf"])]);
+  source = await openFakeServer([
+    ...buildParts("old", []),
+    quantile,
+    ...buildParts("new", ["1", "4", "+Inf"]),
+  ]);
   backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
 });
 afterAll(async () => {
@@ -39,7 +43,7 @@ afterAll(async () => {
 });
 
 const p90: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
-async function read(measure: Measure, tags: Readonly<Record<string, string>>) {
+async function readSeries(measure: Measure, tags: Readonly<Record<string, string>>) {
   const buckets = { start: base, step: 5 * minute, count: 2 };
   const query: SeriesQuery = {
     match: {},
@@ -53,10 +57,10 @@ async function read(measure: Measure, tags: Readonly<Record<string, string>>) {
 
 describe("a histogram and a summary of one name", () => {
   test("are counted together", async () => {
-    expect(await read({ of: "observations", combine: "count" }, {})).toEqual([
+    expect(await readSeries({ of: "observations", combine: "count" }, {})).toEqual([
       { tags: {}, values: [80, 80] },
     ]);
-    expect(await read({ of: "observations", combine: "mean" }, { job: "*" })).toEqual([
+    expect(await readSeries({ of: "observations", combine: "mean" }, { job: "*" })).toEqual([
       { tags: { job: "new" }, values: [1.75, 1.75] },
       { tags: { job: "old" }, values: [1.75, 1.75] },
     ]);
@@ -64,13 +68,13 @@ describe("a histogram and a summary of one name", () => {
 
   test("each have percentiles of their own kind", async () => {
     // The rank 36 of 40 is the 16th of the 20 between 1 and 4.
-    const [estimate] = await read(p90, { job: "new" });
+    const [estimate] = await readSeries(p90, { job: "new" });
     expect(estimate?.values).toEqual([expect.closeTo(3.4), expect.closeTo(3.4)]);
-    expect(await read(p90, { job: "old" })).toEqual([{ tags: { job: "old" }, values: [2.5, 2.5] }]);
+    expect(await readSeries(p90, { job: "old" })).toEqual([{ tags: { job: "old" }, values: [2.5, 2.5] }]);
   });
 
   test.each([{}, { job: "*" }])("refuse a percentile over both: %j", async (tags) => {
-    await expect(read(p90, tags)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
-    await expect(read({ of: "observations", combine: "max" }, tags)).rejects.toThrow("without buckets");
+    await expect(readSeries(p90, tags)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    await expect(readSeries({ of: "observations", combine: "max" }, tags)).rejects.toThrow("without buckets");
   });
 });

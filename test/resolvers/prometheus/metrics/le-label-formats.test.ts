@@ -6,11 +6,11 @@ import type { Measure } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
 import {
   base,
+  buildRawFamilies,
   hour,
   minute,
   type RawFamily,
   type RawSample,
-  rawFamilies,
 } from "../../../conformance/metrics/fixture.ts";
 import { verifySeries } from "../../../conformance/metrics.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
@@ -19,10 +19,10 @@ import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(300_000);
 const wanted = ["balance", "latency_seconds", "rpc_seconds"];
-const families = rawFamilies(false).filter(({ metric }) => wanted.includes(metric));
+const families = buildRawFamilies(false).filter(({ metric }) => wanted.includes(metric));
 
 /** Series whose integer bounds have the first spelling, and the other one from the next of these times on. */
-function written(
+function spellSeries(
   { metric, series }: RawFamily,
   times: readonly number[],
   spellings: readonly [string, string],
@@ -64,7 +64,7 @@ describe.each([
     ["within one bucket, and again", [12, 31, 48, 55].map((at) => base + 25 * minute + at * 1_000), upgrade],
     ["since shortly before the range, for a while", [base - 40_000, base + 9 * minute + 5_000], upgrade],
   ] as const)("joins a bucket series whose le spelling changes: %s", async (_, times, spellings) => {
-    const series = families.flatMap((family) => written(family, times, spellings));
+    const series = families.flatMap((family) => spellSeries(family, times, spellings));
     expect(series.some(({ labels }) => labels.quantile === "1.0")).toBe(true);
     source = await open(series);
     backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);

@@ -60,7 +60,7 @@ afterEach(async () => {
   await fake?.close();
 });
 
-const nameOf = (measure: Measure) => Object.values(measure).join(" ");
+const formatMeasure = (measure: Measure) => Object.values(measure).join(" ");
 
 test.each(["closed", "open"] as const)(
   "sends the golden queries for every measure, left edge %s",
@@ -79,7 +79,7 @@ test.each(["closed", "open"] as const)(
           const [time, start, end, step] = ["time", "start", "end", "step"].map((key) => form.get(key));
           return `  ${time ?? `${start} … ${end} every ${step}`}  ${query}`;
         });
-        lines.push(`${metric}: ${nameOf(measure)}`, ...sent.sort());
+        lines.push(`${metric}: ${formatMeasure(measure)}`, ...sent.sort());
       }
     }
     await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot(`plans.${edge}.txt`);

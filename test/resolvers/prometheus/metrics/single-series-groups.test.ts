@@ -11,7 +11,7 @@ import {
 import { sendJson } from "../../../support/scripted-http-source.ts";
 
 const { buckets } = buildSeriesQuery();
-const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
+const toSeconds = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
 let signal: AbortSignal;
 beforeEach(() => {
   // A signal per test: the file may be loaded long before its tests run.
@@ -25,7 +25,7 @@ afterEach(async () => {
   await fake?.close();
 });
 
-interface Told {
+interface ScriptedCounts {
   /** How many series the count finds. */
   readonly series: number;
   /** The same with those that lack the tag; by default as many. */
@@ -35,9 +35,9 @@ interface Told {
   readonly plain: readonly object[] | number;
 }
 
-async function serve({ series, all = series, groups, plain }: Told): Promise<FakePrometheus> {
-  const counted = (size: number) => buildMatrix([{ metric: {}, values: [[at(0), String(size)]] }]);
-  const whole = buildMatrix([{ metric: { host: "x" }, values: [[at(0), "7"]] }]);
+async function serve({ series, all = series, groups, plain }: ScriptedCounts): Promise<FakePrometheus> {
+  const counted = (size: number) => buildMatrix([{ metric: {}, values: [[toSeconds(0), String(size)]] }]);
+  const whole = buildMatrix([{ metric: { host: "x" }, values: [[toSeconds(0), "7"]] }]);
   fake = await openFakePrometheus({
     answer: (form, response) => {
       const query = form.get("query") ?? "";
@@ -52,19 +52,23 @@ async function serve({ series, all = series, groups, plain }: Told): Promise<Fak
   return fake;
 }
 
-const read = (measure: Measure = { of: "samples", combine: "last" }) =>
+const readSeries = (measure: Measure = { of: "samples", combine: "last" }) =>
   backend?.stores.metrics?.series(buildSeriesQuery({ measure, pointLimit: 6 }), signal);
 const aggregated = [{ tags: { host: "x" }, values: Float64Array.of(7, Number.NaN, Number.NaN) }];
-const one = (host: string, job: string, value: string) => ({
+const buildSeries = (host: string, job: string, value: string) => ({
   metric: { __name__: "g", host, job },
-  values: [[at(1), value]],
+  values: [[toSeconds(1), value]],
 });
 
 test.each(["last", "mean", "sum", "min", "max", "count"] as const)(
   "reads the %s of single-series groups without aggregation",
   async (combine) => {
-    const source = await serve({ series: 2, groups: 2, plain: [one("b", "1", "5"), one("a", "2", "3.5")] });
-    expect(await read({ of: "samples", combine })).toEqual([
+    const source = await serve({
+      series: 2,
+      groups: 2,
+      plain: [buildSeries("b", "1", "5"), buildSeries("a", "2", "3.5")],
+    });
+    expect(await readSeries({ of: "samples", combine })).toEqual([
       { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 3.5, Number.NaN) },
       { tags: { host: "b" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
     ]);
@@ -76,7 +80,7 @@ test.each(["last", "mean", "sum", "min", "max", "count"] as const)(
 
 test("aggregates groups of several series at the source", async () => {
   const source = await serve({ series: 3, groups: 2, plain: 500 });
-  expect(await read()).toEqual(aggregated);
+  expect(await readSeries()).toEqual(aggregated);
   // Counts of groups, series, and series that may lack the tag.
   expect(source.queries).toHaveLength(4);
 });
@@ -86,33 +90,42 @@ test("keeps the presence matcher while some series lack the tag", async () => {
     series: 2,
     all: 3,
     groups: 2,
-    plain: [one("a", "1", "5"), one("b", "2", "3")],
+    plain: [buildSeries("a", "1", "5"), buildSeries("b", "2", "3")],
   });
-  expect(await read()).toHaveLength(2);
+  expect(await readSeries()).toHaveLength(2);
   const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
   expect(asked?.query).toContain('host!=""');
 });
 
 test("drops series without the tag that appeared after the count, numbers and histograms", async () => {
-  const plain = [one("a", "1", "5"), one("", "2", "3"), { metric: { __name__: "g" }, histograms: [] }];
-  const histogram = { metric: { job: "3" }, histograms: [[at(0), { count: "1", sum: "1", buckets: [] }]] };
+  const plain = [
+    buildSeries("a", "1", "5"),
+    buildSeries("", "2", "3"),
+    { metric: { __name__: "g" }, histograms: [] },
+  ];
+  const histogram = {
+    metric: { job: "3" },
+    histograms: [[toSeconds(0), { count: "1", sum: "1", buckets: [] }]],
+  };
   const source = await serve({ series: 1, groups: 1, plain: [...plain, histogram] });
-  expect(await read()).toEqual([{ tags: { host: "a" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) }]);
+  expect(await readSeries()).toEqual([
+    { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
+  ]);
   const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
   expect(asked?.query).not.toContain("host");
 });
 
-test.each<[string, Told["plain"]]>([
-  ["a group with a series that no count saw", [one("x", "1", "5"), one("x", "2", "3")]],
-  ["more series than the limit of points allows", ["a", "b", "c"].map((host) => one(host, "1", "1"))],
+test.each<[string, ScriptedCounts["plain"]]>([
+  ["a group with a series that no count saw", [buildSeries("x", "1", "5"), buildSeries("x", "2", "3")]],
+  ["more series than the limit of points allows", ["a", "b", "c"].map((host) => buildSeries(host, "1", "1"))],
   ["a rejected query", 422],
 ])("falls back to aggregation after %s, and remembers it", async (_, plain) => {
   const source = await serve({ series: 2, groups: 2, plain });
-  for (let times = 0; times < 2; times++) expect(await read()).toEqual(aggregated);
+  for (let times = 0; times < 2; times++) expect(await readSeries()).toEqual(aggregated);
   expect(source.queries.filter(({ query }) => query.startsWith("last_over_time"))).toHaveLength(1);
 });
 
 test("does not fall back after a failure of the source", async () => {
   await serve({ series: 2, groups: 2, plain: 504 });
-  await expect(read()).rejects.toMatchObject({ failure: "timeout" });
+  await expect(readSeries()).rejects.toMatchObject({ failure: "timeout" });
 });

@@ -19,7 +19,7 @@ afterEach(async () => {
 
 /** Seconds after the beginning, the count, and the exported quantile 0.9. */
 type Scrape = readonly [second: number, count: number, quantile: number];
-const series = (job: string, scrapes: readonly Scrape[]) => {
+const buildSeries = (job: string, scrapes: readonly Scrape[]) => {
   const part = (suffix: string, read: (scrape: Scrape) => number, more: object = {}) => ({
     labels: { __name__: `rpc_seconds${suffix}`, job, ...more },
     samples: scrapes.map((scrape) => [base + scrape[0] * 1_000, read(scrape)] as const),
@@ -31,26 +31,26 @@ const series = (job: string, scrapes: readonly Scrape[]) => {
 test("drops zeros from created timestamps out of summary quantiles", async () => {
   source = await openFakeServer([
     // Restarted just before the end of a minute, which has no other sample of the new process.
-    ...series("restarted", [
+    ...buildSeries("restarted", [
       [20, 50, 2.5],
       [40, 52, 2.25],
       [55, 0, 0],
       [70, 3, 1.5],
     ]),
     // Scraped late: the minute in which it began has no other sample.
-    ...series("found", [
+    ...buildSeries("found", [
       [10, 0, 0],
       [100, 7, 0.5],
     ]),
     // Nothing observed for long: the client exports NaN.
-    ...series("idle", [
+    ...buildSeries("idle", [
       [10, 0, 0],
       [20, 40, Number.NaN],
       [70, 40, Number.NaN],
       [130, 41, 4],
     ]),
     // Really measured as 0.
-    ...series("fast", [
+    ...buildSeries("fast", [
       [10, 0, 0],
       [20, 3, 0],
       [70, 5, 0],

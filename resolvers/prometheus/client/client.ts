@@ -164,7 +164,11 @@ async function requireAllStores<T>(
   const stores = Object.values(listed ?? {}).flatMap((ofKind) => ofKind ?? []);
   const missing = stores.find(({ lastError }) => (lastError ?? null) !== null);
   if (missing !== undefined)
-    throw new BackendError(transport.backend, "partial", `the store ${missing.name} is left out`);
+    throw new BackendError(
+      transport.backend,
+      "partial",
+      `store ${missing.name} is missing from the response`,
+    );
   return result;
 }
 
@@ -188,7 +192,12 @@ function evaluateExpression<T>(
       if (!(cause instanceof UnexpectedFormat)) throw cause;
       const result = await parseResponse(transport, request, createFold, limited);
       state.scannerUnsupported = true;
-      io.log({ level: "info", message: "answers are parsed, not scanned", backend, reason: cause.message });
+      io.log({
+        level: "info",
+        message: "responses are parsed, not scanned: unexpected format",
+        backend,
+        reason: cause.message,
+      });
       return result;
     }
   });

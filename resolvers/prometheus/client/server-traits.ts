@@ -149,7 +149,8 @@ async function countOnes(
   const request: ApiRequest = { method: "POST", path: "/api/v1/query", form };
   const { result } = await requestJson(transport, resultData, request, signal);
   const count = vectorOfOnes.safeParse(result).data?.[0].value[1];
-  if (count === undefined) throw new BackendError(transport.backend, "malformed", "no count of ones");
+  if (count === undefined)
+    throw new BackendError(transport.backend, "malformed", "the probe for the range edge returned no value");
   return count;
 }
 

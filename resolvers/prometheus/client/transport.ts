@@ -130,7 +130,11 @@ export async function streamBody(
   if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
     // An unread body reports its end as an error event, which would end the process.
     body.on("error", () => {}).destroy();
-    throw new BackendError(backend, "malformed", `content-encoding ${headers["content-encoding"]}`);
+    throw new BackendError(
+      backend,
+      "malformed",
+      `unexpected content-encoding ${headers["content-encoding"]}`,
+    );
   }
   if (statusCode !== 200) {
     const text = await readErrorText(body);
@@ -147,7 +151,7 @@ export async function streamBody(
       sinceTurn = chunk.length;
     }
     if (bytes > settings.answerBytes) {
-      throw new BackendError(backend, "rejected", `an answer of more than ${settings.answerBytes} bytes`);
+      throw new BackendError(backend, "rejected", `response larger than ${settings.answerBytes} bytes`);
     }
     take(chunk);
   }
@@ -168,7 +172,7 @@ export async function readJson<T>(
 /** Returns the `data` of a response. @throws {BackendError} if the response says that it is incomplete */
 export function unwrapEnvelope(backend: string, response: unknown): unknown {
   const { warnings, isPartial, data } = envelope.parse(response);
-  if (isPartial === true) throw new BackendError(backend, "partial", "the answer says isPartial");
+  if (isPartial === true) throw new BackendError(backend, "partial", "the response is marked isPartial");
   // Versions 2.48 to 2.53 put hints on the style of a query here as well; since 2.54 these are `infos`.
   const relevant = (warnings ?? []).filter((text) => !text.startsWith("PromQL info"));
   if (relevant.length > 0) {

@@ -27,7 +27,7 @@ export function alignToSnapshots({
         for (let sample = 0; sample < times.length; sample += 1) {
           const index = (readNumber(times, sample) - start) / step;
           if (!Number.isInteger(index) || index < 0 || index >= count)
-            throw new UnexpectedFormat("a time not asked for");
+            throw new UnexpectedFormat("a time that was not requested");
           aligned[index] = readNumber(values, sample);
         }
         all.push({ labels, values: aligned });

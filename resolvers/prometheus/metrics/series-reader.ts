@@ -132,7 +132,7 @@ export function indexByKey<T extends { readonly labels: Labels }>(
 export function createDuplicateSeriesError(backend: string): Refused<"not_supported_by_backend"> {
   const feature = "series that differ in __type__ or __unit__ alone";
   const advice = "choose a range in which each series has one type and unit";
-  return new Refused("not_supported_by_backend", `The source cannot tell ${feature} apart: ${advice}`, {
+  return new Refused("not_supported_by_backend", `The source cannot distinguish ${feature}: ${advice}`, {
     backend,
     feature,
   });
@@ -266,7 +266,7 @@ function placeSeries(grid: GridState, { labels, times, values, histograms }: Sam
   const { start, step, count } = buckets;
   if (!grid.accepts(labels)) return;
   if (histograms.length > 0)
-    throw new BackendError(backend, "malformed", "histograms where numbers were asked for");
+    throw new BackendError(backend, "malformed", "the response has histograms instead of numbers");
   if (grid.spare.length < count) {
     // As many series again as there are already, so that a few series take little memory.
     const series = Math.min(found.length + 1, Math.ceil(valuesPerArray / count));
@@ -278,7 +278,11 @@ function placeSeries(grid: GridState, { labels, times, values, histograms }: Sam
     const time = readNumber(times, index);
     const bucket = (time - start) / step - 1;
     if (!Number.isInteger(bucket) || bucket < 0 || bucket >= count) {
-      throw new BackendError(backend, "malformed", `a value at ${time}, which was not asked for`);
+      throw new BackendError(
+        backend,
+        "malformed",
+        `the response has a value at ${time}, which was not requested`,
+      );
     }
     placed[bucket] = toGridValue(readNumber(values, index));
   }

@@ -1,0 +1,135 @@
+// The words and sizes of the code: functions begin with a verb, exported names use the field's terms, a file's name means
+// one thing, and folders, files and functions stay small enough to read.
+import { readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { describe, expect, test } from "vitest";
+
+const root = new URL("..", import.meta.url).pathname;
+const verbs = new Set(
+  readFileSync(new URL("verbs.txt", import.meta.url), "utf8")
+    .split(/\s+/)
+    .filter(Boolean),
+);
+
+/** Words of an earlier private vocabulary. Each has a plain term of the field in its place. */
+const bannedWords = new Set(
+  [
+    ...[
+      "told",
+      "tell",
+      "asked",
+      "given",
+      "wanted",
+      "sure",
+      "lean",
+      "alike",
+      "whole",
+      "bare",
+      "lost",
+      "comes",
+    ],
+    ...["said", "heaps", "door", "wall", "mend", "profile", "profiles"],
+  ].values(),
+);
+
+/**
+ * Base names that stand in several folders, with the one role that all of them have. Any other base name stands once.
+ */
+const sharedNames: Readonly<Record<string, string>> = {
+  "analytics.ts": "figures over spans: their meaning in tracing, their routes in operations",
+  "client.ts": "how a backend kind speaks to its servers",
+  "discovery.ts": "what `readout init` finds on a server",
+  "explain.ts": "what a request means and what it asks of the sources",
+  "index.ts": "the list of all that a folder offers",
+  "inspection.ts": "what `readout check` reports of a source",
+  "kubernetes-store.ts": "a backend's Kubernetes store",
+  "log-store.ts": "a backend's log store",
+  "metric-store.ts": "a backend's metric store",
+  "metrics.ts": "metrics, of one folder's subject",
+  "openapi.ts": "the OpenAPI description of a group of routes",
+  "request.ts": "what a request is, at one layer",
+  "schema.ts": "the schemas of a group of routes",
+  "span-store.ts": "a backend's span store",
+};
+
+interface FunctionText {
+  readonly file: string;
+  readonly name: string;
+  readonly text: string;
+  /** The comment lines straight above it. */
+  readonly comment: string;
+  readonly isDeclaration: boolean;
+}
+
+const files = ["src", "resolvers"].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => /(?<!\.d)\.(ts|js)$/.test(file))
+    .map((file) => `${folder}/${file}`),
+);
+const texts = new Map(files.map((file) => [file, readFileSync(join(root, file), "utf8")]));
+const functions = files.flatMap((file) => findFunctions(file, texts.get(file) ?? ""));
+
+/** Top-level functions; the formatter puts the end of each at the beginning of a line. */
+function findFunctions(file: string, text: string): readonly FunctionText[] {
+  const start =
+    /^(?:export )?(?:default )?(?:(?:async )?function\*? ?(\w+)|const (\w+)[^=\n]*= (?:async )?(?:<|\(|function|\w+ =>))/gm;
+  return [...text.matchAll(start)].flatMap((match) => {
+    const [, declared, assigned] = match;
+    const rest = text.slice(match.index);
+    const body = /^[\s\S]*?(?:^\}.*$|;$)/m.exec(rest)?.[0] ?? rest;
+    const isBlock = declared !== undefined || /\{\s*$/m.test(body.split("\n", 1).join());
+    const whole = isBlock ? (/^[\s\S]*?^\}.*$/m.exec(rest)?.[0] ?? rest) : body;
+    const comment = /(?:^(?:\/\/|\/\*\*| \*).*\n)*$/m.exec(text.slice(0, match.index))?.[0] ?? "";
+    const name = declared ?? assigned ?? "";
+    return [{ file, name, text: whole, comment, isDeclaration: declared !== undefined }];
+  });
+}
+
+function splitWords(name: string): readonly string[] {
+  return name
+    .replaceAll(/([a-z0-9])([A-Z])/g, "$1 $2")
+    .replaceAll(/([A-Z]+)([A-Z][a-z])/g, "$1 $2")
+    .toLowerCase()
+    .split(/[\s_]+/);
+}
+
+describe("names", () => {
+  test("nine of ten function declarations begin with a verb", () => {
+    const declared = functions.filter(({ isDeclaration }) => isDeclaration);
+    const others = declared.filter(({ name }) => !verbs.has(splitWords(name)[0] ?? ""));
+    expect(declared.length).toBeGreaterThan(1_000);
+    const share = 1 - others.length / declared.length;
+    expect(share, others.map(({ file, name }) => `${file}: ${name}`).join("\n")).toBeGreaterThanOrEqual(0.9);
+  });
+
+  test("predicates return booleans", () => {
+    const wrong = functions.filter(({ name, text, isDeclaration }) => {
+      if (!isDeclaration || !/^(is|has|can|may)[A-Z]/.test(name)) return false;
+      const head = /^[\s\S]*?\{$/m.exec(text)?.[0] ?? "";
+      return !/: (?:Promise<boolean>|boolean|(?:asserts )?\w+ is [\s\S]*) \{$/.test(head);
+    });
+    const typed = wrong.filter(({ file }) => file.endsWith(".ts"));
+    expect(typed.map(({ file, name }) => `${file}: ${name}`)).toEqual([]);
+  });
+
+  test("exported names have none of the banned words", () => {
+    const exported = [...texts].flatMap(([file, text]) =>
+      [...text.matchAll(/^export (?:async )?(?:function\*?|const|let|class|interface|type) (\w+)/gm)].map(
+        ([, name = ""]) => ({ file, name }),
+      ),
+    );
+    const found = exported.filter(({ name }) => splitWords(name).some((word) => bannedWords.has(word)));
+    expect(exported.length).toBeGreaterThan(500);
+    expect(found.map(({ file, name }) => `${file}: ${name}`)).toEqual([]);
+  });
+
+  test("a file's base name stands once, or for one role", () => {
+    const byName = Map.groupBy(files, (file) => basename(file));
+    const repeated = [...byName].filter(([, places]) => places.length > 1).map(([name]) => name);
+    expect(repeated.sort()).toEqual(Object.keys(sharedNames).sort());
+  });
+
+  test("file names are words in lower case, joined by hyphens", () => {
+    expect(files.filter((file) => !/^[a-z0-9]+(?:-[a-z0-9]+)*\.(?:ts|js)$/.test(basename(file)))).toEqual([]);
+  });
+});

@@ -77,7 +77,8 @@ async function send<Request, Response>(
   for (;;) {
     const started = performance.now();
     const node = pickNode(pool, tried);
-    if (node === undefined) throw new BackendError(pool.backend, "unreachable", "none of its nodes");
+    if (node === undefined)
+      throw new BackendError(pool.backend, "unreachable", "no node of the cluster answers");
     try {
       const response = await node.transport.send(request, signal);
       recordResponse(pool, node, response);

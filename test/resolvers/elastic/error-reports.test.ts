@@ -1,6 +1,6 @@
 // The requests for error reports, and the meaning of each response.
 import type { ServerResponse } from "node:http";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
@@ -50,132 +50,136 @@ const items = (statuses: readonly number[]) => ({
   })),
 });
 
-test("creates the index, then a report as a span and its exception with fixed ids", async () => {
-  const { fake, deliver } = await open((response) => sendJson(response, items([201, 201])));
-  expect(await deliver(1)).toEqual(new Map());
-  const sent = fake.requests.filter(({ path }) => path !== "/");
-  expect(sent.map(({ method, path }) => `${method} ${path.split("?")[0]}`)).toEqual([
-    "GET /_resolve/index/reports*",
-    "PUT /reports",
-    "POST /reports/_bulk",
-  ]);
-  const id = "0".padStart(32, "a");
-  const lines = sent[2]?.body
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line));
-  expect(lines).toEqual([
-    { create: { _id: id } },
-    {
-      "@timestamp": "2026-11-18T11:06:40.000Z",
-      trace_id: id,
-      span_id: id.slice(16),
-      name: "TypeError",
-      kind: "Internal",
-      duration: 0,
-      status: { code: "Error", message: "number 0" },
-      attributes: {
-        "readout.report": true,
-        "appsignal.namespace": "frontend",
-        "appsignal.action_name": "TypeError",
-        "appsignal.tag.n": "0",
+describe("error report store", () => {
+  test("creates the index, then a report as a span and its exception with fixed ids", async () => {
+    const { fake, deliver } = await open((response) => sendJson(response, items([201, 201])));
+    expect(await deliver(1)).toEqual(new Map());
+    const sent = fake.requests.filter(({ path }) => path !== "/");
+    expect(sent.map(({ method, path }) => `${method} ${path.split("?")[0]}`)).toEqual([
+      "GET /_resolve/index/reports*",
+      "PUT /reports",
+      "POST /reports/_bulk",
+    ]);
+    const id = "0".padStart(32, "a");
+    const lines = sent[2]?.body
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(lines).toEqual([
+      { create: { _id: id } },
+      {
+        "@timestamp": "2026-11-18T11:06:40.000Z",
+        trace_id: id,
+        span_id: id.slice(16),
+        name: "TypeError",
+        kind: "Internal",
+        duration: 0,
+        status: { code: "Error", message: "number 0" },
+        attributes: {
+          "readout.report": true,
+          "appsignal.namespace": "frontend",
+          "appsignal.action_name": "TypeError",
+          "appsignal.tag.n": "0",
+        },
+        resource: { attributes: { "service.name": "shop" } },
       },
-      resource: { attributes: { "service.name": "shop" } },
-    },
-    { create: { _id: `${id}-0` } },
-    {
-      "@timestamp": "2026-11-18T11:06:40.000Z",
-      trace_id: id,
-      span_id: id.slice(16),
-      event_name: "exception",
-      attributes: {
-        "exception.type": "TypeError",
-        "exception.message": "number 0",
-        "exception.stacktrace": "at app.js:1",
+      { create: { _id: `${id}-0` } },
+      {
+        "@timestamp": "2026-11-18T11:06:40.000Z",
+        trace_id: id,
+        span_id: id.slice(16),
+        event_name: "exception",
+        attributes: {
+          "exception.type": "TypeError",
+          "exception.message": "number 0",
+          "exception.stacktrace": "at app.js:1",
+        },
+        resource: { attributes: { "service.name": "shop" } },
       },
-      resource: { attributes: { "service.name": "shop" } },
-    },
-  ]);
-});
-
-test("counts existing documents as delivered", async () => {
-  const { deliver } = await open((response) => sendJson(response, items([409, 409, 201, 409])));
-  expect(await deliver()).toEqual(new Map());
-});
-
-test("refuses only the report whose document does not fit, with the reason", async () => {
-  const { deliver } = await open((response) => sendJson(response, items([201, 201, 201, 400])));
-  expect(await deliver()).toEqual(new Map([["1".padStart(32, "a"), "status 400: some_exception: because"]]));
-});
-
-test.each([
-  [429, "overloaded"],
-  [503, "overloaded"],
-  [403, "denied"],
-  [404, "rejected"],
-  [500, "rejected"],
-])("fails the whole delivery when one document has status %i", async (status, failure) => {
-  const { deliver } = await open((response) => sendJson(response, items([201, 201, status, 400])));
-  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
-});
-
-test("fails the delivery when the index is closed", async () => {
-  const item = { create: { status: 400, error: { type: "index_closed_exception", reason: "closed" } } };
-  const { deliver } = await open((response) => sendJson(response, { items: Array(4).fill(item) }));
-  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure: "rejected" });
-});
-
-test.each([
-  ["too few results", { items: [{ create: { status: 201 } }] }, 200, "malformed"],
-  ["no results", {}, 200, "malformed"],
-  ["no JSON", "<html>", 200, "malformed"],
-  ["an error", { error: "x" }, 500, "rejected"],
-  ["no right", { error: "x" }, 403, "denied"],
-])("rejects a response with %s", async (_, answer, status, failure) => {
-  const { deliver } = await open((response) => sendJson(response, answer, status));
-  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
-});
-
-test("creates a data stream when a template requires one", async () => {
-  const { fake, deliver, inspect } = await open((response, count) => {
-    sendJson(response, items(Array.from({ length: count }, () => (count === 1 ? 400 : 201))));
-  }, "data_streams");
-  await deliver(1);
-  expect(fake.requests.map(({ path }) => path)).toContain("/_data_stream/reports");
-  const { limitations, problems } = await inspect();
-  expect(limitations).toEqual([expect.stringContaining("data stream")]);
-  expect(problems).toEqual([]);
-});
-
-test("creates a deleted index again on the next delivery", async () => {
-  let gone = true;
-  const { fake, deliver } = await open((response) => {
-    sendJson(response, items(gone ? [404, 404, 404, 404] : [201, 201, 201, 201]));
-    gone = false;
+    ]);
   });
-  await expect(deliver()).rejects.toMatchObject({ failure: "rejected" });
-  await deliver();
-  expect(fake.requests.filter(({ path }) => path.startsWith("/_resolve/"))).toHaveLength(2);
-});
 
-test("refuses to write in another layout", async () => {
-  const { store, target } = await open((response) => sendJson(response, items([])));
-  const wrong = { ...target, layout: "ecs" };
-  await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
-    failure: "rejected",
+  test("counts existing documents as delivered", async () => {
+    const { deliver } = await open((response) => sendJson(response, items([409, 409, 201, 409])));
+    expect(await deliver()).toEqual(new Map());
   });
-});
 
-test("inspection sends a body that no mapping accepts, even an empty one", async () => {
-  const { fake, inspect } = await open((response) => sendJson(response, items([400])));
-  expect((await inspect()).problems).toEqual([]);
-  const [, document] = fake.requests.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
-  expect(document).toBe("[]");
-});
+  test("refuses only the report whose document does not fit, with the reason", async () => {
+    const { deliver } = await open((response) => sendJson(response, items([201, 201, 201, 400])));
+    expect(await deliver()).toEqual(
+      new Map([["1".padStart(32, "a"), "status 400: some_exception: because"]]),
+    );
+  });
 
-test("inspection reports a user who may not write", async () => {
-  const { inspect } = await open((response) => sendJson(response, items([403])));
-  expect((await inspect()).problems).toEqual([
-    "reports cannot be written to reports: status 403: some_exception: because",
-  ]);
+  test.each([
+    [429, "overloaded"],
+    [503, "overloaded"],
+    [403, "denied"],
+    [404, "rejected"],
+    [500, "rejected"],
+  ])("fails the whole delivery when one document has status %i", async (status, failure) => {
+    const { deliver } = await open((response) => sendJson(response, items([201, 201, status, 400])));
+    await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
+  });
+
+  test("fails the delivery when the index is closed", async () => {
+    const item = { create: { status: 400, error: { type: "index_closed_exception", reason: "closed" } } };
+    const { deliver } = await open((response) => sendJson(response, { items: Array(4).fill(item) }));
+    await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure: "rejected" });
+  });
+
+  test.each([
+    ["too few results", { items: [{ create: { status: 201 } }] }, 200, "malformed"],
+    ["no results", {}, 200, "malformed"],
+    ["no JSON", "<html>", 200, "malformed"],
+    ["an error", { error: "x" }, 500, "rejected"],
+    ["no right", { error: "x" }, 403, "denied"],
+  ])("rejects a response with %s", async (_, answer, status, failure) => {
+    const { deliver } = await open((response) => sendJson(response, answer, status));
+    await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
+  });
+
+  test("creates a data stream when a template requires one", async () => {
+    const { fake, deliver, inspect } = await open((response, count) => {
+      sendJson(response, items(Array.from({ length: count }, () => (count === 1 ? 400 : 201))));
+    }, "data_streams");
+    await deliver(1);
+    expect(fake.requests.map(({ path }) => path)).toContain("/_data_stream/reports");
+    const { limitations, problems } = await inspect();
+    expect(limitations).toEqual([expect.stringContaining("data stream")]);
+    expect(problems).toEqual([]);
+  });
+
+  test("creates a deleted index again on the next delivery", async () => {
+    let gone = true;
+    const { fake, deliver } = await open((response) => {
+      sendJson(response, items(gone ? [404, 404, 404, 404] : [201, 201, 201, 201]));
+      gone = false;
+    });
+    await expect(deliver()).rejects.toMatchObject({ failure: "rejected" });
+    await deliver();
+    expect(fake.requests.filter(({ path }) => path.startsWith("/_resolve/"))).toHaveLength(2);
+  });
+
+  test("refuses to write in another layout", async () => {
+    const { store, target } = await open((response) => sendJson(response, items([])));
+    const wrong = { ...target, layout: "ecs" };
+    await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
+      failure: "rejected",
+    });
+  });
+
+  test("inspection sends a body that no mapping accepts, even an empty one", async () => {
+    const { fake, inspect } = await open((response) => sendJson(response, items([400])));
+    expect((await inspect()).problems).toEqual([]);
+    const [, document] = fake.requests.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
+    expect(document).toBe("[]");
+  });
+
+  test("inspection reports a user who may not write", async () => {
+    const { inspect } = await open((response) => sendJson(response, items([403])));
+    expect((await inspect()).problems).toEqual([
+      "reports cannot be written to reports: status 403: some_exception: because",
+    ]);
+  });
 });

@@ -1,4 +1,4 @@
-// The field table agrees with the flat document; a response parsed in chunks agrees with a scanned response.
+// The field table reads from a document what its flat form has.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createFieldTable, readFieldList, readFieldValue } from "#resolvers/elastic/document/field-table.ts";
@@ -9,8 +9,6 @@ import {
   parseExactIntegers,
   type ValueObject,
 } from "#resolvers/elastic/document/flatten.ts";
-import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
-import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
 import type { AttributeValue } from "#src/core/rows.ts";
 
 const segment = fc.constantFrom("a", "b", "c", "__proto__", "1");
@@ -29,137 +27,66 @@ const { document } = fc.letrec<{ document: ValueObject; value: AttributeValue }>
 }));
 const documents = fc.array(document, { minLength: 1, maxLength: 5 });
 
-test("field table: reads the same values and prefixes as the flat document", () => {
-  fc.assert(
-    fc.property(
-      documents,
-      fc.array(name, { maxLength: 3 }),
-      fc.uniqueArray(name, { maxLength: 3 }),
-      (read, names, prefixes) => {
-        const table = createFieldTable();
-        const refs = names.map((name) => table.addField(name));
-        const indices = prefixes.map((prefix) => table.addPrefix(`${prefix}.`));
-        const excepted = table.addPrefix("a.", ["a.b"], (name) => name.toUpperCase());
-        for (const document of read) {
-          const flat = flattenDocument(document);
-          const fields = table.read(document);
-          expect(refs.map((ref) => readFieldValue(fields, ref))).toEqual(
-            names.map((name) => findFlatValue(flat, name)),
-          );
-          for (const [at, prefix] of prefixes.entries()) {
-            const expected = [...flat].flatMap(([name, value]) =>
-              name.startsWith(`${prefix}.`) ? [[name.slice(prefix.length + 1), value] as const] : [],
-            );
-            expect(Object.entries(fields.byPrefix[indices[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
-              expected.sort(),
-            );
-          }
-          const kept = [...flat.keys()].filter((name) => name.startsWith("a.") && !name.startsWith("a.b"));
-          expect(Object.keys(fields.byPrefix[excepted]?.attributes ?? {}).sort()).toEqual(
-            kept.map((name) => name.toUpperCase()).sort(),
-          );
-        }
-      },
-    ),
-    { numRuns: 2_000 },
-  );
-});
-
-test("field table: reads a single object as a list, with nested or dotted names", () => {
-  const table = createFieldTable();
-  const place = table.addList("of.links");
-  const listed = (text: string) => {
-    const document = parseExactIntegers(text);
-    return isValueObject(document) ? readFieldList(table.read(document), place) : undefined;
-  };
-  const one = [{ id: "1", "at.time": 2 }];
-  expect(listed('{"of":{"links":[{"id":"1","at.time":2},"no object"]}}')).toEqual(one);
-  expect(listed('{"of":{"links":{"id":"1","at":{"time":2}}}}')).toEqual(one);
-  expect(listed('{"of.links.id":"1","of":{"links.at":{"time":2}}}')).toEqual(one);
-  expect(listed('{"of":{"links":{}}}')).toEqual([]);
-});
-
-test("field table: reads names beyond the limit of remembered names", () => {
-  const table = createFieldTable();
-  const place = table.addField("many.5");
-  const prefix = table.addPrefix("many.");
-  for (const step of [1, 5]) {
-    const many = Object.fromEntries(Array.from({ length: 12_000 }, (_, at) => [String(at * step), at]));
-    const fields = table.read({ many: { ...many, inner: { x: 1 } } });
-    expect(readFieldValue(fields, place)).toBe(5 / step);
-    expect(Object.keys(fields.byPrefix[prefix]?.attributes ?? {})).toHaveLength(12_001);
-  }
-});
-
-describe("parseResponse agrees with scanSearchResponse, with exact integers", () => {
-  /** Values with the beginning of a hit, or larger than a chunk. */
-  const nested = fc.constantFrom<unknown>(
-    [{ a: 1 }, { _index: "i", _id: "0", _source: {} }],
-    [{ a: [] }, { _index: "other" }],
-    '},{"_index":"i"',
-    "]}",
-    "ü".repeat(60_000),
-  );
-  const value = fc.oneof(
-    fc.string(),
-    fc.double({ noNaN: true, noDefaultInfinity: true }),
-    fc.bigInt(),
-    fc.boolean(),
-  );
-  const print = (one: unknown) => (typeof one === "bigint" ? String(one) : JSON.stringify(one));
-  const hits = (one: fc.Arbitrary<unknown>) =>
-    fc.array(fc.tuple(fc.constantFrom("i", "i2", "ï"), fc.array(one, { maxLength: 3 })), { maxLength: 6 });
-  function check(rows: readonly (readonly [string, readonly unknown[]])[], head: string, size: number): void {
-    const texts = rows.map(
-      ([index, values], at) =>
-        `{"_index":"${index}","_id":"${at}","_source":{"v":[${values.map(print)}]},"sort":[${at}]}`,
-    );
-    const bytes = Buffer.from(
-      `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
-    );
-    const { hits: cut, ...rest } = scanSearchResponse(bytes, buildNameTree([]));
-    const { count, chunks: parts, ...own } = parseResponse(bytes, size);
-    expect(own).toEqual(rest);
-    expect(count).toBe(rows.length);
-    expect([...parts()].flat()).toEqual(
-      cut.map(({ index, id, source }) => ({ index, id, document: parseExactIntegers(source) })),
-    );
-  }
-  const total = (value: number, relation: string) =>
-    `"total":{"value":${value},"relation":"${relation}"},"max_score":null,`;
-
-  test("for every total and requested size", () => {
+describe("field table", () => {
+  test("reads the same values and prefixes as the flat document", () => {
     fc.assert(
       fc.property(
-        hits(value),
-        fc.constantFrom("eq", "gte"),
-        fc.nat(8),
-        fc.nat(8),
-        (rows, relation, of, size) => {
-          check(rows, total(of, relation), size);
-          check(rows, total(rows.length, relation), size);
-          check(rows, total(rows.length + of, relation), rows.length);
-          check(rows, "", size);
+        documents,
+        fc.array(name, { maxLength: 3 }),
+        fc.uniqueArray(name, { maxLength: 3 }),
+        (read, names, prefixes) => {
+          const table = createFieldTable();
+          const refs = names.map((name) => table.addField(name));
+          const indices = prefixes.map((prefix) => table.addPrefix(`${prefix}.`));
+          const excepted = table.addPrefix("a.", ["a.b"], (name) => name.toUpperCase());
+          for (const document of read) {
+            const flat = flattenDocument(document);
+            const fields = table.read(document);
+            expect(refs.map((ref) => readFieldValue(fields, ref))).toEqual(
+              names.map((name) => findFlatValue(flat, name)),
+            );
+            for (const [at, prefix] of prefixes.entries()) {
+              const expected = [...flat].flatMap(([name, value]) =>
+                name.startsWith(`${prefix}.`) ? [[name.slice(prefix.length + 1), value] as const] : [],
+              );
+              expect(Object.entries(fields.byPrefix[indices[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
+                expected.sort(),
+              );
+            }
+            const kept = [...flat.keys()].filter((name) => name.startsWith("a.") && !name.startsWith("a.b"));
+            expect(Object.keys(fields.byPrefix[excepted]?.attributes ?? {}).sort()).toEqual(
+              kept.map((name) => name.toUpperCase()).sort(),
+            );
+          }
         },
       ),
+      { numRuns: 2_000 },
     );
   });
 
-  test("for documents that contain the beginning of a hit", () => {
-    fc.assert(
-      fc.property(hits(fc.oneof(value, nested)), (rows) => {
-        check(rows, total(rows.length, "eq"), 5_000);
-      }),
-    );
+  test("reads a single object as a list, with nested or dotted names", () => {
+    const table = createFieldTable();
+    const place = table.addList("of.links");
+    const listed = (text: string) => {
+      const document = parseExactIntegers(text);
+      return isValueObject(document) ? readFieldList(table.read(document), place) : undefined;
+    };
+    const one = [{ id: "1", "at.time": 2 }];
+    expect(listed('{"of":{"links":[{"id":"1","at.time":2},"no object"]}}')).toEqual(one);
+    expect(listed('{"of":{"links":{"id":"1","at":{"time":2}}}}')).toEqual(one);
+    expect(listed('{"of.links.id":"1","of":{"links.at":{"time":2}}}')).toEqual(one);
+    expect(listed('{"of":{"links":{}}}')).toEqual([]);
   });
-});
 
-test.each([
-  "{}",
-  "[]",
-  "null",
-  '{"hits":{"hits":[]}}',
-  '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
-])("parseResponse: rejects %s", (text) => {
-  expect(() => parseResponse(Buffer.from(text), 5_000)).toThrow(SyntaxError);
+  test("reads names beyond the limit of remembered names", () => {
+    const table = createFieldTable();
+    const place = table.addField("many.5");
+    const prefix = table.addPrefix("many.");
+    for (const step of [1, 5]) {
+      const many = Object.fromEntries(Array.from({ length: 12_000 }, (_, at) => [String(at * step), at]));
+      const fields = table.read({ many: { ...many, inner: { x: 1 } } });
+      expect(readFieldValue(fields, place)).toBe(5 / step);
+      expect(Object.keys(fields.byPrefix[prefix]?.attributes ?? {})).toHaveLength(12_001);
+    }
+  });
 });

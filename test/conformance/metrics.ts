@@ -236,8 +236,8 @@ export function metricStoreSuite(subject: MetricSubject): void {
         for (const key of hostileTexts) {
           for (const tags of [{ [key]: "*" }, { v: "*", [key]: "other" }]) {
             if (Object.keys(tags).every((one) => one === "v")) continue;
-            const asked = running.store.series(queryOf({ metric: "zoo", tags: copyTags(tags) }), signal);
-            const found = await asked.catch((error: unknown) => {
+            const answer = running.store.series(queryOf({ metric: "zoo", tags: copyTags(tags) }), signal);
+            const found = await answer.catch((error: unknown) => {
               expect(error).toMatchObject({ slug: "not_supported_by_backend" });
               return [];
             });
@@ -247,8 +247,8 @@ export function metricStoreSuite(subject: MetricSubject): void {
       });
 
       test("lists no forced or reserved labels as tags", async () => {
-        const walls = Object.keys(running.match("shop"));
-        for (const key of [...walls, "le", "__name__"]) {
+        const forced = Object.keys(running.match("shop"));
+        for (const key of [...forced, "le", "__name__"]) {
           for (const value of ["*", "shop", "other", "+Inf", "latency_seconds_bucket"]) {
             const measure: Measure = { of: "observations", combine: "count" };
             const found = await running.store.series(
@@ -268,8 +268,11 @@ export function metricStoreSuite(subject: MetricSubject): void {
 
       if (excuse !== undefined) {
         test(`names that need quotes are refused: ${excuse.reason}`, async () => {
-          const asked = running.store.series(queryOf({ metric: "zoo", tags: { "http.route": "*" } }), signal);
-          await expect(asked).rejects.toMatchObject({ slug: excuse.slug });
+          const answer = running.store.series(
+            queryOf({ metric: "zoo", tags: { "http.route": "*" } }),
+            signal,
+          );
+          await expect(answer).rejects.toMatchObject({ slug: excuse.slug });
         });
       }
     });
@@ -282,8 +285,8 @@ export function metricStoreSuite(subject: MetricSubject): void {
         ["of several series", {}, quantile(0.9)],
         ["least, where it does not export 0", { method: "write" }, { of: "observations", combine: "min" }],
       ] as const)("refuses %s", async (_, tags, measure) => {
-        const asked = running.store.series(queryOf({ ...summary, tags, measure }), signal);
-        await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+        const answer = running.store.series(queryOf({ ...summary, tags, measure }), signal);
+        await expect(answer).rejects.toMatchObject({ slug: "not_supported_by_backend" });
       });
 
       test("answers counts and means over several series", async () => {
@@ -389,19 +392,19 @@ function describeDifference(
   query: SeriesQuery,
 ): string | undefined {
   const { metric, tags, measure, buckets } = query;
-  const asked = `${metric} ${JSON.stringify(tags).slice(0, 200)} ${JSON.stringify(measure)} ${JSON.stringify(buckets)}`;
+  const described = `${metric} ${JSON.stringify(tags).slice(0, 200)} ${JSON.stringify(measure)} ${JSON.stringify(buckets)}`;
   const tagsOf = (all: readonly { readonly tags: Readonly<Record<string, string>> }[]) =>
     JSON.stringify(all.map((one) => Object.entries(one.tags).sort()));
   if (tagsOf(found) !== tagsOf(expected))
-    return `${asked}: series ${tagsOf(found)} instead of ${tagsOf(expected)}`;
+    return `${described}: series ${tagsOf(found)} instead of ${tagsOf(expected)}`;
   for (const [n, series] of expected.entries()) {
     const values = found[n]?.values ?? [];
     if (values.length !== buckets.count)
-      return `${asked}: ${values.length} values for ${buckets.count} buckets`;
+      return `${described}: ${values.length} values for ${buckets.count} buckets`;
     const bucket = series.values.findIndex((value, at) => !isNearlyEqual(value, values[at] ?? Number.NaN));
     if (bucket !== -1) {
       const where = `${JSON.stringify(series.tags).slice(0, 200)}, bucket ${bucket} of ${buckets.count}`;
-      return `${asked}: ${where} is ${values[bucket]} instead of ${series.values[bucket]}`;
+      return `${described}: ${where} is ${values[bucket]} instead of ${series.values[bucket]}`;
     }
   }
   return undefined;

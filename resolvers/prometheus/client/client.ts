@@ -61,7 +61,7 @@ export interface PrometheusClient {
   /** The same for all metrics, whatever their labels. @throws {BackendError} */
   readAllMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
   /**
-   * Detected anew on every new connection, and after a minute, so that an upgrade is noticed.
+   * Detected again on every new connection, and after a minute, so that an upgrade is noticed.
    * @throws {BackendError}
    */
   readTraits(signal: AbortSignal): Promise<ServerTraits>;

@@ -108,7 +108,7 @@ const constantOne = call("vector", number(1));
 const rangeOfOnes = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.string()])) })]);
 const vectorOfOnes = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
 
-/** Asks for a single value over all times, and compares its time with the start that was asked for. */
+/** Queries a single value over all times, and compares its time with the requested start. */
 async function detectRangeAlignment(
   { transport, io }: TraitsCache,
   signal: AbortSignal,

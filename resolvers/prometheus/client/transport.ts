@@ -265,7 +265,7 @@ const failureByStatus: Readonly<Record<number, Failure>> = {
 function classifyFailure(status: number, text: string): Failure {
   const timedOut = /deadline exceeded|timed out|cancell?ed/i.test(text);
   if (timedOut && [422, 499, 500, 503].includes(status)) return "timeout";
-  // Thanos asked a store that has gone away, and has not noticed it before.
+  // A store of Thanos has gone away since its last check.
   if (text.includes("code = Unavailable")) return "partial";
   return failureByStatus[status] ?? "rejected";
 }

@@ -67,7 +67,7 @@ export async function surveyLastSamples(
   const relaxed = await reader.dropPresenceMatchers(selector, buckets);
   const suspects = buildResetOrNonFinite(reader, relaxed.selector, buckets, canRestart);
   const reach = calculateReach(buckets);
-  const [lasts, odds, bases] = await Promise.all([
+  const [lasts, suspectGrid, bases] = await Promise.all([
     readLastValues(reader, relaxed, buckets, limit),
     isHidden ? [] : reader.readGrid(suspects, buckets, limit, relaxed.matchesDropped),
     lookBack === undefined
@@ -81,21 +81,21 @@ export async function surveyLastSamples(
     reader,
     bases.filter(({ labels }) => relaxed.matchesDropped(labels)),
   );
-  const oddByKey = new Map(odds.map(({ labels, values }) => [formatSeriesKey(labels), values]));
+  const suspectsByKey = new Map(suspectGrid.map(({ labels, values }) => [formatSeriesKey(labels), values]));
   const surveyed = lasts.map((series): SurveyedSeries => {
     const key = formatSeriesKey(series.labels);
     const base = baseByKey.get(key) ?? baseByKey.get(formatAlternateKey(series.labels));
-    return surveyBuckets(series, base, isHidden ? "all" : oddByKey.get(key), query);
+    return surveyBuckets(series, base, isHidden ? "all" : suspectsByKey.get(key), query);
   });
   markSuccessions(surveyed);
   return surveyed;
 }
 
-/** `odd` has a value in each bucket that is a suspect for the source; `all` where the source hides restarts. */
+/** `marks` has a value in each suspect bucket; `all` if the source hides restarts. */
 function surveyBuckets(
   { labels, values }: GridSeries,
   base: number | undefined,
-  odd: Float64Array | "all" | undefined,
+  marks: Float64Array | "all" | undefined,
   { buckets, lookBack, canRestart }: CounterQuery,
 ): SurveyedSeries {
   const { start, step } = buckets;
@@ -110,7 +110,7 @@ function surveyBuckets(
     if (Number.isNaN(value)) continue;
     const at = start + bucket * step;
     const fell = canRestart && before !== undefined && value < before;
-    if (fell || !Number.isFinite(value) || isOdd(odd, bucket)) suspects.add(bucket);
+    if (fell || !Number.isFinite(value) || isMarked(marks, bucket)) suspects.add(bucket);
     else if (before === undefined ? lookBack !== undefined : canRestart && at - beforeAt > reach)
       gaps.add(bucket);
     before = value;
@@ -119,9 +119,9 @@ function surveyBuckets(
   return { labels, last: values, suspects, gaps, base, baseline: "own" };
 }
 
-function isOdd(odd: Float64Array | "all" | undefined, bucket: number): boolean {
-  if (odd === undefined) return false;
-  return odd === "all" || !Number.isNaN(readNumber(odd, bucket));
+function isMarked(marks: Float64Array | "all" | undefined, bucket: number): boolean {
+  if (marks === undefined) return false;
+  return marks === "all" || !Number.isNaN(readNumber(marks, bucket));
 }
 
 /** Where a bucket has samples under two spellings of one number, only raw samples show which of them came later. */

@@ -54,8 +54,8 @@ export async function combineByGroup<T extends { readonly labels: Labels }>(
 ): Promise<readonly Series[]> {
   const groups = Map.groupBy(found, ({ labels }) => formatGroupKey(plan, labels));
   const { buckets, pointLimit } = plan.query;
-  const wanted = groups.size * buckets.count;
-  if (wanted > pointLimit) throw createTooManyPointsError(pointLimit, wanted);
+  const pointCount = groups.size * buckets.count;
+  if (pointCount > pointLimit) throw createTooManyPointsError(pointLimit, pointCount);
   const all: { readonly labels: Labels; readonly values: Float64Array }[] = [];
   let points = pointsPerTurn;
   for (const group of groups.values()) {

@@ -235,11 +235,11 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     tags: Readonly<Record<string, string>>,
   ): Promise<void> {
     const found = await read({ metric, measure, buckets, tags });
-    const expected = listObserved(metric, buckets);
+    const observedByBucket = listObserved(metric, buckets);
     const hosts =
-      "host" in tags ? [...new Set(expected.flatMap((all) => all.map(({ host }) => host)))] : [""];
-    const wanted = hosts.sort().map((host) => {
-      const values = expected.map((all) => {
+      "host" in tags ? [...new Set(observedByBucket.flatMap((all) => all.map(({ host }) => host)))] : [""];
+    const expected = hosts.sort().map((host) => {
+      const values = observedByBucket.map((all) => {
         const own = all.filter((one) => host === "" || one.host === host);
         return own.length === 0
           ? Number.NaN
@@ -247,7 +247,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       });
       return { tags: host === "" ? {} : { host }, values };
     });
-    const held = wanted.filter(({ values }) => values.some((value) => !Number.isNaN(value)));
+    const held = expected.filter(({ values }) => values.some((value) => !Number.isNaN(value)));
     expect(found.map((one) => one.tags)).toEqual(held.map((one) => one.tags));
     for (const [n, { values }] of held.entries()) {
       for (const [bucket, value] of values.entries()) {
@@ -339,10 +339,10 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
 
   test("refuses a gauge histogram if the source warns of it", async () => {
     const buckets = { start: base, step: minute, count: 5 };
-    const asked = read({ metric: "rated", measure: count, buckets });
+    const answer = read({ metric: "rated", measure: count, buckets });
     // Version 2 does not.
-    if (name === "prom2") expect(await asked).toHaveLength(1);
-    else await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    if (name === "prom2") expect(await answer).toHaveLength(1);
+    else await expect(answer).rejects.toMatchObject({ slug: "not_supported_by_backend" });
   });
 
   test.each([

@@ -117,8 +117,8 @@ describe.each(namedPrometheus())("restarts in wide buckets on $name", ({ name })
       async (_, buckets) => {
         for (const measure of measures[types[metric] ?? "gauge"]) {
           for (const tags of [{}, { action: "*" }, { action: "a1", instance: "*" }]) {
-            const asked = query({ metric, measure, buckets, tags });
-            await verifySeries(backend.stores.metrics, families, asked, signal);
+            const seriesQuery = query({ metric, measure, buckets, tags });
+            await verifySeries(backend.stores.metrics, families, seriesQuery, signal);
           }
         }
       },
@@ -133,8 +133,13 @@ describe.each(namedPrometheus())("restarts in wide buckets on $name", ({ name })
       sampled: (of: { samples: number }) => (read += of.samples),
     };
     const measure = { of: "observations", combine: "quantile", quantile: 0.95 } as const;
-    const asked = query({ metric: "took_seconds", measure, buckets: grids["a day"], tags: { action: "*" } });
-    const found = await runWithRecorder(recorder, () => backend.stores.metrics?.series(asked, signal));
+    const seriesQuery = query({
+      metric: "took_seconds",
+      measure,
+      buckets: grids["a day"],
+      tags: { action: "*" },
+    });
+    const found = await runWithRecorder(recorder, () => backend.stores.metrics?.series(seriesQuery, signal));
     expect(found).toHaveLength(6);
     const held = series.reduce((sum, { samples }) => sum + samples.length, 0);
     expect(read).toBeLessThan(held / 5);

@@ -148,9 +148,9 @@ describe.runIf(servers.length > 0)("Prometheus with type-and-unit-labels", () =>
     const metric = "switched_total";
     for (const step of [hour, minute]) {
       const buckets = { start: base, step, count: hour / step };
-      const asked = read({ metric, buckets });
-      await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
-      await expect(asked).rejects.toThrow("__type__ or __unit__");
+      const answer = read({ metric, buckets });
+      await expect(answer).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      await expect(answer).rejects.toThrow("__type__ or __unit__");
     }
     const later = await read({ metric, buckets: { start: base + 40 * minute, step: 10 * minute, count: 2 } });
     expect(later.map(({ values }) => [...values])).toEqual([[40, 40]]);

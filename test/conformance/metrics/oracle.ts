@@ -226,8 +226,8 @@ function combineObservations(
   }
   const quantiles = part("");
   if (quantiles.length > 0) {
-    const wanted = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
-    const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === wanted);
+    const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
+    const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === quantile);
     return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
   }
   const boundOf = ({ series }: Member) => Number(series.labels.le?.replace("+Inf", "Infinity"));

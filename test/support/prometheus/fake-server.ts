@@ -113,8 +113,8 @@ export function createFakePrometheus(
     if (path.endsWith("/series")) return labelSets(search.get("match[]") ?? "");
     if (path.endsWith("/metadata")) {
       const metric = search.get("metric");
-      const told = Object.entries(types).filter(([name]) => metric === null || name === metric);
-      return Object.fromEntries(told.map(([name, type]) => [name, [{ type, help: "", unit: "" }]]));
+      const declared = Object.entries(types).filter(([name]) => metric === null || name === metric);
+      return Object.fromEntries(declared.map(([name, type]) => [name, [{ type, help: "", unit: "" }]]));
     }
     if (path.endsWith("/buildinfo")) return { version: "3.5.0" };
     // Ones at every full minute, which show the edge of ranges.

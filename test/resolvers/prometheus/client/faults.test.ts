@@ -190,12 +190,12 @@ test("ignores PromQL info annotations among the warnings", async () => {
 
 test("parses responses that the scanner cannot read, after the first without scanning", async () => {
   const source = await serve(answerMainQuery((r) => sendJson(r, JSON.stringify(whole, null, 1))));
-  const asked = () => source.queries.filter(({ query }) => query.startsWith("avg")).length;
+  const countMainQueries = () => source.queries.filter(({ query }) => query.startsWith("avg")).length;
   const found = await readSeries();
   expect(found).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
-  expect(asked()).toBe(2);
+  expect(countMainQueries()).toBe(2);
   expect(await readSeries()).toEqual(found);
-  expect(asked()).toBe(3);
+  expect(countMainQueries()).toBe(3);
 });
 
 test("aborts the query at the source when the client disconnects", async () => {
@@ -241,8 +241,8 @@ test("refuses a query that a count shows to be over the limit, without sending i
           )
         : false,
   });
-  const wanted = { slug: "result_too_large", details: { limit: 14, wanted: 15 } };
-  await expect(readSeries({ pointLimit: 14 })).rejects.toMatchObject(wanted);
+  const refusal = { slug: "result_too_large", details: { limit: 14, wanted: 15 } };
+  await expect(readSeries({ pointLimit: 14 })).rejects.toMatchObject(refusal);
   expect(source.queries.filter(({ query }) => !query.startsWith("count("))).toEqual([]);
   expect(await readSeries({ pointLimit: 15 })).toEqual([]);
 });

@@ -64,10 +64,10 @@ describe("the only sample, in the last minute of a range, is found", () => {
       signal,
     );
     const at = Math.floor((base + 9 * minute + 1_000 - start) / minute);
-    const told = (await backend.inspections.metrics?.({}, signal))?.limitations.filter((one) =>
+    const limitations = (await backend.inspections.metrics?.({}, signal))?.limitations.filter((one) =>
       /before/.test(one),
     );
-    expect(told).toEqual(oldest === undefined ? [] : [expect.stringContaining(printMillis(oldest))]);
+    expect(limitations).toEqual(oldest === undefined ? [] : [expect.stringContaining(printMillis(oldest))]);
     expect(found?.map(({ values }) => [...values.entries()].filter(([, value]) => value === 7))).toEqual([
       [[at, 7]],
     ]);
@@ -101,7 +101,7 @@ test("finds the first sample of a metric if a frontend truncates the step", asyn
 });
 
 test("alignRange builds a range that is not moved, and loses no time", () => {
-  const looking = (offset: number) =>
+  const buildMaximum = (offset: number) =>
     call(
       "max_over_time",
       selectRange(select({}, [matchEqual("__name__", "g")]), "open", { from: 10 + offset, to: offset }),
@@ -117,14 +117,14 @@ test("alignRange builds a range that is not moved, and loses no time", () => {
         const range = { start, end: start + Math.floor(length / step) * step, step };
         const oldest = from ?? undefined;
         const move = oldest === undefined ? aligned : since(oldest);
-        const asked = alignRange(looking(1), range, { oldest, aligned: oldest === undefined });
+        const query = alignRange(buildMaximum(1), range, { oldest, aligned: oldest === undefined });
         const times = listTimes(range).filter((one) => one >= (oldest ?? 0));
-        expect(asked === undefined ? [] : listTimes(asked.range).map((one) => one - asked.shift)).toEqual(
+        expect(query === undefined ? [] : listTimes(query.range).map((one) => one - query.shift)).toEqual(
           times,
         );
-        if (asked === undefined) return;
-        expect(move(asked.range)).toEqual(asked.range);
-        expect(asked.expression).toEqual(looking(1 + asked.shift));
+        if (query === undefined) return;
+        expect(move(query.range)).toEqual(query.range);
+        expect(query.expression).toEqual(buildMaximum(1 + query.shift));
       },
     ),
   );

@@ -11,10 +11,10 @@ import { openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(300_000);
-const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
+const testedMetrics = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
 // The evaluator takes NaN for a missing sample.
 const families = buildRawFamilies(false)
-  .filter(({ metric }) => wanted.includes(metric))
+  .filter(({ metric }) => testedMetrics.includes(metric))
   .map((one) => ({ ...one, series: one.series.filter(({ labels }) => labels.host !== "not a number") }));
 const series = families.flatMap(({ metric, series }) =>
   series.map(({ suffix, labels, samples }) => ({
@@ -48,9 +48,9 @@ test("asks Thanos for complete answers from raw blocks only", async () => {
   await backend.stores.metrics?.series({ ...query, metric: "requests_total", measure }, signal);
   const queries = thanos.requests.filter(({ path }) => /^\/api\/v1\/query(_range)?$/.test(path));
   const forms = queries.map(({ body }) => Object.fromEntries(new URLSearchParams(body)));
-  const asked = forms.filter(({ query }) => query?.includes("requests_total"));
-  expect(asked.length).toBeGreaterThan(1);
-  for (const form of asked) {
+  const counterForms = forms.filter(({ query }) => query?.includes("requests_total"));
+  expect(counterForms.length).toBeGreaterThan(1);
+  for (const form of counterForms) {
     expect(form).toMatchObject({ partial_response: "false", max_source_resolution: "1ms" });
   }
 });
@@ -64,8 +64,8 @@ test("marks an undeclared type as guessed, and answers measures of both types", 
   const match = { tenant: "shop" };
   expect(await metrics?.type(match, "depth", signal)).toBe("counter");
   expect(await metrics?.isTypeGuessed?.(match, "depth", signal)).toBe(true);
-  for (const told of ["requests_total", "latency_seconds", "none"]) {
-    expect(await metrics?.isTypeGuessed?.(match, told, signal)).toBe(false);
+  for (const declared of ["requests_total", "latency_seconds", "none"]) {
+    expect(await metrics?.isTypeGuessed?.(match, declared, signal)).toBe(false);
   }
   const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
   const query = { match, metric: "depth", tags: {}, buckets, lookBack: hour, pointLimit: 1_000 };

@@ -38,7 +38,7 @@ describe("nodes", () => {
       write(time, "node_network_transmit_bytes_total", { instance, device }, age * rate * 2);
     }
   };
-  const told = {
+  const expectedRow = {
     timestamp: base,
     cpu_usage_nano_cores: 750_000_000,
     memory_rss_bytes: 450,
@@ -62,7 +62,7 @@ describe("nodes", () => {
       write(time, "node_uname_info", uname, 1);
       exporter(write, time, age);
     });
-    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
+    expect(await readNodes(series)).toEqual([{ ...expectedRow, node_name: "worker-7" }]);
   });
 
   test("have the largest physical disk mounted at the root", async () => {
@@ -76,7 +76,7 @@ describe("nodes", () => {
         write(time, "node_filesystem_avail_bytes", disk, 1);
       }
     });
-    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
+    expect(await readNodes(series)).toEqual([{ ...expectedRow, node_name: "worker-7" }]);
   });
 
   test.each<[string, Labels]>([
@@ -96,7 +96,7 @@ describe("nodes", () => {
       write(time, "node_uname_info", { instance: "10.0.0.99:9100", nodename: "database" }, 1);
       exporter(write, time, age, "10.0.0.99:9100");
     });
-    expect(await readNodes(series)).toEqual([{ ...told, node_name: node.node, phase: 2 }]);
+    expect(await readNodes(series)).toEqual([{ ...expectedRow, node_name: node.node, phase: 2 }]);
   });
 
   test("have the node exporter's figures if the instance label equals the node name", async () => {
@@ -105,7 +105,7 @@ describe("nodes", () => {
       write(time, "node_uname_info", { instance: "worker-7.internal", nodename: "WORKER-7" }, 1);
       exporter(write, time, age, "worker-7.internal");
     });
-    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7.internal", phase: 0 }]);
+    expect(await readNodes(series)).toEqual([{ ...expectedRow, node_name: "worker-7.internal", phase: 0 }]);
   });
 
   test("have 0 for the disk figures that are not exported", async () => {

@@ -377,8 +377,8 @@ describe("conflicting exporters", () => {
       labels: { name },
       values: Float64Array.from(values),
     });
-    const told = Number.isNaN(alpha[0] ?? none) ? [none, 1] : [1, 1];
-    const tracks = [track("zulu", [1, 1]), track("alpha", told)];
+    const alphaValues = Number.isNaN(alpha[0] ?? none) ? [none, 1] : [1, 1];
+    const tracks = [track("zulu", [1, 1]), track("alpha", alphaValues)];
     const taken = [track("zulu", zulu), track("alpha", alpha)];
     for (const each of [tracks, tracks.toReversed()]) {
       expect(findNewest(each, taken, 1)?.labels).toEqual({ name: "alpha" });
@@ -481,7 +481,7 @@ describe("a kube-state-metrics without uids", () => {
     write(time, "kube_pod_labels", { ...bare, label_app: "shop" }, 1);
   }
 
-  test.each<[told: string, first: Labels, second: Labels, shown: string]>([
+  test.each<[uids: string, first: Labels, second: Labels, shown: string]>([
     ["in one family", { ...info, uid: other }, { ...info, uid }, uid],
     ["in none", unnamed, unnamed, ""],
   ])("still gives complete pods (uid %s)", async (_, first, second, shown) => {

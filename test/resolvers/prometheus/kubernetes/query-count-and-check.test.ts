@@ -27,33 +27,33 @@ import {
 } from "./small-cluster.ts";
 
 describe("Kubernetes queries", () => {
-  interface Asked {
+  interface SentQuery {
     readonly expression: Expression;
-    readonly moments: EvaluationTime;
+    readonly time: EvaluationTime;
   }
-  function watched(series: readonly WrittenSeries[], hidesRestarts = false) {
-    const asked: Asked[] = [];
+  function recordQueries(series: readonly WrittenSeries[], hidesRestarts = false) {
+    const queries: SentQuery[] = [];
     const inner = createEvaluator(series, "open", hidesRestarts);
     const source: QueryClient = {
       readTraits: inner.readTraits,
-      query: (expression, moments, fold, signal) => {
-        asked.push({ expression, moments });
-        return inner.query(expression, moments, fold, signal);
+      query: (expression, time, fold, signal) => {
+        queries.push({ expression, time });
+        return inner.query(expression, time, fold, signal);
       },
     };
-    return { asked, source };
+    return { queries, source };
   }
-  const selectors = (expression: Expression): Selector[] => {
+  const listSelectors = (expression: Expression): Selector[] => {
     switch (expression.kind) {
       case "selector":
         return [expression];
       case "range":
       case "aggregate":
-        return selectors(expression.of);
+        return listSelectors(expression.of);
       case "call":
-        return expression.arguments.flatMap(selectors);
+        return expression.arguments.flatMap(listSelectors);
       case "binary":
-        return [...selectors(expression.left), ...selectors(expression.right)];
+        return [...listSelectors(expression.left), ...listSelectors(expression.right)];
       case "number":
         return [];
     }
@@ -61,14 +61,14 @@ describe("Kubernetes queries", () => {
 
   test("have every forced label in every selector, also for `check`", async () => {
     const match = { cluster: "model", "odd.label": 'a"b\\' };
-    const { source, asked } = watched(expose(model, match));
+    const { source, queries } = recordQueries(expose(model, match));
     const store = createKubernetesStore(source);
     const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
     await collectRows(store.nodes(query, never));
     await collectRows(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
     await collectRows(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
     await inspectCluster(source, match, base, never);
-    const sent = asked.flatMap(({ expression }) => selectors(expression));
+    const sent = queries.flatMap(({ expression }) => listSelectors(expression));
     expect(sent.length).toBeGreaterThan(50);
     for (const { matchers } of sent) {
       for (const [label, value] of Object.entries(match)) {
@@ -78,22 +78,22 @@ describe("Kubernetes queries", () => {
   });
 
   test.each([false, true])("ask for restarts only if the source shows them (hidden: %s)", async (hides) => {
-    const { source, asked } = watched(expose(model, scope.match), hides);
+    const { source, queries } = recordQueries(expose(model, scope.match), hides);
     const store = createKubernetesStore(source);
     await collectRows(store.nodes(scope, never));
     await collectRows(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
-    const sent = asked.filter(({ expression }) => printExpression(expression).includes("resets("));
+    const sent = queries.filter(({ expression }) => printExpression(expression).includes("resets("));
     expect(sent).toHaveLength(hides ? 0 : 2);
   });
 
   test("cost the source one count if the rows exceed the limit", async () => {
-    const { source, asked } = watched(writeSeries(writePodInfo));
+    const { source, queries } = recordQueries(writeSeries(writePodInfo));
     const rows = createKubernetesStore(source).pods(
       { ...scope, rowLimit: 0, namespaces: [], nodes: [] },
       never,
     );
     await expect(collectRows(rows)).rejects.toMatchObject({ slug: "result_too_large" });
-    expect(asked).toHaveLength(1);
+    expect(queries).toHaveLength(1);
   });
 
   test("have at most 11,000 evaluation times each", async () => {
@@ -105,7 +105,7 @@ describe("Kubernetes queries", () => {
     ] as const) {
       write(base + minutes * minute, "kube_pod_info", { ...info, pod }, 1);
     }
-    const { source, asked } = watched(series());
+    const { source, queries } = recordQueries(series());
     const store = createKubernetesStore(source);
     const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
     const query = { ...scope, snapshots: long };
@@ -131,8 +131,8 @@ describe("Kubernetes queries", () => {
       [-12_000, "second"],
       [1, "last"],
     ]);
-    for (const { moments } of asked) {
-      const count = "at" in moments ? 1 : (moments.end - moments.start) / moments.step + 1;
+    for (const { time } of queries) {
+      const count = "at" in time ? 1 : (time.end - time.start) / time.step + 1;
       expect(count).toBeLessThanOrEqual(11_000);
     }
   });
@@ -146,7 +146,7 @@ describe("Kubernetes queries", () => {
         write(time, "container_network_receive_bytes_total", network, age * (pod + 1));
       }
     });
-    const { source, asked } = watched(series);
+    const { source, queries } = recordQueries(series);
     const query = {
       ...scope,
       snapshots: { ...snapshots, start: base - 8 * minute, count: 9 },
@@ -155,24 +155,24 @@ describe("Kubernetes queries", () => {
     const rows = await collectRows(
       createKubernetesStore(source).pods({ ...query, namespaces: [], nodes: [] }, never),
     );
-    expect(asked.filter(({ moments }) => "start" in moments).length).toBeGreaterThan(20);
-    const wanted = Array.from({ length: 9 }, (_, at) =>
+    expect(queries.filter(({ time }) => "start" in time).length).toBeGreaterThan(20);
+    const expected = Array.from({ length: 9 }, (_, at) =>
       Array.from({ length: 700 }, (_, pod) => [base + (at - 8) * minute, 60 * (pod + 1)]),
     ).flat();
-    expect(rows.map((row) => [row.timestamp, row.network_rx_bytes])).toEqual(wanted);
+    expect(rows.map((row) => [row.timestamp, row.network_rx_bytes])).toEqual(expected);
   });
 
   test("abort the others if one fails, and report its error", async () => {
     const failure = new Error("down");
     const source = createEvaluator(writeSeries(writePodInfo), "open");
-    let asked = 0;
+    let queries = 0;
     let ended = 0;
     const flaky: QueryClient = {
       readTraits: source.readTraits,
-      query: (expression, moments, fold, signal) => {
-        asked += 1;
-        if (asked === 1) return source.query(expression, moments, fold, signal);
-        if (asked === 5) return Promise.reject(failure);
+      query: (expression, time, fold, signal) => {
+        queries += 1;
+        if (queries === 1) return source.query(expression, time, fold, signal);
+        if (queries === 5) return Promise.reject(failure);
         return new Promise((_, reject) => {
           signal.addEventListener("abort", () => {
             ended += 1;
@@ -183,8 +183,8 @@ describe("Kubernetes queries", () => {
     };
     const rows = createKubernetesStore(flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
     await expect(collectRows(rows)).rejects.toBe(failure);
-    expect(ended).toBe(asked - 2);
-    expect(asked).toBeLessThan(10);
+    expect(ended).toBe(queries - 2);
+    expect(queries).toBeLessThan(10);
   });
 });
 

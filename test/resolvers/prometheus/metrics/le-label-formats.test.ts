@@ -18,8 +18,8 @@ import { openFakeServer, openFakeThanos } from "../../../support/prometheus/fake
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(300_000);
-const wanted = ["balance", "latency_seconds", "rpc_seconds"];
-const families = buildRawFamilies(false).filter(({ metric }) => wanted.includes(metric));
+const metrics = ["balance", "latency_seconds", "rpc_seconds"];
+const families = buildRawFamilies(false).filter(({ metric }) => metrics.includes(metric));
 
 /** Series whose integer bounds have the first spelling, and the other one from the next of these times on. */
 function spellSeries(

@@ -44,20 +44,20 @@ describe("the stale-while-revalidate cache", () => {
   }
 
   test("returns fresh values without loading, per key", async () => {
-    const memo = open(10_000);
-    expect(await memo.read("a", signal)).toBe("a1");
-    expect(await memo.read("a", signal)).toBe("a1");
-    expect(await memo.read("b", signal)).toBe("b2");
+    const cache = open(10_000);
+    expect(await cache.read("a", signal)).toBe("a1");
+    expect(await cache.read("a", signal)).toBe("a1");
+    expect(await cache.read("b", signal)).toBe("b2");
     expect(hits).toEqual([false, true, false]);
   });
 
   test("loads a missing key once for all callers, also if one of them aborts", async () => {
-    const memo = open();
+    const cache = open();
     const opened = Promise.withResolvers<void>();
     gate = opened.promise;
     const leaving = new AbortController();
-    const first = memo.read("a", leaving.signal);
-    const others = Array.from({ length: 50 }, () => memo.read("a", signal));
+    const first = cache.read("a", leaving.signal);
+    const others = Array.from({ length: 50 }, () => cache.read("a", signal));
     leaving.abort(new Error("left"));
     await expect(first).rejects.toThrow("left");
     opened.resolve();
@@ -67,46 +67,46 @@ describe("the stale-while-revalidate cache", () => {
 
   // An unhandled rejection would end the program; here it fails the run.
   test("leaves no unhandled rejection if the only caller aborted before the load failed", async () => {
-    const memo = open();
+    const cache = open();
     fail = new Error("down");
-    await expect(memo.read("a", AbortSignal.abort(new Error("left")))).rejects.toThrow("left");
+    await expect(cache.read("a", AbortSignal.abort(new Error("left")))).rejects.toThrow("left");
     await delay(10);
   });
 
   test("returns a stale value at once and refreshes it in the background", async () => {
-    const memo = open();
-    await memo.read("a", signal);
+    const cache = open();
+    await cache.read("a", signal);
     await delay(60);
-    expect(await memo.read("a", signal)).toBe("a1");
-    await expect.poll(() => memo.read("a", signal)).toBe("a2");
+    expect(await cache.read("a", signal)).toBe("a1");
+    await expect.poll(() => cache.read("a", signal)).toBe("a2");
   });
 
   test("loads a value again that is older than the maximum age", async () => {
-    const memo = open(10, 50);
-    await memo.read("a", signal);
+    const cache = open(10, 50);
+    await cache.read("a", signal);
     await delay(80);
-    expect(await memo.read("a", signal)).toBe("a2");
-    expect(await memo.read("a", signal, 10_000)).toBe("a2");
+    expect(await cache.read("a", signal)).toBe("a2");
+    expect(await cache.read("a", signal, 10_000)).toBe("a2");
     await delay(5);
-    expect(await memo.read("a", signal, 1)).toBe("a3");
+    expect(await cache.read("a", signal, 1)).toBe("a3");
   });
 
   test("repeats a failure to all callers without loading again", async () => {
-    const memo = open();
+    const cache = open();
     fail = new Error("down");
-    const reads = await Promise.allSettled(Array.from({ length: 20 }, () => memo.read("a", signal)));
-    for (let n = 0; n < 20; n++) reads.push(...(await Promise.allSettled([memo.read("a", signal)])));
+    const reads = await Promise.allSettled(Array.from({ length: 20 }, () => cache.read("a", signal)));
+    for (let n = 0; n < 20; n++) reads.push(...(await Promise.allSettled([cache.read("a", signal)])));
     expect(reads.every((read) => read.status === "rejected" && read.reason === fail)).toBe(true);
     expect(loads).toBe(1);
   });
 
   test("keeps a stale value after a failed refresh, and delays the next refresh", async () => {
-    const memo = open();
-    await memo.read("a", signal);
+    const cache = open();
+    await cache.read("a", signal);
     await delay(60);
     fail = new Error("down");
     for (let n = 0; n < 20; n++) {
-      expect(await memo.read("a", signal)).toBe("a1");
+      expect(await cache.read("a", signal)).toBe("a1");
       await delay(1);
     }
     expect(loads).toBe(2);
@@ -137,17 +137,17 @@ describe("metric look-ups", () => {
     ];
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
     // Without the queries that detect the server's traits.
-    const asked = () => fake?.requests.filter(({ body }) => !body.includes("vector")) ?? [];
-    const sent = asked().length;
+    const listRequests = () => fake?.requests.filter(({ body }) => !body.includes("vector")) ?? [];
+    const sent = listRequests().length;
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
-    expect(asked()).toHaveLength(sent);
+    expect(listRequests()).toHaveLength(sent);
     await ask("b");
-    expect(asked()).toHaveLength(2 * sent);
-    const walls = asked()
+    expect(listRequests()).toHaveLength(2 * sent);
+    const scoped = listRequests()
       .slice(sent)
       .filter(({ path, body }) => decodeURIComponent(path + body).includes('site="b"'));
     // All but the metadata, which ignore forced labels and are read for names that were found under them.
-    expect(walls).toHaveLength(sent - 2);
+    expect(scoped).toHaveLength(sent - 2);
   });
 
   test("lists no reserved, forced or empty labels as tags", async () => {
@@ -183,11 +183,11 @@ describe("metric look-ups", () => {
       metrics: { requests_total: "counter" },
       intercept(response, { method, url = "" }) {
         if (!url.includes("/series")) return false;
-        const asked = new URL(url, "http://source").searchParams.getAll("match[]");
+        const selectors = new URL(url, "http://source").searchParams.getAll("match[]");
         const other = { __name__: "logins_total", site: "a", user: "ana" };
         const own = { __name__: "requests_total", site: "a", code: "200" };
-        const alone = method === "GET" && asked.length === 1;
-        sendJson(response, { status: "success", data: alone ? [own] : [own, other] });
+        const isSingle = method === "GET" && selectors.length === 1;
+        sendJson(response, { status: "success", data: isSingle ? [own] : [own, other] });
         return true;
       },
     });
@@ -220,7 +220,7 @@ describe("metric look-ups", () => {
       negative: ["unknown", "gauge"],
     } as const;
     const store = await serve({
-      metrics: Object.fromEntries(Object.entries(rows).map(([name, [told]]) => [name, told])),
+      metrics: Object.fromEntries(Object.entries(rows).map(([name, [declared]]) => [name, declared])),
       answer(form, response) {
         const query = form.get("query") ?? "";
         const [resets, changes, least] = looks[/__name__="(\w+)"/.exec(query)?.[1] ?? ""] ?? ["0", "0", "0"];
@@ -247,8 +247,8 @@ describe("metric look-ups", () => {
       metrics: { disputed: "counter" },
       intercept(response, { url = "" }) {
         if (!url.includes("/metadata")) return false;
-        const told = ["gauge", "counter"].map((type) => ({ type, help: "", unit: "" }));
-        sendJson(response, { status: "success", data: { disputed: told } });
+        const declared = ["gauge", "counter"].map((type) => ({ type, help: "", unit: "" }));
+        sendJson(response, { status: "success", data: { disputed: declared } });
         return true;
       },
       answer(form, response) {
@@ -337,8 +337,8 @@ describe("metric look-ups", () => {
           },
         });
         await expect(store.type({}, "h", signal)).rejects.toMatchObject(refused);
-        const told = (await backend?.inspections.metrics?.({}, signal))?.limitations;
-        expect(told).toContain("1 metrics are refused: their targets declare gauge histograms");
+        const limitations = (await backend?.inspections.metrics?.({}, signal))?.limitations;
+        expect(limitations).toContain("1 metrics are refused: their targets declare gauge histograms");
       }
     });
 
@@ -355,10 +355,10 @@ describe("metric look-ups", () => {
     const store = await serve({
       metrics: { h_bucket: undefined, h_count: undefined, h_sum: undefined },
       intercept: (response, request) => {
-        const asked = request.url?.includes("/metadata") === true;
-        const told = [{ type: "gaugehistogram" }, { type: "histogram" }];
-        if (asked) sendJson(response, { status: "success", data: { h: told } });
-        return asked;
+        const isMetadata = request.url?.includes("/metadata") === true;
+        const declared = [{ type: "gaugehistogram" }, { type: "histogram" }];
+        if (isMetadata) sendJson(response, { status: "success", data: { h: declared } });
+        return isMetadata;
       },
     });
     expect(await store.type({}, "h", signal)).toBe("measurement");

@@ -28,15 +28,15 @@ test("drops a series whose only sample is at the closed left edge", async () => 
     for (const one of found) take(one);
     return result();
   };
-  const unasked = () => Promise.reject(new Error("not asked here"));
+  const unexpected = () => Promise.reject(new Error("unexpected request"));
   const client = {
     query,
-    listSeries: unasked,
-    listNames: unasked,
-    readMetadata: unasked,
-    readAllMetadata: unasked,
+    listSeries: unexpected,
+    listNames: unexpected,
+    readMetadata: unexpected,
+    readAllMetadata: unexpected,
   };
-  const more = { readTraits: unasked, probe: unasked, close: unasked };
+  const more = { readTraits: unexpected, probe: unexpected, close: unexpected };
   const reader = createSeriesReader(
     "prom",
     { ...client, ...more },

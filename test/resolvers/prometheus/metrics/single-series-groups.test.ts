@@ -93,8 +93,8 @@ test("keeps the presence matcher while some series lack the tag", async () => {
     plain: [buildSeries("a", "1", "5"), buildSeries("b", "2", "3")],
   });
   expect(await readSeries()).toHaveLength(2);
-  const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
-  expect(asked?.query).toContain('host!=""');
+  const [sent] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
+  expect(sent?.query).toContain('host!=""');
 });
 
 test("drops series without the tag that appeared after the count, numbers and histograms", async () => {
@@ -111,8 +111,8 @@ test("drops series without the tag that appeared after the count, numbers and hi
   expect(await readSeries()).toEqual([
     { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
   ]);
-  const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
-  expect(asked?.query).not.toContain("host");
+  const [sent] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
+  expect(sent?.query).not.toContain("host");
 });
 
 test.each<[string, ScriptedCounts["plain"]]>([

@@ -1,4 +1,4 @@
-// How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
+// The connection settings that all kinds of HTTP backends share (TLS, headers, timeout, credentials), and their parsing.
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { parseNumeral } from "../../src/config/env-number.ts";
@@ -21,7 +21,7 @@ export const anyLogin = buildLoginUnion(
   "expected { username, password }, { bearer } or { api_key }",
 );
 
-/** An empty value says nothing of which form was meant, so that it is told of all. */
+/** An empty value fits no form in particular, so its error names all of them. */
 function buildLoginUnion<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
   const form = z.union(forms, { error });
   return z.custom<z.input<typeof form>>((value) => !isDeepStrictEqual(value, {}), { error }).pipe(form);
@@ -30,8 +30,8 @@ function buildLoginUnion<const Forms extends readonly z.ZodType[]>(forms: Forms,
 const minAnswerBytes = 1_048_576;
 
 /**
- * `tls` names PEM files; `timeout` is that of one request where the file has none; an answer over `answer_bytes` is an
- * error instead of being held in memory.
+ * The part of a settings schema about the connection. `tls` names PEM files, `timeout` is the default for one request, and a
+ * response over `answer_bytes` is an error instead of being held in memory.
  */
 export function createConnectionSchema(timeout: `${number}s`) {
   return {
@@ -54,26 +54,26 @@ export function createConnectionSchema(timeout: `${number}s`) {
   };
 }
 
-/** A timer overflows after 24 days and then fires at once. */
+/** At most a day: a timer overflows after 24 days and then fires at once. */
 function isTimeout(text: string): boolean {
   const length = parseDuration(text);
   return length !== undefined && length > 0 && length <= day;
 }
 
-/** Certificates and keys: the paths of the settings, or what these files hold. */
+/** Certificates and keys, as paths in the settings or as the contents of those files. */
 export interface Tls {
   readonly ca?: string | undefined;
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
 }
 
-/** The texts of the files that are named. Throws what the file system throws. */
+/** Reads the files that are named. Throws what the file system throws. */
 export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls | undefined {
   const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
   return paths && { ca: read(paths.ca), cert: read(paths.cert), key: read(paths.key) };
 }
 
-/** For clients that take an undefined option for one that is set. */
+/** A copy without undefined members, for clients that treat an undefined option as set. */
 export function omitUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
     [K in keyof T]: Exclude<T[K], undefined>;

@@ -1,5 +1,5 @@
-// What every request to a source passes through: a place among those under way, the breaker, a deadline of its own
-// within the caller's, and for reads a second try within a budget. Each way of failing comes out as one `BackendError`.
+// What every request to a backend passes through: the bulkhead, the circuit breaker, a deadline of its own within the
+// caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/store.ts";
@@ -10,18 +10,15 @@ import {
   type Recorder,
 } from "../../src/telemetry/request-recorder.ts";
 import { findCurrentSpan, type OwnSpan, runInSpan } from "../../src/telemetry/tracer.ts";
-import {
-  type BreakerOutcome,
-  createAuthBackoff,
-  createBreaker,
-  createBulkhead,
-  QueueFullError,
-} from "./bulkhead.ts";
+import { type AuthBackoff, createAuthBackoff } from "./auth-backoff.ts";
+import { type Bulkhead, createBulkhead, QueueFullError } from "./bulkhead.ts";
+import { type BreakerOutcome, type CircuitBreaker, createCircuitBreaker } from "./circuit-breaker.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
-  /** Requests under way at once, and how many may wait for a place. */
+  /** The most requests under way at once. */
   readonly concurrent: number;
+  /** The most requests that wait for one of them to end. */
   readonly queued: number;
 }
 
@@ -29,9 +26,9 @@ export const guardDefaults: GuardSettings = { timeout: 10_000, concurrent: 32, q
 
 export interface Guard {
   /**
-   * Runs one request under its own deadline, which ends with the caller's at the latest. One that is `repeatable` is
-   * tried once more after a failure that a second try can mend, while retries stay below a tenth of the traffic:
-   * nothing of a request that failed has reached the caller. `describe` tells what is sent, where it is recorded.
+   * Runs one request under its own deadline, which ends with the caller's at the latest. A `repeatable` request is retried
+   * once after a failure that a second try can repair. Retries stay below a tenth of the traffic. `describe` returns what is
+   * sent, and is called only where it is recorded.
    * @throws {BackendError} or the signal's reason when the caller has left
    */
   run<T>(
@@ -42,25 +39,36 @@ export interface Guard {
   ): Promise<T>;
 }
 
-/** Failures that say something of the source's health, so that a breaker may open on them. */
+/** Failures that show the backend is in trouble, and so count for the circuit breaker. */
 const breakerFailures: readonly Failure[] = ["unreachable", "timeout"];
 const failuresToOpen = 10;
 const openFor: Millis = 5_000;
 
-/** A caller's own deadline says something of the source only when it has been waited for that long, or half its time-out. */
+/** A caller's own deadline counts as a failure of the backend only after a wait of this length, or of half the timeout. */
 const minCallerWait: Millis = 5_000;
 
 /**
- * Where accounts are locked after wrong passwords, asking with the same one again and again would lock this one, and hold
- * it locked. Some proxies refuse single paths so, of which no answer in between tells the difference.
+ * Repeated wrong passwords may lock an account, and keep it locked. Some proxies refuse single paths with 401; the answers
+ * in between then show that the credentials are good.
  */
-const authBackoff = { inRow: 3, first: 1_000, longest: 300_000 } as const;
+const authBackoffSettings = { inRow: 3, first: 1_000, longest: 300_000 } as const;
 
-/** Tokens of the budget: each request brings one, and a retry costs ten, so that three may come at once. */
-const budgetLimit = 30;
+/** Tokens of the retry budget: each request adds one and a retry takes ten, so that three retries may come at once. */
+const retryBudgetLimit = 30;
 const retryCost = 10;
-/** An overloaded source is asked again a little later, and not by all at the same moment. */
-const longestPause: Millis = 200;
+/** The pause before an overloaded backend is tried again is random, so that not all callers return at the same moment. */
+const maxRetryPause: Millis = 200;
+
+/** What the requests to one backend share. */
+interface GuardState {
+  readonly backend: string;
+  readonly timeout: Millis;
+  readonly io: Pick<IO, "requested">;
+  readonly bulkhead: Bulkhead;
+  readonly breaker: CircuitBreaker;
+  readonly authBackoff: AuthBackoff;
+  retryBudget: number;
+}
 
 export function createGuard(
   backend: string,
@@ -68,145 +76,186 @@ export function createGuard(
   io: Pick<IO, "requested">,
 ): Guard {
   const clock = () => performance.now();
-  const resting = () =>
-    new BackendError(backend, "unreachable", "it failed repeatedly and is given a moment's rest");
-  const places = createBulkhead(concurrent, queued);
-  const opened = () => places.rejectWaiting(resting());
-  const breaker = createBreaker({ failures: failuresToOpen, openFor, onOpen: opened, clock });
-  const refusals = createAuthBackoff({ ...authBackoff, clock });
-  const stillRefused = () =>
-    new BackendError(
-      backend,
-      "denied",
-      "status 401 to all lately: it is not asked with these credentials for now",
-      {
-        status: 401,
-      },
-    );
-  let budget = budgetLimit;
-
-  /** Settles when the deadline passes or the caller leaves, also where the request does not heed its signal. */
-  async function attempt<T>(
-    signal: AbortSignal,
-    request: (signal: AbortSignal) => Promise<T>,
-    saw: (sign: BreakerOutcome) => void,
-    witness: AttemptObserver | undefined,
-  ): Promise<T> {
-    const started = clock();
-    const seen = witness?.();
-    const limit = new AbortController();
-    const timer = setTimeout(
-      () => limit.abort(new BackendError(backend, "timeout", `no answer within ${timeout} ms`)),
-      timeout,
-    );
-    const leave = () => limit.abort(signal.reason);
-    signal.addEventListener("abort", leave, { once: true });
-    const over = (sign: BreakerOutcome, outcome: "ok" | Failure) => {
-      saw(sign);
-      io.requested(backend, outcome, clock() - started);
-      seen?.over(outcome);
-    };
-    try {
-      const result = await raceAbort(
-        runInSpan(seen?.step, () => request(limit.signal)),
-        limit.signal,
-      );
-      over("alive", "ok");
-      refusals.record(false, started);
-      return result;
-    } catch (cause) {
-      const error = limit.signal.aborted ? limit.signal.reason : cause;
-      if (signal.aborted) {
-        const late = error instanceof BackendError && error.failure === "timeout";
-        if (late && clock() - started >= Math.min(minCallerWait, timeout / 2)) over("dead", "timeout");
-        else {
-          saw("unknown");
-          seen?.over("abandoned");
-        }
-        throw error;
-      }
-      // The answer was good, and too large for whoever reads it: no failure of the source.
-      if (error instanceof Refused) {
-        over("alive", "ok");
-        throw error;
-      }
-      const failed = toBackendError(backend, error);
-      over(breakerFailures.includes(failed.failure) ? "dead" : "alive", failed.failure);
-      if (failed.status !== undefined && failed.status < 500) refusals.record(failed.status === 401, started);
-      throw failed;
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", leave);
-    }
-  }
-
-  async function once<T>(
-    signal: AbortSignal,
-    request: (signal: AbortSignal) => Promise<T>,
-    witness: AttemptObserver | undefined,
-    failed: (error: unknown) => void,
-  ): Promise<T> {
-    if (breaker.isOpen()) throw resting();
-    const release = await places.acquire(signal).catch((error: unknown) => {
-      if (error instanceof QueueFullError)
-        throw new BackendError(backend, "overloaded", error.message, error);
-      throw error;
-    });
-    try {
-      signal.throwIfAborted();
-      const saw = breaker.enter();
-      if (saw === undefined) throw resting();
-      if (refusals.isBlocked()) {
-        saw("unknown");
-        throw stillRefused();
-      }
-      return await attempt(signal, request, saw, witness).catch((error: unknown) => {
-        failed(error);
-        throw error;
-      });
-    } finally {
-      release();
-    }
-  }
-
-  /** How long to wait before the second try; undefined where there is none. */
-  function pauseAfter(error: unknown): Millis | undefined {
-    if (!(error instanceof BackendError) || budget < retryCost) return undefined;
-    if (error.failure === "unreachable") return 0;
-    // A source that says when to come back is taken at its word, by the client.
-    if (error.failure !== "overloaded" || error.retryAfterSeconds !== undefined) return undefined;
-    return Math.random() * longestPause;
-  }
-
+  const bulkhead = createBulkhead(concurrent, queued);
+  const onOpen = () => bulkhead.rejectWaiting(breakerOpenError(backend));
+  const breaker = createCircuitBreaker({ failures: failuresToOpen, openFor, onOpen, clock });
+  const authBackoff = createAuthBackoff({ ...authBackoffSettings, clock });
+  const state: GuardState = {
+    ...{ backend, timeout, io, bulkhead, breaker, authBackoff },
+    retryBudget: retryBudgetLimit,
+  };
   return {
-    async run(repeatable, signal, request, describe) {
-      signal.throwIfAborted();
-      budget = Math.min(budgetLimit, budget + 1);
-      // Now: what waits for a place is begun by whoever leaves one.
-      const witness = createAttemptObserver(backend, describe, findCurrentRecorder(), findCurrentSpan());
-      // Only what came of asking: a queue that is full, or a rest, is not mended by another try.
-      let failure: unknown;
-      try {
-        return await once(signal, request, witness, (error) => {
-          failure = error;
-        });
-      } catch (error) {
-        signal.throwIfAborted();
-        const pause = repeatable && failure === error ? pauseAfter(error) : undefined;
-        if (pause === undefined) throw error;
-        budget -= retryCost;
-        if (pause > 0) await sleep(pause, signal);
-        return await once(signal, request, witness, () => {});
-      }
-    },
+    run: (repeatable, signal, request, describe) => runGuarded(state, repeatable, signal, request, describe),
   };
 }
 
-/** Begins one try of a request, for whoever wants to know of it: who explains, and the program's own trace. */
-type AttemptObserver = () => {
-  readonly step: OwnSpan | undefined;
-  readonly over: (outcome: RecordedRequest["outcome"]) => void;
-};
+async function runGuarded<T>(
+  state: GuardState,
+  repeatable: boolean,
+  signal: AbortSignal,
+  request: (signal: AbortSignal) => Promise<T>,
+  describe: () => BackendRequest,
+): Promise<T> {
+  signal.throwIfAborted();
+  state.retryBudget = Math.min(retryBudgetLimit, state.retryBudget + 1);
+  // Captured here: a request that waits in the queue is started by the one that leaves its slot.
+  const observe = createAttemptObserver(state.backend, describe, findCurrentRecorder(), findCurrentSpan());
+  // Only failures of requests that were sent: a full queue or an open breaker does not get better by a second try.
+  let sentFailure: unknown;
+  try {
+    return await runOnce(state, signal, request, observe, (error) => {
+      sentFailure = error;
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    const pause = repeatable && sentFailure === error ? chooseRetryPause(state, error) : undefined;
+    if (pause === undefined) throw error;
+    state.retryBudget -= retryCost;
+    if (pause > 0) await sleep(pause, signal);
+    return await runOnce(state, signal, request, observe, () => {});
+  }
+}
+
+/** How long to wait before the retry; undefined where there is none. */
+function chooseRetryPause({ retryBudget }: GuardState, error: unknown): Millis | undefined {
+  if (!(error instanceof BackendError) || retryBudget < retryCost) return undefined;
+  if (error.failure === "unreachable") return 0;
+  // Where the backend says when to come back, that is passed on to the client.
+  if (error.failure !== "overloaded" || error.retryAfterSeconds !== undefined) return undefined;
+  return Math.random() * maxRetryPause;
+}
+
+/** Waits for a slot and makes one attempt. `onFailure` is called with the failure of a request that was sent. */
+async function runOnce<T>(
+  state: GuardState,
+  signal: AbortSignal,
+  request: (signal: AbortSignal) => Promise<T>,
+  observe: AttemptObserver | undefined,
+  onFailure: (error: unknown) => void,
+): Promise<T> {
+  const { backend, bulkhead, breaker, authBackoff } = state;
+  if (breaker.isOpen()) throw breakerOpenError(backend);
+  const release = await bulkhead.acquire(signal).catch((error: unknown) => {
+    if (error instanceof QueueFullError) throw new BackendError(backend, "overloaded", error.message, error);
+    throw error;
+  });
+  try {
+    signal.throwIfAborted();
+    const reportOutcome = breaker.enter();
+    if (reportOutcome === undefined) throw breakerOpenError(backend);
+    if (authBackoff.isBlocked()) {
+      reportOutcome("unknown");
+      throw credentialsRefusedError(backend);
+    }
+    return await attempt(state, signal, request, reportOutcome, observe).catch((error: unknown) => {
+      onFailure(error);
+      throw error;
+    });
+  } finally {
+    release();
+  }
+}
+
+function breakerOpenError(backend: string): BackendError {
+  return new BackendError(backend, "unreachable", "circuit breaker open after repeated failures");
+}
+
+function credentialsRefusedError(backend: string): BackendError {
+  const reason = "credentials refused repeatedly (status 401): requests are paused";
+  return new BackendError(backend, "denied", reason, { status: 401 });
+}
+
+// ---- One attempt --------------------------------------------------------------------------------------------
+
+interface Attempt {
+  readonly started: Millis;
+  readonly reportOutcome: (outcome: BreakerOutcome) => void;
+  readonly observation: Observation | undefined;
+}
+
+/** Settles when the deadline passes or the caller leaves, also where the request ignores its signal. */
+async function attempt<T>(
+  state: GuardState,
+  signal: AbortSignal,
+  request: (signal: AbortSignal) => Promise<T>,
+  reportOutcome: (outcome: BreakerOutcome) => void,
+  observe: AttemptObserver | undefined,
+): Promise<T> {
+  const { backend, timeout, authBackoff } = state;
+  const current: Attempt = { started: performance.now(), reportOutcome, observation: observe?.() };
+  const limit = new AbortController();
+  const timer = setTimeout(
+    () => limit.abort(new BackendError(backend, "timeout", `no answer within ${timeout} ms`)),
+    timeout,
+  );
+  const leave = () => limit.abort(signal.reason);
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    const result = await raceAbort(
+      runInSpan(current.observation?.span, () => request(limit.signal)),
+      limit.signal,
+    );
+    finishAttempt(state, current, "alive", "ok");
+    authBackoff.record(false, current.started);
+    return result;
+  } catch (cause) {
+    const error: unknown = limit.signal.aborted ? limit.signal.reason : cause;
+    if (signal.aborted) {
+      finishAbandoned(state, current, error);
+      throw error;
+    }
+    throw finishFailed(state, current, error);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", leave);
+  }
+}
+
+function finishAttempt(
+  { backend, io }: GuardState,
+  { started, reportOutcome, observation }: Attempt,
+  outcome: BreakerOutcome,
+  result: "ok" | Failure,
+): void {
+  reportOutcome(outcome);
+  io.requested(backend, result, performance.now() - started);
+  observation?.end(result);
+}
+
+/** The caller has left. His deadline counts as a failure of the backend if he waited long enough to tell. */
+function finishAbandoned(state: GuardState, current: Attempt, error: unknown): void {
+  const isLate = error instanceof BackendError && error.failure === "timeout";
+  if (isLate && performance.now() - current.started >= Math.min(minCallerWait, state.timeout / 2)) {
+    finishAttempt(state, current, "dead", "timeout");
+    return;
+  }
+  current.reportOutcome("unknown");
+  current.observation?.end("abandoned");
+}
+
+/** Returns what the caller receives. */
+function finishFailed(state: GuardState, current: Attempt, error: unknown): BackendError | Refused {
+  // The response was good, and too large for its reader: no failure of the backend.
+  if (error instanceof Refused) {
+    finishAttempt(state, current, "alive", "ok");
+    return error;
+  }
+  const failed = toBackendError(state.backend, error);
+  const { failure, status } = failed;
+  finishAttempt(state, current, breakerFailures.includes(failure) ? "dead" : "alive", failure);
+  if (status !== undefined && status < 500) state.authBackoff.record(status === 401, current.started);
+  return failed;
+}
+
+// ---- Observation --------------------------------------------------------------------------------------------
+
+/** Starts the observation of one attempt, for a recorder (`explain`) and the program's own trace. */
+type AttemptObserver = () => Observation;
+
+interface Observation {
+  readonly span: OwnSpan | undefined;
+  readonly end: (outcome: RecordedRequest["outcome"]) => void;
+}
 
 function createAttemptObserver(
   backend: string,
@@ -217,25 +266,60 @@ function createAttemptObserver(
   if (recorder === undefined && parent === undefined) return undefined;
   return () => {
     const started = performance.now();
-    const step = parent?.startChild();
+    const span = parent?.startChild();
     return {
-      step,
-      over(outcome) {
+      span,
+      end(outcome) {
         recorder?.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
-        if (step?.sampled !== true) return;
-        // Neither parameters nor the body: these hold what users look for.
+        if (span?.sampled !== true) return;
+        // Neither parameters nor the body: they hold what users search for.
         const { method, path } = describe();
         const http = { "http.request.method": method, "url.path": path.slice(0, maxPathChars) };
-        const failed = outcome === "ok" || outcome === "abandoned" ? undefined : outcome;
-        step.end(method, { ...http, "readout.backend": backend, "readout.outcome": outcome }, failed);
+        const failure = outcome === "ok" || outcome === "abandoned" ? undefined : outcome;
+        span.end(method, { ...http, "readout.backend": backend, "readout.outcome": outcome }, failure);
       },
     };
   };
 }
 
-/** What a trace tells of a path, which may list many indices. */
+/** A path may list many indices; a trace holds its beginning. */
 const maxPathChars = 256;
 
+// ---- Failures -----------------------------------------------------------------------------------------------
+
+/** The seconds of a `Retry-After` header; undefined for any other form. */
+export function readRetryAfter(header: unknown): number | undefined {
+  return typeof header === "string" && /^\d{1,4}$/.test(header) ? Number(header) : undefined;
+}
+
+const unreachablePattern =
+  /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|CERT_|_CERT|LEAF_SIGNATURE|ERR_(?:SSL|TLS)_|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
+/** Of a chain of causes, how many are looked at. */
+const maxCauses = 4;
+
+/** Classifies a failure of the transport. Anything that is not recognised counts as a malformed response. */
+export function toBackendError(backend: string, cause: unknown): BackendError {
+  if (cause instanceof BackendError) return cause;
+  const texts: string[] = [];
+  for (
+    let error: unknown = cause;
+    error instanceof Error && texts.length < 2 * maxCauses;
+    error = error.cause
+  ) {
+    const { code } = error as { readonly code?: unknown };
+    texts.push(`${error.name}: ${error.message}`, code === undefined || code === null ? "" : String(code));
+  }
+  const text = texts.filter((part) => part !== "").join("; ");
+  if (/ConnectionError|NoLivingConnections/.test(text) || unreachablePattern.test(text)) {
+    return new BackendError(backend, "unreachable", text, { cause });
+  }
+  if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, { cause });
+  return new BackendError(backend, "malformed", text === "" ? String(cause) : text, { cause });
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------------------
+
+/** Waits for so long. Rejects with the signal's reason as soon as it is aborted. */
 export async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, duration);
@@ -246,32 +330,9 @@ export async function sleep(duration: Millis, signal: AbortSignal): Promise<void
   }
 }
 
-/** What a source says in `Retry-After`, where it says it in seconds. */
-export function readRetryAfter(header: unknown): number | undefined {
-  return typeof header === "string" && /^\d{1,4}$/.test(header) ? Number(header) : undefined;
-}
-
-const unreachablePattern =
-  /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|CERT_|_CERT|LEAF_SIGNATURE|ERR_(?:SSL|TLS)_|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
-
-/** A failure of the transport; anything that cannot be told apart is an answer that cannot be read. */
-export function toBackendError(backend: string, cause: unknown): BackendError {
-  if (cause instanceof BackendError) return cause;
-  const texts: string[] = [];
-  for (let error: unknown = cause; error instanceof Error && texts.length < 8; error = error.cause) {
-    texts.push(`${error.name}: ${error.message}`, String((error as { code?: unknown }).code ?? ""));
-  }
-  const text = texts.filter((part) => part !== "").join("; ");
-  if (/ConnectionError|NoLivingConnections/.test(text) || unreachablePattern.test(text)) {
-    return new BackendError(backend, "unreachable", text, { cause });
-  }
-  if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, { cause });
-  return new BackendError(backend, "malformed", text === "" ? String(cause) : text, { cause });
-}
-
-/** Settles with `sharedOptions`, or rejects as soon as this caller leaves. */
+/** Settles with `shared`, or rejects with the signal's reason as soon as this caller leaves. */
 export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
-  // Of a caller who had left before, the failure is nobody's.
+  // A caller who has already left does not handle the failure of `shared`.
   if (signal.aborted) shared.catch(() => {});
   signal.throwIfAborted();
   const left = Promise.withResolvers<never>();
@@ -286,8 +347,8 @@ export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Pro
 
 let lastTurn: Promise<unknown> = Promise.resolve();
 /**
- * Reading an answer is work without a wait. Of all that have arrived, from whatever source, one piece is read in each
- * turn of the event loop, so that many large ones together hold up no small request.
+ * Resolves in a turn of the event loop of its own. Decoding a response blocks the event loop, so one response is decoded in
+ * each turn, whatever its backend, and many large ones together do not delay a small request.
  */
 export function yieldToEventLoop(): Promise<unknown> {
   lastTurn = lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));

@@ -20,7 +20,7 @@ const answered = drawnLines(0).map((lines) =>
 /** A script has no names but those of a line's fields and of its body. */
 const ofBody = query.filter((text) => !/@timestamp|log\.level/.test(text));
 
-test("a printed script is read back with its lines and says what matches does", () => {
+test("prints a script that is read back and agrees with `matches`", () => {
   fc.assert(
     fc.property(answered, ofBody, (lines, text) => {
       const script = printScript("ecs", lines, text);
@@ -34,7 +34,7 @@ test("a printed script is read back with its lines and says what matches does", 
   );
 });
 
-test("a script that cannot say what was found is known as such", () => {
+test("recognises a script that cannot express the difference", () => {
   const line: LogLine = {
     ...{ id: "search-ecs-7-0-a/d0", time: fromMillis(0), source_id: "app", severity: "error", message: "m" },
     json: '{"log":{"level":"ERR"},"k":"x"}',

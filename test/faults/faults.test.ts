@@ -100,7 +100,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test.each(names.map((name, n) => [name, n] as const))("without a fault there is an answer, %s", (name, n) => {
+test.each(names.map((name, n) => [name, n] as const))("answers without a fault: %s", (name, n) => {
   const { question, source, reply, asked } = cases[n] ?? {};
   expect(`${source}: ${question?.name}`).toBe(name);
   expect(reply).toMatchObject({ status: 200, complete: true });
@@ -109,7 +109,7 @@ test.each(names.map((name, n) => [name, n] as const))("without a fault there is 
   expect(asked).toBeGreaterThan(0);
 });
 
-test("what is counted at the source is what is read where it refuses to count", async () => {
+test("counts at the source equal what is read when it refuses aggregations", async () => {
   vi.useRealTimers();
   const reading = await openSources({ aggregates: false });
   const asked = questions.filter(({ name }) => name in countedQuestions);
@@ -293,8 +293,8 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
   }
 }
 
-describe.each(seeds)("seed %i", (seed) => {
-  test.each(faultKinds)("%s", async (kind) => {
+describe.each(seeds)("every question under faults, seed %i", (seed) => {
+  test.each(faultKinds)("ends in time with the right answer or failure: %s", async (kind) => {
     const failed: unknown[] = [];
     for (const one of cases) {
       // Both products share all but their clients: a seed puts each question to one of them.
@@ -308,7 +308,7 @@ describe.each(seeds)("seed %i", (seed) => {
   });
 });
 
-describe("what has begun to be sent when its source fails", () => {
+describe("response under way when its source fails", () => {
   const failing = async (
     name: string,
     source: SourceName,
@@ -328,7 +328,7 @@ describe("what has begun to be sent when its source fails", () => {
   };
 
   test.each(["logs/lines, as NDJSON", "logs/lines, as CSV"])(
-    "%s: the rest is cut off, visibly",
+    "cuts off the rest visibly: %s",
     async (name) => {
       const { reply, whole } = await failing(name, "Elasticsearch", (asked) => (n) => n >= asked - 3);
       expect(reply).toMatchObject({ status: 200, complete: false });
@@ -337,7 +337,7 @@ describe("what has begun to be sent when its source fails", () => {
     },
   );
 
-  test("a tail says so, and goes on when the source answers again", async () => {
+  test("reports retries in a tail and resumes when the source answers again", async () => {
     const name = "logs/lines, followed";
     // Broken connections are tried once more, unseen.
     const { reply, whole } = await failing(
@@ -353,9 +353,9 @@ describe("what has begun to be sent when its source fails", () => {
   });
 });
 
-describe("a source that comes back", () => {
+describe("source that recovers", () => {
   test.each(["Elasticsearch", "OpenSearch", "Prometheus"] as const)(
-    "%s: left alone while it rests, and asked again by the first request after it",
+    "is left alone while its circuit breaker is open and asked by the first request after: %s",
     async (source) => {
       // Neither of them remembers a failure for longer than a moment of the test's clock.
       const name = source === "Prometheus" ? "kubernetes/nodes" : "logs/lines";
@@ -391,7 +391,7 @@ describe("a source that comes back", () => {
   );
 });
 
-test("nothing is left open", async () => {
+test("leaves no socket, timer or unhandled error", async () => {
   vi.useRealTimers();
   const open = () => process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
   const wired = () => Object.values(sources.proxies).reduce((sum, { connections }) => sum + connections(), 0);

@@ -104,7 +104,7 @@ onServers((server) => {
     return (await answer.json()) as Record<string, string>[];
   }
 
-  test("its lines are exact", async () => {
+  test("reads lines exactly by a custom layout", async () => {
     const found = await lines("");
     expect(
       found.map(({ id, timestamp, severity, message, hostname, group }) => [
@@ -139,7 +139,7 @@ onServers((server) => {
     expect((await lines(query)).map(({ id }) => id?.replace("app-odd/", ""))).toEqual(ids);
   });
 
-  test("a body in parts is put together", async () => {
+  test("assembles a body from several sources", async () => {
     await cluster.createIndex("app-odd-parts", {
       settings: { number_of_shards: 1, number_of_replicas: 0 },
       mappings: { properties: { at: { type: "date" } } },
@@ -205,13 +205,13 @@ onServers((server) => {
     return logs;
   }
 
-  test("check names it", async () => {
+  test("check reports the custom layout", async () => {
     const shell = createShell({ now, files, kinds: [...kinds.values()] });
     expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(0);
     expect(shell.printed()).toMatch(/app {2}app-\* {2}profile mine {2}\d+ ind\S+ {2}newest line 13 h ago/);
   });
 
-  test("a file that is no profile is told", async () => {
+  test("check reports an invalid layout file", async () => {
     const broken = { ...files, "/etc/readout/profiles/mine.yaml": "name: mine\nlogs: { time: at }\n" };
     const shell = createShell({ now, files: broken, kinds: [...kinds.values()] });
     expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(1);

@@ -61,14 +61,14 @@ onServers(({ name, url }) => {
     return answer.hits.hits;
   }
 
-  test("check makes the index, proves the right to write, and leaves no document", async () => {
+  test("check creates the index, proves the write permission and leaves no document", async () => {
     const report = await stores().inspect(target, signal());
     expect(report).toEqual({ found: [`index ${index}, writable`], limitations: [], problems: [] });
     expect(await documents()).toEqual([]);
     expect((await stores().inspect(target, signal())).problems).toEqual([]);
   });
 
-  test("check leaves an index without a mapping as it is, also behind an alias", async () => {
+  test("check leaves an existing index without mapping unchanged, also behind an alias", async () => {
     const bare = `${index}-bare`;
     await cluster.createIndex(bare, { aliases: { [`${bare}-alias`]: { is_write_index: true } } });
     const { found, limitations, problems } = await stores().inspect(
@@ -81,7 +81,7 @@ onServers(({ name, url }) => {
     expect(await cluster.request("GET", `/${bare}/_mapping`)).toEqual({ [bare]: { mappings: {} } });
   });
 
-  test("what is delivered twice is there once, under its own id", async () => {
+  test("stores a report that is delivered twice once, under its own id", async () => {
     const spans = Array.from({ length: 50 }, () => span());
     const { store } = stores();
     expect(await store.deliver(target, spans, signal())).toEqual(new Map());
@@ -90,7 +90,7 @@ onServers(({ name, url }) => {
     expect(ids.toSorted()).toEqual(spans.flatMap(({ trace_id }) => [trace_id, `${trace_id}-0`]).toSorted());
   });
 
-  test("whatever a user names a tag, and however long a value is, the document is taken and kept whole", async () => {
+  test("stores any tag name and value length unchanged", async () => {
     const odd = {
       ...{
         a: "1",
@@ -120,7 +120,7 @@ onServers(({ name, url }) => {
     );
   });
 
-  test.each(["auto", "otel"])("read as %s, the span is what was delivered", async (layout) => {
+  test.each(["auto", "otel"])("reads the delivered span back as %s", async (layout) => {
     const spans = [
       span(),
       span({
@@ -145,7 +145,7 @@ onServers(({ name, url }) => {
     expect(found.sort(byId)).toEqual(spans.sort(byId));
   });
 
-  test("posted, spooled, delivered, and answered by the tracing routes", async () => {
+  test("posts, spools, delivers and answers a report by the tracing routes", async () => {
     const { server, post, spooler, close } = await serve();
     const ask = async (path: string, body: object) => {
       const init = {
@@ -221,7 +221,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
     return { server, post, spooler, close };
   }
 
-  test("a document that a mapping refuses is told apart from its neighbours", async () => {
+  test("reports a document that the mapping rejects and stores its neighbours", async () => {
     const strict = `${index}-strict`;
     await cluster.createIndex(strict, {
       mappings: { properties: { name: { type: "long" }, trace_id: { type: "keyword" } } },
@@ -232,7 +232,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
     expect(refusals.get(bad.trace_id)).toMatch(/^status 400: /);
   });
 
-  test("an index that may not be written is a failure and no refusal", async () => {
+  test("reports a write-blocked index as a failure, not as a rejection", async () => {
     const blocked = `${index}-blocked`;
     await cluster.createIndex(blocked, { settings: { "index.blocks.write": true } });
     await expect(
@@ -245,7 +245,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
     expect(problems).toEqual([expect.stringContaining("reports cannot be written")]);
   });
 
-  test("a name that a template claims becomes a data stream", async () => {
+  test("creates a data stream where a template claims the name", async () => {
     const stream = `${index}-stream`;
     const template = {
       index_patterns: [stream],

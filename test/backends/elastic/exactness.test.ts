@@ -25,7 +25,7 @@ onServers((server) => {
     own: subject.name === "ecs" ? rounds : Math.ceil(rounds / 4),
   }));
   test.each(subjects)(
-    "$name: a query finds exactly what matches keeps of a full scan",
+    "finds exactly the lines that `matches` keeps of a full scan: $name",
     { timeout: 900_000 },
     async ({ name, layout, documents, own }) => {
       const seed = Number(process.env.SEED ?? 20_240_115);

@@ -57,7 +57,7 @@ onServers((server) => {
     return { lines, counts };
   }
 
-  test("documents read are those that the explanation foretells", { timeout: 600_000 }, async () => {
+  test("reads as many documents as the explanation predicts", { timeout: 600_000 }, async () => {
     const told = { index: 0, candidates: 0, documents: 0 };
     for (const index of ["explain-a", "explain-b"]) {
       const { lines: everything } = await read(ask("", index));

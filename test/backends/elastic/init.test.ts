@@ -46,7 +46,7 @@ async function init(...args: string[]) {
   return { told, text, config: parseConfig(text, out, shell) };
 }
 
-describe.each(named())("$name", ({ name, url }) => {
+describe.each(named())("readout init on $name", ({ name, url }) => {
   const shipper = shippers[name];
   const lines = ["init-app-2026.11.20", "init-app-2026.11.21", "init-app-audit-2026.11.21"];
   let cluster: Cluster;
@@ -75,7 +75,7 @@ describe.each(named())("$name", ({ name, url }) => {
     await cluster.close();
   });
 
-  test("the file has the layouts that are there, and check passes", async () => {
+  test("writes the detected layouts, and check passes", async () => {
     const { told, text, config } = await init("--elastic", url, "--site", "shop");
     const sites = Object.values(config.sites);
     const sources = sites.flatMap(({ logs }) => Object.values(logs?.sources ?? {}));
@@ -100,7 +100,7 @@ describe.each(named())("$name", ({ name, url }) => {
     expect(text).not.toContain(token);
   });
 
-  test("of one pattern alone", async () => {
+  test("surveys a single pattern with --index", async () => {
     const { config } = await init("--elastic", url, "--index", "init-app-*");
     expect(config.sites).toMatchObject({
       main: { logs: { sources: { "init-app": { index: "init-app-*" } } } },
@@ -108,7 +108,7 @@ describe.each(named())("$name", ({ name, url }) => {
     expect(config.sites.main?.traces).toBeUndefined();
   });
 
-  test("data streams are named as they are", async () => {
+  test("names data streams by their own names", async () => {
     const { mappings } = buildTemplate("date", 1);
     const patterns = { index_patterns: ["logs-init.*"], data_stream: {}, priority: 900 };
     const template = JSON.stringify({ ...patterns, template: { mappings } });
@@ -141,15 +141,15 @@ describe.each(named())("$name", ({ name, url }) => {
     }
   });
 
-  test("nothing is there: a file to go on with", async () => {
+  test("writes a usable file when nothing is found", async () => {
     const { text, config } = await init("--elastic", url, "--index", "init-none-*");
     expect(config.sites.main).not.toMatchObject({ logs: expect.anything() });
     expect(text).toContain("init-none-*: no open index");
   });
 });
 
-describe.each(namedPrometheus())("$name", ({ name }) => {
-  test("labels, clusters and metrics; and nothing at all", async () => {
+describe.each(namedPrometheus())("readout init on $name", ({ name }) => {
+  test("surveys labels, clusters and metrics, and an empty server", async () => {
     const server = await startPrometheus(name, "");
     try {
       const empty = await init("--prometheus", server.url);

@@ -82,7 +82,7 @@ onServers((server) => {
   }
   const at = (millis: number): string => new Date(start + millis).toISOString();
 
-  describe("each layout by itself", () => {
+  describe("one layout behind a pattern", () => {
     const lines: readonly LoadedLine[] = [
       {
         id: "a",
@@ -103,7 +103,7 @@ onServers((server) => {
         json: '{"n":20.5,"k":"y"}',
       },
     ];
-    test.each(shippersOn(server))("$profile is found, read and told", async (shipper) => {
+    test.each(shippersOn(server))("detects, reads and reports $profile", async (shipper) => {
       const index = await ship(shipper, `layout-one-${shipper.layout}`, lines);
       const found = await read(source(index));
       expect(
@@ -139,7 +139,7 @@ onServers((server) => {
     });
   });
 
-  describe("records of OpenTelemetry", () => {
+  describe("OpenTelemetry records", () => {
     const time = at(5);
     const millis = start + 5;
     type Own = Readonly<
@@ -240,7 +240,7 @@ onServers((server) => {
           ? prepared
           : [["otel", shippers.otelLogs, otel]];
 
-    test.each(sets)("%s", async (layout, shipper, own) => {
+    test.each(sets)("reads special records of %s", async (layout, shipper, own) => {
       for (const [name, { document, line, body, finds }] of Object.entries(own)) {
         const index = shipper.index(`layout-own-${name}`);
         await cluster.createIndex(index, shipper.definition);
@@ -310,7 +310,7 @@ onServers((server) => {
     };
 
     test.each(["", "severity=error", "message:pay n>4", "group!=cart severity!=info", "n=3 OR message=x-1"])(
-      "%j is one answer in exact order",
+      "answers %j in exact order",
       async (text) => {
         expect((await read(source(pattern), text)).map(({ id }) => id)).toEqual(expected(text));
         const falling = await read(source(pattern), text, { order: "desc", expectedLines: 50 });
@@ -318,7 +318,7 @@ onServers((server) => {
       },
     );
 
-    test("its pages are the whole, and what is said to fit is not refused", async () => {
+    test("pages cover everything, and a page that fits is not refused", async () => {
       const seen: string[] = [];
       let from: Instant | undefined = range.from;
       while (from !== undefined) {
@@ -341,7 +341,7 @@ onServers((server) => {
       expect(await fits(all - 1)).toBe(false);
     });
 
-    test("check names each", async () => {
+    test("check reports each layout", async () => {
       const report = await cluster.inspect(source(pattern), signal());
       expect(report.problems).toEqual([]);
       const layouts = [...new Set(mixed.map(({ layout }) => layout))];
@@ -349,7 +349,7 @@ onServers((server) => {
       expect(report.limitations.filter((text) => text.includes("read as"))).toHaveLength(layouts.length);
     });
 
-    test("a layout that appears while lines are read is read as its own", async () => {
+    test("reads a layout that appears during the read by its own rules", async () => {
       const seen: LogLine[] = [];
       let added = false;
       for await (const batch of cluster.store.lines(
@@ -367,8 +367,8 @@ onServers((server) => {
     });
   });
 
-  describe("a mapping that shows two layouts", () => {
-    test("is told by its documents", async () => {
+  describe("mapping that shows two layouts", () => {
+    test("is decided by its documents", async () => {
       const properties = {
         "@timestamp": { type: "date" },
         event: { properties: { dataset: { type: "keyword" } } },
@@ -390,14 +390,14 @@ onServers((server) => {
     });
   });
 
-  describe("documents that show no layout", () => {
+  describe("documents without a known layout", () => {
     const documents = [
       { log: "tail without a parser\n", level: "error" },
       { message: "no tag key", level: "error" },
       { container_id: "c", container_name: "/web", source: "stderr", log: "by Docker" },
       { "@version": "1", message: "by syslog", log: { syslog: { severity: { code: 3 } } } },
     ];
-    test("lose neither message nor severity, each in an index of its own", async () => {
+    test("keep message and severity, each in its own index", async () => {
       for (const [turn, document] of documents.entries()) {
         const index = `layout-shown-${turn}`;
         await cluster.createIndex(index, {});
@@ -412,7 +412,7 @@ onServers((server) => {
     });
   });
 
-  test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
+  test("prints a structured Fluent Bit body without text as compact JSON", async () => {
     await cluster.createIndex("layout-structured", {});
     const documents = ['{"msg":"hi there","n":1.50}', "{}", "[]", "null"].map(
       (log, turn): [string, string] => [
@@ -439,7 +439,7 @@ onServers((server) => {
     }
   });
 
-  describe("indices that come, go and are hidden", () => {
+  describe("indices that appear, disappear or are hidden", () => {
     const documents = (from: number, count: number): (readonly [string, string])[] =>
       Array.from({ length: count }, (_, n) => [
         `n${from + n}`,
@@ -451,7 +451,7 @@ onServers((server) => {
         }),
       ]);
 
-    test("an index that is deleted while it is read is an error, not a short answer", async () => {
+    test("fails when an index is deleted during the read", async () => {
       await cluster.createIndex("layout-gone-1", filebeat);
       await cluster.createIndex("layout-gone-2", filebeat);
       await cluster.write("layout-gone-1", documents(0, 1_000));
@@ -471,7 +471,7 @@ onServers((server) => {
       expect(await read(source("layout-gone-*"))).toHaveLength(1_000);
     });
 
-    test("a closed index is refused and told, and read again once it is open", async () => {
+    test("refuses and reports a closed index, and reads it again once open", async () => {
       await cluster.createIndex("layout-closed-1", filebeat);
       await cluster.createIndex("layout-closed-2", filebeat);
       await cluster.write("layout-closed-1", documents(0, 3));
@@ -488,7 +488,7 @@ onServers((server) => {
       expect(await cluster.inspect(both, signal())).toMatchObject({ indices: 2, problems: [] });
     });
 
-    test("names of a remote cluster are refused and told", async () => {
+    test("refuses and reports names of a remote cluster", async () => {
       await expect(read(source("other:logs-*"))).rejects.toThrow(Refused);
       await expect(read(source("layout-*,other:logs-*"))).rejects.toThrow(Refused);
       expect((await cluster.inspect(source("other:logs-*"), signal())).problems.join()).toMatch(/remote/);
@@ -497,7 +497,7 @@ onServers((server) => {
       expect(told.problems.join()).toMatch(/::failures/);
     });
 
-    test("an alias shows what it filters and where it routes", async () => {
+    test("applies the filter and routing of an alias", async () => {
       await cluster.createIndex("layout-aliased", {
         ...filebeat,
         settings: { number_of_shards: 3, number_of_replicas: 0 },
@@ -523,7 +523,7 @@ onServers((server) => {
       expect(idsOf(routed).toSorted()).toEqual(shard.hits.hits.map(({ _id }) => _id).toSorted());
     });
 
-    test("a rollover between two pages loses and repeats nothing", async () => {
+    test("loses and repeats no line over a rollover between two pages", async () => {
       await cluster.createIndex("layout-roll-000001", {
         ...filebeat,
         aliases: { "layout-rolled": { is_write_index: true } },
@@ -569,13 +569,13 @@ onServers((server) => {
         await cluster.request("DELETE", "/_index_template/layout-stream");
       }
     }
-    test("so does one of a data stream, where the server has them", async () => {
+    test("loses and repeats no line over a rollover of a data stream", async () => {
       const lack = withoutDataStreams[server.name];
       if (lack === undefined) await rollStream();
       else await expect(rollStream()).rejects.toThrow(lack.failure);
     });
 
-    test("a query over the budget names the fields to map", async () => {
+    test("names the fields to map when a query exceeds the budget", async () => {
       const properties = {
         "@timestamp": { type: "date" },
         blind: { type: "keyword", index: false },
@@ -599,7 +599,7 @@ onServers((server) => {
       expect(limitations.join("\n")).toMatch(/blind, off cannot be searched/);
     });
 
-    test("documents without a time are in no range, and check counts them", async () => {
+    test("skips documents without a time, and check counts them", async () => {
       await cluster.createIndex("layout-untimed", filebeat);
       await cluster.write("layout-untimed", [
         ["a", '{"message":"lost"}'],

@@ -44,7 +44,7 @@ onServers((server) => {
     return lines;
   }
 
-  describe("order, bursts and pages", () => {
+  describe("log store, order and paging", () => {
     const burst = day + 43_200_000;
     const times = [
       ...Array.from({ length: 700 }, (_, at) => burst - 700 * 5 + at * 5),
@@ -69,7 +69,7 @@ onServers((server) => {
     });
     const sources: readonly [LogSource] = [{ id: "app", index: "filebeat-burst-*", layout: "ecs" }];
 
-    test.each(["asc", "desc"] as const)("a scan is complete and in order, %s", async (order) => {
+    test.each(["asc", "desc"] as const)("scans all lines in order, %s", async (order) => {
       const found = await read({ sources, order, expectedLines: 10_000 });
       expect(found).toHaveLength(times.length + 100);
       expect(new Set(found.map(({ id }) => id)).size).toBe(found.length);
@@ -103,7 +103,7 @@ onServers((server) => {
       },
     );
 
-    test("a millisecond over the cap is answered in parts", async () => {
+    test("answers a millisecond over the cap in several pages", async () => {
       const seen: string[] = [];
       const stamps: string[] = [];
       let cursor: string | null = null;
@@ -120,7 +120,7 @@ onServers((server) => {
       expect(stamps.filter((stamp) => stamp.length > 24)).not.toHaveLength(0);
     });
 
-    test("bounds are inclusive to the nanosecond given", async () => {
+    test("includes both bounds to the nanosecond", async () => {
       const from = fromMillis(burst + 1);
       const found = await read({ sources, range: { from, to: fromMillis(burst + 2) } });
       expect(found).toHaveLength(47);
@@ -131,7 +131,7 @@ onServers((server) => {
       expect(later).toHaveLength(7);
     });
 
-    test("a document of two sources appears once for each", async () => {
+    test("answers a document of two sources once per source", async () => {
       const to = fromMillis(burst + 1);
       const both = await read({
         sources: [source("filebeat-burst-*"), source("filebeat-burst-1", { id: "b" })],
@@ -149,12 +149,12 @@ onServers((server) => {
       expect(keys).toEqual(keys.toSorted((a, b) => (a < b ? 1 : -1)));
     });
 
-    test("more documents than the budget, or than a millisecond may hold, are refused", async () => {
+    test("refuses more documents than the budget or the millisecond limit", async () => {
       await expect(read({ sources, documentLimit: 1_000, expectedLines: 5_000 })).rejects.toThrow(Refused);
       await expect(read({ sources, tieLimit: 2_000, expectedLines: 5_000 })).rejects.toThrow(Refused);
     });
 
-    test("aborting rejects with the reason", async () => {
+    test("rejects with the reason of the abort signal", async () => {
       const leaving = new AbortController();
       const reading = (async () => {
         const query: LogQuery = {
@@ -205,7 +205,7 @@ onServers((server) => {
     }
   });
 
-  describe("the wall between tenants", () => {
+  describe("tenant filter", () => {
     beforeAll(async () => {
       await cluster.createIndex("filebeat-wall-1", filebeat);
       await cluster.createIndex("filebeat-wall-2", {
@@ -229,7 +229,7 @@ onServers((server) => {
     const report = (where: string, index = "filebeat-wall-1") =>
       cluster.inspect(source(index, { where }), AbortSignal.timeout(10_000));
 
-    test("only the tenant's lines are found", async () => {
+    test("finds only the lines of the tenant", async () => {
       const own = await read({ sources: [source("filebeat-wall-*", { where: 'service.name="shop"' })] });
       expect(own.map(({ id }) => id)).toEqual(["filebeat-wall-1/a"]);
       const others = await read({ sources: [source("filebeat-wall-1", { where: 'service.name!="shop"' })] });
@@ -241,7 +241,7 @@ onServers((server) => {
       expect(filtered.map(({ id }) => id)).toEqual(["filebeat-wall-1/c"]);
     });
 
-    test("a wall that the index cannot keep exactly is refused", async () => {
+    test("refuses a tenant filter that the index cannot answer exactly", async () => {
       expect((await report('service.name="shop"')).problems).toEqual([]);
       expect((await report('message="mine"')).problems.join()).toMatch(/message is of type text/);
       expect((await report('service.name:"sh"')).problems.join()).toMatch(/only = and !=/);
@@ -251,7 +251,7 @@ onServers((server) => {
       ).rejects.toThrow(Refused);
     });
 
-    test("an index that appears under the pattern is met at once, behind the wall", async () => {
+    test("applies the tenant filter to an index that appears under the pattern", async () => {
       const walled = source("filebeat-wall-*", { where: 'service.name="shop"' });
       await read({ sources: [walled] });
       await cluster.createIndex("filebeat-wall-3", filebeat);
@@ -264,19 +264,19 @@ onServers((server) => {
     });
   });
 
-  test("a pattern without indices has no lines, and check says so", async () => {
+  test("answers no lines for a pattern without indices, and check reports it", async () => {
     expect(await read({ sources: [source("nothing-here-*")] })).toEqual([]);
     const report = await cluster.inspect(source("nothing-here-*"), AbortSignal.timeout(10_000));
     expect(report.problems.join()).toMatch(/no open index/);
   });
 
-  test("the server says who it is", async () => {
+  test("probes product and version of the server", async () => {
     const { product, version } = await cluster.backend.probe(AbortSignal.timeout(10_000));
     expect(product.toLowerCase()).toBe(server.product);
     expect(version).toBe(server.version);
   });
 
-  test("a source is described as it is", async () => {
+  test("reports layout, indices and newest line of a source", async () => {
     const found = await cluster.inspect(
       { id: "app", index: "filebeat-burst-*", layout: "auto" },
       AbortSignal.timeout(10_000),

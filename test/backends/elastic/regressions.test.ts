@@ -145,7 +145,7 @@ onServers((server) => {
     }
   });
 
-  test("a wall on a name that becomes a text field lets nothing through", async () => {
+  test("lets no line through a tenant filter on a name that becomes a text field", async () => {
     const index = "trap-wall";
     await cluster.createIndex(index, { mappings: { properties: { "@timestamp": { type: "date" } } } });
     const where = 'tenant="acme"';
@@ -156,7 +156,7 @@ onServers((server) => {
     else expect(found).toBeInstanceOf(Refused);
   });
 
-  test("numbers that are no date where another index has dates are asked for all the same", async () => {
+  test("compares numbers where another index has dates at the name", async () => {
     const mapped = (type: string) => ({
       mappings: { properties: { "@timestamp": { type: "date" }, n: { type } } },
     });
@@ -177,7 +177,7 @@ onServers((server) => {
     }
   });
 
-  test("values that a template keeps out of the index are found under names that came after the mapping was read", async () => {
+  test("finds values that a template does not index under names mapped after the read", async () => {
     const blind = { type: "keyword", index: false, doc_values: false };
     const templates = {
       note: { type: "keyword", ignore_above: 5 },
@@ -211,7 +211,7 @@ onServers((server) => {
     }
   });
 
-  test("times that one of two indices cannot hold are refused, not left out", async () => {
+  test("refuses times that one of two indices cannot hold", async () => {
     await cluster.createIndex("trap-era-a", { mappings: { properties: { "@timestamp": { type: "date" } } } });
     await write("trap-era-a", { old: '{"k":"old"}' }, "1965-01-01T00:00:00.000Z");
     const from = parseInstant("1960-01-01T00:00:00Z") ?? fromMillis(0);
@@ -224,7 +224,7 @@ onServers((server) => {
     expect(await find("", { index: "trap-era-*" })).toEqual(["now"]);
   });
 
-  test("an index that is closed as another comes is refused, though shards are as many as before", async () => {
+  test("refuses an index that is closed while another appears", async () => {
     const definition = { mappings: { properties: { "@timestamp": { type: "date" } } } };
     for (const n of [1, 2]) {
       await cluster.createIndex(`trap-turn-${n}`, definition);

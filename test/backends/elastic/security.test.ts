@@ -33,7 +33,7 @@ const security: Security = {
 };
 const indices = ["app-1", "app-2", "secret-1"];
 
-describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({ name }) => {
+describe.each(named().filter(({ name }) => name === "es8"))("$name with security", ({ name }) => {
   let server: Running;
   const open = (username: string, secret = password): Backend => {
     const settings = {
@@ -102,7 +102,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
       inspections.logs?.({ id: "app", index: "app-*", layout: "ecs" }, AbortSignal.timeout(60_000)),
     );
 
-  test("the smallest role that the README asks for reads its indices and no others", async () => {
+  test("reads its own indices only with the smallest documented role", async () => {
     expect(await lines("reader")).toEqual(["app-1/a", "app-2/a"]);
     expect(await lines("reader", "message:app-2 AND severity=info")).toEqual(["app-2/a"]);
     expect(await lines("reader", "", { index: "*" })).toEqual(["app-1/a", "app-2/a"]);
@@ -110,7 +110,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     expect(await inspected("reader")).toMatchObject({ indices: 2, problems: [] });
   });
 
-  test("an index by its name, that may not be read, is an error", async () => {
+  test("reports an explicitly named forbidden index as denied", async () => {
     for (const index of ["secret-1", "app-1,secret-1"]) {
       await expect(lines("reader", "", { index })).rejects.toMatchObject({ failure: "denied" });
       await expect(lines("blind", "", { index })).rejects.toMatchObject({ failure: "denied" });
@@ -118,7 +118,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     expect(await lines("reader", "", { index: "app-3" })).toEqual([]);
   });
 
-  test("without a look into mappings each line is read and verified, and a wall is refused", async () => {
+  test("verifies every line without mapping access, and refuses a tenant filter", async () => {
     expect(await lines("blind")).toEqual(["app-1/a", "app-2/a"]);
     expect(await lines("blind", "message:app-2")).toEqual(["app-2/a"]);
     await expect(lines("blind", "", { where: "log.level=info" })).rejects.toBeInstanceOf(Refused);
@@ -131,7 +131,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
   test.each([
     ["half", "an index that can be seen, not read", /reaches 1 of the 2 shards/],
     ["one_mapping", "an index that can be read, not seen", /each that can be read needs view_index_metadata/],
-  ])("%s: %s is an error, not a short answer", async (user, _, problem) => {
+  ])("%s: reports %s as an error", async (user, _, problem) => {
     await expect(lines(user)).rejects.toMatchObject({
       failure: "partial",
       message: expect.stringMatching(problem),
@@ -139,7 +139,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     expect((await inspected(user))?.problems.join()).toMatch(problem);
   });
 
-  test("nor where an index of the pattern has an alias with a routing", async () => {
+  test("reports an unreadable index beside one that has a routed alias", async () => {
     const { Client } = await import("@elastic/elasticsearch");
     const auth = { username: "writer", password };
     const writer = new Client({ node: server.url, auth, tls: { ca: readPem(pem.ca) } });
@@ -150,7 +150,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     await writer.close();
   });
 
-  test("a wrong password is told as such", async () => {
+  test("reports a wrong password as denied", async () => {
     const wrong = "not this one";
     const error: unknown = await lines("reader", "", {}, wrong).catch((error: unknown) => error);
     expect(error).toMatchObject({ failure: "denied" });
@@ -169,7 +169,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     expect(survey?.notes).toEqual(notes.map((note) => expect.stringMatching(note)));
   });
 
-  test("a survey of patterns that may be read but not looked at says so", async () => {
+  test("surveys readable patterns without mapping access and reports it", async () => {
     const survey = await use("blind", async (backend) =>
       backend.survey?.(["app-*"], AbortSignal.timeout(60_000)),
     );

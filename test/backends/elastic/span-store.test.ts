@@ -112,7 +112,7 @@ onServers((server) => {
   };
 
   test.each(walls.filter(([shipper]) => here(shipper)))(
-    "a tag is found however the index has it: $name",
+    "finds a tag however the index stores it: $name",
     async (shipper) => {
       const texts = ["eu", "EU", "Ä b", "5", "05", "5.0", "1e3", "true", "0", "-0", "x".repeat(2_000)];
       const numbers = [5, 0.5, 1_000, -7, 0, 12_345_678_901];
@@ -170,7 +170,7 @@ onServers((server) => {
   );
 
   test.each(walls.filter(([shipper]) => here(shipper)))(
-    "another tenant in the same index and trace is never seen: $name",
+    "hides another tenant in the same index and trace: $name",
     async (shipper, field) => {
       const secret = "the other's";
       const mine = make({
@@ -245,8 +245,8 @@ onServers((server) => {
     },
   );
 
-  describe("jaeger", () => {
-    test("ids in upper case and without their zeros are found, and answered in one spelling", async () => {
+  describe("Jaeger spans", () => {
+    test("finds ids in upper case or without zeros and answers one spelling", async () => {
       await empty(jaegerFields);
       const spelled = [
         { trace: "af7651916cd43dd", id: "a1", parent: undefined },
@@ -288,7 +288,7 @@ onServers((server) => {
       expect(called.map(({ span_id }) => span_id).sort()).toEqual(ids);
     });
 
-    test("ids of another alphabet are told apart by their case, whether few or many are asked for", async () => {
+    test("distinguishes ids of another alphabet by case", async () => {
       await empty(jaegerFields);
       const traces = ["aB3dE12f", "ab3de12f", "AB3DE12F0", "V1StGXR8_Z5jdHi6B-myT", "v1stgxr8_z5jdhi6b-myt"];
       const documents = traces.map((traceID, n) => ({
@@ -310,7 +310,7 @@ onServers((server) => {
       }
     });
 
-    test("tags beyond what the index holds, big integers, missing roots", async () => {
+    test("reads tags beyond the index limit, big integers and missing roots", async () => {
       await empty(jaeger);
       const long = "x".repeat(5_000);
       const model = make({
@@ -338,7 +338,7 @@ onServers((server) => {
     });
   });
 
-  test("an index that comes while we look is read, and behind the wall", async () => {
+  test("reads an index that appears during the read, within the tenant filter", async () => {
     const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
     const field = shipper === apm ? "service.name" : "serviceName";
     await empty(shipper);
@@ -360,7 +360,7 @@ onServers((server) => {
     expect(await find(from, { by: "span", spans: [{ trace_id: trace, span_id: id(3) }] })).toEqual([]);
   });
 
-  test("an index that learns of spans, and another of their exceptions, while we look", async () => {
+  test("reads spans and exceptions that become mapped during the read", async () => {
     await empty(ss4oBare);
     await cluster.remove(`${prefix}-*`);
     const bare = { mappings: { properties: { "@timestamp": { type: "date" } } } };
@@ -378,7 +378,7 @@ onServers((server) => {
     expect((await scan(from, "exceptions")).map(({ span_id }) => span_id)).toEqual([id(2)]);
   });
 
-  test("several layouts behind one pattern are one source", async () => {
+  test("reads several layouts behind one pattern as one source", async () => {
     const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
     await empty(both[0] ?? apm);
     for (const [index, definition] of Object.entries(both[1]?.indices(prefix) ?? {})) {
@@ -474,7 +474,7 @@ onServers((server) => {
     );
   });
 
-  test("a closed index is refused and told, and read again once it is open; a remote cluster always", async () => {
+  test("refuses a closed index until it is open, and a remote cluster always", async () => {
     const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
     await empty(shipper);
     await write(shipper, [make({})]);
@@ -500,7 +500,7 @@ onServers((server) => {
     expect((await cluster.inspectTraces(remote, never)).problems.join()).toContain("remote");
   });
 
-  test("what an operator is told", async () => {
+  test("reports layout, limitations and problems to operators", async () => {
     const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
     await empty(shipper);
     await write(shipper, [make({})]);
@@ -523,7 +523,7 @@ onServers((server) => {
   });
 
   if (here(otel)) {
-    test("otel: an exception belongs to the called one of two spans with one id", async () => {
+    test("otel: assigns an exception to the server span of a shared id", async () => {
       const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
       const call = make({ parent: id(1), kind: "client" });
       const called = make({ parent: id(1), kind: "server", start: at(1), end: at(9), events: [event] });
@@ -546,7 +546,7 @@ onServers((server) => {
   }
 
   if (here(apm)) {
-    test("apm: an exception belongs to the nearest span that there is; without any, to itself", async () => {
+    test("apm: assigns an exception to its nearest existing span, or to itself", async () => {
       await empty(apm);
       const request = make({});
       const child = make({ id: id(2), parent: request.id, kind: "client", name: "query" });

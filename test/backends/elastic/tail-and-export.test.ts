@@ -71,7 +71,7 @@ onServers((server) => {
     };
   }
 
-  test("what arrives late, over a refresh of 3 s and a cut, comes once in each connection", async () => {
+  test("tails late lines once per connection over a slow refresh and a reconnect", async () => {
     const { settings, mappings } = filebeat;
     await cluster.createIndex("tail-live-1", { settings: { ...settings, refresh_interval: "3s" }, mappings });
     const open = follow("tail-live-*");
@@ -114,7 +114,7 @@ onServers((server) => {
     for (const client of [whole, red, second]) await client.leave();
   });
 
-  test("an export is the concatenation of all pages", async () => {
+  test("exports the concatenation of all pages", async () => {
     await cluster.createIndex("tail-export", filebeat);
     const day = Date.UTC(2024, 0, 15);
     const times = Array.from(

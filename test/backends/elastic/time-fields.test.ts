@@ -64,7 +64,7 @@ onServers((server) => {
   const inspect = (index: string, layout = "auto") =>
     cluster.inspect({ id: "app", index, layout: layout }, signal());
 
-  describe("pino's own time, a number of milliseconds", () => {
+  describe("pino time in milliseconds", () => {
     const levels = [20, 30, 40, 50] as const;
     const names = { 20: "debug", 30: "info", 40: "warn", 50: "error" };
     // Several of one millisecond, more than a search takes.
@@ -86,7 +86,7 @@ onServers((server) => {
         ]),
       );
 
-    test("is found, sorted, bounded and paged", async () => {
+    test("is detected, sorted, bounded and paged", async () => {
       await cluster.createIndex("time-pino", one);
       await write("time-pino", lines, (millis) => millis);
       expect(told(await read(queryOf("time-pino")))).toEqual(expected);
@@ -112,7 +112,7 @@ onServers((server) => {
       });
     });
 
-    test("and dates under the same name in another index are one answer", async () => {
+    test("is merged with dates under the same name in another index", async () => {
       await cluster.createIndex("time-both-number", one);
       await cluster.createIndex("time-both-date", one);
       const isNumber = (_: unknown, n: number) => n % 2 === 0;
@@ -137,7 +137,7 @@ onServers((server) => {
       await expect(read(queryOf("time-both-*"))).rejects.toMatchObject({ slug: "not_supported_by_backend" });
     });
 
-    test("does not stand for a date that another layout has", async () => {
+    test("does not replace the date of another layout", async () => {
       await cluster.createIndex("time-took", one);
       await cluster.write("time-took", [
         ["a", JSON.stringify({ timestamp: printMillis(start), level: "warn", message: "slow", time: 35 })],
@@ -146,7 +146,7 @@ onServers((server) => {
     });
   });
 
-  test("a number of seconds, by a profile that says so", async () => {
+  test("reads a time in seconds by a custom layout", async () => {
     await cluster.createIndex("time-seconds", one);
     const at = start / 1_000;
     await cluster.write(
@@ -180,7 +180,7 @@ onServers((server) => {
     });
   });
 
-  describe("a range that reaches beyond what nanoseconds can hold", () => {
+  describe("range beyond what nanoseconds can hold", () => {
     const range = {
       from: parseInstant("0001-01-01T00:00:00Z") ?? fromMillis(0),
       to: parseInstant("9999-12-31T23:59:59.999Z") ?? fromMillis(0),
@@ -188,7 +188,7 @@ onServers((server) => {
     const document = (time: string, message: string) =>
       JSON.stringify({ "@timestamp": time, log: { level: "info" }, message });
 
-    test("over dates and nanoseconds is answered where no line lies there, and refused where one does", async () => {
+    test("is refused over dates and nanoseconds only if a line lies beyond", async () => {
       await cluster.createIndex("time-era-date", mapped("@timestamp", { type: "date" }));
       await cluster.createIndex("time-era-nanos", mapped("@timestamp", { type: "date_nanos" }));
       await cluster.write("time-era-date", [["a", document("1970-01-01T00:00:00Z", "first")]]);
@@ -207,7 +207,7 @@ onServers((server) => {
       }
     });
 
-    test("over dates alone holds its lines", async () => {
+    test("is answered over dates alone", async () => {
       await cluster.createIndex("time-old", mapped("@timestamp", { type: "date" }));
       await cluster.write("time-old", [
         ["a", document("1900-01-01T00:00:00.001Z", "old")],
@@ -220,7 +220,7 @@ onServers((server) => {
     });
   });
 
-  test("a time that is kept by column alone is bounded by it, or refused", async () => {
+  test("bounds a time that has doc_values only, or refuses it", async () => {
     await cluster.createIndex("time-column", mapped("@timestamp", { type: "date", index: false }));
     await cluster.write("time-column", [
       ["a", JSON.stringify({ "@timestamp": printMillis(start), log: { level: "info" }, message: "m" })],

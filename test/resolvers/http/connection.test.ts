@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 
-describe.each(["elastic", "prometheus"])("the address of %s", (kind) => {
+describe.each(["elastic", "prometheus"])("address of %s", (kind) => {
   const parse = (url: string) => kinds.get(kind)?.parseConfig({ url });
 
-  test.each(["http://host:9200", "https://host/prefix/", "http://[::1]:9090"])("takes %s", (url) => {
+  test.each(["http://host:9200", "https://host/prefix/", "http://[::1]:9090"])("accepts %s", (url) => {
     expect(parse(url)).toMatchObject({ url });
   });
 

@@ -66,7 +66,7 @@ afterEach(async () => {
   fake = undefined;
 });
 
-describe.each(clients)("$name", ({ reply, open }) => {
+describe.each(clients)("TLS to $name", ({ reply, open }) => {
   async function probe(options: ServerOptions, tls: object): Promise<BackendInfo> {
     fake = await openScriptedSource(reply, options);
     const backend = open(fake.url, tls);
@@ -82,7 +82,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
       (error: unknown) => error,
     );
 
-  test("a certificate of the CA that is named", async () => {
+  test("accepts a certificate of the configured CA", async () => {
     expect((await probe(server, { ca: pem.ca })).version).toMatch(/^\d+\.\d+\.\d+$/);
     expect(fake?.requests.length).toBeGreaterThan(0);
   });
@@ -90,7 +90,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
   test.each([
     ["of another CA", { ca: pem.otherCa }],
     ["of no CA that this machine knows", {}],
-  ])("a certificate %s: nothing is sent", async (_, tls) => {
+  ])("sends nothing for a certificate %s", async (_, tls) => {
     const error = await refusal(server, tls);
     expect(error).toBeInstanceOf(BackendError);
     expect(error).toMatchObject({ failure: "unreachable" });
@@ -99,7 +99,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
     expect(fake?.requests).toEqual([]);
   });
 
-  test("a server that wants to see a certificate", async () => {
+  test("shows its own certificate to a server that asks for one", async () => {
     const strict = { ...server, requestCert: true, rejectUnauthorized: true };
     expect((await probe(strict, { ca: pem.ca, ...pem.client })).version).toMatch(/^\d/);
     await fake?.close();
@@ -118,7 +118,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
       (url) => url.replace("127.0.0.1", "localhost"),
       "name it in url as its certificate does",
     ],
-  ])("%s: what to change is told", async (_, options, asked, advice) => {
+  ])("names what to change for %s", async (_, options, asked, advice) => {
     fake = await openScriptedSource(reply, options);
     const backend = open(asked(fake.url), { ca: pem.ca });
     const error: unknown = await backend.probe(AbortSignal.timeout(20_000)).catch((error: unknown) => error);

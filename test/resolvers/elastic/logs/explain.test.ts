@@ -41,10 +41,10 @@ const all = { match_all: {} };
 const explain = (filter: Filter, known: IndexMetadata, product: Product) =>
   explainLeaves(filter, [{ layout: ecs, groups: known.groups }], known, product);
 
-describe.each(subjects)("%s", (_, product, created) => {
+describe.each(subjects)("explained leaves, %s", (_, product, created) => {
   const known = knownTo(created, product.name === "OpenSearch" ? "opensearch" : "elasticsearch");
 
-  test("a leaf said to be the index's own has equal bounds, any other has not, and no index is left out", () => {
+  test("reports a leaf as decided by the index exactly when its bounds are equal, and covers every index", () => {
     let exact = 0;
     fc.assert(
       fc.property(query, (text) => {
@@ -74,7 +74,7 @@ describe.each(subjects)("%s", (_, product, created) => {
     expect(exact).toBeGreaterThan(50);
   });
 
-  test("where all leaves are the index's own, so is the query", () => {
+  test("decides the query by the index when it decides every leaf", () => {
     let whole = 0;
     fc.assert(
       fc.property(query, (text) => {
@@ -117,7 +117,7 @@ const reasons: readonly (readonly [query: string, by: string, why: RegExp])[] = 
   ['k=""', "documents", /only the document knows an empty text/],
   ["k>5", "candidates", /not ordered as numbers/],
 ];
-test.each(reasons)("%s: %s, because %s", (text, by, why) => {
+test.each(reasons)("explains %s: %s, because %s", (text, by, why) => {
   const [plan] = explain(parse(text), knownTo("8190899", "elasticsearch"), product).filter(({ indices }) =>
     indices.includes("logs-a"),
   );
@@ -125,14 +125,14 @@ test.each(reasons)("%s: %s, because %s", (text, by, why) => {
   expect(plan?.why).toMatch(why);
 });
 
-test("a mapping that may not be read leaves every leaf to the documents", () => {
+test("leaves every leaf to the documents when mappings may not be read", () => {
   expect(explain(parse("k=a n>1"), opaqueMetadata, product)).toMatchObject([
     { by: "documents", why: expect.stringContaining("may not be read") },
     { by: "documents" },
   ]);
 });
 
-test("leaves come from left to right", () => {
+test("lists leaves from left to right", () => {
   const filter: Filter = parse("(a=1 OR b=2) c=3");
   expect(listComparisons(filter).map((leaf: Compare) => leaf.value)).toEqual(["1", "2", "3"]);
 });
@@ -156,7 +156,7 @@ function ledger() {
   return { recorder, sent, read };
 }
 
-describe("a recorder", () => {
+describe("request recorder", () => {
   const hit = (id: number, k: string) => ({
     ...{ _index: "logs-1", _id: `${id}`, _source: { k }, sort: [1_000 + id] },
   });
@@ -193,7 +193,7 @@ describe("a recorder", () => {
     return count;
   };
 
-  test("is told what the source received, without credentials, and what was kept", async () => {
+  test("records the requests without credentials, and the documents kept", async () => {
     const { fake, backend } = await open();
     const { recorder, sent, read } = ledger();
     const signal = AbortSignal.timeout(60_000);
@@ -210,7 +210,7 @@ describe("a recorder", () => {
     expect(JSON.stringify(sent)).not.toMatch(/hunter2|s3|authorization/i);
   });
 
-  test("hears nothing of others that run at the same time", async () => {
+  test("records nothing of concurrent requests", async () => {
     const { backend } = await open();
     const { recorder, sent, read } = ledger();
     const signal = AbortSignal.timeout(60_000);
@@ -227,7 +227,7 @@ describe("a recorder", () => {
     expect(read).toHaveLength(1);
   });
 
-  test("is the one of the request that waited for a place, and not of the one that left it", async () => {
+  test("records a queued request for its own caller", async () => {
     const guard = createGuard("elk", { ...guardDefaults, concurrent: 1 }, testIO);
     const [first, second] = [ledger(), ledger()];
     const signal = AbortSignal.timeout(60_000);
@@ -247,7 +247,7 @@ describe("a recorder", () => {
     expect(second.sent.map(({ path }) => path)).toEqual(["/3"]);
   });
 
-  test("a request that fails, and its second try", async () => {
+  test("records a failed request and its retry", async () => {
     fake = await openScriptedSource((response) => sendJson(response, {}, 503));
     const { recorder, sent } = ledger();
     const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);

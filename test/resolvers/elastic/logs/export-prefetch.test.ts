@@ -111,7 +111,7 @@ const searchesOf = ({ requests: asked }: ScriptedSource) =>
 const times = Array.from({ length: 5_000 }, (_, n) => Math.floor(n / (1 + (n % 7))));
 
 test.each(["asc", "desc"] as const)(
-  "every line comes once, and nothing is asked for twice, %s",
+  "reads every line once and sends no search twice, %s",
   async (order) => {
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
     expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
@@ -120,7 +120,7 @@ test.each(["asc", "desc"] as const)(
   },
 );
 
-test("lines that come in bursts with long gaps between them, and many in a millisecond", async () => {
+test("reads bursts with long gaps and many lines per millisecond", async () => {
   const bursts = fc.array(
     fc.record({
       gap: fc.oneof(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 1_000, max: 100_000 })),
@@ -150,7 +150,7 @@ test("lines that come in bursts with long gaps between them, and many in a milli
 });
 
 test.each(["asc", "desc"] as const)(
-  "what lies in the ranges that are searched grows as the lines do, not as their square, %s",
+  "searches ranges whose documents grow linearly with the lines, %s",
   async (order) => {
     const times = Array.from({ length: 20_000 }, (_, n) => n * 7);
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
@@ -167,7 +167,7 @@ test.each([
   ["a megabyte of large lines", 2_000, 1_200, 700, 900],
   ["a thousand small ones", 3_000, 20, 1_024, 1_024],
   ["a hundred of the largest", 1_300, 12_000, 100, 100],
-])("a search asks for about %s", async (_, count, characters, least, most) => {
+])("limits a search to about %s", async (_, count, characters, least, most) => {
   const text = "x".repeat(characters);
   const times = Array.from({ length: count }, (_, n) => n);
   const source = await serve((_, response, __, body) => sendJson(response, find(times, body, text)));
@@ -181,7 +181,7 @@ test.each([
   }
 });
 
-test("whoever leaves ends what was asked for ahead", async () => {
+test("aborts the prefetched search when the reader leaves", async () => {
   const source = await serve((n, response, _, body) => {
     if (n < 2) sendJson(response, find(times, body));
   });
@@ -193,7 +193,7 @@ test("whoever leaves ends what was asked for ahead", async () => {
   await expect.poll(() => source.left).toBe(1);
 });
 
-test("what fails ahead is met in its turn", async () => {
+test("reports the failure of a prefetched search in its turn", async () => {
   const source = await serve((n, response, _, body) => {
     if (n === 0) sendJson(response, find(times, body));
     else sendJson(response, {}, 403);
@@ -215,7 +215,7 @@ const starting = {
   status: 503,
 };
 
-test("an index appears meanwhile, whose shards do not answer for a while", async () => {
+test("waits for the shards of an index that appears during the read", async () => {
   let appeared = Number.POSITIVE_INFINITY;
   let refused = 0;
   const source = await openScriptedSource((response, request, body) => {
@@ -238,14 +238,14 @@ test("an index appears meanwhile, whose shards do not answer for a while", async
   expect(refused).toBeGreaterThan(1);
 });
 
-test("shards that do not answer from the start are an error at once", async () => {
+test("fails at once when shards do not answer from the start", async () => {
   const source = await serve((_, response) => sendJson(response, starting, 503));
   await expect(readIds(source.url, "asc")).rejects.toMatchObject({ failure: "overloaded" });
   // The guard's own second try, and no more.
   expect(searchesOf(source).length).toBe(2);
 });
 
-test("each search that brings no line is told of", async () => {
+test("reports progress for each search without lines", async () => {
   const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
   const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
   let told = 0;

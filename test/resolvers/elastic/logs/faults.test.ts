@@ -84,7 +84,7 @@ async function read(
   }
 }
 
-describe("a source that fails", () => {
+describe("log store, failing source", () => {
   const table: readonly (readonly [string, Failure, Responder])[] = [
     [
       "failed shards",
@@ -130,7 +130,7 @@ describe("a source that fails", () => {
     ["silence", "timeout", () => undefined],
     ["a broken connection", "unreachable", (r) => r.destroy()],
   ];
-  test.each(table)("%s is %s", async (name, failure, reply) => {
+  test.each(table)("reports %s as %s", async (name, failure, reply) => {
     const { url } = await serve(reply);
     const error = await read(url, {}, undefined, name === "silence" ? { timeout: "400ms" } : {}).then(
       (lines) => lines,
@@ -139,13 +139,13 @@ describe("a source that fails", () => {
     expect(error).toMatchObject({ name: "BackendError", backend: "elk", failure });
   });
 
-  test("a connection that is refused is unreachable", async () => {
+  test("reports a refused connection as unreachable", async () => {
     const { url } = await serve(() => undefined);
     await fake?.close();
     await expect(read(url)).rejects.toMatchObject({ failure: "unreachable" });
   });
 
-  test("a read is tried once more after a broken connection", async () => {
+  test("retries a read once after a broken connection", async () => {
     let tries = 0;
     const { url } = await serve((r) => (tries++ === 0 ? r.destroy() : sendJson(r, answer([hit("a", 1)]))));
     expect(await read(url)).toHaveLength(1);
@@ -154,7 +154,7 @@ describe("a source that fails", () => {
 });
 
 test.each(["Elasticsearch", "OpenSearch"])(
-  "a client that leaves ends the request at the source, %s",
+  "aborts the request at the source when the client leaves, %s",
   async (name) => {
     const leaving = new AbortController();
     const uncaught: unknown[] = [];
@@ -176,7 +176,7 @@ test.each(["Elasticsearch", "OpenSearch"])(
   },
 );
 
-test("an answer that was compressed unasked is read", async () => {
+test("reads a response that is compressed unasked", async () => {
   const { url } = await serve((response) => {
     response.writeHead(200, {
       "content-type": "application/json",
@@ -188,7 +188,7 @@ test("an answer that was compressed unasked is read", async () => {
   expect(await read(url)).toMatchObject([{ id: "logs-1/a", message: "é", json: '{"message":"é"}' }]);
 });
 
-test("without the right to read mappings every document is verified", async () => {
+test("verifies every document when mappings may not be read", async () => {
   const hits = [hit("a", 1, { k: "x" }), hit("b", 2, { k: "y" })];
   const { url, requests: asked } = await serve(
     (response) =>
@@ -202,7 +202,7 @@ test("without the right to read mappings every document is verified", async () =
   expect(sent).toContain('"date_nanos"');
 });
 
-test("without the right to read mappings times that nanoseconds cannot hold are refused, where there are any", async () => {
+test("refuses times beyond nanoseconds when mappings may not be read", async () => {
   let outside: readonly object[] = [];
   const { url, requests: asked } = await serve(
     (response, _request, body) =>
@@ -220,7 +220,7 @@ test("without the right to read mappings times that nanoseconds cannot hold are 
   expect(asked.filter(({ body }) => body.includes('"lt"'))).toHaveLength(looked);
 });
 
-test("documents of an index that the mapping did not know are compiled for again", async () => {
+test("recompiles the query for an index that the mapping did not know", async () => {
   let grown = false;
   const { url } = await serve(
     (response, _request, body) => {
@@ -240,7 +240,7 @@ test("documents of an index that the mapping did not know are compiled for again
   expect(await read(url, { filter: parse("k=x") })).toMatchObject([{ id: "logs-1/a" }]);
 });
 
-test("who the server is: root, node, or neither", async () => {
+test("detects the product from the root, from the nodes, or from neither", async () => {
   const answers: Record<string, (response: Parameters<Responder>[0]) => void> = {};
   fake = await openScriptedSource((response, request) => {
     const reply = answers[(request.url ?? "").split("?")[0] ?? ""];
@@ -265,12 +265,12 @@ test("who the server is: root, node, or neither", async () => {
   expect(await probe()).toEqual({ product: "OpenSearch", version: "3.8.0" });
 });
 
-describe.each(["elasticsearch", "opensearch"])("credentials reach %s", (distribution) => {
+describe.each(["elasticsearch", "opensearch"])("credentials sent to %s", (distribution) => {
   test.each([
     [{ username: "ana", password: "p:w" }, `Basic ${Buffer.from("ana:p:w").toString("base64")}`],
     [{ api_key: "a2V5OnNlY3JldA==" }, "ApiKey a2V5OnNlY3JldA=="],
     [{ bearer: "token" }, "Bearer token"],
-  ])("%j", async (auth, header) => {
+  ])("sends %j in every request", async (auth, header) => {
     const seen = new Map<string, string | undefined>();
     fake = await openScriptedSource((response, request) => {
       const path = (request.url ?? "").split("?")[0] ?? "";

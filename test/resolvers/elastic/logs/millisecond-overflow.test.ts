@@ -16,7 +16,7 @@ const at = (time: number, count: number) => ({
 });
 
 test.each(["Elasticsearch", "OpenSearch"] as const)(
-  "a millisecond of one index among others, %s",
+  "reads a large millisecond of one index among several, %s",
   async (product) => {
     const indices = { "logs-1": at(1_000, 3), "logs-2": at(2_000, 1_300), "logs-3": at(3_000, 3) };
     const search = createFakeSearch(indices, product);

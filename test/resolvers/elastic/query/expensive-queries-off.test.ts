@@ -63,7 +63,7 @@ async function serve(words: string) {
 const told = "[wildcard] queries cannot be executed when 'search.allow_expensive_queries' is set to false.";
 
 test.each([told, "in other words"])(
-  "what it refuses is read and verified, within the wall: %s",
+  "falls back to reading and verifying within the tenant filter: %s",
   async (words) => {
     const { fake, read, fits } = await serve(words);
     expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
@@ -74,7 +74,7 @@ test.each([told, "in other words"])(
   },
 );
 
-test("it is asked once in a while, and all else still narrows", async () => {
+test("retries expensive queries only every five minutes and keeps the other filters pushed down", async () => {
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
     const { fake, refused, read, fits } = await serve(told);

@@ -93,14 +93,14 @@ const products = [
 const ecs = logLayouts.get("ecs");
 if (ecs === undefined) throw new Error("no profile ecs");
 
-describe.each(products)("%s", (name, version, created) => {
+describe.each(products)("filter compiler on %s", (name, version, created) => {
   const known = knowledge(created);
   const [group] = known.groups;
   if (group === undefined) throw new Error("no group");
   const product = describeProduct(name, version);
   const bounds = (query: string) => compileBounds(parse(query), group, ecs, product);
 
-  test("the table of types and operators", async () => {
+  test("compiles each field type and operator as in the golden file", async () => {
     const rows = [...paths.map((path) => [...texts, ...numbers].map((end) => path + end)), lineFields];
     const table = rows.flatMap((queries) => {
       // Queries with the same bounds stand together.
@@ -115,7 +115,7 @@ describe.each(products)("%s", (name, version, created) => {
     await expect(table.join("")).toMatchFileSnapshot(`golden/filter-${name.toLowerCase()}.txt`);
   });
 
-  test("and, or, not, and what is sent", async () => {
+  test("combines bounds of and, or and not as in the golden file", async () => {
     const queries = [
       "keyword=a long>5",
       "keyword=a OR boolean=true",
@@ -132,7 +132,7 @@ describe.each(products)("%s", (name, version, created) => {
     await expect(sent.join("")).toMatchFileSnapshot(`golden/sent-${name.toLowerCase()}.txt`);
   });
 
-  test("a negation's bounds are those of what it negates, changed over", () => {
+  test("swaps the bounds under negation", () => {
     for (const path of paths) {
       for (const [positive, negative] of [
         ["=ab", "!=ab"],
@@ -152,7 +152,7 @@ describe.each(products)("%s", (name, version, created) => {
   });
 });
 
-describe("what an index may not hold as its documents do", () => {
+describe("filter compiler, where the index differs from the document", () => {
   const product = describeProduct("Elasticsearch", "8.19.8");
   function upper(layout: LogLayout, mappings: object, query: string): string {
     const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
@@ -162,7 +162,7 @@ describe("what an index may not hold as its documents do", () => {
   }
 
   test.each(["message:boom", "severity=error", "hostname=h", "log.level=error"])(
-    "a runtime field hides its name: %s",
+    "narrows nothing by a field that a runtime field hides: %s",
     (query) => {
       const names = ["message", "log.level", "host.name"];
       const runtime = Object.fromEntries(names.map((name) => [name, { type: "long" }]));
@@ -170,7 +170,7 @@ describe("what an index may not hold as its documents do", () => {
     },
   );
 
-  test("an object that stands for the message is no value of another name", () => {
+  test("looks for an object that stands for the message", () => {
     const layout = parseLogLayout(
       "{ name: own, logs: { time: at, message: [text, msg], structured: payload, severity: [lvl], hostname: h, group: g, json: source, detect: [lvl] } }",
     );
@@ -183,7 +183,7 @@ describe("what an index may not hold as its documents do", () => {
     );
   });
 
-  test("an object at the name of the message is no text", () => {
+  test("searches below an object at the name of the message", () => {
     const layout = parseLogLayout(
       "{ name: own, logs: { time: at, message: Body, severity: [lvl], hostname: h, group: g, json: { from: [{ structured: Body }] }, detect: [lvl] } }",
     );
@@ -194,7 +194,7 @@ describe("what an index may not hold as its documents do", () => {
   });
 
   test.each(["point.lat=1", "span.gte=1", "list.new=x", "list.deep.new=x", "lenient.k=x"])(
-    "what lies where a search finds nothing by its name: %s",
+    "narrows nothing where a search cannot find the name: %s",
     (query) => {
       const otel = logLayouts.get("otel");
       if (otel === undefined) throw new Error("no profile");
@@ -206,14 +206,14 @@ describe("what an index may not hold as its documents do", () => {
     },
   );
 
-  test("a word is no number", () => {
+  test("looks up the severity elsewhere when the level is a number", () => {
     const log = { properties: { level: { type: "long" } } };
     expect(upper(ecs, { dynamic: "false", properties: { log } }, "severity=error")).toBe("ALL");
     expect(upper(ecs, { properties: { log, level: { type: "long" } } }, "severity=error")).not.toBe("ALL");
   });
 });
 
-describe("days whose mappings differ, as they do where all is mapped as it comes", () => {
+describe("filter compiler, over daily indices with different dynamic mappings", () => {
   const text = { type: "text", fields: { keyword: { type: "keyword", ignore_above: 256 } } };
   const knowledgeOf = (days: number) =>
     readIndexMetadata(
@@ -233,7 +233,7 @@ describe("days whose mappings differ, as they do where all is mapped as it comes
   };
 
   test.each(["message:boom", "severity=error", "hostname=n1", "severity=error message:boom stream=stderr"])(
-    "are asked alike in as many clauses as two of them: %s",
+    "needs no more clauses for many days than for two: %s",
     (query) => {
       for (const product of ["Elasticsearch", "OpenSearch"] as const) {
         const two = measureQuery(compiled(2, query, product)).clauses;
@@ -243,7 +243,7 @@ describe("days whose mappings differ, as they do where all is mapped as it comes
     },
   );
 
-  test("are asked each by its own mapping, and what is not known yet for everything", () => {
+  test("restricts each query to its own indices and reads unknown indices in full", () => {
     const asked = JSON.stringify(compiled(4, "stream=stderr", "OpenSearch"));
     expect(asked).toContain('{"terms":{"_index":["logstash-0","logstash-1","logstash-2","logstash-3"]}}');
     const severity = JSON.stringify(compiled(4, "severity=error", "OpenSearch"));
@@ -271,7 +271,7 @@ test.each([
   expect(group?.sourceMode).toBe(source);
 });
 
-describe("an index in logsdb mode, whose settings do not show its defaults", () => {
+describe("filter compiler, on an index in logsdb mode", () => {
   const { groups } = readIndexMetadata({
     "logs-1": { mappings: {}, settings: { index: { mode: "logsdb", version: { created: "9039001" } } } },
     "logs-2": {
@@ -286,19 +286,19 @@ describe("an index in logsdb mode, whose settings do not show its defaults", () 
     return JSON.stringify(compileBounds(parse(query), group, layout, product).upper);
   };
 
-  test("lists a name that found no room in the mapping by what it lies in", () => {
+  test("finds a field beyond the field limit by its parent in _ignored", () => {
     expect(asked("hostname=web")).toContain('{"terms":{"_ignored":["host","host.hostname"]}}');
     expect(asked("severity=error")).toContain('{"terms":{"_ignored":["log","log.level"]}}');
     // Of attributes each is listed by itself.
     expect(asked("a.b=1", "otel")).toContain('["attributes","attributes.a","attributes.a.b"]');
   });
 
-  test("keeps an object as a malformed date", () => {
+  test("keeps an object that is stored as a malformed date", () => {
     expect(groups.map((group) => isDynamicallyIndexed(group, "d.x"))).toEqual([true, false]);
   });
 });
 
-test("a range that no date_nanos can reach finds nothing, and is not refused", () => {
+test("matches nothing for a range outside of date_nanos", () => {
   const before = [parseInstant("1960-01-01T00:00:00Z"), parseInstant("1965-01-01T00:00:00Z")] as const;
   const after = [parseInstant("2300-01-01T00:00:00Z"), parseInstant("2301-01-01T00:00:00Z")] as const;
   for (const [from, to] of [before, after]) {
@@ -308,7 +308,7 @@ test("a range that no date_nanos can reach finds nothing, and is not refused", (
   }
 });
 
-test("a range over numbers of a unit holds those whose instant lies in it, and no bound that a long cannot hold", () => {
+test("matches numbers of a unit whose instant lies in the range, within the bounds of long", () => {
   const instant = fc.bigInt({ min: -(10n ** 20n), max: 10n ** 21n }).map((at) => at as Instant);
   const unit = fc.constantFrom(1n, 1_000n, 1_000_000n, 1_000_000_000n);
   const long = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
@@ -336,7 +336,7 @@ test("a range over numbers of a unit holds those whose instant lies in it, and n
   );
 });
 
-test("where another index has dates at the name, no range is asked whose bound is no date", () => {
+test("sends no range bound that is invalid for a date field of another index", () => {
   const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
   const upper = (other: string, query: string) => {
     const [group] = readIndexMetadata({ a: index("double"), b: index(other) }).groups;
@@ -350,7 +350,7 @@ test("where another index has dates at the name, no range is asked whose bound i
   expect(upper("date_nanos", "n>5")).toContain("range");
 });
 
-describe("a key with dots beside a map of its first part, where objects are without subobjects", () => {
+describe("filter compiler, on a dotted key beside an object of its first part", () => {
   // The index keeps nothing of {"a.b": "x"} once it has a flattened `a`, and of {"a": {"b": "x"}} nothing at a field `a.b`.
   const otel = logLayouts.get("otel");
   if (otel === undefined) throw new Error("no profile otel");
@@ -373,21 +373,21 @@ describe("a key with dots beside a map of its first part, where objects are with
   const both = { "a.b": keyword, ...map };
   const asks = (field: string) => expect.stringContaining(JSON.stringify({ term: { [field]: "x" } }));
 
-  test("the index is not asked for what it lacks", () => {
+  test("narrows nothing by a key that only the object holds", () => {
     expect(upperOf("a\\.b=x", map)).toBe(matchAll);
     expect(upperOf("a.b=x", both)).toBe(matchAll);
     expect(upperOf("geo.lat=1", { geo: { type: "geo_point" }, "geo.lat": { type: "float" } })).toBe(matchAll);
     expect(upperOf("a.b.c=x", { ...map, "a.b": { type: "flattened" } })).toBe(matchAll);
   });
 
-  test("it is asked for what it has", () => {
+  test("narrows by a key that the index holds", () => {
     expect(print(upperOf("a.b=x", map))).toEqual(asks("attributes.a.b"));
     expect(print(upperOf("a\\.b=x", both))).toEqual(asks("attributes.a.b"));
     expect(print(upperOf("ab=x", { ...map, ab: keyword }))).toEqual(asks("attributes.ab"));
     expect(print(upperOf("a\\.b.c=x", { "a.b": { type: "flattened" } }))).toEqual(asks("attributes.a.b.c"));
   });
 
-  test("objects that have subobjects take a key with dots apart", () => {
+  test("splits dotted keys where the object has subobjects", () => {
     const attributes = { properties: { a: { type: "flattened" } } };
     const properties = { "@timestamp": { type: "date" }, attributes };
     const mappings = { properties: { ...properties, body: { properties: { text: { type: "text" } } } } };

@@ -82,7 +82,7 @@ const length = fc.oneof(
   fc.bigInt({ min: 0n, max: 400n * 86_400_000_000_000n }),
 );
 
-describe("a range by the end", () => {
+describe("end time query", () => {
   const layouts: readonly (readonly [
     string,
     PlacedForm<SpanForm>,
@@ -109,7 +109,7 @@ describe("a range by the end", () => {
     ["data-prepper", placed(dataPrepper), (_, end) => ({ endTime: end })],
   ];
 
-  test.each(layouts)("of %s finds all that is meant, and little of what is long past", (_, form, index) => {
+  test.each(layouts)("finds every span that ends in the range and few older ones: %s", (_, form, index) => {
     fc.assert(
       fc.property(instant, instant, instant, length, (a, b, end, duration) => {
         const range = a < b ? { from: a, to: b } : { from: b, to: a };
@@ -124,7 +124,7 @@ describe("a range by the end", () => {
     );
   });
 
-  test("without an indexed duration everything that started before its end is read", () => {
+  test("reads every span that started before the end when the duration is not indexed", () => {
     const form = placed(jaeger, { duration: { type: "long", index: false } });
     const query = buildEndTimeQuery(form, { from: fromMillis(base), to: fromMillis(base + 1) });
     expect(query).toEqual({
@@ -132,7 +132,7 @@ describe("a range by the end", () => {
     });
   });
 
-  test("names no time that another index of the pattern cannot hold, which would refuse the search", () => {
+  test("sends no bound that another index of the pattern would reject", () => {
     for (const type of ["date", "date_nanos"]) {
       const form = placed(otel, { "@timestamp": { type } });
       const query = JSON.stringify(
@@ -149,7 +149,7 @@ describe("a range by the end", () => {
   });
 });
 
-test("ids are asked for in every spelling that is read as them", () => {
+test("searches ids in every spelling that decodes to them", () => {
   fc.assert(
     fc.property(
       fc.bigInt({ min: 1n, max: 2n ** 128n - 1n }),
@@ -173,11 +173,11 @@ test("ids are asked for in every spelling that is read as them", () => {
   );
 });
 
-describe("what an index cannot answer for is only whether it has anything", () => {
+describe("fields that the index cannot answer exactly", () => {
   const text = { type: "text" };
   const named = { exists: { field: "operationName" } };
 
-  test("names that are text without a keyword", () => {
+  test("narrows a text field without keyword by presence only", () => {
     expect(buildSelectionQuery(placed(otel, { kind: text }), "calls")).toBe(matchAll);
     expect(buildPushdownQuery(placed(jaeger, { operationName: text }), { name: "GET" }, site)).toEqual(named);
     expect(buildPushdownQuery(placed(jaeger), { name: "GET" }, site)).toEqual({
@@ -185,7 +185,7 @@ describe("what an index cannot answer for is only whether it has anything", () =
     });
   });
 
-  test("a kind that an attribute tells", () => {
+  test("narrows a kind that is read from an attribute", () => {
     const spans = placed(apm, { "labels.db_system_name": { type: "keyword" } }, "never");
     expect(JSON.stringify(buildSelectionQuery(spans, "calls"))).toContain(
       '{"exists":{"field":"labels.db_system_name"}}',
@@ -193,7 +193,7 @@ describe("what an index cannot answer for is only whether it has anything", () =
     expect(JSON.stringify(buildSelectionQuery(spans, "calls"))).not.toContain("span_attributes");
   });
 
-  test("values beyond ignore_above, and keywords with a normalizer", () => {
+  test("narrows nothing by values over ignore_above or by normalized keywords", () => {
     expect(buildPushdownQuery(placed(jaeger), { name: "x".repeat(257) }, site)).toEqual({
       bool: { should: [named, { term: { _ignored: "operationName" } }], minimum_should_match: 1 },
     });
@@ -203,7 +203,7 @@ describe("what an index cannot answer for is only whether it has anything", () =
     );
   });
 
-  test("numbers that a field does not hold as they are spelled", () => {
+  test("narrows by presence when a numeric field loses the spelling", () => {
     const revision = (type: object, value: string) =>
       JSON.stringify(
         buildPushdownQuery(
@@ -223,17 +223,17 @@ describe("what an index cannot answer for is only whether it has anything", () =
     expect(revision({ type: "long", ignore_malformed: true }, "v1")).toContain(present);
   });
 
-  test("an entry without a name has the action that is made for it", () => {
+  test("narrows nothing by the action of unnamed entries", () => {
     expect(buildPushdownQuery(placed(dataPrepper), { actions: ["unknown"] }, site)).toBe(matchAll);
   });
 
-  test("a span without a name or a service has the empty one, whether or not its field is there", () => {
+  test("narrows nothing by an empty name or service", () => {
     const event = { service: "", kind: "client", name: "", revision: undefined } as const;
     const kind = buildPushdownQuery(placed(apm), { kind: "client" }, site);
     expect(buildPushdownQuery(placed(apm), event, site)).toEqual(kind);
   });
 
-  test("a length or time that the field's type cannot be asked for", () => {
+  test("clamps a duration to what the field type can hold", () => {
     const text = JSON.stringify(buildPushdownQuery(placed(jaeger), { minDuration: 10n ** 40n }, site));
     expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');
     const short = placed(jaeger, { duration: { type: "integer" } });
@@ -242,14 +242,14 @@ describe("what an index cannot answer for is only whether it has anything", () =
     expect(JSON.stringify(query)).not.toContain('"duration"');
   });
 
-  test("an action may be the attribute's or the span's name", () => {
+  test("searches an action in the attribute and in the span name", () => {
     const query = JSON.stringify(buildPushdownQuery(placed(dataPrepper), { actions: ["A#b"] }, site));
     expect(query).toContain('"name":["A#b"]');
     // Not mapped yet: whatever the next document makes of it.
     expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
   });
 
-  test("a namespace may be the attribute's or the kind's", () => {
+  test("searches a namespace in the attribute and in the kind", () => {
     const namespaceField = "attributes.appsignal.namespace";
     const narrowed = (namespaces: readonly string[], type: object = { type: "keyword" }) =>
       buildPushdownQuery(placed(dataPrepper, { [namespaceField]: type }), { namespaces }, site);
@@ -269,11 +269,11 @@ describe("what an index cannot answer for is only whether it has anything", () =
   });
 });
 
-describe("a tag is looked for wherever the layout may have it", () => {
+describe("tag query", () => {
   const tagged = (shipper: SpanShipper, name: string, value: string, over: object = {}) =>
     JSON.stringify(buildPushdownQuery(placed(shipper, over), { tags: [{ name, value }] }, site));
 
-  test("as a keyword under its dotted name", () => {
+  test("searches a keyword under its dotted name", () => {
     const field = "attributes.appsignal.tag.region";
     const own = { [field]: { type: "keyword", ignore_above: 8 } };
     expect(tagged(otel, "region", "eu", own)).toBe(`{"terms":{"${field}":["eu"]}}`);
@@ -284,14 +284,14 @@ describe("a tag is looked for wherever the layout may have it", () => {
     expect(tagged(otel, "region", "\ud800", own)).not.toContain("d800");
   });
 
-  test("in lists of pairs, whose numbers have a type beside them", () => {
+  test("searches lists of key-value pairs, without the value for numbers", () => {
     expect(tagged(jaeger, "region", "eu")).toContain('"tags.value":["eu"]');
     const number = tagged(jaeger, "region", "5");
     expect(number).toContain('"tags.key":["appsignal.tag.region"]');
     expect(number).not.toContain("tags.value");
   });
 
-  test("as labels, whose prefix alone is spelled anew, and as numbers", () => {
+  test("searches APM labels and numeric labels", () => {
     const text = tagged(apm, "a.b", "eu");
     for (const name of [
       "labels.appsignal_tag_a.b",
@@ -301,7 +301,7 @@ describe("a tag is looked for wherever the layout may have it", () => {
       expect(text).toContain(`"${name}"`);
   });
 
-  test("with dots that the older template spells otherwise, each by itself", () => {
+  test("searches every replacement of dots by the older Data Prepper template", () => {
     const text = tagged(dataPrepper, "a.b", "eu");
     for (const name of ["appsignal@tag@a@b", "appsignal@tag.a.b", "appsignal.tag.a.b", "appsignal.tag@a@b"])
       expect(text).toContain(`"span.attributes.${name}"`);
@@ -309,10 +309,10 @@ describe("a tag is looked for wherever the layout may have it", () => {
   });
 });
 
-describe("errors are looked for by their own digest and by their type", () => {
+describe("error query", () => {
   const errors = [{ digest: "incident-7" }, { digest: "err_x", exception: "Timeout" }];
 
-  test("in the span's own document", () => {
+  test("searches digests and types within span documents", () => {
     expect(buildExceptionQuery(placed(otel), errors)).toBe(matchNone);
     const pairs = JSON.stringify(buildExceptionQuery(placed(jaeger), errors));
     for (const text of [
@@ -326,7 +326,7 @@ describe("errors are looked for by their own digest and by their type", () => {
     );
   });
 
-  test("in documents of their own", () => {
+  test("searches digests and types in separate event documents", () => {
     const product = describeProduct("Elasticsearch", "8.19.8");
     const found = Object.values(apm.indices("p")).flatMap(
       (own) => placeForms(readIndexMetadata({ index: own }), [...spanLayouts.values()], product).events,
@@ -340,10 +340,10 @@ describe("errors are looked for by their own digest and by their type", () => {
   });
 });
 
-describe("however much is asked for, a search stays one that servers take", () => {
+describe("clause limit", () => {
   const texts = (what: string) => Array.from({ length: 5_000 }, (_, n) => `${what} ${n}`);
 
-  test("many texts at a name are one clause", () => {
+  test("sends many texts of one field as one clause", () => {
     const actions = texts("Shop#show");
     const query = buildPushdownQuery(placed(otel), { actions }, site);
     expect(JSON.stringify(query)).toContain(JSON.stringify({ terms: { name: actions } }));
@@ -354,7 +354,7 @@ describe("however much is asked for, a search stays one that servers take", () =
     expect(measureQuery(told).clauses).toBeLessThan(20);
   });
 
-  test("of many tags some are left to the reader, and the bounds of a window never", () => {
+  test("leaves surplus tags to the reader and keeps the duration bounds", () => {
     const tags = texts("tag").map((name) => ({ name, value: "v" }));
     for (const shipper of [otel, apm, dataPrepper, jaeger]) {
       const query = buildPushdownQuery(placed(shipper), { tags, minDuration: 5_000n }, site);
@@ -364,7 +364,7 @@ describe("however much is asked for, a search stays one that servers take", () =
     }
   });
 
-  test("a text that is too long for any index is in none", () => {
+  test("matches nothing by a text longer than any index can hold", () => {
     const long = "é".repeat(20_000);
     const field = "attributes.appsignal.action_name";
     const over = { name: { type: "keyword" }, [field]: { type: "keyword" } };
@@ -375,7 +375,7 @@ describe("however much is asked for, a search stays one that servers take", () =
   });
 });
 
-test("a namespace is an attribute's, or the one of the kind", () => {
+test("searches the default namespaces by kind", () => {
   const own = { "attributes.appsignal.namespace": { type: "keyword" } };
   const asked = (...namespaces: string[]) =>
     JSON.stringify(buildPushdownQuery(placed(otel, own), { namespaces }, site));

@@ -33,7 +33,7 @@ test.each([
   "tenant_string=[a]",
   "is_bool=true",
   "\\attributes.tenant=a",
-])("%s is a wall, since names of an index are no legacy syntax", async (where) => {
+])("reads %s as an index field, not as legacy syntax", async (where) => {
   const properties = {
     "@timestamp": { type: "date" },
     message: { type: "text" },
@@ -57,7 +57,7 @@ test.each([
   expect(report?.problems).toEqual([]);
 });
 
-test("a key beside a map of its first part is no wall by what it is not", () => {
+test("rejects != on a dotted key that may also lie within an object", () => {
   const attributes = { type: "passthrough", properties: { a: { type: "flattened" }, "a.b": keyword } };
   const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties: { attributes } } } });
   const [group] = groups;
@@ -67,7 +67,7 @@ test("a key beside a map of its first part is no wall by what it is not", () => 
   expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
 });
 
-describe("what an index", () => {
+describe("tenant filter", () => {
   const properties = {
     tenant: keyword,
     other: { type: "alias", path: "tenant" },
@@ -101,7 +101,7 @@ describe("what an index", () => {
     ["message=a", matchNone],
     ["tenant=a flag!=true", allOf([term("tenant", "a"), not(term("flag", "true"))])],
     ["tenant=a OR fixed=b", anyOf([term("tenant", "a"), term("fixed", "b")])],
-  ])("tells exactly is a wall: %s", (where, query) => {
+  ])("compiles an exact tenant filter: %s", (where, query) => {
     expect(walled(where)).toEqual(query);
   });
 
@@ -119,11 +119,11 @@ describe("what an index", () => {
     ["nest.key=a", "nested"],
     ["map.key!=a", "inside a flattened object"],
     ["(tenant=a", "expected"],
-  ])("does not is none: %s", (where, reason) => {
+  ])("rejects an inexact tenant filter: %s", (where, reason) => {
     expect(() => walled(where)).toThrow(reason);
   });
 
-  test("names and does not know", () => {
+  test("finds unmapped fields and lists the mapped ones", () => {
     const unknown = (where: string) => hasUnmappedField(parseTenantFilter(where), groups);
     expect(["", "tenant=a", "team=a other!=b"].map(unknown)).toEqual([false, false, false]);
     expect(["gone=a", "tenant=a OR (fixed=b gone=a)"].map(unknown)).toEqual([true, true]);

@@ -98,7 +98,7 @@ const inspect = async (answers: Answers, settings?: object) => {
   return inspections.logs?.({ id: "app", index: "app-1", layout: "ecs" }, AbortSignal.timeout(30_000));
 };
 
-test("a login that is refused is no mapping that may not be read, for which spans are refused for good", async () => {
+test("reports 401 as retryable and not as not_supported_by_backend", async () => {
   fake = await openScriptedSource((response, { url }) => {
     if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
     sendJson(response, { error: {}, status: 401 }, 401);
@@ -116,26 +116,26 @@ test("a login that is refused is no mapping that may not be read, for which span
   });
 });
 
-describe("an alias whose indices may not be looked at", () => {
+describe("alias without index metadata permission", () => {
   const mapping = denied("indices:admin/get");
-  test("is refused where its indices come in its place: some are left out", async () => {
+  test("is refused when only some of its indices may be read", async () => {
     const answers = { mapping, resolve: onlyIndex };
     await expect(lines("apps", answers)).rejects.toMatchObject({
       failure: "partial",
       message: "the credentials may read some of the indices of apps only",
     });
   });
-  test("is read where all of it may be, and so is an index, or what a pattern covers", async () => {
+  test("is read when all of its indices may be read", async () => {
     expect(await lines("apps", { mapping, resolve: wholeAlias })).toEqual(["app-1/d0"]);
     expect(await lines("app-1", { mapping, resolve: onlyIndex })).toEqual(["app-1/d0"]);
     expect(await lines("app-*", { mapping })).toEqual(["app-1/d0"]);
   });
-  test("is refused where that is not told", async () => {
+  test("is refused when it cannot be resolved", async () => {
     await expect(lines("apps", { mapping })).rejects.toMatchObject({ failure: "denied" });
   });
 });
 
-describe("documents of which no time is shown", () => {
+describe("documents whose time field is hidden", () => {
   // Field-level security hides the field in the mapping, from searches and in documents.
   const hidden = definition({ message: { type: "text" } });
   const search = (body: string) =>
@@ -143,23 +143,23 @@ describe("documents of which no time is shown", () => {
   test.each([
     ["hidden in the mapping as well", hidden],
     ["with a mapping that may not be read", denied("indices:admin/get")],
-  ])("are refused: %s", async (_, mapping) => {
+  ])("are refused when the time is %s", async (_, mapping) => {
     await expect(lines("app-1", { mapping, resolve: onlyIndex, search })).rejects.toMatchObject({
       slug: "not_supported_by_backend",
       details: { feature: "documents without @timestamp" },
     });
   });
-  test("an index without documents has no lines", async () => {
+  test("are not assumed in an empty index", async () => {
     expect(await lines("app-1", { mapping: hidden, search: () => [] })).toEqual([]);
   });
-  test("check says so", async () => {
+  test("are reported by check", async () => {
     expect((await inspect({ mapping: hidden, search }))?.problems).toEqual([
       "no document of app-1 shows @timestamp, so its lines are in no range: another profile, or hidden from this user",
     ]);
   });
 });
 
-test("check names the permissions of scrolls where they lack", async () => {
+test("check reports missing scroll permissions", async () => {
   const mapping = definition(timed);
   expect((await inspect({ mapping }))?.limitations.join()).not.toContain("scroll");
   const { problems, limitations } = (await inspect({ mapping, scroll: denied("scroll") })) ?? {};
@@ -170,7 +170,7 @@ test("check names the permissions of scrolls where they lack", async () => {
   ]);
 });
 
-describe("a column that shows values by which the index finds nothing", () => {
+describe("masked field", () => {
   const mapping = definition({ ...timed, user: { type: "keyword" }, other: { type: "keyword" } });
   const digest = "1fe4d68cc6ddbe09d65de9119d7cf76bebde55625ee4efdf813888e44fcd9aab";
   /** `user` is masked; where the shard has two copies, `other` shows a value that the second lacks. */
@@ -192,7 +192,7 @@ describe("a column that shows values by which the index finds nothing", () => {
   type Term = { readonly term?: object };
   const search = (body: string) => (body.includes(digest) ? [] : [hit]);
 
-  test("is told to who logs in", async () => {
+  test("is reported by check when credentials are used", async () => {
     const auth = { username: "masked", password: "p" };
     const report = await inspect({ mapping, search, aggregate }, { auth });
     expect(report?.problems).toEqual([]);
@@ -201,7 +201,7 @@ describe("a column that shows values by which the index finds nothing", () => {
     );
   });
   test.each(["user!=x", "user=x"])(
-    "is refused as the wall %s, which would let all through or nothing",
+    "is refused in the tenant filter %s",
     async (where) => {
       const auth = { username: "masked", password: "p" };
       await expect(lines("app-1", { mapping, search, aggregate }, { auth, where })).rejects.toMatchObject({
@@ -212,7 +212,7 @@ describe("a column that shows values by which the index finds nothing", () => {
       expect(await lines("app-1", { mapping, search, aggregate }, other)).toEqual(["app-1/d0"]);
     },
   );
-  test("is refused as a wall also where few have it, behind many that do not", async () => {
+  test("is refused in a tenant filter when few documents have it", async () => {
     const auth = { username: "masked", password: "p" };
     const rare = (body: string) => (body.includes('{"exists":{"field":"user"}}') ? aggregate(body) : {});
     const answers = { mapping, search, aggregate: rare };
@@ -220,7 +220,7 @@ describe("a column that shows values by which the index finds nothing", () => {
       details: { feature: "a where on a masked field" },
     });
   });
-  test("narrows no query: the documents decide", async () => {
+  test("is not used to narrow a log query", async () => {
     const auth = { username: "masked", password: "p" };
     const masked = { ...hit, _source: { ...hit._source, user: digest } };
     const searched = (body: string) => (body.includes(digest) ? [] : [masked]);
@@ -228,7 +228,7 @@ describe("a column that shows values by which the index finds nothing", () => {
     expect(await lines("app-1", answers, { auth, query: `user=${digest}` })).toEqual(["app-1/d0"]);
     expect(await lines("app-1", answers, { auth, query: "user=x" })).toEqual([]);
   });
-  test("is filtered by in no request of traces", async () => {
+  test("is refused where spans are looked up by it", async () => {
     const texts = ["trace_id", "span_id", "name", "kind"].map((name) => [name, { type: "keyword" }] as const);
     const spans = { ...timed, ...Object.fromEntries(texts), duration: { type: "long" } };
     const auth = { username: "masked", password: "p" };
@@ -255,19 +255,19 @@ describe("a column that shows values by which the index finds nothing", () => {
       details: { feature: "a filter on a masked field" },
     });
   });
-  test("is not looked for where nobody logs in", async () => {
+  test("is not probed without credentials", async () => {
     expect((await inspect({ mapping, search, aggregate }))?.limitations.join()).not.toContain("masked");
   });
 });
 
-test("check tells what to allow where mappings may not be read", async () => {
+test("check names the permission that is missing for mappings", async () => {
   const report = await inspect({ mapping: denied("indices:admin/get"), resolve: onlyIndex });
   expect(report?.limitations.join()).toContain(
     "on OpenSearch indices:admin/get on all that the pattern matches",
   );
 });
 
-test("check tells what Elasticsearch keeps back from the user", async () => {
+test("check reports document and field security of Elasticsearch", async () => {
   fake = await openScriptedSource((response, { url = "" }) => {
     // As 8.19 answers it.
     const own = (over: object) => ({

@@ -23,7 +23,7 @@ const otel = {
   documents: [{ "@timestamp": time, body: { text: "two" }, severity_text: "INFO" }],
 };
 
-test("is counted and read with the others at once", async () => {
+test("counts and reads an index that appears under the pattern at once", async () => {
   let search = createFakeSearch({ "logs-1": ecs }, "Elasticsearch");
   const fake = await openScriptedSource((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);

@@ -36,7 +36,7 @@ const open = createFakeSearch({ "logs-1": held("one"), "logs-2": held("two") }, 
 const half = createFakeSearch({ "logs-1": held("one") }, "OpenSearch");
 const halfOfElastic = createFakeSearch({ "logs-1": held("one") }, "Elasticsearch");
 
-test("is refused as long as it is closed, and no longer", async () => {
+test("refuses a closed index until it is opened or deleted", async () => {
   let state: "open" | "closed" | "gone" = "open";
   const fake = await openScriptedSource((response, request, text) => {
     if (state === "open") return open.reply(response, request, text);
@@ -75,7 +75,7 @@ const refusal = ({ pathname, searchParams }: URL): { readonly status: number } |
   return /logs-(?:2|\*)/.test(pathname) ? refused("index_closed_exception", "closed", 400) : undefined;
 };
 
-test("is refused also where another came as it was closed, so that shards are as many as before", async () => {
+test("refuses a closed index when a new one keeps the shard count equal", async () => {
   const later = createFakeSearch({ "logs-1": held("one"), "logs-3": held("late") }, "OpenSearch");
   let isClosed = false;
   const fake = await openScriptedSource((response, request, text) => {
@@ -98,7 +98,7 @@ test("is refused also where another came as it was closed, so that shards are as
   await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
 });
 
-test("is refused where the mappings may not be read", async () => {
+test("refuses a closed index when mappings may not be read", async () => {
   const fake = await openScriptedSource((response, request, text) => {
     const url = new URL(request.url ?? "", "http://source");
     if (url.pathname === "/") return halfOfElastic.reply(response, request, text);
@@ -120,7 +120,7 @@ test("is refused where the mappings may not be read", async () => {
   expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
 });
 
-test("a name that is not there is passed over, and asked for strictly once in a while", async () => {
+test("skips a missing index and repeats the strict search only now and then", async () => {
   const fake = await openScriptedSource((response, request, text) => {
     const answer = refusal(new URL(request.url ?? "", "http://source"));
     return answer === undefined

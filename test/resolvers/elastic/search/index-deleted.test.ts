@@ -20,11 +20,11 @@ const young = held(1_001);
 const coming = held(1_000_000);
 
 const cases: [string, Readonly<Record<string, FakeIndex>>, boolean][] = [
-  ["as another comes", { "logs-2": young, "logs-3": coming }, false],
-  ["and another reader meets it first", { "logs-2": young }, true],
-  ["and comes again with other documents", { "logs-1": { ...old, uuid: "other" }, "logs-2": young }, false],
+  ["while another appears", { "logs-2": young, "logs-3": coming }, false],
+  ["and another reader noticed it first", { "logs-2": young }, true],
+  ["and recreated with other documents", { "logs-1": { ...old, uuid: "other" }, "logs-2": young }, false],
 ];
-test.each(cases)("an index goes %s", async (_, left, otherReads) => {
+test.each(cases)("fails the read with `partial` when an index is deleted %s", async (_, left, otherReads) => {
   let search = createFakeSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
   const fake = await openScriptedSource((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);

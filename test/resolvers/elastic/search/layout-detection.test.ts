@@ -12,7 +12,7 @@ import {
   readSingleDocument,
 } from "../../../support/elastic/layout-harness.ts";
 
-describe("Logstash", () => {
+describe("layout detection, Logstash", () => {
   const logstash = { "@version": "1", message: "x" };
   test.each<readonly [string, JsonObject, object]>([
     [
@@ -59,7 +59,7 @@ describe("Logstash", () => {
     });
   });
 
-  test("lines with little more than a message do not hide those with ECS beside them", async () => {
+  test("keeps ECS fields when other lines have little more than a message", async () => {
     const bare = Array.from({ length: 12 }, () => logstash);
     const own = { host: { hostname: "h" }, log: { syslog: { severity: { name: "Error" } } } };
     const rich = Array.from({ length: 3 }, () => ({ ...logstash, ...own }));
@@ -69,7 +69,7 @@ describe("Logstash", () => {
     expect(await read("hostname=h message=x")).toHaveLength(3);
   });
 
-  test("one line with ECS does not hide the severities of those without", async () => {
+  test("keeps the severities of plain lines beside one ECS line", async () => {
     const plain = Array.from({ length: 12 }, () => ({ ...logstash, level: "error" }));
     const { read, report } = await openIndices({
       "logs-1": createFakeIndex([...plain, { ...logstash, log: { file: { path: "/a" } } }]),
@@ -79,8 +79,8 @@ describe("Logstash", () => {
   });
 });
 
-describe("Fluent Bit and Fluentd", () => {
-  test("Docker's fluentd driver is fluentd", async () => {
+describe("layout detection, Fluent Bit and Fluentd", () => {
+  test("detects Docker's fluentd driver as fluentd", async () => {
     const document = { container_id: "c1", container_name: "/web", source: "stderr", log: "boom" };
     expect(await readSingleDocument(document)).toEqual({
       layout: "fluentd",
@@ -104,7 +104,7 @@ describe("Fluent Bit and Fluentd", () => {
     ]);
   });
 
-  test("what holds no message by any layout is ecs, and check says so", async () => {
+  test("falls back to ecs without any message, and check reports it", async () => {
     expect(await readSingleDocument({ took: 5 })).toMatchObject({
       layout: "ecs",
       guesses: [
@@ -113,7 +113,7 @@ describe("Fluent Bit and Fluentd", () => {
     });
   });
 
-  test("a mark of ecs does not hide messages that lie elsewhere", async () => {
+  test("prefers a layout that finds messages over a mark of ecs", async () => {
     const document = { log: "boom", host: { name: "h" } };
     expect(await readSingleDocument(document)).toMatchObject({
       layout: "fluent-bit",
@@ -121,12 +121,12 @@ describe("Fluent Bit and Fluentd", () => {
     });
   });
 
-  test("records of OpenTelemetry without a body are otel all the same", async () => {
+  test("detects OpenTelemetry records without a body as otel", async () => {
     const document = { severity_text: "ERROR", attributes: { event: { original: "x" } } };
     expect(await readSingleDocument(document)).toMatchObject({ layout: "otel", line: { severity: "error" } });
   });
 
-  test("a mapping that takes nothing up is no hindrance", async () => {
+  test("detects the layout from documents when the mapping is not dynamic", async () => {
     const documents = [{ log: "boom", level: "error" }];
     const closed = createFakeIndex(documents, { dynamic: false });
     const { read, report } = await openIndices({ "logs-1": closed });
@@ -135,7 +135,7 @@ describe("Fluent Bit and Fluentd", () => {
   });
 });
 
-describe("JSON of applications", () => {
+describe("layout detection, JSON of applications", () => {
   const time = { type: "date" };
   /** Without a field `@timestamp`. */
   const timed = (field: string, document: JsonObject): FakeIndex => ({
@@ -191,7 +191,7 @@ describe("JSON of applications", () => {
     expect(await first(timed(field, document))).toMatchObject({ layout, line });
   });
 
-  test("a time that is an alias of another field is that field", async () => {
+  test("reads the time behind an alias field", async () => {
     const index = timed("ts", { ts: at, message: "m", level: "error" });
     const properties = { ...readProperties(index), "@timestamp": { type: "alias", path: "ts" } };
     const { read, report } = await openIndices({ "logs-1": { ...index, mappings: { properties } } });
@@ -199,7 +199,7 @@ describe("JSON of applications", () => {
     expect(await read("severity=error")).toHaveLength(1);
   });
 
-  test("a level beside fields of ecs is a severity", async () => {
+  test("reads a level beside ECS fields as the severity", async () => {
     expect(await readSingleDocument({ message: "m", level: "error", host: { name: "h" } })).toEqual({
       layout: "ecs",
       guesses: [],
@@ -210,13 +210,13 @@ describe("JSON of applications", () => {
     ).toBe("info");
   });
 
-  test("an object as the message is its compact JSON", async () => {
+  test("prints an object message as compact JSON", async () => {
     const document = { message: { text: "hi", n: 1 }, log: { level: "info" }, host: { name: "h" } };
     const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
     expect((await read('message:"hi"')).map(({ message }) => message)).toEqual(['{"text":"hi","n":1}']);
   });
 
-  test("numbers as levels that no rule reads are named by check", async () => {
+  test("check reports numeric levels that no rule reads", async () => {
     const { report } = await openIndices({
       "logs-1": createFakeIndex([{ ecs: { version: "8" }, message: "m", level: 30 }]),
     });
@@ -225,7 +225,7 @@ describe("JSON of applications", () => {
     );
   });
 
-  test("a time that cannot be sorted by is a problem", async () => {
+  test("check reports a time field that cannot be sorted", async () => {
     const index = createFakeIndex([{ message: "m", log: { level: "info" } }]);
     const properties = { ...readProperties(index), "@timestamp": { type: "date", doc_values: false } };
     const { read, report } = await openIndices({ "logs-1": { ...index, mappings: { properties } } });
@@ -236,7 +236,7 @@ describe("JSON of applications", () => {
   });
 });
 
-describe("shippers whose lines have no names but their own", () => {
+describe("layout detection, shippers with their own field names", () => {
   test.each<readonly [string, JsonObject, string, object]>([
     [
       "Vector's of pods, into a data stream",
@@ -388,7 +388,7 @@ describe("shippers whose lines have no names but their own", () => {
     expect(await readSingleDocument(document)).toMatchObject({ layout, guesses: [], line });
   });
 
-  test("rsyslog's own template has no @timestamp", async () => {
+  test("reads the time of rsyslog's own template", async () => {
     const document = {
       ...{ message: "boom", fromhost: "h", facility: "auth", priority: "err" },
       ...{ timereported: at, timegenerated: at },
@@ -406,7 +406,7 @@ describe("shippers whose lines have no names but their own", () => {
     expect(await read("severity=error hostname=h group=auth message=boom")).toHaveLength(1);
   });
 
-  test("rsyslog's in the form of omelasticsearch's own page has its time at timestamp", async () => {
+  test("reads the time of rsyslog's omelasticsearch example", async () => {
     const document = { message: "boom", host: "h", severity: "err", facility: "auth", syslogtag: "sshd[7]:" };
     const { properties } = buildMapping([document]) as { readonly properties: object };
     const { read, report } = await openIndices({
@@ -419,7 +419,7 @@ describe("shippers whose lines have no names but their own", () => {
     expect(await read('severity=error hostname=h group="sshd[7]:"')).toHaveLength(1);
   });
 
-  test("of layouts that find as much, one that finds severities is taken", async () => {
+  test("prefers the layout that finds severities among equal ones", async () => {
     const document = { levelname: "ERROR", name: "shop", message: "boom" };
     expect(await readSingleDocument(document)).toMatchObject({
       layout: "plain",
@@ -427,13 +427,13 @@ describe("shippers whose lines have no names but their own", () => {
     });
   });
 
-  test("a priority of syslog has the facility in it, and tells nothing by itself", async () => {
+  test("ignores a syslog priority, which includes the facility", async () => {
     const document = { ecs: { version: "8.0.0" }, log: { syslog: { priority: 30 } }, message: "m" };
     expect((await readSingleDocument(document)).line.severity).toBe("unknown");
   });
 });
 
-test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
+test("prints a structured Fluent Bit body as compact JSON", async () => {
   const documents = [
     { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hi there", n: 1 } },
     { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hidden" }, message: "by its text" },
@@ -449,10 +449,10 @@ test("a structured body of Fluent Bit without text has its compact JSON as the m
   expect(await read("message:hidden")).toEqual([]);
 });
 
-describe("several indices", () => {
+describe("layout detection, several indices", () => {
   const tagged = { "@log_name": "app", log: "boom", level: "error" };
 
-  test("what could be read in many ways is read as the others are", async () => {
+  test("reads an ambiguous index like the other indices", async () => {
     const { report } = await openIndices({
       "logs-1": createFakeIndex([tagged]),
       "logs-2": createFakeIndex([{ message: "x" }]),
@@ -462,7 +462,7 @@ describe("several indices", () => {
     expect(guesses).toEqual([expect.stringMatching(/^logs-2: .*read as fluentd, by which 1 of 1/)]);
   });
 
-  test("what can be read in one way alone is not", async () => {
+  test("reads an unambiguous index by its own layout", async () => {
     const ecs = { ecs: { version: "8" }, message: "m", log: { level: "info" } };
     const { read } = await openIndices({
       "logs-1": createFakeIndex([ecs]),
@@ -472,7 +472,7 @@ describe("several indices", () => {
   });
 });
 
-describe("a wall within an index", () => {
+describe("layout detection, with a tenant filter", () => {
   const theirs = Array.from({ length: 20 }, () => ({
     tenant: "a",
     ecs: { version: "8" },
@@ -481,7 +481,7 @@ describe("a wall within an index", () => {
   }));
   const own = { tenant: "b", kubernetes: { pod_name: "p", host: "n" }, severity: "error", msg: "boom" };
 
-  test("only the documents within it tell their layout", async () => {
+  test("samples only documents of the tenant", async () => {
     const { read, report } = await openIndices({ "logs-1": createFakeIndex([...theirs, own]) });
     expect((await report()).layout).toBe("ecs");
     const within = { where: 'tenant="b"' };
@@ -493,8 +493,8 @@ describe("a wall within an index", () => {
   });
 });
 
-describe("an index that changes", () => {
-  test("is told by the first documents that come, without a reading of its mapping", async () => {
+describe("layout detection, an index that changes", () => {
+  test("detects the layout from the first documents without reading the mapping again", async () => {
     const mappings = buildMapping([{ log: "x", level: "x" }]);
     const { hold, read, report } = await openIndices({ "logs-1": createFakeIndex([], mappings) });
     expect((await report()).guesses).toEqual([
@@ -505,7 +505,7 @@ describe("an index that changes", () => {
     expect(await read("severity=error message=boom")).toHaveLength(1);
   });
 
-  test("is told anew with its mapping, as long as it holds few documents", async () => {
+  test("samples again with each mapping while the index has few documents", async () => {
     const first = { message: "starting" };
     const later = { log: "boom", level: "error" };
     const { hold, read, report } = await openIndices({ "logs-1": createFakeIndex([first]) });
@@ -515,7 +515,7 @@ describe("an index that changes", () => {
     expect(await read("severity=error")).toHaveLength(2);
   });
 
-  test("is not asked again by each request once it is told", async () => {
+  test("samples only once for many requests", async () => {
     const { fake, read } = await openIndices({ "logs-1": createFakeIndex([{ log: "boom" }]) });
     await read();
     const before = fake.requests.length;

@@ -52,7 +52,7 @@ const eventsOf = (found: readonly Span[]) =>
   found.flatMap(({ span_id, events }) => events.map(({ attributes }) => ({ span_id, attributes })));
 const told = [{ span_id: event.span_id, attributes: { "exception.type": "IOError" } }];
 
-test.each(["trace", "range"] as const)("the next %s has its first event", async (by) => {
+test.each(["trace", "range"] as const)("reads the first event by %s after events became mapped", async (by) => {
   let search = createServer(false);
   const fake = await openScriptedSource((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);

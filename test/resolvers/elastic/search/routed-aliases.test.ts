@@ -27,7 +27,7 @@ test.each([
   ["<app-{now/d}>", { "app-1": index(4, routed) }, 1],
   ["<app-{now/d}>", { "app-1": index(4) }, 4],
   ["appx1", { "app-1": index(4, { "app.1": { search_routing: "7" } }) }, 4],
-])("a whole answer of %s over %j reaches at least %i shards", (pattern, indices, least) => {
+])("a complete response of %s over %j reaches at least %i shards", (pattern, indices, least) => {
   const knowledge = readIndexMetadata(indices, pattern);
   expect(describeShardProblem(pattern, knowledge, least)).toBeUndefined();
   expect(describeShardProblem(pattern, knowledge, least - 1)).toContain(`reaches ${least - 1} of the`);

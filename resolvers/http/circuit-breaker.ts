@@ -1,0 +1,54 @@
+// A circuit breaker. Not from a library, because those that were tried differ in two ways: here a probe whose caller leaves
+// proves nothing, and nobody waits for the probe of another caller.
+import type { Millis } from "../../src/core/time.ts";
+
+/** What a request showed of its backend: it answered, it did not, or the caller left before either. */
+export type BreakerOutcome = "alive" | "dead" | "unknown";
+
+export interface CircuitBreaker {
+  /** Whether `enter` would let nobody through. */
+  isOpen(): boolean;
+  /** Undefined while the breaker is open. Otherwise the returned function is called once, with the outcome of the request. */
+  enter(): ((outcome: BreakerOutcome) => void) | undefined;
+}
+
+interface BreakerSettings {
+  /** The number of consecutive failures that opens it. */
+  readonly failures: number;
+  /** How long no request is let through. Then one probe is, and its outcome decides. */
+  readonly openFor: Millis;
+  readonly onOpen: () => void;
+  /** A monotonic clock. */
+  readonly clock: () => Millis;
+}
+
+export function createCircuitBreaker({ failures, openFor, onOpen, clock }: BreakerSettings): CircuitBreaker {
+  let consecutive = 0;
+  let openUntil: Millis | undefined;
+  let isProbing = false;
+
+  const isOpen = () => openUntil !== undefined && (isProbing || clock() < openUntil);
+
+  return {
+    isOpen,
+    enter() {
+      if (isOpen()) return undefined;
+      const isProbe = openUntil !== undefined;
+      isProbing = isProbe;
+      return (outcome) => {
+        if (isProbe) isProbing = false;
+        if (outcome === "alive") {
+          // Also a late answer to a request that was sent before the breaker opened.
+          consecutive = 0;
+          openUntil = undefined;
+        } else if (outcome === "dead") {
+          consecutive += 1;
+          // Requests that were sent before the breaker opened do not keep it open for longer.
+          if (!isProbe && (consecutive < failures || openUntil !== undefined)) return;
+          openUntil = clock() + openFor;
+          onOpen();
+        }
+      };
+    },
+  };
+}

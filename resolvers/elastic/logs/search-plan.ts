@@ -1,6 +1,7 @@
-// What the searches for a part's lines ask of the index: compiled once for each state of the mappings, not for each batch.
+// How the searches of one layout group look: the conditions beside the time range, the time field, and the sort. Compiled once
+// for each state of the mappings and not for each page.
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
-import type { Instant } from "../../../src/core/time.ts";
+import type { Instant, TimeRange } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import type { LogQuery, LogSource } from "../../../src/store/store.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -35,139 +36,194 @@ import { hasMaskedField } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { buildTenantFilterQuery, refuseClosed, searchComplete } from "../search/search.ts";
 
-/** One part of a source, as a query reads it. */
+/** What reading one layout group of a source needs. */
 export interface ReadContext {
   readonly backend: string;
   readonly client: ElasticClient;
   readonly mappingCache: MappingCache;
   readonly source: LogSource;
   readonly layoutGroup: LayoutGroup;
-  /** Those that the source had when the reading began, this one included. */
+  /** All groups that the source had when the read began, this one included. */
   readonly layoutGroups: readonly LayoutGroup[];
   readonly query: LogQuery;
-  /** The source's `where`. */
   readonly tenantFilter: Filter | undefined;
   readonly signal: AbortSignal;
 }
 
-/** The indices behind a pattern are parted otherwise than a reader was told. */
+/** The indices behind a pattern are grouped differently than when the read began. */
 export class LayoutsChanged extends Error {
-  override readonly name = "Reparted";
+  override readonly name = "LayoutsChanged";
 }
 
-/** How what is left of the lines is searched for, as long as the mappings stay what they are. */
 export interface SearchPlan {
-  readonly knowledge: IndexMetadata;
+  readonly backend: string;
+  /** The state of the mappings that the plan was compiled with. */
+  readonly metadata: IndexMetadata;
   readonly layout: LogLayout;
+  readonly timeColumn: TimeColumn;
+  readonly sort: object;
+  /** Tenant filter and query filter, as far as the index answers them. */
+  readonly filter: Query;
+  readonly indices: IndexScope;
   /** The fields of the filter by which the index cannot narrow. */
   readonly listUnnarrowed: () => readonly string[];
-  readonly timeColumn: TimeColumn;
-  readonly toInstant: (hit: Hit) => Instant;
-  readonly buildBody: (from: Instant, to: Instant, scrolled?: boolean) => object;
+}
+
+/** The indices that the searches of a group have to reach. */
+interface IndexScope {
+  readonly own: Query;
+  /** Indices that the mapping does not know may hold lines of any group, so every group searches them. */
+  readonly unknown: Query;
+  /** Both; everything where the source has one group. */
+  readonly both: Query;
+  /** The time is a number here and a date in other groups: a range of one is rejected by the other. */
+  readonly hasConflictingTime: boolean;
 }
 
 /**
- * Where not to narrow is asked, by the wall alone: the source has refused what the filter asks.
+ * Compiles the plan for one state of the mappings. Without `pushesFilter` only the tenant filter is sent, since the backend has
+ * rejected the query's.
  * @throws {LayoutsChanged} @throws {Refused} where the lines cannot be read exactly
  */
 export async function compileSearchPlan(
-  reading: ReadContext,
-  whole: IndexMetadata,
-  narrows: boolean,
+  context: ReadContext,
+  metadata: IndexMetadata,
+  pushesFilter: boolean,
 ): Promise<SearchPlan> {
-  const {
-    backend,
-    client,
-    mappingCache: catalog,
-    source,
-    layoutGroup: part,
-    layoutGroups: parts,
-    query,
-    tenantFilter,
-    signal,
-  } = reading;
-  refuseClosed(backend, whole);
-  const renewed = await catalog.readLayoutGroups(source, whole, signal);
-  const own = renewed.find((candidate) => formatGroupKey(candidate) === formatGroupKey(part));
-  if (own === undefined || !haveSameLayouts(parts, renewed)) throw new LayoutsChanged();
-  const { layout, groups } = own;
-  const knowledge: IndexMetadata = { ...whole, groups };
-  const product = await client.detectProduct(signal);
-  const filtered = compileFilter(query.filter, knowledge, layout, product);
-  const walled = buildTenantFilterQuery(backend, tenantFilter, knowledge);
-  const both = allOf([walled, filtered]);
-  const isBlind = await hasMaskedField(filtered, client, source.index, whole, signal);
-  const narrowed = !narrows || isBlind || measureQuery(both).clauses > queryLimits.allClauses ? walled : both;
-  if (groups.some((group) => group.sourceMode === "cut")) {
+  const { backend, client, query } = context;
+  refuseClosed(backend, metadata);
+  const { group, groups } = await findCurrentGroup(context, metadata);
+  const { layout } = group;
+  const ownMetadata: IndexMetadata = { ...metadata, groups: group.groups };
+  const product = await client.detectProduct(context.signal);
+  const filter = await compileConditions(context, metadata, ownMetadata, layout, product, pushesFilter);
+  if (group.groups.some(({ sourceMode }) => sourceMode === "cut")) {
     throw createUnsupportedError(backend, "documents whose _source is not kept whole");
   }
-  // An index that is not known may hold any part's lines: every reader has to meet it.
-  const ownIndices = buildIndicesQuery(groups.flatMap(({ indices }) => indices));
-  const unknown = not(buildIndicesQuery([...whole.indices]));
-  const within = renewed.length === 1 ? matchAll : anyOf([ownIndices, unknown]);
-  const isNumbered = hasConflictingTimeType(own, renewed);
-  const clock = await chooseTimeColumn(reading, own, product, knowledge.opaque, within, isNumbered);
-  const sort = clock.buildSort(query.order);
-  // A range of dates cannot be asked of numbers, so each is asked where it belongs, and none of what is not known.
-  const bounded = (range: Query): readonly Query[] =>
-    isNumbered
-      ? [anyOf([allOf([ownIndices, range]), unknown])]
-      : [range, ...(within === matchAll ? [] : [within])];
+  const indices = buildIndexScope(metadata, group, groups);
+  const timeColumn = await chooseTimeColumn(context, group, product, metadata.opaque, indices);
   return {
-    knowledge: whole,
-    layout: layout,
-    listUnnarrowed: () => listUnnarrowedFields(query.filter, knowledge, layout, product),
-    timeColumn: clock,
-    toInstant: (hit) => readSortInstant(backend, hit, clock),
-    buildBody: (from, to, scrolled = false) => ({
-      // A scroll refuses to go without its total.
-      ...(scrolled ? {} : { track_total_hits: false }),
-      query: { bool: { filter: [...bounded(clock.buildRangeQuery(from, to)), narrowed] } },
-      // Equal times make OpenSearch 2 lose hits of a scroll that is sorted by them alone (seen on 2.19); document
-      // order loses none, and the time still comes along as the last sort value.
-      sort: scrolled ? ["_doc", sort] : [sort],
-    }),
+    backend,
+    metadata,
+    layout,
+    timeColumn,
+    sort: timeColumn.buildSort(query.order),
+    filter,
+    indices,
+    listUnnarrowed: () => listUnnarrowedFields(query.filter, ownMetadata, layout, product),
   };
 }
 
-/** By what the part's lines are bounded and sorted. @throws {Refused} where that is not exact */
+/** The group of the context in the present state of the mappings, and all groups of the source. @throws {LayoutsChanged} */
+async function findCurrentGroup(
+  { mappingCache, source, layoutGroup, layoutGroups, signal }: ReadContext,
+  metadata: IndexMetadata,
+): Promise<{ readonly group: LayoutGroup; readonly groups: readonly LayoutGroup[] }> {
+  const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
+  const group = groups.find((candidate) => formatGroupKey(candidate) === formatGroupKey(layoutGroup));
+  if (group === undefined || !haveSameLayouts(layoutGroups, groups)) throw new LayoutsChanged();
+  return { group, groups };
+}
+
+/** The tenant filter, with the query's where the index may answer it and the request stays small enough. */
+async function compileConditions(
+  { backend, client, source, query, tenantFilter, signal }: ReadContext,
+  metadata: IndexMetadata,
+  ownMetadata: IndexMetadata,
+  layout: LogLayout,
+  product: Product,
+  pushesFilter: boolean,
+): Promise<Query> {
+  const filtered = compileFilter(query.filter, ownMetadata, layout, product);
+  const tenant = buildTenantFilterQuery(backend, tenantFilter, ownMetadata);
+  const both = allOf([tenant, filtered]);
+  const isMasked = await hasMaskedField(filtered, client, source.index, metadata, signal);
+  const isTooLarge = measureQuery(both).clauses > queryLimits.allClauses;
+  return !pushesFilter || isMasked || isTooLarge ? tenant : both;
+}
+
+function buildIndexScope(
+  metadata: IndexMetadata,
+  group: LayoutGroup,
+  groups: readonly LayoutGroup[],
+): IndexScope {
+  const own = buildIndicesQuery(group.groups.flatMap(({ indices }) => indices));
+  const unknown = not(buildIndicesQuery([...metadata.indices]));
+  const both = groups.length === 1 ? matchAll : anyOf([own, unknown]);
+  return { own, unknown, both, hasConflictingTime: hasConflictingTimeType(group, groups) };
+}
+
+/** The body of a search for the lines of a range, without its `size`. */
+export function buildSearchBody(plan: SearchPlan, range: TimeRange): object {
+  return { track_total_hits: false, query: buildLinesQuery(plan, range), sort: [plan.sort] };
+}
+
+/**
+ * The same for a scroll, which always counts its total. Equal times make OpenSearch 2 lose hits of a scroll that is sorted by
+ * time alone (seen on 2.19). Document order loses none, and the time still comes along as the last sort value.
+ */
+export function buildScrollBody(plan: SearchPlan, range: TimeRange): object {
+  return { query: buildLinesQuery(plan, range), sort: ["_doc", plan.sort] };
+}
+
+function buildLinesQuery({ timeColumn, indices, filter }: SearchPlan, { from, to }: TimeRange): Query {
+  const inRange = timeColumn.buildRangeQuery(from, to);
+  const { own, unknown, both, hasConflictingTime } = indices;
+  const conditions = hasConflictingTime
+    ? [anyOf([allOf([own, inRange]), unknown])]
+    : [inRange, ...(both === matchAll ? [] : [both])];
+  return { bool: { filter: [...conditions, filter] } };
+}
+
+/** The field that bounds and sorts the lines of a group. @throws {Refused} where that is not exact */
 async function chooseTimeColumn(
-  { backend, client, source, query, signal }: ReadContext,
+  context: ReadContext,
   { time, unit, groups }: LayoutGroup,
-  { searchesDocValues: searchesColumns }: Product,
-  opaque: boolean,
-  within: Query,
-  isNumbered: boolean,
+  { searchesDocValues }: Product,
+  isOpaque: boolean,
+  indices: IndexScope,
 ): Promise<TimeColumn> {
+  const { backend } = context;
   if (groups.some((group) => isUnsortable(group, time))) {
     throw createUnsupportedError(backend, `lines whose ${time} has no doc_values`);
   }
-  if (!searchesColumns && groups.some((group) => isUnindexed(group, time))) {
+  if (!searchesDocValues && groups.some((group) => isUnindexed(group, time))) {
     throw createUnsupportedError(backend, `lines whose ${time} is not indexed, on this version`);
   }
   if (unit !== undefined) return createNumberColumn(time, unit);
   const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
-  const millis = types.delete("date") || opaque;
-  const nanos = types.delete("date_nanos") || opaque;
+  const hasMillis = types.delete("date") || isOpaque;
+  const hasNanos = types.delete("date_nanos") || isOpaque;
   if (types.size > 0)
     throw createUnsupportedError(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
-  if (nanos && isNumbered)
+  if (hasNanos && indices.hasConflictingTime)
     throw createUnsupportedError(backend, `lines whose ${time} is date_nanos here and long there`);
-  const { from, to } = query.range;
-  if (millis && nanos && (from < dateNanosRange.from || to > dateNanosRange.to)) {
-    // Such a range can be asked only as far as nanoseconds reach, which is all of it where nothing lies beyond.
-    const beyond = anyOf(buildOutsideNanosQueries(time));
-    const body = { size: 1, track_total_hits: false, query: allOf([within, beyond]) };
-    const { hits } = await searchComplete(backend, client, source.index, body, signal);
-    const feature = "times before 1970 or after 2262 where some indices map the time as date_nanos";
-    if (hits.length > 0) throw createUnsupportedError(backend, feature);
-  }
-  return createDateColumn(time, nanos);
+  if (hasMillis && hasNanos) await refuseTimesBeyondNanos(context, time, indices);
+  return createDateColumn(time, hasNanos);
 }
 
-function readSortInstant(backend: string, hit: Hit, clock: TimeColumn): Instant {
+/**
+ * A range over both types reaches only as far as nanoseconds do, which is exact as long as no line lies beyond.
+ * @throws {Refused}
+ */
+async function refuseTimesBeyondNanos(
+  { backend, client, source, query, signal }: ReadContext,
+  time: string,
+  indices: IndexScope,
+): Promise<void> {
+  const { from, to } = query.range;
+  if (from >= dateNanosRange.from && to <= dateNanosRange.to) return;
+  const beyond = anyOf(buildOutsideNanosQueries(time));
+  const body = { size: 1, track_total_hits: false, query: allOf([indices.both, beyond]) };
+  const { hits } = await searchComplete(backend, client, source.index, body, signal);
+  const feature = "times before 1970 or after 2262 where some indices map the time as date_nanos";
+  if (hits.length > 0) throw createUnsupportedError(backend, feature);
+}
+
+/** The time that a hit was sorted by. @throws {BackendError} where it has none */
+export function readInstant({ backend, timeColumn }: SearchPlan, hit: Hit): Instant {
   if (hit.sort === undefined || !/^-?\d+$/.test(hit.sort)) {
-    throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
+    throw new BackendError(backend, "malformed", `a hit of ${hit.index} has no time to sort by`);
   }
-  return clock.toInstant(hit.sort);
+  return timeColumn.toInstant(hit.sort);
 }

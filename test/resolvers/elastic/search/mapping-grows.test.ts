@@ -52,17 +52,20 @@ const eventsOf = (found: readonly Span[]) =>
   found.flatMap(({ span_id, events }) => events.map(({ attributes }) => ({ span_id, attributes })));
 const told = [{ span_id: event.span_id, attributes: { "exception.type": "IOError" } }];
 
-test.each(["trace", "range"] as const)("reads the first event by %s after events became mapped", async (by) => {
-  let search = createServer(false);
-  const fake = await openScriptedSource((...request) => search.reply(...request));
-  const cluster = openCluster(fake.url);
-  try {
-    expect(eventsOf(await read(cluster, by))).toEqual([]);
-    search = createServer(true);
-    const after = await read(cluster, by);
-    expect([after.length, eventsOf(after)]).toEqual([3, told]);
-  } finally {
-    await cluster.close();
-    await fake.close();
-  }
-});
+test.each(["trace", "range"] as const)(
+  "reads the first event by %s after events became mapped",
+  async (by) => {
+    let search = createServer(false);
+    const fake = await openScriptedSource((...request) => search.reply(...request));
+    const cluster = openCluster(fake.url);
+    try {
+      expect(eventsOf(await read(cluster, by))).toEqual([]);
+      search = createServer(true);
+      const after = await read(cluster, by);
+      expect([after.length, eventsOf(after)]).toEqual([3, told]);
+    } finally {
+      await cluster.close();
+      await fake.close();
+    }
+  },
+);

@@ -1,0 +1,139 @@
+// The pages of one layout group. A search sorts by time alone, so the last millisecond of a full response may be incomplete:
+// it is held back, and the next search starts with it. A millisecond always comes out of one search, which needs neither a
+// point in time nor a tie-breaker. A millisecond that overflows a search is read by a scroll.
+import { requireAt, requireLast } from "../../../src/core/collections.ts";
+import type { LogLine } from "../../../src/core/rows.ts";
+import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
+import { requireSameIndices } from "../search/search.ts";
+import {
+  batchSizes,
+  countDocuments,
+  createGroupReader,
+  type GroupReader,
+  keepLines,
+  listInstants,
+  type ReadBudget,
+} from "./group-reader.ts";
+import { type PlannedResponse, searchPage, searchPlanned } from "./group-search.ts";
+import { computeRest } from "./line-order.ts";
+import { readMillisecond } from "./millisecond-overflow.ts";
+import type { ReadContext } from "./search-plan.ts";
+
+interface Page {
+  /** Whole milliseconds, in the order of the query. May be empty. */
+  readonly lines: readonly LogLine[];
+  /** What is left of the range; undefined at its end. */
+  readonly rest: TimeRange | undefined;
+}
+
+/**
+ * Reads all lines of a layout group in the order of the query. Batches hold whole milliseconds and are never empty. The
+ * context is opened with a signal that also aborts what was sent ahead when the caller stops reading.
+ */
+export async function* streamGroup(
+  openContext: (signal: AbortSignal) => ReadContext,
+  budget: ReadBudget,
+  signal: AbortSignal,
+): AsyncGenerator<readonly LogLine[]> {
+  // Not AbortSignal.any, which alone costs a tenth of a small request.
+  const leaving = new AbortController();
+  const leave = () => leaving.abort(signal.reason);
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
+  const reader = createGroupReader(openContext(leaving.signal), budget);
+  const { query } = reader.context;
+  let pending: Promise<Page> | undefined = readPage(reader, query.range);
+  try {
+    while (pending !== undefined) {
+      const { lines, rest }: Page = await pending;
+      if (rest === undefined) await finishReading(reader);
+      // The next search runs while the caller works on this batch, but only if more lines are expected.
+      const isExpected = reader.lineCount < query.expectedLines;
+      pending = rest !== undefined && isExpected ? readPage(reader, rest) : undefined;
+      // A failure is reported when this page is awaited.
+      pending?.catch(() => undefined);
+      if (lines.length > 0) yield lines;
+      if (rest !== undefined) pending ??= readPage(reader, rest);
+    }
+  } finally {
+    signal.removeEventListener("abort", leave);
+    if (pending !== undefined || reader.prefetched !== undefined) {
+      leaving.abort(new Error("no more lines wanted"));
+    }
+  }
+}
+
+/** An index that is deleted while another appears leaves the shard count as it was, so an export compares names at its end. */
+async function finishReading({ context, hasContinued, lastMetadata }: GroupReader): Promise<void> {
+  if (!hasContinued) return;
+  const { backend, mappingCache, source, signal } = context;
+  const metadata = await mappingCache.refresh(source.index, signal);
+  requireSameIndices(backend, source.index, lastMetadata, metadata);
+}
+
+/** Reads the lines of the rest that one search completes. */
+async function readPage(
+  reader: GroupReader,
+  rest: TimeRange,
+  size: number = chooseSize(reader),
+): Promise<Page> {
+  const { window } = reader;
+  const range = window?.clipRange(rest) ?? rest;
+  const planned = await searchPlanned(reader, (plan) => searchPage(reader, plan, range, rest, size));
+  reader.hasContinued = window !== undefined && reader.lastMetadata !== undefined;
+  reader.lastMetadata = planned.plan.metadata;
+  return completePage(reader, planned, range, rest, size);
+}
+
+/**
+ * The hits to ask for. One line beyond the expected ones shows that the last millisecond has ended, and one hit of each
+ * search is held back. What is missing is divided evenly, so that no search runs for the last two lines.
+ */
+function chooseSize({ window, context, lineCount, selectivity }: GroupReader): number {
+  if (window !== undefined) return window.size;
+  const missing = Math.max(1, Math.ceil((context.query.expectedLines + 1 - lineCount) / selectivity));
+  const searches = Math.ceil(missing / (batchSizes.most - 1));
+  const size = Math.ceil(missing / searches) + (lineCount === 0 && searches === 1 ? 0 : 1);
+  return selectivity < 1 ? Math.max(batchSizes.least, size) : size;
+}
+
+async function completePage(
+  reader: GroupReader,
+  { plan, response }: PlannedResponse,
+  range: TimeRange,
+  rest: TimeRange,
+  size: number,
+): Promise<Page> {
+  const { context, window } = reader;
+  const { order } = context.query;
+  const { hits } = response;
+  const instants = listInstants(plan, hits);
+  if (hits.length < size) {
+    window?.recordExhausted();
+    countDocuments(reader, plan, hits.length);
+    const lines = keepLines(reader, plan, hits, instants, range);
+    reader.lineCount += lines.length;
+    const end = floorToMilli(order === "asc" ? range.to : range.from);
+    return { lines, rest: computeRest(end, rest, order, false) };
+  }
+  const last = floorToMilli(requireLast(instants));
+  let cut = instants.length - 1;
+  while (cut > 0 && floorToMilli(requireAt(instants, cut - 1)) === last) cut--;
+  if (cut > 0) {
+    countDocuments(reader, plan, cut);
+    const lines = keepLines(reader, plan, hits.slice(0, cut), instants.slice(0, cut), range);
+    reader.lineCount += lines.length;
+    reader.selectivity = Math.max(0.02, (lines.length + 1) / (cut + 1));
+    return { lines, rest: computeRest(last, rest, order, true) };
+  }
+  // All hits are of one millisecond.
+  const maxSize = window?.maxSize ?? batchSizes.most;
+  if (size < maxSize) return readPage(reader, rest, maxSize);
+  const lines = await readMillisecond(reader, plan, last, range);
+  if (lines === undefined) {
+    await context.mappingCache.refresh(context.source.index, context.signal);
+    return readPage(reader, rest);
+  }
+  reader.lineCount += lines.length;
+  return { lines, rest: computeRest(last, rest, order, false) };
+}

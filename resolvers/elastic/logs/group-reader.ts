@@ -1,0 +1,132 @@
+// The state of reading one layout group, and what becomes of the documents that its searches return. What runs for each
+// line is a function of the module: functions that are created for each request lose their compiled code.
+import { requireAt } from "../../../src/core/collections.ts";
+import { createUnsupportedError, Refused } from "../../../src/core/errors.ts";
+import type { LogLine } from "../../../src/core/rows.ts";
+import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
+import { compileMatcher } from "../../../src/log-query/matches.ts";
+import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
+import type { Hit } from "../document/hit-scanner.ts";
+import { decodeLine } from "../layout/line-decoder.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
+import { describeTooWide } from "../query/filter-compiler.ts";
+import { createExportWindow, type ExportWindow } from "./export-window.ts";
+import { sortLines } from "./line-order.ts";
+import { type ReadContext, readInstant, type SearchPlan } from "./search-plan.ts";
+
+/**
+ * Hits of one search: many enough to be cheap, few enough not to delay other requests while they are decoded. Twice as many
+ * cost the same, and many large pages at once then hold a third more memory. An export has an `ExportWindow` instead.
+ */
+export const batchSizes = { least: 100, most: 256, scroll: 1_000 } as const;
+
+/** The documents that a query has read so far, over all its sources. */
+export interface ReadBudget {
+  documents: number;
+}
+
+export interface GroupReader {
+  readonly context: ReadContext;
+  readonly budget: ReadBudget;
+  /** Set for exports. */
+  readonly window: ExportWindow | undefined;
+  readonly matches: (line: LogLine) => boolean;
+  readonly recorder: Recorder | undefined;
+  /** Lines read so far. */
+  lineCount: number;
+  /** The share of documents that were lines, on the last page. */
+  selectivity: number;
+  plan: SearchPlan | undefined;
+  /** Whether the first search has decided if it needs fresh mappings. */
+  hasChosenFreshness: boolean;
+  /** False once the backend has rejected the filter's query: then the documents alone decide. */
+  isFilterPushedDown: boolean;
+  /** A search that was sent before its page was asked for. */
+  prefetched: { readonly body: string; readonly bytes: Promise<Buffer> } | undefined;
+  /** Whether a search has been answered. */
+  hasResponse: boolean;
+  /** The metadata by which the last response was read. */
+  lastMetadata: IndexMetadata | undefined;
+  /** Whether an export has read a second page, so that an index could have been deleted in between. */
+  hasContinued: boolean;
+}
+
+export function createGroupReader(context: ReadContext, budget: ReadBudget): GroupReader {
+  return {
+    context,
+    budget,
+    window: createExportWindow(context.query),
+    matches: compileMatcher(context.query.filter),
+    recorder: findCurrentRecorder(),
+    lineCount: 0,
+    selectivity: 1,
+    plan: undefined,
+    hasChosenFreshness: false,
+    isFilterPushedDown: true,
+    prefetched: undefined,
+    hasResponse: false,
+    lastMetadata: undefined,
+    hasContinued: false,
+  };
+}
+
+/**
+ * Counts documents against the limit of the query: each once, also where a millisecond that was held back is read again,
+ * since `isWithinLimits` predicts this count. @throws {Refused}
+ */
+export function countDocuments({ context, budget }: GroupReader, plan: SearchPlan, count: number): void {
+  const { query } = context;
+  query.progressed?.();
+  budget.documents += count;
+  if (budget.documents <= query.documentLimit) return;
+  const message = `${describeTooWide(plan.listUnnarrowed())}, or narrow the time range`;
+  throw new Refused("result_too_large", message, { limit: query.documentLimit });
+}
+
+export function listInstants(plan: SearchPlan, hits: readonly Hit[]): readonly Instant[] {
+  const instants: Instant[] = [];
+  for (const hit of hits) instants.push(readInstant(plan, hit));
+  return instants;
+}
+
+/** The lines among these hits that lie in the range and satisfy the filter, sorted. */
+export function keepLines(
+  { context, recorder, matches }: GroupReader,
+  plan: SearchPlan,
+  hits: readonly Hit[],
+  instants: readonly Instant[],
+  range: TimeRange,
+): LogLine[] {
+  const lines = decodeLines(context, plan, hits, instants, range, matches);
+  recorder?.read({ source: context.source.id, documents: hits.length, kept: lines.length });
+  return sortLines(lines, context.query.order);
+}
+
+function decodeLines(
+  { backend, source }: ReadContext,
+  { layout }: SearchPlan,
+  hits: readonly Hit[],
+  instants: readonly Instant[],
+  { from, to }: TimeRange,
+  matches: (line: LogLine) => boolean,
+): LogLine[] {
+  const lines: LogLine[] = [];
+  for (let at = 0; at < hits.length; at += 1) {
+    const time = requireAt(instants, at);
+    if (time < from || time > to) {
+      // A `date` field rounds a bound to its millisecond, so the exact bound is checked here.
+      if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to)
+        throw multipleTimesError(backend);
+      continue;
+    }
+    const line = decodeLine(backend, requireAt(hits, at), time, source.id, layout);
+    // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
+    if (matches(line)) lines.push(line);
+  }
+  return lines;
+}
+
+/** A document with several times may be found by one of them and sorted by another, outside the range. */
+function multipleTimesError(backend: string): Refused<"not_supported_by_backend"> {
+  return createUnsupportedError(backend, "documents with several times");
+}

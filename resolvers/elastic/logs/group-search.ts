@@ -1,0 +1,155 @@
+// The searches of one layout group: which plan they follow, and when the mappings are read again. A response is used only if
+// the plan knew every index that it came from. An export sends its next search before the last response is decoded.
+import { BackendError } from "../../../src/core/errors.ts";
+import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
+import { findLastSort, type SearchResponse } from "../document/hit-scanner.ts";
+import { mayNameHiddenFields } from "../query/filter-compiler.ts";
+import { hasUnmappedField } from "../query/tenant-filter.ts";
+import {
+  acceptShardCount,
+  isStale,
+  readCompleteResponse,
+  requireSameIndices,
+  retryUntilShardsStarted,
+  sendSearch,
+} from "../search/search.ts";
+import type { GroupReader } from "./group-reader.ts";
+import { computeRest } from "./line-order.ts";
+import { buildSearchBody, compileSearchPlan, type SearchPlan } from "./search-plan.ts";
+
+export interface PlannedResponse {
+  readonly plan: SearchPlan;
+  readonly response: SearchResponse;
+}
+
+/** How often the mappings are read again for one search. */
+const maxRefreshes = 2;
+
+/**
+ * Runs a search until its response fits a plan that knows all indices behind it. @throws {LayoutsChanged} @throws {Refused}
+ * @throws {BackendError}
+ */
+export async function searchPlanned(
+  reader: GroupReader,
+  search: (plan: SearchPlan) => Promise<SearchResponse>,
+): Promise<PlannedResponse> {
+  const { backend, mappingCache, source, signal } = reader.context;
+  for (let attempt = 0; ; attempt++) {
+    const plan = await planSearch(reader);
+    const { metadata } = plan;
+    // Another reader may have noticed the change before.
+    requireSameIndices(backend, source.index, reader.lastMetadata, metadata);
+    const result = await search(plan).catch(catchRejected);
+    if (result instanceof BackendError) {
+      if (attempt === maxRefreshes) throw result;
+      // An index that the mapping did not know may reject what was compiled without it. A cluster may also reject expensive
+      // queries, which the product shows from then on.
+      reader.isFilterPushedDown = attempt === 0;
+    } else {
+      if (!isStale(metadata, result, mappingCache.findAcceptedShardCount(source.index))) {
+        return { plan, response: result };
+      }
+      if (attempt === maxRefreshes) {
+        acceptShardCount(backend, source.index, metadata, result, mappingCache);
+        return { plan, response: result };
+      }
+    }
+    await mappingCache.refresh(source.index, signal);
+  }
+}
+
+function catchRejected(error: unknown): BackendError {
+  if (error instanceof BackendError && error.failure === "rejected") return error;
+  throw error;
+}
+
+async function planSearch(reader: GroupReader): Promise<SearchPlan> {
+  const { mappingCache, source, tenantFilter, signal } = reader.context;
+  let metadata = await mappingCache.read(source.index, tenantFilter !== undefined, signal);
+  if (!reader.hasChosenFreshness) {
+    const hasUnmapped = tenantFilter !== undefined && hasUnmappedField(tenantFilter, metadata.groups);
+    if (reader.window !== undefined || hasUnmapped || (await mayMissHiddenFields(reader)))
+      metadata = await mappingCache.refresh(source.index, signal);
+    reader.hasChosenFreshness = true;
+  }
+  if (reader.plan?.metadata !== metadata) {
+    reader.plan = await compileSearchPlan(reader.context, metadata, reader.isFilterPushedDown);
+  }
+  return reader.plan;
+}
+
+async function mayMissHiddenFields({ context }: GroupReader): Promise<boolean> {
+  const { query, layoutGroup, client, signal } = context;
+  return mayNameHiddenFields(query.filter, layoutGroup, await client.detectProduct(signal));
+}
+
+/** Sends one search and scans its response. @throws {BackendError} @throws {Refused} */
+export async function search(
+  reader: GroupReader,
+  plan: SearchPlan,
+  body: object,
+  options: Readonly<Record<string, string>> = {},
+): Promise<SearchResponse> {
+  const bytes = await send(reader, JSON.stringify(body), options);
+  return readCompleteResponse(reader.context.backend, bytes, plan.layout);
+}
+
+function send(
+  { context, window, hasResponse }: GroupReader,
+  body: string,
+  options: Readonly<Record<string, string>> = {},
+): Promise<Buffer> {
+  const { client, source, signal } = context;
+  const sendOnce = () => sendSearch(client, source.index, body, signal, options);
+  // An export under way waits for a new index; a caller who has received nothing yet is better off with an error.
+  return hasResponse && window !== undefined ? retryUntilShardsStarted(sendOnce, signal) : sendOnce();
+}
+
+/**
+ * Searches the next page, of `range` within `rest`. An export also sends the search that will probably follow, so that the
+ * backend works while this response is decoded. Its response is used only if that very search is asked for next.
+ */
+export async function searchPage(
+  reader: GroupReader,
+  plan: SearchPlan,
+  range: TimeRange,
+  rest: TimeRange,
+  size: number,
+): Promise<SearchResponse> {
+  const { window, prefetched, context } = reader;
+  const body = printPageSearch(plan, range, size);
+  const pending = prefetched?.body === body ? prefetched.bytes : send(reader, body);
+  reader.prefetched = undefined;
+  const bytes = await pending;
+  reader.hasResponse = true;
+  if (window !== undefined) prefetchNextPage(reader, plan, range, rest, body, bytes);
+  const response = await readCompleteResponse(context.backend, bytes, plan.layout);
+  window?.recordSize(bytes.length, response.hits.length);
+  return response;
+}
+
+function prefetchNextPage(
+  reader: GroupReader,
+  plan: SearchPlan,
+  range: TimeRange,
+  rest: TimeRange,
+  sentBody: string,
+  bytes: Buffer,
+): void {
+  const { window, context } = reader;
+  const lastSort = findLastSort(bytes);
+  if (window === undefined || lastSort === undefined) return;
+  const milli = floorToMilli(plan.timeColumn.toInstant(lastSort));
+  window.recordProgress(range, milli);
+  const next = computeRest(milli, rest, context.query.order, true);
+  if (next === undefined) return;
+  const body = printPageSearch(plan, window.clipRange(next), window.size);
+  if (body === sentBody) return;
+  reader.prefetched = { body, bytes: send(reader, body) };
+  // A failure is reported when its page is asked for.
+  reader.prefetched.bytes.catch(() => undefined);
+}
+
+function printPageSearch(plan: SearchPlan, range: TimeRange, size: number): string {
+  return JSON.stringify({ ...buildSearchBody(plan, range), size });
+}

@@ -1,0 +1,48 @@
+// One millisecond that holds more documents than a search returns. It is read in full, by a scroll of its own.
+import type { LogLine } from "../../../src/core/rows.ts";
+import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../../src/core/time.ts";
+import { fetchNextPage, releaseScroll, requireCompleteScroll, scrollOptions } from "../client/scroll.ts";
+import { isStale, readCompleteResponse } from "../search/search.ts";
+import { batchSizes, countDocuments, type GroupReader, keepLines, listInstants } from "./group-reader.ts";
+import { search } from "./group-search.ts";
+import { sortLines, tooManyTiesError } from "./line-order.ts";
+import { buildScrollBody, type SearchPlan } from "./search-plan.ts";
+
+/**
+ * All lines of a millisecond within the range. Undefined when the scroll met an index that the plan did not know.
+ * @throws {Refused} above the limit of documents or of lines in one millisecond
+ * @throws {BackendError}
+ */
+export async function readMillisecond(
+  reader: GroupReader,
+  plan: SearchPlan,
+  milli: Instant,
+  range: TimeRange,
+): Promise<LogLine[] | undefined> {
+  const { backend, client, mappingCache, source, query, signal } = reader.context;
+  const own = { from: later(range.from, milli), to: earlier(range.to, endOfMilli(milli)) };
+  const body = { ...buildScrollBody(plan, own), size: batchSizes.scroll };
+  const lines: LogLine[] = [];
+  let response = await search(reader, plan, body, scrollOptions);
+  const { total } = response;
+  let acceptedShards = mappingCache.findAcceptedShardCount(source.index);
+  let documents = 0;
+  try {
+    while (response.hits.length > 0) {
+      const { hits } = response;
+      if (isStale(plan.metadata, response, acceptedShards)) return undefined;
+      countDocuments(reader, plan, hits.length);
+      documents += hits.length;
+      lines.push(...keepLines(reader, plan, hits, listInstants(plan, hits), range));
+      if (lines.length > query.tieLimit) throw tooManyTiesError(query.tieLimit);
+      const bytes = await fetchNextPage(backend, client, response, signal);
+      response = await readCompleteResponse(backend, bytes, plan.layout);
+      // Elasticsearch continues only on the shards that may hold something of the millisecond.
+      acceptedShards = response.shards.total;
+    }
+    if (total !== undefined) requireCompleteScroll(backend, documents, total);
+  } finally {
+    releaseScroll(client, response.scrollId);
+  }
+  return sortLines(lines, query.order);
+}

@@ -22,18 +22,18 @@ export async function explainSource(
   source: LogSource,
   filter: Filter,
   client: ElasticClient,
-  catalog: MappingCache,
+  mappingCache: MappingCache,
   signal: AbortSignal,
 ): Promise<SourcePlan> {
   const product = await client.detectProduct(signal);
-  const knowledge = await catalog.read(source.index, source.where !== undefined, signal);
-  const parts = await catalog.readLayoutGroups(source, knowledge, signal);
+  const metadata = await mappingCache.read(source.index, source.where !== undefined, signal);
+  const parts = await mappingCache.readLayoutGroups(source, metadata, signal);
   return {
     source,
     layout: [...new Set(parts.map(({ layout }) => layout.name))].join(", "),
-    indices: knowledge.opaque ? undefined : [...knowledge.indices].sort(),
-    leaves: explainLeaves(filter, parts, knowledge, product),
-    notes: listNotes(source, filter, parts, knowledge, product),
+    indices: metadata.opaque ? undefined : [...metadata.indices].sort(),
+    leaves: explainLeaves(filter, parts, metadata, product),
+    notes: listNotes(source, filter, parts, metadata, product),
   };
 }
 
@@ -75,19 +75,19 @@ function listNotes(
   { where }: LogSource,
   filter: Filter,
   parts: readonly ExplainedGroup[],
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   product: Product,
 ): readonly string[] {
   const notes: string[] = [];
   if (where !== undefined) notes.push(`where stands in every search: ${where}`);
   if (filter.kind === "all") notes.push("every document of the range is a line");
-  for (const { layout, groups } of knowledge.opaque || filter.kind === "all" ? [] : parts) {
+  for (const { layout, groups } of metadata.opaque || filter.kind === "all" ? [] : parts) {
     const named = parts.length > 1 ? `${layout.name}: ` : "";
     const uppers = groups.map((group) => compileBounds(filter, group, layout, product).upper);
     if (groups.length === 0) continue;
     if (uppers.every((upper) => upper === matchAll)) {
       notes.push(`${named}the index excludes nothing: every document of the range is read and verified`);
-    } else if (compileFilter(filter, { ...knowledge, groups }, layout, product) === matchAll) {
+    } else if (compileFilter(filter, { ...metadata, groups }, layout, product) === matchAll) {
       const reason = `the query takes more than ${queryLimits.clauses} clauses over these indices, which servers refuse`;
       notes.push(`${named}${reason}: every document of the range is read and verified`);
     }

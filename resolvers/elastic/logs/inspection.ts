@@ -39,7 +39,7 @@ export async function inspectLogSource(
   backend: string,
   source: LogSource,
   client: ElasticClient,
-  catalog: MappingCache,
+  mappingCache: MappingCache,
   signal: AbortSignal,
 ): Promise<SourceInspection> {
   const limitations: string[] = [];
@@ -49,19 +49,19 @@ export async function inspectLogSource(
     return { layout: source.layout, limitations, problems };
   }
   const product = await client.detectProduct(signal);
-  const knowledge = await catalog.refresh(source.index, signal);
-  const parts = await catalog.readLayoutGroups(source, knowledge, signal);
+  const metadata = await mappingCache.refresh(source.index, signal);
+  const parts = await mappingCache.readLayoutGroups(source, metadata, signal);
   const names = [...new Set(parts.map(({ layout }) => layout.name))];
-  if (knowledge.opaque) {
+  if (metadata.opaque) {
     limitations.push(
       `the mapping may not be read (it ${needsMapping}), so every query reads all lines of its range`,
     );
-  } else if (knowledge.indices.size === 0) {
+  } else if (metadata.indices.size === 0) {
     problems.push(`no open index matches ${source.index}`);
   }
-  problems.push(...listUnreachableProblems(source.index, knowledge));
-  limitations.push(...listKeptStreams(source.index, knowledge.indices));
-  for (const { indices, reason } of await catalog.listGuesses(source, knowledge, signal))
+  problems.push(...listUnreachableProblems(source.index, metadata));
+  limitations.push(...listKeptStreams(source.index, metadata.indices));
+  for (const { indices, reason } of await mappingCache.listGuesses(source, metadata, signal))
     limitations.push(`${indices}: no known layout is recognised; ${reason}`);
   if (parts.length > 1) {
     for (const { layout, groups } of parts)
@@ -76,15 +76,15 @@ export async function inspectLogSource(
   if (source.where !== undefined) {
     try {
       const tenantFilter = parseTenantFilter(source.where);
-      if (knowledge.opaque)
+      if (metadata.opaque)
         throw new TenantFilterError("where: the mapping may not be read, so the wall cannot be proved");
-      for (const group of knowledge.groups) compileTenantFilter(tenantFilter, group);
+      for (const group of metadata.groups) compileTenantFilter(tenantFilter, group);
     } catch (error) {
       if (!(error instanceof TenantFilterError)) throw error;
       problems.push(error.message);
     }
   }
-  const unread = await findShardProblem(backend, source.index, knowledge, client, signal);
+  const unread = await findShardProblem(backend, source.index, metadata, client, signal);
   if (unread !== undefined) problems.push(unread);
   if (await hasOnlyUntimedDocuments(backend, source.index, parts, client, signal)) {
     const times = formatNames(listTimeFields(parts));
@@ -93,14 +93,14 @@ export async function inspectLogSource(
     );
   }
   const consequence = "filters on them read every line of the range";
-  limitations.push(...(await findRestrictions(client, source.index, knowledge, consequence, signal)));
+  limitations.push(...(await findRestrictions(client, source.index, metadata, consequence, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {
       const tenantFilter = buildTenantQuery(source, part);
       const found = await findNewestLine(backend, source, part, tenantFilter, client, signal);
       if (found !== undefined && (newest === undefined || found > newest)) newest = found;
-      const untimed = await countUntimed(backend, source, part, tenantFilter, knowledge, client, signal);
+      const untimed = await countUntimed(backend, source, part, tenantFilter, metadata, client, signal);
       if (untimed > 0) {
         limitations.push(
           `${untimed} documents have no ${part.time} and are in no range (profile ${part.layout.name})`,
@@ -110,7 +110,7 @@ export async function inspectLogSource(
   }
   return {
     layout: names.join(", "),
-    ...(!knowledge.opaque && { indices: knowledge.indices.size }),
+    ...(!metadata.opaque && { indices: metadata.indices.size }),
     newest,
     limitations,
     problems,

@@ -53,16 +53,16 @@ export const queryLimits = { depth: 12, clauses: 700, allClauses: 900 } as const
 /** Its hits include every line that satisfies the filter, and every document of an index not in `read`. */
 export function compileFilter(
   filter: Filter,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   layout: LogLayout,
   product: Product,
 ): Query {
-  if (filter.kind === "all" || knowledge.opaque) return matchAll;
-  const queries = knowledge.groups.map((group) => ({
+  if (filter.kind === "all" || metadata.opaque) return matchAll;
+  const queries = metadata.groups.map((group) => ({
     group,
     query: compileBounds(filter, group, layout, product).upper,
   }));
-  return combineGroupQueries(queries, knowledge);
+  return combineGroupQueries(queries, metadata);
 }
 
 /** What one group of indices can say: lines that surely satisfy the filter, and lines that possibly do. */
@@ -81,10 +81,10 @@ export function compileBounds(
  */
 export function combineGroupQueries(
   queries: readonly { readonly group: IndexGroup; readonly query: Query }[],
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
 ): Query {
   if (queries.every(({ query }) => query === matchAll)) return matchAll;
-  const known = [...knowledge.indices];
+  const known = [...metadata.indices];
   // Mappings that differ elsewhere, as those of days do where all is mapped as it comes, are asked the same, once.
   const shared: SharedQueries = new Map();
   for (const { group, query } of queries) addSharedQuery(shared, query, group.indices);
@@ -96,20 +96,20 @@ export function combineGroupQueries(
 /** The fields of a filter, as they are written, by which some index cannot narrow. */
 export function listUnnarrowedFields(
   filter: Filter,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   layout: LogLayout,
   product: Product,
 ): readonly string[] {
   if (filter.kind === "all") return [];
   if (filter.kind !== "compare") {
     const found = filter.operands.flatMap((operand) =>
-      listUnnarrowedFields(operand, knowledge, layout, product),
+      listUnnarrowedFields(operand, metadata, layout, product),
     );
     return [...new Set(found)];
   }
   const wide =
-    knowledge.opaque ||
-    knowledge.groups.some((group) => compileBounds(filter, group, layout, product).upper === matchAll);
+    metadata.opaque ||
+    metadata.groups.some((group) => compileBounds(filter, group, layout, product).upper === matchAll);
   return wide ? [formatField(filter.field)] : [];
 }
 

@@ -28,14 +28,14 @@ const countForm = z.object({ doc_count: z.number() });
 export async function findRestrictions(
   client: ElasticClient,
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   consequence: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   return [
     ...(await reportScrollLimits(client, signal)),
     ...(await reportHiddenData(client, signal)),
-    ...(await reportMaskedFields(client, pattern, knowledge, consequence, signal)),
+    ...(await reportMaskedFields(client, pattern, metadata, consequence, signal)),
   ];
 }
 
@@ -43,13 +43,13 @@ export async function findRestrictions(
 async function reportMaskedFields(
   client: ElasticClient,
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   consequence: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   if (!(await canMaskFields(client, signal))) return [];
   const masked: string[] = [];
-  const names = listVerbatimColumns(knowledge);
+  const names = listVerbatimColumns(metadata);
   for (let at = 0; at < names.length; at += maxFieldsPerRequest) {
     const found = findMaskedInSample(
       client,
@@ -105,13 +105,13 @@ const maskSearches = new WeakMap<IndexMetadata, MaskSearches>();
 async function listMaskedFields(
   client: ElasticClient,
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   named: ReadonlySet<string>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   if (!(await canMaskFields(client, signal))) return [];
-  const known = maskSearches.get(knowledge) ?? { columns: listVerbatimColumns(knowledge), found: new Map() };
-  maskSearches.set(knowledge, known);
+  const known = maskSearches.get(metadata) ?? { columns: listVerbatimColumns(metadata), found: new Map() };
+  maskSearches.set(metadata, known);
   const names = known.columns.filter((name) => named.has(name));
   if (names.length === 0) return [];
   const key = names.join();
@@ -133,15 +133,15 @@ export async function refuseMaskedTenantFilter(
   backend: string,
   client: ElasticClient,
   { index, where }: { readonly index: string; readonly where?: string | undefined },
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<void> {
   if (where === undefined) return;
   const names = listFieldNames(
     rejectInexactTenantFilter(backend, () => parseTenantFilter(where)),
-    knowledge.groups,
+    metadata.groups,
   );
-  const masked = await listMaskedFields(client, index, knowledge, new Set(names), signal);
+  const masked = await listMaskedFields(client, index, metadata, new Set(names), signal);
   if (masked.length > 0) throw createUnsupportedError(backend, "a where on a masked field");
 }
 
@@ -149,12 +149,12 @@ export async function refuseMaskedTenantFilter(
 export async function requireReadableGroups(
   backend: string,
   source: LogSource,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   parts: readonly LayoutGroup[],
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<readonly LayoutGroup[]> {
-  await refuseMaskedTenantFilter(backend, client, source, knowledge, signal);
+  await refuseMaskedTenantFilter(backend, client, source, metadata, signal);
   if (!(await hasOnlyUntimedDocuments(backend, source.index, parts, client, signal))) return parts;
   throw createUnsupportedError(backend, `documents without ${listTimeFields(parts).join(", ")}`);
 }
@@ -164,16 +164,16 @@ export async function hasMaskedField(
   query: Query,
   client: ElasticClient,
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<boolean> {
   if (!(await canMaskFields(client, signal))) return false;
   const used = collectWords(query);
-  const forms = knowledge.groups.flatMap(({ fields }) =>
+  const forms = metadata.groups.flatMap(({ fields }) =>
     used.flatMap((name) => [name, ...(fields.get(name)?.multiFields ?? [])]),
   );
   return (
-    (await listMaskedFields(client, pattern, knowledge, new Set(forms), signal).catch(suppressUnlessTimeout))
+    (await listMaskedFields(client, pattern, metadata, new Set(forms), signal).catch(suppressUnlessTimeout))
       .length > 0
   );
 }
@@ -184,10 +184,10 @@ export async function refuseMaskedFilter(
   query: Query,
   client: ElasticClient,
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<void> {
-  if (await hasMaskedField(query, client, pattern, knowledge, signal))
+  if (await hasMaskedField(query, client, pattern, metadata, signal))
     throw createUnsupportedError(backend, "a filter on a masked field");
 }
 

@@ -64,7 +64,7 @@ export async function detectLayouts(
   backend: string,
   client: ElasticClient,
   { index: pattern, where }: Pick<LogSource, "index" | "where">,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   known: LRUCache<string, SampleVerdict>,
   signal: AbortSignal,
 ): Promise<Detection> {
@@ -94,19 +94,19 @@ export async function detectLayouts(
     else found.set(group, layout);
   }
 
-  if (knowledge.opaque) {
+  if (metadata.opaque) {
     const told = await readSample(backend, client, pattern, matchAll, candidateLayouts, signal);
     const layout = told.shown ?? told.guessed[0]?.layout ?? fallbackLayout;
     const guesses =
       told.shown === undefined ? [{ indices: pattern, groups: [], ...describeGuess(layout, told) }] : [];
     return {
-      layoutGroups: partitionByLayout(() => layout, knowledge, layout),
+      layoutGroups: partitionByLayout(() => layout, metadata, layout),
       settled: told.documents > 0,
       guesses,
     };
   }
-  for (let at = 0; at < knowledge.groups.length; at += concurrentSamples) {
-    await Promise.all(knowledge.groups.slice(at, at + concurrentSamples).map(look));
+  for (let at = 0; at < metadata.groups.length; at += concurrentSamples) {
+    await Promise.all(metadata.groups.slice(at, at + concurrentSamples).map(look));
   }
   const guesses = new Map<string, Judgement & { readonly groups: IndexGroup[] }>();
   // What could be read in few ways first: what could be read in many is read as the others are, where these agree.
@@ -125,7 +125,7 @@ export async function detectLayouts(
     else alike.groups.push(group);
   }
   return {
-    layoutGroups: partitionByLayout((group) => found.get(group) ?? fallbackLayout, knowledge, fallbackLayout),
+    layoutGroups: partitionByLayout((group) => found.get(group) ?? fallbackLayout, metadata, fallbackLayout),
     settled,
     guesses: [...guesses.values()].map((guess) => ({
       indices: formatNames(guess.groups.map(summariseIndices)),

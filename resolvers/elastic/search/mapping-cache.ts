@@ -70,9 +70,9 @@ export function createMappingCache(
       const failed = failures.get(pattern);
       if (failed !== undefined && performance.now() - failed.at < backOff) throw failed.error;
       try {
-        const knowledge = await load(pattern);
+        const metadata = await load(pattern);
         failures.delete(pattern);
-        return knowledge;
+        return metadata;
       } catch (error) {
         failures.set(pattern, { at: performance.now(), error });
         throw error;
@@ -89,12 +89,12 @@ export function createMappingCache(
     // A copy, because what is told of a pattern is remembered by it.
     if (answer === undefined) return { ...opaqueMetadata };
     try {
-      const knowledge = readIndexMetadata(answer, pattern);
+      const metadata = readIndexMetadata(answer, pattern);
       // How many shards were reached of others says nothing of these.
-      const indices = JSON.stringify([...knowledge.uuids]);
+      const indices = JSON.stringify([...metadata.uuids]);
       if (told.get(pattern) !== indices) accepted.delete(pattern);
       told.set(pattern, indices);
-      return knowledge;
+      return metadata;
     } catch (error) {
       throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, {
         cause: error,
@@ -155,29 +155,29 @@ export function createMappingCache(
     // The cache reads its clock once in a while, so that what is new may seem to have more time left than it got.
     const forceRefresh = oldest === 0 || left <= freshFor - oldest;
     io.cache("mappings", !forceRefresh && left > 0);
-    const knowledge = await raceAbort(
+    const metadata = await raceAbort(
       cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
       signal,
     );
-    if (knowledge === undefined) throw new BackendError(backend, "unreachable", `no mappings of ${pattern}`);
-    return knowledge;
+    if (metadata === undefined) throw new BackendError(backend, "unreachable", `no mappings of ${pattern}`);
+    return metadata;
   }
 
   async function layoutsOf(
     source: LogSource,
-    knowledge: IndexMetadata,
+    metadata: IndexMetadata,
     signal: AbortSignal,
   ): Promise<Detection> {
     const { layout: name, where } = source;
     if (name !== "auto") {
       const layout = findLayout(name, logLayouts, own?.logs);
-      return { layoutGroups: partitionByLayout(() => layout, knowledge, layout), settled: true, guesses: [] };
+      return { layoutGroups: partitionByLayout(() => layout, metadata, layout), settled: true, guesses: [] };
     }
-    const byWall = detected.get(knowledge) ?? new Map<string | undefined, Detection>();
+    const byWall = detected.get(metadata) ?? new Map<string | undefined, Detection>();
     const known = byWall.get(where);
     if (known !== undefined) return known;
-    const detection = await detectLayouts(backend, client, source, knowledge, samples, signal);
-    if (detection.settled) detected.set(knowledge, byWall.set(where, detection));
+    const detection = await detectLayouts(backend, client, source, metadata, samples, signal);
+    if (detection.settled) detected.set(metadata, byWall.set(where, detection));
     return detection;
   }
 
@@ -190,9 +190,9 @@ export function createMappingCache(
     refresh: (pattern, signal) => fetch(pattern, signal, 0),
     acceptShardCount: (pattern, shards) => void accepted.set(pattern, shards),
     findAcceptedShardCount: (pattern) => accepted.get(pattern),
-    readLayoutGroups: async (source, knowledge, signal) =>
-      (await layoutsOf(source, knowledge, signal)).layoutGroups,
-    listGuesses: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).guesses,
+    readLayoutGroups: async (source, metadata, signal) =>
+      (await layoutsOf(source, metadata, signal)).layoutGroups,
+    listGuesses: async (source, metadata, signal) => (await layoutsOf(source, metadata, signal)).guesses,
     listSpanLayouts: ({ layout }) =>
       layout === "auto" ? [...spanLayouts.values()] : [findLayout(layout, spanLayouts, own?.traces)],
   };

@@ -1,26 +1,27 @@
-// Lines whose time nobody sees are in no range. Where that is all of a pattern, an empty answer would be a short one: the
-// layout may be another, or security may hide the field from this user, in the mapping, the index and the documents alike.
+// Detects patterns with documents but no readable time field (wrong layout, or hidden by field-level security), so that an
+// empty page is not mistaken for "no matches".
 import type { ElasticClient } from "../client/client.ts";
 import { anyOf, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { retryUntilShardsStarted, searchComplete } from "./search.ts";
 
-export const listTimeFields = (parts: readonly LayoutGroup[]): readonly string[] => [
-  ...new Set(parts.map(({ time }) => time)),
-];
+/** The distinct time fields of the groups. */
+export function listTimeFields(layoutGroups: readonly LayoutGroup[]): readonly string[] {
+  return [...new Set(layoutGroups.map(({ time }) => time))];
+}
 
-/** Whether there are documents and none of them shows a time that lines are read by. @throws {BackendError} */
+/** Whether there are documents, and none of them shows a time field of its layout. @throws {BackendError} */
 export async function hasOnlyUntimedDocuments(
   backend: string,
   pattern: string,
-  parts: readonly LayoutGroup[],
+  layoutGroups: readonly LayoutGroup[],
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<boolean> {
   const isMapped = ({ time, groups }: LayoutGroup) => groups.some(({ fields }) => fields.has(time));
-  if (parts.some(isMapped)) return false;
-  const timed = anyOf(listTimeFields(parts).map((field) => ({ exists: { field } })));
-  const holds = async (query: Query) => {
+  if (layoutGroups.some(isMapped)) return false;
+  const timedQuery = anyOf(listTimeFields(layoutGroups).map((field) => ({ exists: { field } })));
+  const hasHits = async (query: Query) => {
     const body = { size: 1, track_total_hits: false, sort: ["_doc"], query };
     const { hits } = await retryUntilShardsStarted(
       () => searchComplete(backend, client, pattern, body, signal),
@@ -28,5 +29,5 @@ export async function hasOnlyUntimedDocuments(
     );
     return hits.length > 0;
   };
-  return !(await holds(timed)) && (await holds(not(timed)));
+  return !(await hasHits(timedQuery)) && (await hasHits(not(timedQuery)));
 }

@@ -1,5 +1,5 @@
-// The answers of searches whose documents are all going to be parsed. That is done a part at a time, while they are read:
-// all documents of an answer at once would hold up others, and live so long that collecting them costs as much as parsing.
+// Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
+// response at once would block other requests, and the documents would live so long that garbage collection costs as much.
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../http/guard.ts";
 import { isValueObject, parseExactIntegers } from "../document/flatten.ts";
@@ -12,16 +12,16 @@ export interface ParsedHit {
   readonly document: AttributeValue;
 }
 export interface ParsedResponse extends Omit<SearchResponse, "hits"> {
-  /** How many documents it holds. */
+  /** The number of documents. */
   readonly count: number;
-  /** In the answer's order, integers exact. @throws {SyntaxError} where a document is no JSON */
+  /** The documents in the order of the response, integers exact. @throws {SyntaxError} where a document is not JSON */
   readonly chunks: () => Iterable<readonly ParsedHit[]>;
 }
 
-/** Bytes of documents that are parsed at once: a millisecond, read as spans two. */
+/** Bytes that are parsed at once: about a millisecond, or two when decoded as spans. */
 const chunkBytes = 100_000;
 
-/** As `readCompleteResponse`; the search asked for `size` documents. @throws {BackendError} */
+/** As `readCompleteResponse`, for a search that asked for `size` documents. @throws {BackendError} */
 export async function parseCompleteResponse(
   backend: string,
   bytes: Buffer,
@@ -29,22 +29,22 @@ export async function parseCompleteResponse(
   counted = false,
 ): Promise<ParsedResponse> {
   await yieldToEventLoop();
-  let answer: ParsedResponse;
+  let response: ParsedResponse;
   try {
-    answer = parseResponse(bytes, size);
+    response = parseResponse(bytes, size);
   } catch (cause) {
     throw malformedResponseError(backend, bytes, cause);
   }
-  requireComplete(backend, answer, counted);
-  return answer;
+  requireComplete(backend, response, counted);
+  return response;
 }
 
-/** @throws {SyntaxError} when the bytes are not an answer of `_search` */
+/** @throws {SyntaxError} where the bytes are not a response of `_search` */
 export function parseResponse(bytes: Buffer, size: number): ParsedResponse {
   return splitResponse(bytes, size) ?? scanResponse(bytes);
 }
 
-// ---- as all products print it ---------------------------------------------------------------------------------
+// ---- The usual form ---------------------------------------------------------------------------------
 
 const opening = Buffer.from('"hits":[{"_index":"');
 const beforeHit = '"hits":['.length;
@@ -55,9 +55,9 @@ const [opensList, closesList] = [0x5b, 0x5d];
 const onlyHit = Buffer.from('{"_index":"","_id":"","_source":{}}');
 
 /**
- * An answer whose hits are told from each other by how they begin. A document may hold the same text, so this is only
- * believed of an answer that has as many as it must have, and each part of it has to be JSON by itself: no part that ends
- * within a document is. Undefined of any other answer.
+ * Splits a response at the text with which all products begin a hit. A document may hold the same text, so the result counts
+ * only if there are as many hits as there must be. Each chunk has to be JSON by itself, which a chunk that ends within a
+ * document is not. Undefined for any other response.
  */
 function splitResponse(bytes: Buffer, size: number): ParsedResponse | undefined {
   const begin = bytes.indexOf(opening) + beforeHit;
@@ -80,27 +80,36 @@ function splitResponse(bytes: Buffer, size: number): ParsedResponse | undefined 
     count += 1;
   }
   if (count !== Math.min(size, head.total)) return undefined;
-
-  function* parts(): Generator<readonly ParsedHit[]> {
-    let read = 0;
-    for (let at = begin; at < end; ) {
-      const next = bytes.indexOf(between, at + chunkBytes);
-      const behind = next < 0 || next > end ? end : next + 1;
-      const values = parseExactIntegers(decodeList(bytes, at, behind));
-      const hits = (Array.isArray(values) ? values : []).map(readHit);
-      if (!hits.every(({ index }) => indices.has(index))) failMalformed();
-      read += hits.length;
-      yield hits;
-      at = behind + 1;
-    }
-    if (read !== count) failMalformed();
-  }
-  return { ...head, indices, count, chunks: parts };
+  return { ...head, indices, count, chunks: () => parseChunks(bytes, begin, end, indices, count) };
 }
 
-/** The bytes in brackets, which are put in their place for as long: around their text they would make another of all of it. */
+function* parseChunks(
+  bytes: Buffer,
+  begin: number,
+  end: number,
+  indices: ReadonlySet<string>,
+  count: number,
+): Generator<readonly ParsedHit[]> {
+  let read = 0;
+  for (let at = begin; at < end; ) {
+    const next = bytes.indexOf(between, at + chunkBytes);
+    const chunkEnd = next < 0 || next > end ? end : next + 1;
+    const values = parseExactIntegers(decodeList(bytes, at, chunkEnd));
+    const hits = (Array.isArray(values) ? values : failMalformed()).map(readHit);
+    if (!hits.every(({ index }) => indices.has(index))) failMalformed();
+    read += hits.length;
+    yield hits;
+    at = chunkEnd + 1;
+  }
+  if (read !== count) failMalformed();
+}
+
+/**
+ * Decodes bytes as a list. The brackets are written into the buffer and taken back, since adding them to the text would copy
+ * all of it.
+ */
 function decodeList(bytes: Buffer, start: number, end: number): string {
-  const [before, behind] = [bytes[start - 1] ?? 0, bytes[end] ?? 0];
+  const [before, behind] = [bytes.readUInt8(start - 1), bytes.readUInt8(end)];
   bytes[start - 1] = opensList;
   bytes[end] = closesList;
   const text = bytes.toString("utf8", start - 1, end + 1);
@@ -109,15 +118,15 @@ function decodeList(bytes: Buffer, start: number, end: number): string {
   return text;
 }
 
-/** What surrounds the hits, read as an answer with one of no index in their place; undefined where that is none. */
+/** Scans what surrounds the hits, with one empty hit in their place. Undefined where that is not a response. */
 function scanHead(
   bytes: Buffer,
   begin: number,
   end: number,
 ): Omit<SearchResponse, "hits" | "indices"> | undefined {
-  const alone = Buffer.concat([bytes.subarray(0, begin), onlyHit, bytes.subarray(end)]);
+  const withoutHits = Buffer.concat([bytes.subarray(0, begin), onlyHit, bytes.subarray(end)]);
   try {
-    const { hits, indices, ...head } = scanSearchResponse(alone, noPickedFields.pickedNames);
+    const { hits, indices, ...head } = scanSearchResponse(withoutHits, noPickedFields.pickedNames);
     return hits.length === 1 && indices.has("") ? head : undefined;
   } catch {
     return undefined;
@@ -132,10 +141,10 @@ function readHit(hit: AttributeValue): ParsedHit {
 }
 
 function failMalformed(): never {
-  throw new SyntaxError("not an answer of _search");
+  throw new SyntaxError("not a response of _search");
 }
 
-// ---- any other ------------------------------------------------------------------------------------------------
+// ---- Any other form ------------------------------------------------------------------------------------------------
 
 function scanResponse(bytes: Buffer): ParsedResponse {
   const { hits, ...head } = scanSearchResponse(bytes, noPickedFields.pickedNames);
@@ -143,15 +152,15 @@ function scanResponse(bytes: Buffer): ParsedResponse {
 }
 
 function* parseHits(hits: readonly Hit[]): Generator<readonly ParsedHit[]> {
-  let part: ParsedHit[] = [];
+  let chunk: ParsedHit[] = [];
   let chars = 0;
   for (const { index, id, source } of hits) {
-    part.push({ index, id, document: parseExactIntegers(source) });
+    chunk.push({ index, id, document: parseExactIntegers(source) });
     chars += source.length;
     if (chars < chunkBytes) continue;
-    yield part;
-    part = [];
+    yield chunk;
+    chunk = [];
     chars = 0;
   }
-  if (part.length > 0) yield part;
+  if (chunk.length > 0) yield chunk;
 }

@@ -1,5 +1,6 @@
-// What every reader of documents shares: an answer of a search is whole or an error, the mappings that a search was
-// compiled with fit the indices that it reached, and the wall stands in it.
+// What all readers of documents share: a response is complete or an error, a search was compiled with the mappings of every
+// index that it reached, and the tenant filter is part of it. Both products silently leave out what is closed, missing or
+// forbidden, so this is checked with strict options and by counting shards.
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
@@ -26,9 +27,9 @@ import { combineGroupQueries } from "../query/filter-compiler.ts";
 import { compileTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 
 /**
- * The answer of a search when it is complete. `counted` parts of a scroll may stop early: Elasticsearch 7 says so of each
- * further part in document order, once it is full, and the caller compares their sum with the total.
- * @throws {BackendError}
+ * Scans the response of a search. @throws {BackendError} where it is malformed or incomplete. `counted` pages of a scroll may
+ * report early termination, as Elasticsearch 7 does for each page in document order; the caller compares their sum with the
+ * total.
  */
 export async function readCompleteResponse(
   backend: string,
@@ -37,22 +38,22 @@ export async function readCompleteResponse(
   counted = false,
 ): Promise<SearchResponse> {
   await yieldToEventLoop();
-  let answer: SearchResponse;
+  let response: SearchResponse;
   try {
-    answer = scanSearchResponse(bytes, pickedNames);
+    response = scanSearchResponse(bytes, pickedNames);
   } catch (cause) {
     throw malformedResponseError(backend, bytes, cause);
   }
-  requireComplete(backend, answer, counted);
-  return answer;
+  requireComplete(backend, response, counted);
+  return response;
 }
 
 export function malformedResponseError(backend: string, bytes: Buffer, cause: unknown): BackendError {
-  const reason = `an answer of ${bytes.length} bytes that is none of _search`;
+  const reason = `a response of ${bytes.length} bytes that is not one of _search`;
   return new BackendError(backend, "malformed", reason, { cause });
 }
 
-/** @throws {BackendError} */
+/** @throws {BackendError} where shards failed or the search ended early */
 export function requireComplete(
   backend: string,
   { timedOut, terminatedEarly, shards }: Pick<SearchResponse, "timedOut" | "terminatedEarly" | "shards">,
@@ -63,27 +64,27 @@ export function requireComplete(
   throw new BackendError(backend, "partial", reason);
 }
 
-/** What a user lacks who may read documents and not mappings. OpenSearch shows those of a pattern all or not at all. */
+/** The permission for mappings. OpenSearch shows the mappings of a pattern only if the user may see all of them. */
 export const needsMapping =
   "needs view_index_metadata, on OpenSearch indices:admin/get on all that the pattern matches";
 
-/** When a search is tried again that met an index whose shards do not answer yet. */
+/** The pauses before a search is repeated while the shards of a new index start. */
 const shardStartPauses: readonly Millis[] = [100, 200, 400, 800, 1_600, 3_200];
 
 /**
- * The answer of a search, also where an index has just appeared under its pattern: until the shards of that have started,
- * which takes a part of a second, every search of the pattern is refused. @throws {BackendError}
+ * Repeats a search while the shards of a new index start. That takes a part of a second, in which every search of a pattern
+ * that includes the index fails. @throws {BackendError}
  */
-export async function retryUntilShardsStarted<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
+export async function retryUntilShardsStarted<T>(search: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (const pause of shardStartPauses) {
     try {
-      return await ask();
+      return await search();
     } catch (error) {
       if (!isStarting(error)) throw error;
       await sleep(pause, signal);
     }
   }
-  return ask();
+  return search();
 }
 
 function isStarting(error: unknown): boolean {
@@ -91,12 +92,12 @@ function isStarting(error: unknown): boolean {
   return /no_shard_available_action_exception|due to missing shards/.test(error.message);
 }
 
-/** What of an answer tells which indices it reached. */
+/** The part of a response that shows which indices it came from. */
 type ReachedIndices = Pick<SearchResponse, "shards" | "indices">;
 
 export const noPickedFields = { pickedNames: buildNameTree([]) };
 
-/** The bytes of one search of a pattern, as these parameters have it. @throws {BackendError} */
+/** Sends one search with these parameters and returns the bytes of its response. @throws {BackendError} */
 export function postSearch(
   client: ElasticClient,
   pattern: string,
@@ -107,7 +108,7 @@ export function postSearch(
   return client.send({ method: "POST", path: `/${encodePattern(pattern)}/_search`, query, body }, signal);
 }
 
-/** The complete answer of a search that is no answer to a client: what is closed is left out of it. @throws {BackendError} */
+/** Searches for internal use, such as detection and checks: closed indices are left out. @throws {BackendError} */
 export async function searchComplete(
   backend: string,
   client: ElasticClient,
@@ -119,19 +120,21 @@ export async function searchComplete(
   return readCompleteResponse(backend, bytes, noPickedFields);
 }
 
-/** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
+/** Patterns that name an index which does not exist or may not be seen, and what is left of them without it. */
 const missingNames = new WeakMap<ElasticClient, Map<string, MissingName>>();
 interface MissingName {
   readonly since: Millis;
-  readonly left: string;
+  /** The pattern without the missing name. */
+  readonly rest: string;
 }
 const missingNamesLifetime: Millis = 30_000;
 
 /**
- * The bytes that a search is answered with, whole or not. The source itself is made to refuse what it would leave out without
- * a word because it is closed: an index may have been closed since its mapping was read, as another came so that shards are
- * as many, and where mappings may not be read nothing else tells. It refuses names that are not there as well: then it is
- * asked as ever, and for what is left of the pattern whether that is open. @throws {BackendError} @throws {Refused}
+ * Sends a search and returns the bytes of its response, which may be incomplete. Strict options make the server reject a
+ * pattern with a closed index instead of leaving it out: an index may have been closed since its mapping was read, while a
+ * new one keeps the shard count equal, and mappings may be hidden. Strict options also reject names that do not exist. Then
+ * the search is sent with lenient options, beside a strict search over the rest of the pattern.
+ * @throws {BackendError} @throws {Refused} where an index is closed
  */
 export async function sendSearch(
   client: ElasticClient,
@@ -140,8 +143,8 @@ export async function sendSearch(
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Buffer> {
-  const send = (about: Readonly<Record<string, string>>) =>
-    postSearch(client, pattern, body, { ...about, ...options }, signal);
+  const send = (strictness: Readonly<Record<string, string>>) =>
+    postSearch(client, pattern, body, { ...strictness, ...options }, signal);
   const known = missingNames.get(client) ?? new Map<string, MissingName>();
   missingNames.set(client, known);
   let found = known.get(pattern);
@@ -149,43 +152,43 @@ export async function sendSearch(
     try {
       return await send(strictOptions);
     } catch (error) {
-      const left = removeMissingName(pattern, error);
-      found = { since: performance.now(), left };
+      const rest = removeMissingName(pattern, error);
+      found = { since: performance.now(), rest };
       known.set(pattern, found);
     }
   }
-  const [bytes] = await Promise.all([send(searchOptions), requireOpen(client, found.left, signal)]);
+  const [bytes] = await Promise.all([send(searchOptions), requireOpen(client, found.rest, signal)]);
   return bytes;
 }
 
-/** @throws {Refused} where some index of a pattern is closed @throws {BackendError} */
+/** Checks that no index of a pattern is closed; missing names are skipped. @throws {Refused} @throws {BackendError} */
 async function requireOpen(client: ElasticClient, pattern: string, signal: AbortSignal): Promise<void> {
   if (!/(?:^|,)[^-]/.test(pattern)) return;
   const body = JSON.stringify({ size: 0, query: matchNone });
   try {
     await postSearch(client, pattern, body, strictOptions, signal);
   } catch (error) {
-    const left = removeMissingName(pattern, error);
-    if (left !== pattern) await requireOpen(client, left, signal);
+    const rest = removeMissingName(pattern, error);
+    if (rest !== pattern) await requireOpen(client, rest, signal);
   }
 }
 
-/** What a pattern has beside the name for which a search of it was refused. @throws {BackendError} @throws {Refused} */
+/** The pattern without the name for which its search was rejected. @throws {BackendError} @throws {Refused} */
 function removeMissingName(pattern: string, error: unknown): string {
   if (!(error instanceof BackendError)) throw error;
   if (isIndexClosedError(error)) throw createUnsupportedError(error.backend, closedFeature);
   if (error.status !== 404 && error.status !== 403) throw error;
   const missing = /no such index \[([^\]]+)\]/.exec(error.message)?.[1];
-  const parts = pattern.split(",").map((part) => part.trim());
-  return parts.filter((part) => part !== missing && part !== `-${missing}`).join(",");
+  const names = pattern.split(",").map((name) => name.trim());
+  return names.filter((name) => name !== missing && name !== `-${missing}`).join(",");
 }
 
-/** Whether the source refuses to search because an index is closed. */
+/** Whether a search was rejected because an index is closed. */
 export function isIndexClosedError(error: unknown): boolean {
   return error instanceof BackendError && /"index_closed_exception"/.test(error.message);
 }
 
-/** The same, parsed. @throws {BackendError} @throws {Refused} */
+/** As `sendSearch`; returns the parsed response. @throws {BackendError} @throws {Refused} */
 export async function searchJson(
   backend: string,
   client: ElasticClient,
@@ -201,25 +204,28 @@ export async function searchJson(
   }
 }
 
-/** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
+/**
+ * Whether a response came from an index that the metadata lacks, or from a different number of shards. Such a search may have
+ * been compiled, sorted or filtered wrongly.
+ */
 export function isStale(
-  knowledge: IndexMetadata,
-  answer: ReachedIndices,
+  metadata: IndexMetadata,
+  response: ReachedIndices,
   accepted: number | undefined,
 ): boolean {
-  if (knowledge.opaque) return false;
-  const { total } = answer.shards;
-  const grown = total !== knowledge.shards && total !== accepted;
-  return grown || hasUnknownIndex(knowledge, answer);
+  if (metadata.opaque) return false;
+  const { total } = response.shards;
+  const hasChanged = total !== metadata.shards && total !== accepted;
+  return hasChanged || hasUnknownIndex(metadata, response);
 }
 
-function hasUnknownIndex(knowledge: IndexMetadata, { indices }: ReachedIndices): boolean {
-  return [...indices].some((index) => !knowledge.indices.has(index));
+function hasUnknownIndex(metadata: IndexMetadata, { indices }: ReachedIndices): boolean {
+  return [...indices].some((index) => !metadata.indices.has(index));
 }
 
 /**
- * Lines of an index that is gone in the middle of a reading would be missed in what is left of it, also where another has
- * been made under its name. @throws {BackendError}
+ * Checks that no index was deleted, or recreated under its name, between two states of the mappings: the rest of a read would
+ * miss its documents. @throws {BackendError}
  */
 export function requireSameIndices(
   backend: string,
@@ -232,69 +238,73 @@ export function requireSameIndices(
     (index) => !after.indices.has(index) || after.uuids.get(index) !== before.uuids.get(index),
   );
   if (gone === undefined) return;
-  throw new BackendError(backend, "partial", `index ${gone} of ${pattern} went away while it was read`);
+  throw new BackendError(
+    backend,
+    "partial",
+    `index ${gone} of ${pattern} was deleted or recreated during the read`,
+  );
 }
 
 /**
- * What keeps a whole pattern from being read, told by the shards that a search of it reached after the mappings were
- * read again. Both products leave out without a word what the credentials may not read, and frozen indices.
+ * Why a pattern cannot be read in full, by the number of shards that a search reached after the mappings were read again.
+ * Both products silently leave out frozen indices and what the credentials may not read. Undefined when nothing is missing.
  */
 export function describeShardProblem(
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   total: number,
 ): string | undefined {
-  const { opaque, minShards: least, shards } = knowledge;
+  const { opaque, minShards, shards } = metadata;
   if (opaque || total === shards) return undefined;
   if (total > shards) {
     return `the mapping of some indices of ${pattern} may not be read; each that can be read ${needsMapping}`;
   }
-  if (total >= least) return undefined;
+  if (total >= minShards) return undefined;
   return `a search reaches ${total} of the ${shards} shards of ${pattern}: the credentials may not read each of its indices, or one is frozen`;
 }
 
-/** The same for `readout check`, asked of the source by a search that returns nothing. @throws {BackendError} */
+/** The same for `readout check`, by a search that returns no hits. @throws {BackendError} */
 export async function findShardProblem(
   backend: string,
   pattern: string,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const body = { size: 0, track_total_hits: false };
   try {
-    // Closed ones that are known have been told of by now, and are in none of the counts.
+    // Known closed indices were reported above and are not in the shard counts.
     const { shards } =
-      knowledge.closed.length > 0
+      metadata.closed.length > 0
         ? await searchComplete(backend, client, pattern, body, signal)
         : await readCompleteResponse(
             backend,
             await sendSearch(client, pattern, JSON.stringify(body), signal),
             noPickedFields,
           );
-    return describeShardProblem(pattern, knowledge, shards.total);
+    return describeShardProblem(pattern, metadata, shards.total);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     return `an index of ${pattern} is closed, so nothing of it can be read; open it, or leave it out of the pattern`;
   }
 }
 
-/** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */
+/** Accepts a shard count that still differs after the mappings were read again. @throws {BackendError} where shards are missing */
 export function acceptShardCount(
   backend: string,
   pattern: string,
-  knowledge: IndexMetadata,
-  answer: ReachedIndices,
-  catalog: { acceptShardCount(pattern: string, shards: number): void },
+  metadata: IndexMetadata,
+  response: ReachedIndices,
+  mappingCache: { acceptShardCount(pattern: string, shards: number): void },
 ): void {
-  const { total } = answer.shards;
-  const problem = describeShardProblem(pattern, knowledge, total);
-  if (hasUnknownIndex(knowledge, answer) || (problem !== undefined && total < knowledge.shards)) {
+  const { total } = response.shards;
+  const problem = describeShardProblem(pattern, metadata, total);
+  if (hasUnknownIndex(metadata, response) || (problem !== undefined && total < metadata.shards)) {
     throw problem === undefined
       ? mappingChangedError(backend, pattern)
       : new BackendError(backend, "partial", problem);
   }
-  catalog.acceptShardCount(pattern, total);
+  mappingCache.acceptShardCount(pattern, total);
 }
 
 export function mappingChangedError(backend: string, pattern: string): BackendError {
@@ -302,7 +312,7 @@ export function mappingChangedError(backend: string, pattern: string): BackendEr
   return new BackendError(backend, "partial", reason);
 }
 
-/** Indices that a search leaves out without a word. @throws {Refused} */
+/** @throws {Refused} for remote indices and parts of data streams, which a search may silently leave out */
 export function refuseRemote(backend: string, pattern: string): void {
   if (!isRemote(pattern)) return;
   throw createUnsupportedError(
@@ -310,11 +320,15 @@ export function refuseRemote(backend: string, pattern: string): void {
     hasSelector(pattern) ? "a part of a data stream" : "indices of a remote cluster",
   );
 }
+
 const closedFeature = "a pattern with closed indices";
+
+/** @throws {Refused} */
 export function refuseClosed(backend: string, { closed }: IndexMetadata): void {
   if (closed.length > 0) throw createUnsupportedError(backend, closedFeature);
 }
-/** Both for `readout check`. */
+
+/** What `refuseRemote` and `refuseClosed` refuse, as problems for `readout check`. */
 export function listUnreachableProblems(pattern: string, { closed }: IndexMetadata): readonly string[] {
   if (hasSelector(pattern)) {
     return [`${pattern} names a part of data streams (::failures); name the data streams alone`];
@@ -330,36 +344,41 @@ export function listUnreachableProblems(pattern: string, { closed }: IndexMetada
   ];
 }
 
+/** The first five names, and how many more there are. */
 export function formatNames(names: readonly string[]): string {
   const more = names.length - 5;
   return `${names.slice(0, 5).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
-/** The wall on each index that is known, and everything of others: see `combineGroupQueries`. @throws {Refused} */
+/**
+ * The tenant filter on each known index, and all documents of unknown ones: see `combineGroupQueries`.
+ * @throws {Refused} where it cannot be exact
+ */
 export function buildTenantFilterQuery(
   backend: string,
   tenantFilter: Filter | undefined,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
 ): Query {
   if (tenantFilter === undefined) return matchAll;
-  if (knowledge.opaque)
+  if (metadata.opaque)
     throw createUnsupportedError(backend, "a where on an index whose mapping may not be read");
-  const queries = knowledge.groups.map((group) => ({
+  const queries = metadata.groups.map((group) => ({
     group,
     query: rejectInexactTenantFilter(backend, () => compileTenantFilter(tenantFilter, group)),
   }));
-  const guarded = combineGroupQueries(queries, knowledge);
-  if (guarded === matchAll && queries.some(({ query }) => query !== matchAll)) {
+  const combined = combineGroupQueries(queries, metadata);
+  if (combined === matchAll && queries.some(({ query }) => query !== matchAll)) {
     throw createUnsupportedError(backend, "a where over this many indices");
   }
-  return guarded;
+  return combined;
 }
 
-export function rejectInexactTenantFilter<T>(backend: string, make: () => T): T {
+/** Runs what parses or compiles a tenant filter, and turns its error into a refusal. @throws {Refused} */
+export function rejectInexactTenantFilter<T>(backend: string, compile: () => T): T {
   try {
-    return make();
+    return compile();
   } catch (error) {
-    // The reason names the index's fields: for the operator, who meets it in `check` and at start.
+    // The reason names fields of the index. It is for the operator, and is shown by `check` and at start.
     if (error instanceof TenantFilterError) throw createUnsupportedError(backend, "the where of this source");
     throw error;
   }

@@ -51,7 +51,7 @@ test.each(cases)("fails the read with `partial` when an index is deleted %s", as
     };
     await expect(rest()).rejects.toMatchObject({
       failure: "partial",
-      message: "index logs-1 of logs-* went away while it was read",
+      message: "index logs-1 of logs-* was deleted or recreated during the read",
     });
   } finally {
     await cluster.close();

@@ -1,6 +1,6 @@
-// What security hides from a user without a word. Elasticsearch tells of documents and fields that it keeps back. OpenSearch
-// does not; and it can mask fields: documents and columns then show digests, and the index finds nothing by either value. A
-// value that a column shows and no search finds is a digest.
+// What security hides from a user without an error. Elasticsearch shows a user's own document and field restrictions.
+// OpenSearch does not, and it can also mask fields: documents and columns then show digests, and a search finds nothing by
+// either value. So a value that an aggregation returns and a search does not find is a digest.
 import { z } from "zod";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/store.ts";
@@ -13,16 +13,16 @@ import { listFieldNames, parseTenantFilter } from "../query/tenant-filter.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "./missing-time.ts";
 import { formatNames, rejectInexactTenantFilter } from "./search.ts";
 
-/** Fields of one request: each is an aggregation. */
+/** Fields probed in one request; each takes an aggregation. */
 const maxFieldsPerRequest = 200;
-/** Documents of each shard that are looked at. */
+/** Documents of each shard that a probe looks at. */
 const sampledPerShard = 200;
 
 const topValueForm = z.object({ values: z.object({ buckets: z.array(z.object({ key: z.unknown() })) }) });
 const countForm = z.object({ doc_count: z.number() });
 
 /**
- * What the source keeps from this user, for `readout check`; of masked fields also the `consequence`.
+ * What security keeps from this user, as sentences for `readout check`. `consequence` says what masked fields lead to.
  * @throws {BackendError}
  */
 export async function findRestrictions(
@@ -39,7 +39,7 @@ export async function findRestrictions(
   ];
 }
 
-/** The names of masked fields, of those that the first documents have. */
+/** Reports the masked fields among those that the first documents have. */
 async function reportMaskedFields(
   client: ElasticClient,
   pattern: string,
@@ -58,7 +58,7 @@ async function reportMaskedFields(
       names.slice(at, at + maxFieldsPerRequest),
       signal,
     );
-    // What keeps a search from being answered is told elsewhere.
+    // Other failures of a search are reported elsewhere.
     masked.push(...(await found.catch(suppressUnlessTimeout)));
   }
   if (masked.length === 0) return [];
@@ -71,21 +71,19 @@ const privilegesForm = z.object({
   ),
 });
 
-/** What Elasticsearch tells a user of his own rights. */
+/** Reports the restrictions that Elasticsearch shows to the user himself. */
 async function reportHiddenData(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
   if (!client.hasCredentials || (await client.detectProduct(signal)).name !== "Elasticsearch") return [];
   const request = { method: "GET", path: "/_security/user/_privileges" } as const;
-  const answer = await client.sendJson(request, signal).catch(suppressUnlessTimeout);
-  const { indices = [] } = privilegesForm.safeParse(answer).data ?? {};
+  const response = await client.sendJson(request, signal).catch(suppressUnlessTimeout);
+  const { indices = [] } = privilegesForm.safeParse(response).data ?? {};
   return indices.flatMap(({ names = [], field_security, query }) => {
     const kept = [
       ...(query === undefined ? [] : ["documents"]),
       ...(field_security === undefined ? [] : ["fields"]),
     ];
     if (kept.length === 0) return [];
-    return [
-      `${formatNames(names)}: security keeps ${kept.join(" and ")} back from this user, which are as if they were not there`,
-    ];
+    return [`${formatNames(names)}: security hides ${kept.join(" and ")} from this user`];
   });
 }
 
@@ -94,14 +92,14 @@ function suppressUnlessTimeout(error: unknown): readonly string[] {
   throw error;
 }
 
-/** Of one state of the mappings: the fields that can be looked for, and what was found, by those that were. */
+/** For one state of the mappings: the fields that can be probed, and the masked ones found, by the list of names probed. */
 interface MaskSearches {
   readonly columns: readonly string[];
-  readonly found: Map<string, Promise<readonly string[]>>;
+  readonly masked: Map<string, Promise<readonly string[]>>;
 }
 const maskSearches = new WeakMap<IndexMetadata, MaskSearches>();
 
-/** Which of these names are masked; looked for once for each state of the mappings. @throws {BackendError} */
+/** The masked fields among these names, probed once for each state of the mappings. @throws {BackendError} */
 async function listMaskedFields(
   client: ElasticClient,
   pattern: string,
@@ -110,24 +108,24 @@ async function listMaskedFields(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   if (!(await canMaskFields(client, signal))) return [];
-  const known = maskSearches.get(metadata) ?? { columns: listVerbatimColumns(metadata), found: new Map() };
+  const known = maskSearches.get(metadata) ?? { columns: listVerbatimColumns(metadata), masked: new Map() };
   maskSearches.set(metadata, known);
   const names = known.columns.filter((name) => named.has(name));
   if (names.length === 0) return [];
   const key = names.join();
-  let finding = known.found.get(key);
+  let finding = known.masked.get(key);
   if (finding === undefined) {
-    // Not the first caller's signal: others wait for the same answer. The door's own deadline bounds it.
+    // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
     finding = findMaskedByField(client, pattern, names, new AbortController().signal);
-    known.found.set(key, finding);
-    finding.catch(() => known.found.delete(key));
+    known.masked.set(key, finding);
+    finding.catch(() => known.masked.delete(key));
   }
   return raceAbort(finding, signal);
 }
 
 /**
- * A wall of `!=` would let all lines through where the field is masked, one of `=` none.
- * @throws {Refused}
+ * On a masked field, a tenant filter with `!=` would let all lines through and one with `=` none.
+ * @throws {Refused} @throws {BackendError}
  */
 export async function refuseMaskedTenantFilter(
   backend: string,
@@ -145,21 +143,24 @@ export async function refuseMaskedTenantFilter(
   if (masked.length > 0) throw createUnsupportedError(backend, "a where on a masked field");
 }
 
-/** These parts. @throws {Refused} where security or another layout hides what lines are bounded by */
+/**
+ * Checks that security or a wrong layout hides neither the fields of the tenant filter nor the time of the lines.
+ * @throws {Refused} @throws {BackendError}
+ */
 export async function requireReadableGroups(
   backend: string,
   source: LogSource,
   metadata: IndexMetadata,
-  parts: readonly LayoutGroup[],
+  layoutGroups: readonly LayoutGroup[],
   client: ElasticClient,
   signal: AbortSignal,
-): Promise<readonly LayoutGroup[]> {
+): Promise<void> {
   await refuseMaskedTenantFilter(backend, client, source, metadata, signal);
-  if (!(await hasOnlyUntimedDocuments(backend, source.index, parts, client, signal))) return parts;
-  throw createUnsupportedError(backend, `documents without ${listTimeFields(parts).join(", ")}`);
+  if (!(await hasOnlyUntimedDocuments(backend, source.index, layoutGroups, client, signal))) return;
+  throw createUnsupportedError(backend, `documents without ${listTimeFields(layoutGroups).join(", ")}`);
 }
 
-/** Whether a query narrows by a masked field, in any of its forms, so that it may leave out what is meant. */
+/** Whether a query filters by a masked field or one of its multi-fields, and so may miss what it should find. */
 export async function hasMaskedField(
   query: Query,
   client: ElasticClient,
@@ -178,7 +179,7 @@ export async function hasMaskedField(
   );
 }
 
-/** For what cannot be read without its filters. @throws {Refused} where one is on a masked field */
+/** For reads that cannot do without the query. @throws {Refused} where it filters by a masked field */
 export async function refuseMaskedFilter(
   backend: string,
   query: Query,
@@ -191,20 +192,21 @@ export async function refuseMaskedFilter(
     throw createUnsupportedError(backend, "a filter on a masked field");
 }
 
-/** The names of fields among them. */
+/** All keys and texts of a query, the names of its fields among them. */
 function collectWords(query: unknown): readonly string[] {
   if (typeof query === "string") return [query];
   if (typeof query !== "object" || query === null) return [];
   return Object.entries(query).flatMap(([key, value]) => [key, ...collectWords(value)]);
 }
 
-const canMaskFields = async (client: ElasticClient, signal: AbortSignal): Promise<boolean> =>
-  client.hasCredentials && (await client.detectProduct(signal)).name === "OpenSearch";
+async function canMaskFields(client: ElasticClient, signal: AbortSignal): Promise<boolean> {
+  return client.hasCredentials && (await client.detectProduct(signal)).name === "OpenSearch";
+}
 
-/** Types whose values come back as they are searched. */
+/** Types whose aggregated values can be searched as they are. */
 const verbatimTypes = new Set(["keyword", "long", "integer", "short", "byte"]);
 
-/** Fields that have one of these types wherever they are mapped. */
+/** The fields that have the same one of these types wherever they are mapped, with a column of their own. */
 function listVerbatimColumns({ groups }: IndexMetadata): readonly string[] {
   const types = new Map<string, string | undefined>();
   for (const { fields } of groups) {
@@ -222,14 +224,14 @@ function listVerbatimColumns({ groups }: IndexMetadata): readonly string[] {
       } = field;
       const isOwn = nested === undefined && root === undefined && aliasOf === undefined && !runtime;
       const isColumn = verbatimTypes.has(type) && indexed && docValues && !rewritten && isOwn;
-      const isAlike = !types.has(name) || types.get(name) === type;
-      types.set(name, isColumn && isAlike ? type : undefined);
+      const isSameType = !types.has(name) || types.get(name) === type;
+      types.set(name, isColumn && isSameType ? type : undefined);
     }
   }
   return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
 }
 
-/** In the first documents that have each, of which there may be few. `exists` finds them, masked or not. */
+/** Probes each field in the first documents that have it, which may be few. `exists` finds them, masked or not. */
 async function findMaskedByField(
   client: ElasticClient,
   pattern: string,
@@ -242,7 +244,14 @@ async function findMaskedByField(
   return (await Promise.all(found)).flat();
 }
 
-/** Those that are masked in the first documents that a query finds. */
+/** What one probe needs. */
+interface Probe {
+  readonly client: ElasticClient;
+  readonly pattern: string;
+  readonly signal: AbortSignal;
+}
+
+/** The fields that are masked in the first documents that a query finds. */
 async function findMaskedInSample(
   client: ElasticClient,
   pattern: string,
@@ -250,22 +259,11 @@ async function findMaskedInSample(
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const ask = async (body: object): Promise<unknown> => {
-    const path = `/${encodePattern(pattern)}/_search`;
-    const text = JSON.stringify({ size: 0, terminate_after: sampledPerShard, ...body });
-    return client.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
-  };
-  /** What one aggregation for each tells. */
-  const askEach = async <T>(
-    aggs: readonly object[],
-    form: z.ZodType<T>,
-  ): Promise<readonly (T | undefined)[]> => {
-    const numbered = Object.fromEntries(aggs.map((agg, at) => [`f${at}`, agg]));
-    const { aggregations } = Object(await ask({ track_total_hits: false, query, aggs: numbered }));
-    return aggs.map((_, at) => form.safeParse(Object(aggregations)[`f${at}`]).data);
-  };
+  const probe: Probe = { client, pattern, signal };
   // By values, not by ordinals, which the columns of a masked field do not have.
-  const values = await askEach(
+  const values = await aggregateEach(
+    probe,
+    query,
     names.map((field) => ({
       filter: { match_all: {} },
       aggs: { values: { terms: { field, size: 1, execution_hint: "map" } } },
@@ -277,7 +275,9 @@ async function findMaskedInSample(
     return typeof key === "string" ? [{ field, term: { term: { [field]: key } } }] : [];
   });
   if (terms.length === 0) return [];
-  const counts = await askEach(
+  const counts = await aggregateEach(
+    probe,
+    query,
     terms.map(({ term }) => ({ filter: term })),
     countForm,
   );
@@ -285,41 +285,66 @@ async function findMaskedInSample(
   for (const [at, { field, term }] of terms.entries()) {
     if (counts[at]?.doc_count !== 0) continue;
     // Another copy of the shard may have shown other documents.
-    const { hits } = Object(await ask({ track_total_hits: 1, query: term }));
+    const { hits } = Object(await searchSample(probe, { track_total_hits: 1, query: term }));
     if (Object(Object(hits).total).value === 0) masked.push(field);
   }
   return masked;
 }
 
-/** What larger readings lack: scrolls are rights of their own on OpenSearch, asked for by one that does not exist. */
+async function searchSample({ client, pattern, signal }: Probe, body: object): Promise<unknown> {
+  const path = `/${encodePattern(pattern)}/_search`;
+  const text = JSON.stringify({ size: 0, terminate_after: sampledPerShard, ...body });
+  return client.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
+}
+
+/** The results of several aggregations over the sample, in order; undefined where one does not have the form. */
+async function aggregateEach<T>(
+  probe: Probe,
+  query: Query,
+  aggs: readonly object[],
+  form: z.ZodType<T>,
+): Promise<readonly (T | undefined)[]> {
+  const numbered = Object.fromEntries(aggs.map((agg, at) => [`f${at}`, agg]));
+  const { aggregations } = Object(
+    await searchSample(probe, { track_total_hits: false, query, aggs: numbered }),
+  );
+  return aggs.map((_, at) => form.safeParse(Object(aggregations)[`f${at}`]).data);
+}
+
+/** Reports missing scroll permissions. OpenSearch has separate ones, probed with a scroll that does not exist. */
 async function reportScrollLimits(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
   if ((await client.detectProduct(signal)).name !== "OpenSearch") return [];
   const path = "/_search/scroll";
-  const goOn = {
+  const next = {
     method: "POST",
     path,
     body: JSON.stringify({ scroll: "1s", scroll_id: "readout" }),
   } as const;
-  const end = { method: "DELETE", path, body: JSON.stringify({ scroll_id: ["readout"] }) } as const;
-  const denied = async (request: typeof goOn | typeof end) => {
-    try {
-      await client.send(request, signal);
-    } catch (error) {
-      if (!(error instanceof BackendError)) throw error;
-      if (error.failure === "denied") return true;
-      if (error.failure !== "rejected") throw error;
-    }
-    return false;
-  };
-  const right = "indices:data/read/scroll";
-  return [
-    ...((await denied(goOn))
-      ? [
-          `large traces, and many lines of one millisecond, are errors without the cluster permission ${right}`,
-        ]
-      : []),
-    ...((await denied(end))
-      ? [`scrolls take up their place for a minute without the cluster permission ${right}/clear`]
-      : []),
-  ];
+  const clear = { method: "DELETE", path, body: JSON.stringify({ scroll_id: ["readout"] }) } as const;
+  const permission = "indices:data/read/scroll";
+  const limits: string[] = [];
+  if (await isDenied(client, next, signal)) {
+    limits.push(
+      `large traces, and many lines of one millisecond, are errors without the cluster permission ${permission}`,
+    );
+  }
+  if (await isDenied(client, clear, signal)) {
+    limits.push(`scrolls hold resources for a minute without the cluster permission ${permission}/clear`);
+  }
+  return limits;
+}
+
+async function isDenied(
+  client: ElasticClient,
+  request: Parameters<ElasticClient["send"]>[0],
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    await client.send(request, signal);
+  } catch (error) {
+    if (!(error instanceof BackendError)) throw error;
+    if (error.failure === "denied") return true;
+    if (error.failure !== "rejected") throw error;
+  }
+  return false;
 }

@@ -1,9 +1,10 @@
-// `profile: auto`: the layout of each index. A mapping tells it where it shows one layout, and that one's message; else
-// twenty documents do. Where these show none, they are read by the layout by which most of them can be read, because a line
-// without its message and severity is found by nothing that is asked for. That is a guess: `check` says so with the
-// reason, and it is made again as documents come. Layouts whose time the index lacks do not come into question, since by
-// them no document is in any range. Behind a wall only its own documents tell: a mapping shows what others wrote as well.
+// The layout of each index, where the configuration says `auto`. A mapping decides where it shows exactly one layout and maps
+// that layout's message; otherwise twenty documents do. Where these show no layout, the one that reads most of them is guessed,
+// because a line without message and severity is hardly ever found. `check` reports a guess with its reason, and it is made
+// again as documents come. A layout whose time field the index lacks is no candidate: its lines would be in no range. With a
+// tenant filter only the tenant's own documents count, since a mapping also shows what others wrote.
 import type { LRUCache } from "lru-cache";
+import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/store.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -19,135 +20,163 @@ import { formatNames, searchComplete } from "./search.ts";
 
 export interface Detection {
   readonly layoutGroups: readonly LayoutGroup[];
-  /** False while an index without documents could show its layout by its first ones. */
-  readonly settled: boolean;
+  /** False while an index has no documents: its first ones could show its layout. */
+  readonly isSettled: boolean;
   readonly guesses: readonly Guess[];
 }
 
-/** What indices that show no layout are read as. */
+/** How indices that show no layout are read. */
 export interface Guess {
-  /** Their names, as a sentence has them. */
+  /** Their names, for a sentence. */
   readonly indices: string;
-  /** None where mappings may not be read. */
+  /** Empty where mappings may not be read. */
   readonly groups: readonly IndexGroup[];
   readonly reason: string;
-  /** Every document that was looked at has a message by it, and most have a severity: these are lines. */
+  /** Every document of the sample has a message by it, and most have a severity: these are lines. */
   readonly plausible: boolean;
 }
 
-/** What a few documents of some indices tell. */
+/** What a sample of documents shows. */
 export interface SampleVerdict {
+  /** The size of the sample. */
   readonly documents: number;
   /** The layout that they show. */
   readonly shown: LogLayout | undefined;
-  /** Those by which most of them can be read, where they show none: equally good. */
+  /** Where they show none, the layouts that read most of them, equally well. */
   readonly guessed: readonly LayoutScore[];
 }
-/** How many documents a layout finds a message in, and how many a severity. */
+
+/** The number of documents in which a layout finds a message, and a severity. */
 interface LayoutScore {
   readonly layout: LogLayout;
   readonly messages: number;
   readonly severities: number;
 }
 
-/** In the order of their names, so that `ecs` is the first of those whose body is the whole document. */
+/** By name, so that `ecs` is the first of those whose body is the whole document. */
 const candidateLayouts = [...logLayouts.values()];
 const fallbackLayout = requireBuiltInLayout("ecs");
 
 const sampleSize = 20;
 const concurrentSamples = 8;
-/** The first documents of an index seldom change, but a guess may be wrong for those that came since. */
+/** The first documents of an index seldom change, but a guess may be wrong for later ones. */
 const guessLifetime = 300_000;
 
-/** @throws {BackendError} */
+/** What the detection of one source needs, and what it has found. */
+interface DetectionContext {
+  readonly backend: string;
+  readonly client: ElasticClient;
+  readonly pattern: string;
+  readonly where: string | undefined;
+  readonly samples: LRUCache<string, SampleVerdict>;
+  readonly signal: AbortSignal;
+  readonly found: Map<IndexGroup, LogLayout>;
+  readonly undecided: Map<IndexGroup, SampleVerdict>;
+  isSettled: boolean;
+}
+
+/** `samples` remembers verdicts from one state of the mappings to the next. @throws {BackendError} */
 export async function detectLayouts(
   backend: string,
   client: ElasticClient,
   { index: pattern, where }: Pick<LogSource, "index" | "where">,
   metadata: IndexMetadata,
-  known: LRUCache<string, SampleVerdict>,
+  samples: LRUCache<string, SampleVerdict>,
   signal: AbortSignal,
 ): Promise<Detection> {
-  const found = new Map<IndexGroup, LogLayout>();
-  const unsure = new Map<IndexGroup, SampleVerdict | undefined>();
-  let settled = true;
-
-  async function look(group: IndexGroup): Promise<void> {
-    const able = listTimelyLayouts(group);
-    const shown = listMappedLayouts(group, able);
-    const [first] = shown;
-    if (where === undefined && first !== undefined && shown.length === 1 && hasMappedMessage(group, first)) {
-      found.set(group, first);
-      return;
-    }
-    // Those that the mapping shows stand first, so that they are taken where the documents tell no difference.
-    const among = [...shown, ...able.filter((layout) => !shown.includes(layout))];
-    const key = JSON.stringify([pattern, where, group.indices, among.map(({ name }) => name)]);
-    const own = allOf([buildIndicesQuery(group.indices), buildTenantQuery(where, group)]);
-    const told = known.get(key) ?? (await readSample(backend, client, pattern, own, among, signal));
-    if (told.documents === 0) settled = false;
-    // The documents of a young index are few, and say little of those to come.
-    else if (told.documents === sampleSize)
-      known.set(key, told, told.shown === undefined ? { ttl: guessLifetime } : {});
-    const layout = told.shown ?? (told.documents === 0 ? first : undefined);
-    if (layout === undefined) unsure.set(group, told);
-    else found.set(group, layout);
-  }
-
-  if (metadata.opaque) {
-    const told = await readSample(backend, client, pattern, matchAll, candidateLayouts, signal);
-    const layout = told.shown ?? told.guessed[0]?.layout ?? fallbackLayout;
-    const guesses =
-      told.shown === undefined ? [{ indices: pattern, groups: [], ...describeGuess(layout, told) }] : [];
-    return {
-      layoutGroups: partitionByLayout(() => layout, metadata, layout),
-      settled: told.documents > 0,
-      guesses,
-    };
-  }
+  const context: DetectionContext = {
+    ...{ backend, client, pattern, where, samples, signal },
+    found: new Map(),
+    undecided: new Map(),
+    isSettled: true,
+  };
+  if (metadata.opaque) return detectOpaque(context, metadata);
   for (let at = 0; at < metadata.groups.length; at += concurrentSamples) {
-    await Promise.all(metadata.groups.slice(at, at + concurrentSamples).map(look));
+    const some = metadata.groups.slice(at, at + concurrentSamples);
+    await Promise.all(some.map((group) => detectGroup(context, group)));
   }
-  const guesses = new Map<string, Judgement & { readonly groups: IndexGroup[] }>();
-  // What could be read in few ways first: what could be read in many is read as the others are, where these agree.
-  const ways = ([, told]: readonly [IndexGroup, SampleVerdict | undefined]) =>
-    told?.guessed.length || candidateLayouts.length;
-  for (const entry of [...unsure].sort((a, b) => ways(a) - ways(b))) {
-    const [group, told] = entry;
-    const taken = new Set(found.values());
-    const [common = fallbackLayout] = taken.size === 1 ? taken : [];
-    const able = told?.guessed.map(({ layout }) => layout) ?? [];
-    const layout = able.length === 0 || able.includes(common) ? common : (able[0] ?? fallbackLayout);
-    found.set(group, layout);
-    const judged = describeGuess(layout, told);
-    const alike = guesses.get(judged.reason);
-    if (alike === undefined) guesses.set(judged.reason, { ...judged, groups: [group] });
-    else alike.groups.push(group);
-  }
+  const guesses = guessUndecided(context);
+  const { found, isSettled } = context;
   return {
-    layoutGroups: partitionByLayout((group) => found.get(group) ?? fallbackLayout, metadata, fallbackLayout),
-    settled,
-    guesses: [...guesses.values()].map((guess) => ({
-      indices: formatNames(guess.groups.map(summariseIndices)),
-      ...guess,
-    })),
+    layoutGroups: partitionByLayout((group) => requireKey(found, group), metadata, fallbackLayout),
+    isSettled,
+    guesses,
   };
 }
 
+/** One layout for the whole pattern, where mappings may not be read. */
+async function detectOpaque(context: DetectionContext, metadata: IndexMetadata): Promise<Detection> {
+  const sample = await readSample(context, matchAll, candidateLayouts);
+  const layout = sample.shown ?? sample.guessed[0]?.layout ?? fallbackLayout;
+  const guess = { indices: context.pattern, groups: [], ...describeGuess(layout, sample) };
+  return {
+    layoutGroups: partitionByLayout(() => layout, metadata, layout),
+    isSettled: sample.documents > 0,
+    guesses: sample.shown === undefined ? [guess] : [],
+  };
+}
+
+async function detectGroup(context: DetectionContext, group: IndexGroup): Promise<void> {
+  const { where, samples, pattern, found, undecided } = context;
+  const timely = listTimelyLayouts(group);
+  const mapped = listMappedLayouts(group, timely);
+  const [first] = mapped;
+  if (where === undefined && first !== undefined && mapped.length === 1 && hasMappedMessage(group, first)) {
+    found.set(group, first);
+    return;
+  }
+  // Those that the mapping shows come first, so that they are taken where the documents make no difference.
+  const candidates = [...mapped, ...timely.filter((layout) => !mapped.includes(layout))];
+  const key = JSON.stringify([pattern, where, group.indices, candidates.map(({ name }) => name)]);
+  const own = allOf([buildIndicesQuery(group.indices), buildTenantQuery(where, group)]);
+  const sample = samples.get(key) ?? (await readSample(context, own, candidates));
+  if (sample.documents === 0) context.isSettled = false;
+  // A young index has few documents, which say little about those to come.
+  else if (sample.documents === sampleSize)
+    samples.set(key, sample, sample.shown === undefined ? { ttl: guessLifetime } : {});
+  const layout = sample.shown ?? (sample.documents === 0 ? first : undefined);
+  if (layout === undefined) undecided.set(group, sample);
+  else found.set(group, layout);
+}
+
 /**
- * The layouts whose time the index has; all where it has none. A number may be anything, so it counts for a layout that the
- * mapping shows, or where there is no date.
+ * Decides the groups whose sample shows no layout. A group that few layouts can read comes first; one that many can read is
+ * read like the groups before it, if these agree.
+ */
+function guessUndecided({ found, undecided }: DetectionContext): readonly Guess[] {
+  const guesses = new Map<string, Judgement & { readonly groups: IndexGroup[] }>();
+  const countChoices = ({ guessed }: SampleVerdict) => guessed.length || candidateLayouts.length;
+  for (const [group, sample] of [...undecided].sort((a, b) => countChoices(a[1]) - countChoices(b[1]))) {
+    const taken = new Set(found.values());
+    const [common = fallbackLayout] = taken.size === 1 ? taken : [];
+    const readable = sample.guessed.map(({ layout }) => layout);
+    const layout = readable.length === 0 || readable.includes(common) ? common : requireFirst(readable);
+    found.set(group, layout);
+    const judgement = describeGuess(layout, sample);
+    const known = guesses.get(judgement.reason);
+    if (known === undefined) guesses.set(judgement.reason, { ...judgement, groups: [group] });
+    else known.groups.push(group);
+  }
+  return [...guesses.values()].map((guess) => ({
+    indices: formatNames(guess.groups.map(summariseIndices)),
+    ...guess,
+  }));
+}
+
+/**
+ * The layouts whose time field the index has; all where it has none. A number may be anything, so a layout with a numeric time
+ * counts only if the mapping shows the layout, or where no layout has a date.
  */
 function listTimelyLayouts(group: IndexGroup): readonly LogLayout[] {
   const timely = candidateLayouts.filter((layout) => findTimeField(group, layout) !== undefined);
-  const sure = timely.filter(
+  const certain = timely.filter(
     (layout) =>
       findTimeField(group, layout)?.unit === undefined || listMappedLayouts(group, [layout]).length > 0,
   );
-  return [sure, timely, candidateLayouts].find(({ length }) => length > 0) ?? candidateLayouts;
+  return [certain, timely].find(isNonEmpty) ?? candidateLayouts;
 }
 
-/** What of an index lies within the wall; a wall that it cannot keep is refused by whoever reads, and tells nothing here. */
+/** The tenant's documents of an index. An inexact filter is refused by whoever reads, and restricts nothing here. */
 function buildTenantQuery(where: string | undefined, group: IndexGroup): Query {
   if (where === undefined) return matchAll;
   try {
@@ -158,12 +187,14 @@ function buildTenantQuery(where: string | undefined, group: IndexGroup): Query {
   }
 }
 
-/** The profiles that a mapping shows. An alias is in no document, so it shows nothing. */
-export function listMappedLayouts(group: IndexGroup, among: readonly LogLayout[]): readonly LogLayout[] {
-  return among.filter(({ detect }) => detect.some((names) => names.every((name) => isMapped(group, name))));
+/** The layouts that a mapping shows. An alias is in no document, so it shows nothing. */
+export function listMappedLayouts(group: IndexGroup, candidates: readonly LogLayout[]): readonly LogLayout[] {
+  return candidates.filter(({ detect }) =>
+    detect.some((names) => names.every((name) => isMapped(group, name))),
+  );
 }
 
-/** Whether lines of an index may have a message by the profile. */
+/** Whether the index maps a field for the layout's message. */
 export function hasMappedMessage(group: IndexGroup, { message }: LogLayout): boolean {
   return message.some((name) => isMapped(group, name));
 }
@@ -173,14 +204,11 @@ function isMapped(group: IndexGroup, name: string): boolean {
   return field !== undefined && field.aliasOf === undefined;
 }
 
-/** What the first documents that a query finds tell. @throws {BackendError} */
+/** What the first documents that a query finds show. @throws {BackendError} */
 async function readSample(
-  backend: string,
-  client: ElasticClient,
-  pattern: string,
+  { backend, client, pattern, signal }: DetectionContext,
   query: Query,
-  among: readonly LogLayout[],
-  signal: AbortSignal,
+  candidates: readonly LogLayout[],
 ): Promise<SampleVerdict> {
   const body = { size: sampleSize, track_total_hits: false, query, sort: ["_doc"] };
   const { hits } = await searchComplete(backend, client, pattern, body, signal);
@@ -192,25 +220,25 @@ async function readSample(
       throw error;
     }
   });
-  return { documents: hits.length, ...decideLayout(documents, among) };
+  return { documents: hits.length, ...decideLayout(documents, candidates) };
 }
 
 /**
- * The layout that documents show, and those by which they can be read. A layout that none can be read by gives way to one
- * that finds their messages: its mark may be a field that others have too.
+ * The layout that documents show, or those by which they can be read. A shown layout that finds no message gives way to one that
+ * does: its mark may be a field that other layouts have too.
  */
 function decideLayout(
   documents: readonly JsonObject[],
-  among: readonly LogLayout[],
+  candidates: readonly LogLayout[],
 ): Omit<SampleVerdict, "documents"> {
   const shown = selectBestLayouts(
     documents,
-    among.filter((layout) => documents.some((document) => hasLayoutMark(document, layout))),
+    candidates.filter((layout) => documents.some((document) => hasLayoutMark(document, layout))),
   );
-  // Only where the whole document is the body does a wrong guess lose nothing of it.
+  // A wrong guess loses nothing only where the whole document is the body.
   const guessed = selectBestLayouts(
     documents,
-    among.filter(({ json }) => json === "source"),
+    candidates.filter(({ json }) => json === "source"),
   ).filter(({ messages, severities }) => messages + severities > 0);
   const [first] = shown;
   if (first !== undefined && (first.messages > 0 || !guessed.some(({ messages }) => messages > 0)))
@@ -219,36 +247,36 @@ function decideLayout(
 }
 
 /**
- * Those that most documents are read best by, equally good ones in the order given. What documents show is no vote: a
- * mark of one layout, as Logstash sets it, may stand beside the fields of another.
+ * The layouts that read most documents best, equally good ones in the given order. The mark of a layout is no vote: Logstash
+ * sets it beside the fields of another layout.
  */
 function selectBestLayouts(
   documents: readonly JsonObject[],
-  among: readonly LogLayout[],
+  candidates: readonly LogLayout[],
 ): readonly LayoutScore[] {
-  const votes = among.map((layout) => ({ layout, votes: 0, messages: 0, severities: 0 }));
+  const votes = candidates.map((layout) => ({ layout, votes: 0, messages: 0, severities: 0 }));
   for (const document of documents) {
-    const grades = votes.map((vote) => {
+    const scores = votes.map((vote) => {
       const { message, severity, fields } = scoreDocument(document, vote.layout);
       if (message) vote.messages += 1;
       if (severity) vote.severities += 1;
       return 4 * Number(message) + Number(severity) + fields;
     });
-    const most = Math.max(...grades);
-    for (const [at, vote] of votes.entries()) if (grades[at] === most) vote.votes += 1;
+    const most = Math.max(...scores);
+    for (const [at, vote] of votes.entries()) if (scores[at] === most) vote.votes += 1;
   }
   const most = Math.max(...votes.map((vote) => vote.votes));
   const equal = votes.filter((vote) => vote.votes === most);
-  // A severity is asked for more often than a host or a group.
-  const told = Math.max(...equal.map(({ severities }) => severities));
-  return equal.filter(({ severities }) => severities === told);
+  // Queries name a severity more often than a host or a group.
+  const mostSeverities = Math.max(...equal.map(({ severities }) => severities));
+  return equal.filter(({ severities }) => severities === mostSeverities);
 }
 
-/** Which line fields a profile finds in a document. */
+/** Which line fields a layout finds in a document. */
 function scoreDocument(document: JsonObject, layout: LogLayout) {
   const { message, severity, hostname, group } = layout;
   return {
-    // An object at `log` is what ECS has there as well, so that it tells nothing.
+    // ECS has an object at `log` as well, so that it shows nothing.
     message:
       findFirstText(document, message) !== undefined ||
       (layout.json !== "source" && findStructuredMessage(document, layout) !== undefined),
@@ -263,17 +291,14 @@ function hasLayoutMark(document: JsonObject, { detect }: LogLayout): boolean {
 
 type Judgement = Pick<Guess, "reason" | "plausible">;
 
-function describeGuess(layout: LogLayout, told: SampleVerdict | undefined): Judgement {
+function describeGuess(layout: LogLayout, { documents, guessed }: SampleVerdict): Judgement {
   const read = `read as ${layout.name}`;
-  if (told === undefined || told.documents === 0)
-    return { reason: `${read} until there are documents that tell`, plausible: false };
-  const { documents } = told;
-  const own = told.guessed.find((reading) => reading.layout === layout);
-  if (own === undefined)
-    return {
-      reason: `${read}, although none of ${documents} documents has a message by it`,
-      plausible: false,
-    };
+  if (documents === 0) return { reason: `${read} until documents show more`, plausible: false };
+  const own = guessed.find((score) => score.layout === layout);
+  if (own === undefined) {
+    const reason = `${read}, although none of ${documents} documents has a message by it`;
+    return { reason, plausible: false };
+  }
   const { messages, severities } = own;
   return {
     reason: `${read}, by which ${messages} of ${documents} documents have a message and ${severities} a severity`,
@@ -283,6 +308,6 @@ function describeGuess(layout: LogLayout, told: SampleVerdict | undefined): Judg
 
 function requireBuiltInLayout(name: string): LogLayout {
   const layout = logLayouts.get(name);
-  if (layout === undefined) throw new Error(`the built-in profile ${name} is missing`);
+  if (layout === undefined) throw new Error(`the built-in layout ${name} is missing`);
   return layout;
 }

@@ -166,7 +166,7 @@ test("check reports missing scroll permissions", async () => {
   expect(problems).toEqual([]);
   expect(limitations?.filter((one) => one.includes("scroll"))).toEqual([
     "large traces, and many lines of one millisecond, are errors without the cluster permission indices:data/read/scroll",
-    "scrolls take up their place for a minute without the cluster permission indices:data/read/scroll/clear",
+    "scrolls hold resources for a minute without the cluster permission indices:data/read/scroll/clear",
   ]);
 });
 
@@ -288,7 +288,7 @@ test("check reports document and field security of Elasticsearch", async () => {
     AbortSignal.timeout(30_000),
   );
   expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([
-    "app-*: security keeps fields back from this user, which are as if they were not there",
-    "web-1: security keeps documents back from this user, which are as if they were not there",
+    "app-*: security hides fields from this user",
+    "web-1: security hides documents from this user",
   ]);
 });

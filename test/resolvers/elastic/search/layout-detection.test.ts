@@ -498,7 +498,7 @@ describe("layout detection, an index that changes", () => {
     const mappings = buildMapping([{ log: "x", level: "x" }]);
     const { hold, read, report } = await openIndices({ "logs-1": createFakeIndex([], mappings) });
     expect((await report()).guesses).toEqual([
-      "logs-1: no known layout is recognised; read as ecs until there are documents that tell",
+      "logs-1: no known layout is recognised; read as ecs until documents show more",
     ]);
     expect(await read()).toEqual([]);
     hold({ "logs-1": createFakeIndex([{ log: "boom", level: "error" }], mappings) });

@@ -1,5 +1,5 @@
-// How a query will be found, told to people. Whether the index decides a leaf is read off the bounds that the compiler
-// makes of it, so it cannot be told otherwise than it is done; the reason is read off the mapping that made them so.
+// Explains how a query is executed. Whether the index decides a leaf follows from the bounds that the filter compiler makes of
+// it, so the explanation cannot diverge from the execution. The reason follows from the mapping.
 import { type Compare, type Filter, listComparisons, type Operator } from "../../../src/log-query/ast.ts";
 import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/store.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -8,16 +8,17 @@ import { matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
+import { isNumeric } from "../query/comparison-compiler.ts";
 import { compileBounds, compileFilter, queryLimits } from "../query/filter-compiler.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 
-/** Indices that are read by one layout. */
+/** Indices that are read by one layout; a `LayoutGroup` as far as it matters here. */
 interface ExplainedGroup {
   readonly layout: LogLayout;
   readonly groups: readonly IndexGroup[];
 }
 
-/** @throws {BackendError} */
+/** Reads mappings and, for `auto`, a few documents. @throws {BackendError} */
 export async function explainSource(
   source: LogSource,
   filter: Filter,
@@ -27,38 +28,41 @@ export async function explainSource(
 ): Promise<SourcePlan> {
   const product = await client.detectProduct(signal);
   const metadata = await mappingCache.read(source.index, source.where !== undefined, signal);
-  const parts = await mappingCache.readLayoutGroups(source, metadata, signal);
+  const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
   return {
     source,
-    layout: [...new Set(parts.map(({ layout }) => layout.name))].join(", "),
+    layout: [...new Set(layoutGroups.map(({ layout }) => layout.name))].join(", "),
     indices: metadata.opaque ? undefined : [...metadata.indices].sort(),
-    leaves: explainLeaves(filter, parts, metadata, product),
-    notes: listNotes(source, filter, parts, metadata, product),
+    leaves: explainLeaves(filter, layoutGroups, metadata, product),
+    notes: listNotes(source, filter, layoutGroups, metadata, product),
   };
 }
 
-/** What becomes of each leaf in each group of indices; groups of which the same is said are told together. */
+/**
+ * How each leaf is decided in each group of indices, from left to right. Groups with the same explanation are one plan. With an
+ * opaque mapping, the documents decide every leaf.
+ */
 export function explainLeaves(
   filter: Filter,
-  parts: readonly ExplainedGroup[],
+  layoutGroups: readonly ExplainedGroup[],
   { opaque }: Pick<IndexMetadata, "opaque">,
   product: Product,
 ): readonly LeafPlan[] {
   return listComparisons(filter).flatMap((leaf) => {
     if (opaque) {
-      const why = "the mapping may not be read, so the index cannot be asked";
+      const why = "the mapping may not be read, so the index cannot be used";
       return [{ leaf, by: "documents" as const, why, indices: [] }];
     }
-    const told = new Map<string, LeafPlan & { readonly indices: string[] }>();
-    for (const { layout, group } of parts.flatMap(listGroups)) {
+    const plans = new Map<string, LeafPlan & { readonly indices: string[] }>();
+    for (const { layout, group } of layoutGroups.flatMap(listGroups)) {
       const { lower, upper } = compileBounds(leaf, group, layout, product);
       const by = isSameQuery(lower, upper) ? "index" : upper === matchAll ? "documents" : "candidates";
       const why = by === "index" ? explainExactLeaf(upper) : explainInexactLeaf(leaf, group, layout, product);
-      const known = told.get(by + why);
-      if (known === undefined) told.set(by + why, { leaf, by, why, indices: [...group.indices] });
+      const known = plans.get(by + why);
+      if (known === undefined) plans.set(by + why, { leaf, by, why, indices: [...group.indices] });
       else known.indices.push(...group.indices);
     }
-    return [...told.values()];
+    return [...plans.values()];
   });
 }
 
@@ -66,7 +70,7 @@ function listGroups({ layout, groups }: ExplainedGroup) {
   return groups.map((group) => ({ layout, group }));
 }
 
-/** Queries are plain values, made in one order. */
+/** Compares the JSON, since queries are plain values whose keys are always in the same order. */
 function isSameQuery(a: Query, b: Query): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
@@ -74,15 +78,15 @@ function isSameQuery(a: Query, b: Query): boolean {
 function listNotes(
   { where }: LogSource,
   filter: Filter,
-  parts: readonly ExplainedGroup[],
+  layoutGroups: readonly ExplainedGroup[],
   metadata: IndexMetadata,
   product: Product,
 ): readonly string[] {
   const notes: string[] = [];
-  if (where !== undefined) notes.push(`where stands in every search: ${where}`);
+  if (where !== undefined) notes.push(`every search includes the tenant filter: ${where}`);
   if (filter.kind === "all") notes.push("every document of the range is a line");
-  for (const { layout, groups } of metadata.opaque || filter.kind === "all" ? [] : parts) {
-    const named = parts.length > 1 ? `${layout.name}: ` : "";
+  for (const { layout, groups } of metadata.opaque || filter.kind === "all" ? [] : layoutGroups) {
+    const named = layoutGroups.length > 1 ? `${layout.name}: ` : "";
     const uppers = groups.map((group) => compileBounds(filter, group, layout, product).upper);
     if (groups.length === 0) continue;
     if (uppers.every((upper) => upper === matchAll)) {
@@ -93,7 +97,7 @@ function listNotes(
     }
   }
   // A mapping can be newer than its documents.
-  notes.push("each document found is verified before it is answered, also where the index decides alone");
+  notes.push("each document found is verified before it is answered, even where the index alone decides");
   return notes;
 }
 
@@ -109,12 +113,14 @@ function explainExactLeaf(query: Query): string {
 function explainInexactLeaf(leaf: Compare, group: IndexGroup, layout: LogLayout, product: Product): string {
   const { field, value } = leaf;
   const operator = toPositiveOperator(leaf.operator);
-  const reasonOf = (name: string) => explainField(name, operator, value, group, product);
+  const explainName = (name: string) => explainField(name, operator, value, group, product);
   if (field.kind === "line") {
     const { name } = field;
     if (name === "severity") {
       if (operator !== "=" && operator !== ":") return "a severity is no number";
-      const reasons = layout.severity.flatMap(({ field }) => explainUnsearchable(field, group) ?? []);
+      const reasons = layout.severity.flatMap(
+        ({ field }) => explainUnsearchable(field, findField(group, field)) ?? [],
+      );
       return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
     }
     const names = layout[name];
@@ -122,7 +128,7 @@ function explainInexactLeaf(leaf: Compare, group: IndexGroup, layout: LogLayout,
       names.length > 1
         ? `${name} is the first of ${names.join(", ")} that a document has`
         : `${name} is the first value of ${names.join()}`;
-    return [first, ...names.map(reasonOf)].join("; ");
+    return [first, ...names.map(explainName)].join("; ");
   }
   if (layout.json !== "source") return "the body of a line is not the document as it is indexed";
   if (field.alternatives !== undefined) {
@@ -131,20 +137,19 @@ function explainInexactLeaf(leaf: Compare, group: IndexGroup, layout: LogLayout,
   const path = field.path;
   const name = path.join(".");
   if (path.some((segment, at) => at > 0 && /^\d+$/.test(segment))) {
-    return `a number in a path may be a position in an array, which is not in the index; ${reasonOf(name)}`;
+    return `a number in a path may be a position in an array, which is not in the index; ${explainName(name)}`;
   }
-  if (path.length > 1) return `${name} in the index is also the key "${name}"; ${reasonOf(name)}`;
-  return reasonOf(name);
+  if (path.length > 1) return `${name} in the index is also the key "${name}"; ${explainName(name)}`;
+  return explainName(name);
 }
 
 function toPositiveOperator(operator: Operator): Operator {
   return operator === "!=" ? "=" : operator === "!:" ? ":" : operator;
 }
 
-/** Why a name cannot be searched at all; undefined where it can. */
-function explainUnsearchable(name: string, group: IndexGroup): string | undefined {
-  const field = findField(group, name);
-  if (field === undefined) return `${name} is not mapped`;
+/** Why a name cannot be searched at all; undefined if it can. */
+function explainUnsearchable(name: string, field: IndexedField | undefined): string | undefined {
+  if (field === undefined) return explainUnmapped(name);
   if (field.aliasOf !== undefined) return `${name} is an alias, which no document has`;
   if (!field.indexed && field.partial) {
     return `${name} is both a key with dots and a key within an object, of which the index finds one`;
@@ -153,7 +158,11 @@ function explainUnsearchable(name: string, group: IndexGroup): string | undefine
   return undefined;
 }
 
-/** What of a field's mapping makes the index find more, or other, than the document has. */
+function explainUnmapped(name: string): string {
+  return `${name} is not mapped`;
+}
+
+/** What in a field's mapping makes the index find more than, or something other than, the document has. */
 function explainField(
   name: string,
   operator: Operator,
@@ -162,8 +171,9 @@ function explainField(
   product: Product,
 ): string {
   const field = findField(group, name);
-  const unsearchable = explainUnsearchable(name, group);
-  if (unsearchable !== undefined || field === undefined) return unsearchable ?? `${name} is not mapped`;
+  if (field === undefined) return explainUnmapped(name);
+  const unsearchable = explainUnsearchable(name, field);
+  if (unsearchable !== undefined) return unsearchable;
   const reasons: string[] = [];
   if (field.nested !== undefined) reasons.push("lies within nested objects");
   if (field.hasExtraValues)
@@ -174,7 +184,6 @@ function explainField(
 }
 
 const analysed = new Set(["text", "match_only_text"]);
-const numeric = /^(?:byte|short|integer|long|unsigned_long|half_float|float|double|scaled_float)$/;
 const compared = new Set<Operator>([">", ">=", "<", "<="]);
 
 function explainType(
@@ -192,7 +201,7 @@ function explainType(
   if (analysed.has(field.type)) {
     return [compared.has(operator) ? "its words are no numbers" : "the index knows its words, not its text"];
   }
-  if (numeric.test(field.type)) return ["numbers are rounded in the index, and their spelling is not in it"];
+  if (isNumeric(field)) return ["numbers are rounded in the index, and their spelling is not in it"];
   if (/^(?:date|date_nanos|ip)$/.test(field.type)) return ["its spelling is not in the index"];
   const listed = "values that were left out of the index are listed in _ignored, which are looked at too";
   const lists = product.listsIgnored && group.createdSince715;

@@ -154,7 +154,7 @@ describe("documents whose time field is hidden", () => {
   });
   test("are reported by check", async () => {
     expect((await inspect({ mapping: hidden, search }))?.problems).toEqual([
-      "no document of app-1 shows @timestamp, so its lines are in no range: another profile, or hidden from this user",
+      "no document in app-1 has a readable time field (@timestamp): wrong layout, or hidden by field-level security",
     ]);
   });
 });

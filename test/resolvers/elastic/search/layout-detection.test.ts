@@ -221,7 +221,7 @@ describe("layout detection, JSON of applications", () => {
       "logs-1": createFakeIndex([{ ecs: { version: "8" }, message: "m", level: 30 }]),
     });
     expect((await report()).limitations).toContain(
-      "logs-1: level holds numbers, which say nothing of the severity in the layout ecs; a profile of your own can (at_least)",
+      "logs-1: level holds numbers, which the layout ecs does not read as severities; a custom layout can (at_least)",
     );
   });
 

@@ -1,0 +1,149 @@
+// What `readout check` reports about one group of indices with equal mappings: whether lines can be read from it, and which
+// filters have to read every line of a range.
+import type { Product } from "../client/product.ts";
+import type { LayoutGroup } from "../layout/layout-groups.ts";
+import type { LogLayout } from "../layout/log-layout.ts";
+import { isDateType } from "../mapping/indexed-field.ts";
+import {
+  findField,
+  type IndexGroup,
+  isDynamicallyIndexed,
+  isUnindexed,
+  isUnsortable,
+  summariseIndices,
+} from "../mapping/mapping.ts";
+import { isNumeric } from "../query/comparison-compiler.ts";
+import { formatNames } from "../search/search.ts";
+
+/** What an inspection has found so far, as sentences. Problems keep a source from being read. */
+export interface Findings {
+  readonly limitations: string[];
+  readonly problems: string[];
+}
+
+export function inspectIndexGroup(
+  group: IndexGroup,
+  layoutGroup: LayoutGroup,
+  product: Product,
+  findings: Findings,
+): void {
+  inspectSourceMode(group, findings);
+  inspectTimeField(group, layoutGroup, product, findings);
+  inspectLineFields(group, layoutGroup.layout, product, findings);
+  inspectSeverity(group, layoutGroup.layout, findings);
+  inspectSearchability(group, layoutGroup, product, findings);
+}
+
+function inspectSourceMode(group: IndexGroup, { limitations, problems }: Findings): void {
+  const where = summariseIndices(group);
+  if (group.sourceMode === "cut")
+    problems.push(`${where}: _source is not kept whole, so lines cannot be answered`);
+  if (group.sourceMode === "synthetic") {
+    limitations.push(
+      `${where}: _source is synthetic: key order, number spelling and array order are the index's`,
+    );
+  }
+}
+
+function inspectTimeField(
+  group: IndexGroup,
+  { time, unit }: LayoutGroup,
+  product: Product,
+  { limitations, problems }: Findings,
+): void {
+  const where = summariseIndices(group);
+  const field = group.fields.get(time);
+  if (field === undefined) {
+    limitations.push(`${where}: ${time} is not mapped; its documents are never in a range`);
+  } else if (unit === undefined && !isDateType(field.type)) {
+    problems.push(`${where}: ${time} is of type ${field.type}, not date or date_nanos`);
+  } else if (isUnsortable(group, time)) {
+    problems.push(`${where}: ${time} has no doc_values, so lines cannot be sorted by it`);
+  } else if (isUnindexed(group, time) && !product.searchesDocValues) {
+    problems.push(
+      `${where}: ${time} is not indexed, and ${product.name} ${product.version} finds nothing by it`,
+    );
+  }
+}
+
+/** Of each line field, the first of its names that is mapped. */
+function inspectLineFields(
+  group: IndexGroup,
+  { message, hostname, group: groupNames, severity }: LogLayout,
+  product: Product,
+  { limitations }: Findings,
+): void {
+  const where = summariseIndices(group);
+  const severityNames = severity.map(({ field }) => field);
+  const lineFields = { message, hostname, group: groupNames, severity: severityNames };
+  for (const [lineField, names] of Object.entries(lineFields)) {
+    const [field] = names.flatMap((name) => findField(group, name) ?? []);
+    if (field === undefined) {
+      if (names.every((name) => isDynamicallyIndexed(group, name))) continue;
+      limitations.push(
+        `${where}: ${lineField} (${names.join(", ")}) is not mapped; filters on it read every line of the range`,
+      );
+    } else if (!field.indexed) {
+      limitations.push(
+        `${where}: ${field.name} is not searchable; filters on ${lineField} read every line of the range`,
+      );
+    } else if (lineField !== "severity" && field.type === "keyword" && !product.listsIgnored) {
+      const dropped = Number.isFinite(field.ignoreAbove)
+        ? `drops values over ${field.ignoreAbove} characters`
+        : "may have dropped long values while it had an ignore_above";
+      limitations.push(
+        `${where}: ${field.name} ${dropped}, and ${product.name} does not list them; ${lineField}: (contains) reads every line of the range`,
+      );
+    }
+  }
+}
+
+/** Reports severities that are numbers without a rule in the layout that reads them. */
+function inspectSeverity(group: IndexGroup, layout: LogLayout, { limitations }: Findings): void {
+  const mapped = layout.severity.filter(({ field }) => findField(group, field) !== undefined);
+  const unread = mapped.filter(({ field: name, at_least, values }) => {
+    const field = findField(group, name);
+    return at_least === undefined && values === undefined && field !== undefined && isNumeric(field);
+  });
+  if (mapped.length === 0 || unread.length < mapped.length) return;
+  const names = formatNames(unread.map(({ field }) => field));
+  limitations.push(
+    `${summariseIndices(group)}: ${names} holds numbers, which the layout ${layout.name} does not read as severities; a custom layout can (at_least)`,
+  );
+}
+
+function inspectSearchability(
+  group: IndexGroup,
+  { time }: LayoutGroup,
+  product: Product,
+  { limitations }: Findings,
+): void {
+  const where = summariseIndices(group);
+  // The time may be bounded by its doc_values.
+  const unsearchable = listUnsearchable(group).filter((name) => name !== time);
+  if (unsearchable.length > 0) {
+    limitations.push(
+      `${where}: ${formatNames(unsearchable)} cannot be searched; filters on them read every line of the range`,
+    );
+  }
+  const flatRoots = listFlatRoots(group, product);
+  if (flatRoots.length > 0) {
+    limitations.push(
+      `${where}: ${formatNames(flatRoots)} is flat_object; filters on its keys read every line that has any`,
+    );
+  }
+}
+
+/** The topmost names that are not indexed, or below which new names are not. */
+function listUnsearchable({ fields }: IndexGroup): readonly string[] {
+  const unsearchable = [...fields.values()].filter(
+    (field) => field.aliasOf === undefined && (!field.indexed || field.dynamic === "false"),
+  );
+  const names = new Set(unsearchable.map(({ name }) => name));
+  return [...names].filter((name) => ![...names].some((other) => name.startsWith(`${other}.`)));
+}
+
+function listFlatRoots({ fields }: IndexGroup, product: Product): readonly string[] {
+  if (product.name !== "OpenSearch") return [];
+  return [...fields.values()].filter(({ type }) => type === "flat_object").map(({ name }) => name);
+}

@@ -1,35 +1,46 @@
-// One name of an index: what a comparison with it may find, by the type of field and the operator. See `filter.ts` for what
-// the two bounds are.
+// Compiles the comparison of one field of an index with a value, by the type of the field and the operator. The result is two
+// bounds; `filter-compiler.ts` says what they are.
 
+import { requireKey } from "../../../src/core/collections.ts";
 import { toMillis } from "../../../src/core/time.ts";
 import { numberPattern, type Operator } from "../../../src/log-query/ast.ts";
 import type { Product } from "../client/product.ts";
-import { allOf, anyOf, buildIgnoredQuery, matchAll, matchNone, type Query } from "../client/query-dsl.ts";
+import {
+  allOf,
+  anyOf,
+  buildIgnoredQuery,
+  matchAll,
+  matchNone,
+  not,
+  type Query,
+} from "../client/query-dsl.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
-import { findField, type IndexGroup } from "../mapping/mapping.ts";
+import { buildLateFieldQuery, findField, type IndexGroup, isDynamicallyIndexed } from "../mapping/mapping.ts";
 import { dateNanosRange } from "./time-field.ts";
 
+/** Two queries around the meaning of a filter: `lower` finds matching documents only, `upper` finds all of them. */
 export interface Bounds {
   readonly lower: Query;
   readonly upper: Query;
 }
 
 export interface CompileScope {
-  /** Set within a nested object, where `_ignored` says nothing. */
+  /** Set within a nested object, where `_ignored` lists nothing. */
   readonly nested?: boolean;
-  /** How much of the names that are asked for is one key of the document, where that is known. */
+  /** The leading part of the name that is one key of the document, where that is known. */
   readonly key?: string;
   readonly group: IndexGroup;
   readonly layout: LogLayout;
   readonly product: Product;
 }
 
+/** Says nothing: no document certainly matches, and every one may. */
 export const unknownBounds: Bounds = { lower: matchNone, upper: matchAll };
 export const toExactBounds = (query: Query): Bounds => ({ lower: query, upper: query });
 export const toUpperBounds = (upper: Query): Bounds => ({ lower: matchNone, upper });
 
-/** One name of the index: the table of field type × operator. */
+/** The bounds of a comparison with one field of the index: the table of field type × operator. */
 export function compileFieldComparison(
   name: string,
   operator: Operator,
@@ -48,11 +59,45 @@ export function compileFieldComparison(
   if (!nested) return field.hasExtraValues ? toUpperBounds(bounds.upper) : bounds;
   const { upper } = bounds;
   if (upper === matchAll) return unknownBounds;
-  // What was kept out of the index is listed on the document itself, never inside the nested object.
-  const listed = scope.product.listsIgnored ? buildIgnoredQuery(field.name) : matchNone;
+  // Values that were left out of the index are listed in `_ignored` of the document, never inside the nested object.
+  const ignoredQuery = scope.product.listsIgnored ? buildIgnoredQuery(field.name) : matchNone;
   return toUpperBounds(
-    anyOf([upper === matchNone ? matchNone : { nested: { path: field.nested, query: upper } }, listed]),
+    anyOf([upper === matchNone ? matchNone : { nested: { path: field.nested, query: upper } }, ignoredQuery]),
   );
+}
+
+/**
+ * Documents that may lack a value at a name. `exists` misses values that are not indexed, and finds objects, which are no values;
+ * so where it cannot decide, every document may lack it.
+ */
+export function buildMissingQuery(name: string, { group }: CompileScope): Query {
+  const field = findField(group, name);
+  const isValue = field !== undefined && !/^(?:object|passthrough|flattened|flat_object)$/.test(field.type);
+  return isValue && field.indexed && !field.hasExtraValues && field.nested === undefined
+    ? not({ exists: { field: name } })
+    : matchAll;
+}
+
+/**
+ * The upper bound of a comparison with one field. Where the mapping lacks the field but would map it with the next document, the
+ * query finds the documents that have it by now.
+ */
+export function buildUpperQuery(name: string, operator: Operator, value: string, scope: CompileScope): Query {
+  if (isDynamicallyIndexed(scope.group, name))
+    return buildLateFieldQuery(scope.group, name, scope.product.listsIgnored);
+  return compileFieldComparison(name, operator, value, scope).upper;
+}
+
+/** Whether the index has fields below a name, or a value field at it. */
+export function hasFieldsBelow({ fields }: IndexGroup, root: string): boolean {
+  const own = fields.get(root);
+  if (own !== undefined && own.type !== "object" && own.type !== "passthrough") return true;
+  for (const name of fields.keys()) if (name.startsWith(`${root}.`)) return true;
+  return false;
+}
+
+export function isTextField({ type }: IndexedField): boolean {
+  return type === "text" || type === "match_only_text";
 }
 
 function compileTextComparison(
@@ -61,8 +106,8 @@ function compileTextComparison(
   value: string,
   scope: CompileScope,
 ): Bounds | undefined {
-  // Servers read an empty text as no value in places, and every text contains it: only the document knows.
-  // A lone surrogate cannot be sent.
+  // Servers treat an empty text as no value in some places, and every text contains it, so only the document decides. A lone
+  // surrogate cannot be sent.
   if (value === "" || !value.isWellFormed()) return undefined;
   switch (field.type) {
     case "keyword":
@@ -87,7 +132,7 @@ function compileTextComparison(
     case "ip":
       return compileExists(field, scope);
     default:
-      if (!Object.hasOwn(numberLimits, field.type)) return undefined;
+      if (!isNumeric(field)) return undefined;
       if (operator === ":") return compileExists(field, scope);
       return numberPattern.test(value) ? compileRange(field, value, value, scope) : undefined;
   }
@@ -109,7 +154,7 @@ function compileOrderComparison(
     case "flat_object":
       return compileFlattened(field, operator, value);
     default:
-      if (!Object.hasOwn(numberLimits, field.type)) return undefined;
+      if (!isNumeric(field)) return undefined;
       return operator === ">" || operator === ">="
         ? compileRange(field, value, undefined, scope)
         : compileRange(field, undefined, value, scope);
@@ -118,10 +163,10 @@ function compileOrderComparison(
 
 // ---- keywords ----------------------------------------------------------------------------------------------
 
-// A server replaces lone surrogates by one of these, so a text that holds one may stand for another.
+// A server replaces lone surrogates by one of these, so a text that holds one may stand for a different text.
 const replacement = /[?\uFFFD]/;
 
-/** Whether a document that the index finds for this value surely has it. */
+/** Whether every document that a term query finds for this value certainly has it. */
 export function isExactTerm(field: IndexedField, value: string): boolean {
   const plain =
     field.type === "keyword" && field.indexed && !field.hasCustomAnalysis && !field.hasExtraValues;
@@ -132,16 +177,16 @@ function compileKeywordEquals(field: IndexedField, value: string, scope: Compile
   // OpenSearch before 3 reads a term on the wildcard type as a pattern.
   if (field.type === "wildcard" && /[*?\\]/.test(value)) return compileKeywordContains(field, value, scope);
   const term = { term: { [field.name]: value } };
-  // A longer value is not in the index, unless it was written before the limit was set.
+  // A longer value is not indexed, unless it was written before the limit was set.
   if (value.length > field.ignoreAbove) return includeIgnored(field, term, scope);
-  // An `ignore_above` can be raised later, and the older documents stay as they are: where they are listed, look.
+  // An `ignore_above` can be raised later while older documents stay as they are, so the documents in `_ignored` are read too.
   const upper = scope.product.listsIgnored ? includeIgnored(field, term, scope)?.upper : term;
   return { lower: isExactTerm(field, value) ? term : matchNone, upper: upper ?? term };
 }
 
 function compileKeywordContains(field: IndexedField, value: string, scope: CompileScope): Bounds | undefined {
   if (field.hasCustomAnalysis) return undefined;
-  // Wildcards on the wildcard type read escapes wrongly in OpenSearch before 2.18; a run of letters needs none.
+  // OpenSearch before 2.18 reads escapes in wildcards on the wildcard type wrongly; a run of letters needs none.
   const part = field.type === "wildcard" ? findLongestRun(value.match(/[A-Za-z0-9]+/g)) : clipText(value);
   if (part === undefined || scope.product.refusesExpensiveQueries) return compileExists(field, scope);
   const query = { wildcard: { [field.name]: { value: `*${escapeWildcard(part)}*` } } };
@@ -150,7 +195,7 @@ function compileKeywordContains(field: IndexedField, value: string, scope: Compi
   return bounds && { lower: certain ? query : matchNone, upper: bounds.upper };
 }
 
-/** `query` and the documents whose value is not in the index; undefined where nothing tells which those are. */
+/** `query`, and the documents whose value is not in the index. Undefined where it is unknown which those are. */
 export function includeIgnored(
   field: IndexedField,
   query: Query,
@@ -167,7 +212,7 @@ function compileExists(field: IndexedField, scope: CompileScope): Bounds | undef
   return includeIgnored(field, { exists: { field: field.name } }, scope);
 }
 
-/** Keys below a flattened root hold whole values as keywords; they cannot be searched by parts. */
+/** Keys below a flattened root hold complete values as keywords, which cannot be searched by parts. */
 function compileFlattened(field: IndexedField, operator: Operator, value: string): Bounds | undefined {
   if (field.flattenedRoot === undefined || field.ignoreAbove !== Number.POSITIVE_INFINITY) return undefined;
   if (field.type === "flat_object") return toUpperBounds({ exists: { field: field.flattenedRoot } });
@@ -179,7 +224,7 @@ function escapeWildcard(text: string): string {
   return text.replace(/[\\*?]/g, "\\$&");
 }
 
-/** A part of a long value: to contain the value is to contain the part. Never cuts a surrogate pair. */
+/** The beginning of a long value: a text that contains the value contains its beginning. Never splits a surrogate pair. */
 function clipText(value: string): string {
   return value.length <= 200 ? value : value.slice(0, 200).replace(/[\uD800-\uDBFF]$/, "");
 }
@@ -187,10 +232,10 @@ function clipText(value: string): string {
 // ---- analysed text -----------------------------------------------------------------------------------------
 
 /**
- * Unicode word breaking never splits a run of ASCII letters and digits, and always splits at ASCII white space; the
- * standard analyzer lower-cases. A text that contains `value` therefore has each run of it inside one token, and
- * each chunk between two spaces as whole tokens. Tokens are cut at 255 characters, so a run may also lie across
- * such a cut: every document with a token that long stays in the bound.
+ * Unicode word breaking never splits a run of ASCII letters and digits, and always splits at ASCII white space; the standard
+ * analyzer lower-cases. A text that contains `value` therefore has each such run inside one token, and each chunk between two
+ * spaces as complete tokens. Tokens are cut at 255 characters, and a run may lie across such a cut, so every document with a
+ * token that long stays in the bound.
  */
 function compileTextContains(
   field: IndexedField,
@@ -209,7 +254,7 @@ function compileTextContains(
     parts.push(buildWildcardQuery(field, `*${run}*`));
   } else {
     parts.push(...buildWordQueries(field, chunks.slice(1, -1)));
-    // Cut first: looking for the end from every letter of a long run takes minutes.
+    // Cut first: a search for the end from every letter of a long run takes minutes.
     const suffix = /[A-Za-z0-9]+$/.exec(first.slice(-100))?.[0];
     const prefix = /^[A-Za-z0-9]+/.exec(last.slice(0, 100))?.[0];
     if (suffix !== undefined) parts.push(buildWildcardQuery(field, `*${suffix}`));
@@ -220,7 +265,7 @@ function compileTextContains(
 }
 
 function compileTextEquals(field: IndexedField, value: string, { group }: CompileScope): Bounds | undefined {
-  // A multi-field that was added later lacks older documents: good for what is certain, not for what is possible.
+  // A multi-field that was added later lacks older documents, so it serves the lower bound only.
   const keyword = field.multiFields
     .map((name) => group.fields.get(name))
     .find((sub) => sub !== undefined && isExactTerm(sub, value));
@@ -229,7 +274,7 @@ function compileTextEquals(field: IndexedField, value: string, { group }: Compil
   return { lower, upper: allOf(buildWordQueries(field, value.split(/[ \t\r\n]/))) };
 }
 
-/** Chunks that stand between white space, or at an end of the text, so that their tokens are whole. */
+/** Matches chunks between white space or at an end of the text, whose tokens are therefore complete. */
 function buildWordQueries(field: IndexedField, chunks: readonly string[]): Query[] {
   return chunks
     .filter((chunk) => /[A-Za-z0-9]/.test(chunk) && chunk.length <= 200 && chunk.isWellFormed())
@@ -249,26 +294,26 @@ export function findLongestRun(runs: readonly string[] | null): string | undefin
 
 // ---- numbers and booleans ----------------------------------------------------------------------------------
 
-/** The largest magnitude that a range query of the type accepts. */
-const numberLimits: Readonly<Record<string, number>> = {
-  byte: 127,
-  short: 32_767,
-  integer: 2_147_483_647,
-  long: 9.2e18,
-  unsigned_long: 1.8e19,
-  half_float: 65_504,
-  float: 3.4e38,
-  double: 1.7e308,
-  scaled_float: 9e15,
-};
+/** By type, the largest magnitude that a range query accepts. */
+const numberLimits: ReadonlyMap<string, number> = new Map([
+  ["byte", 127],
+  ["short", 32_767],
+  ["integer", 2_147_483_647],
+  ["long", 9.2e18],
+  ["unsigned_long", 1.8e19],
+  ["half_float", 65_504],
+  ["float", 3.4e38],
+  ["double", 1.7e308],
+  ["scaled_float", 9e15],
+]);
 
 export function isNumeric({ type }: IndexedField): boolean {
-  return Object.hasOwn(numberLimits, type);
+  return numberLimits.has(type);
 }
 
 /**
- * The index rounds (floats), truncates ("5.7" in an integer field is 5) and reads `2e2` as 200, so a range is
- * widened by more than any of these can move a value.
+ * The index rounds floats, truncates ("5.7" in an integer field is 5) and reads `2e2` as 200. A range is widened by more than
+ * any of these moves a value.
  */
 function compileRange(
   field: IndexedField,
@@ -278,7 +323,7 @@ function compileRange(
 ): Bounds | undefined {
   // A scaling factor below 1 moves a value by any amount.
   if (field.type === "scaled_float") return compileExists(field, scope);
-  const limit = numberLimits[field.type] ?? 0;
+  const limit = requireKey(numberLimits, field.type);
   const range: { gte?: number; lte?: number } = {};
   if (from !== undefined) {
     const bound = widenBound(Number(from), -1);
@@ -291,14 +336,14 @@ function compileRange(
     range.lte = bound;
   }
   if (range.gte === undefined && range.lte === undefined) return compileExists(field, scope);
-  const isAnyDate = [range.gte, range.lte].every((bound) => bound === undefined || isValidDateMilli(bound));
-  if (scope.group.dateNames.has(field.name) && !isAnyDate) return compileExists(field, scope);
+  const isValidDate = [range.gte, range.lte].every((bound) => bound === undefined || isValidDateMilli(bound));
+  if (scope.group.dateNames.has(field.name) && !isValidDate) return compileExists(field, scope);
   return includeIgnored(field, { range: { [field.name]: range } }, scope);
 }
 
 /**
- * Whether a date of any type can be so many milliseconds. A server reads the bounds of a range by each index's own type before
- * it leaves the index out, and refuses the search where one is no date.
+ * Whether the number is valid as milliseconds of any date type. A server parses the bounds of a range by each index's own type
+ * before it skips the index, and rejects the search where a bound is not a valid date.
  */
 function isValidDateMilli(bound: number): boolean {
   return bound >= 0 && bound <= toMillis(dateNanosRange.to);
@@ -315,12 +360,12 @@ function compileBoolean(
   value: string,
   scope: CompileScope,
 ): Bounds | undefined {
-  const wanted = ["true", "false"].filter((text) =>
+  const matching = ["true", "false"].filter((text) =>
     operator === "=" ? text === value : text.includes(value),
   );
-  if (wanted.length === 0) return includeIgnored(field, matchNone, scope);
-  const query = { terms: { [field.name]: wanted } };
+  if (matching.length === 0) return includeIgnored(field, matchNone, scope);
+  const query = { terms: { [field.name]: matching } };
   if (field.ignoreMalformed || scope.product.listsIgnored) return includeIgnored(field, query, scope);
   // An empty text is indexed as false.
-  return wanted.includes("false") ? toUpperBounds(query) : toExactBounds(query);
+  return matching.includes("false") ? toUpperBounds(query) : toExactBounds(query);
 }

@@ -1,9 +1,6 @@
-// A filter of the log query language as queries of the index. No mapping answers the language exactly: text is
-// analysed, long values are left out, `a.b` is also the key "a.b", an array's positions are lost. So every leaf
-// compiles to two bounds, `lower ⊆ meaning ⊆ upper`; negation swaps them. `upper` is what is sent, and the reader keeps
-// the lines for which `matches` holds.
-
-import { listSeveritySpellings, type Severity, severities } from "../../../src/core/rows.ts";
+// Compiles a filter of the log query language into a query. No mapping answers the language exactly: text is analysed, long values
+// are left out, `a.b` is also the key "a.b", and positions in arrays are lost. So every leaf compiles to two bounds, `lower ⊆
+// meaning ⊆ upper`, and negation swaps them. The upper bound is sent, and the reader keeps the lines that match the filter.
 import {
   type Compare,
   type Field,
@@ -24,8 +21,7 @@ import {
   type Query,
   type SharedQueries,
 } from "../client/query-dsl.ts";
-import type { BodySource, LogLayout, SeverityRule } from "../layout/log-layout.ts";
-import type { IndexedField } from "../mapping/indexed-field.ts";
+import type { BodySource, LogLayout } from "../layout/log-layout.ts";
 import {
   buildLateFieldQuery,
   findField,
@@ -34,23 +30,27 @@ import {
   type IndexMetadata,
   isDynamicallyIndexed,
 } from "../mapping/mapping.ts";
+import { buildBodySourceQuery, compilePath } from "./body-compiler.ts";
 import {
   type Bounds,
+  buildMissingQuery,
+  buildUpperQuery,
   type CompileScope,
-  compileFieldComparison,
-  findLongestRun,
-  includeIgnored,
-  isExactTerm,
-  isNumeric,
+  hasFieldsBelow,
+  isTextField,
   toExactBounds,
   toUpperBounds,
   unknownBounds,
 } from "./comparison-compiler.ts";
+import { compileSeverity } from "./severity-compiler.ts";
 
-/** Below what the servers refuse: 20 levels of `bool` (OpenSearch), 1,024 clauses (older versions) in all. */
+/**
+ * Below what servers reject: 20 levels of `bool` (OpenSearch) and 1,024 clauses in all (older versions). `clauses` limits one
+ * filter, `allClauses` a filter together with the tenant filter.
+ */
 export const queryLimits = { depth: 12, clauses: 700, allClauses: 900 } as const;
 
-/** Its hits include every line that satisfies the filter, and every document of an index not in `read`. */
+/** The query finds every line that satisfies the filter, and every document of an index that the metadata lacks. */
 export function compileFilter(
   filter: Filter,
   metadata: IndexMetadata,
@@ -65,19 +65,20 @@ export function compileFilter(
   return combineGroupQueries(queries, metadata);
 }
 
-/** What one group of indices can say: lines that surely satisfy the filter, and lines that possibly do. */
+/** The bounds of a filter in one group of indices: documents that certainly satisfy it, and all that may. */
 export function compileBounds(
   filter: Filter,
   group: IndexGroup,
   layout: LogLayout,
   product: Product,
 ): Bounds {
-  return compileNode(filter, { group, layout: layout, product }, 0);
+  return compileNode(filter, { group, layout, product }, 0);
 }
 
 /**
- * Each group's query on its own indices, and everything from an index that appeared after the mapping was read:
- * the reader meets such hits and compiles again, so that no row of a new index is lost or let through unseen.
+ * Restricts the query of each group to its own indices, and finds all documents of indices that appeared after the mapping was
+ * read. The reader notices those hits and compiles again, so that no line of a new index is lost or passes unverified. Where that
+ * takes too many clauses, the query finds everything.
  */
 export function combineGroupQueries(
   queries: readonly { readonly group: IndexGroup; readonly query: Query }[],
@@ -85,15 +86,17 @@ export function combineGroupQueries(
 ): Query {
   if (queries.every(({ query }) => query === matchAll)) return matchAll;
   const known = [...metadata.indices];
-  // Mappings that differ elsewhere, as those of days do where all is mapped as it comes, are asked the same, once.
+  // Mappings that differ in other fields, as those of daily indices with dynamic mapping, share one query.
   const shared: SharedQueries = new Map();
   for (const { group, query } of queries) addSharedQuery(shared, query, group.indices);
-  const parts = [...shared.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query]));
-  const query = anyOf([...parts, not(buildIndicesQuery(known))]);
+  const restricted = [...shared.values()].map(({ query, indices }) =>
+    allOf([buildIndicesQuery(indices), query]),
+  );
+  const query = anyOf([...restricted, not(buildIndicesQuery(known))]);
   return measureQuery(query).clauses > queryLimits.clauses ? matchAll : query;
 }
 
-/** The fields of a filter, as they are written, by which some index cannot narrow. */
+/** The fields of a filter, as the user writes them, by which some index cannot narrow. */
 export function listUnnarrowedFields(
   filter: Filter,
   metadata: IndexMetadata,
@@ -107,15 +110,15 @@ export function listUnnarrowedFields(
     );
     return [...new Set(found)];
   }
-  const wide =
+  const isUnnarrowed =
     metadata.opaque ||
     metadata.groups.some((group) => compileBounds(filter, group, layout, product).upper === matchAll);
-  return wide ? [formatField(filter.field)] : [];
+  return isUnnarrowed ? [formatField(filter.field)] : [];
 }
 
 /**
- * Whether a filter names what the mapping lacks, where `exists` would not tell that it has come. Only a mapping that is read
- * for the request does then. Of a body that is the whole document no name is asked for before it is mapped.
+ * Whether a filter may name a field that was mapped after the metadata was read, in a way that `exists` does not find. Then only
+ * a mapping that is read for the request is good enough. Where the body is the document itself, unmapped names narrow nothing.
  */
 export function mayNameHiddenFields(
   filter: Filter,
@@ -123,18 +126,24 @@ export function mayNameHiddenFields(
   { listsIgnored }: Product,
 ): boolean {
   if (json === "source") return false;
-  const hiding = groups.filter((group) => hasUnindexedTemplates(group, listsIgnored));
-  const roots = json.from.flatMap((part) =>
-    "prefix" in part ? [part.prefix] : "structured" in part ? part.structured.map((name) => `${name}.`) : [],
-  );
+  const hidingGroups = groups.filter((group) => hasUnindexedTemplates(group, listsIgnored));
+  const roots = json.from.flatMap(listRootPrefixes);
   const paths = listComparisons(filter).flatMap(({ field }) =>
     field.kind === "json" ? [field.path, ...(field.alternatives ?? [])] : [],
   );
   return paths.some((path) =>
-    hiding.some((group) => roots.every((root) => findField(group, root + path.join(".")) === undefined)),
+    hidingGroups.some((group) =>
+      roots.every((root) => findField(group, root + path.join(".")) === undefined),
+    ),
   );
 }
 
+function listRootPrefixes(source: BodySource): readonly string[] {
+  if ("prefix" in source) return [source.prefix];
+  return "structured" in source ? source.structured.map((name) => `${name}.`) : [];
+}
+
+/** The field as a user writes it, with dots and backslashes in keys escaped. */
 function formatField(field: Field): string {
   return field.kind === "line"
     ? field.name
@@ -155,7 +164,7 @@ function compileNode(filter: Filter, scope: CompileScope, depth: number): Bounds
   };
 }
 
-/** The operands of a group with groups of the same word dissolved. */
+/** The operands with nested groups of the same kind dissolved. */
 function flattenOperands(kind: "and" | "or", operands: readonly Filter[]): Filter[] {
   return operands.flatMap((operand) =>
     operand.kind === kind ? flattenOperands(kind, operand.operands) : [operand],
@@ -182,7 +191,7 @@ function compilePositive(field: Field, operator: Operator, value: string, scope:
     return toUpperBounds(
       anyOf(
         paths.flatMap((path) =>
-          json.from.map((part) => buildBodySourceQuery(part, path, operator, value, scope)),
+          json.from.map((source) => buildBodySourceQuery(source, path, operator, value, scope)),
         ),
       ),
     );
@@ -196,25 +205,25 @@ function compilePositive(field: Field, operator: Operator, value: string, scope:
 function compileMessage(operator: Operator, value: string, scope: CompileScope): Bounds {
   const { message, chomp, json, structured = [] } = scope.layout;
   const values = chomp && operator === "=" ? [value, `${value}\n`, `${value}\r\n`] : [value];
-  // Where there is no text, keys and values make the message, printed as JSON: only the document knows it.
+  // Without a text the message is an object printed as JSON, which only the document decides.
   const printed =
     json === "source"
       ? anyOf(structured.map((name) => buildObjectQuery(name, scope)))
-      : json.from.some((part) => "structured" in part)
+      : json.from.some((source) => "structured" in source)
         ? matchAll
         : matchNone;
   return toUpperBounds(buildFirstOfQuery(message, operator, values, scope, printed));
 }
 
-/** Documents that may have an object at a name, an empty one too, which `exists` does not find. */
+/** Documents that may have an object at a name, also an empty one, which `exists` does not find. */
 function buildObjectQuery(name: string, scope: CompileScope): Query {
   if (hasFieldsBelow(scope.group, name)) return isStringField(scope.group, name) ? matchNone : matchAll;
-  // Of an object that has a place in the mapping, and what is in it has none, only the latter is listed.
+  // Where the object is mapped and its members are beyond the field limit, only the members are listed in _ignored.
   if (scope.group.dropsBeyondLimit || !isDynamicallyIndexed(scope.group, name)) return matchAll;
   return buildLateFieldQuery(scope.group, name, scope.product.listsIgnored);
 }
 
-/** A server refuses an object for such a field. */
+/** Whether a server rejects documents with an object at the field. */
 function isStringField({ fields }: IndexGroup, name: string): boolean {
   const field = fields.get(name);
   const isString =
@@ -223,8 +232,8 @@ function isStringField({ fields }: IndexGroup, name: string): boolean {
 }
 
 /**
- * A line field is the first of its names that the document has, and the first element where that is an array. The
- * index cannot tell first from later elements, so only the upper bound is of use. `openFor` is for documents without any.
+ * A line field is the first of its names that the document has, and the first element of an array. The index cannot distinguish
+ * the first element from later ones, so only the upper bound is of use. `rest` finds what counts of documents without any name.
  */
 function buildFirstOfQuery(
   names: readonly string[],
@@ -241,268 +250,7 @@ function buildFirstOfQuery(
   return upper;
 }
 
-/**
- * `exists` misses what is not in the index, so this is wider than "the document lacks it". It finds an object as well, which
- * is no text.
- */
-function buildMissingQuery(name: string, { group }: CompileScope): Query {
-  const field = findField(group, name);
-  const isValue = field !== undefined && !/^(?:object|passthrough|flattened|flat_object)$/.test(field.type);
-  return isValue && field.indexed && !field.hasExtraValues && field.nested === undefined
-    ? not({ exists: { field: name } })
-    : matchAll;
-}
-
-/**
- * The upper bound of a name. Where the mapping lacks it but would have taken it up, the server is asked whether it has come
- * by now.
- */
-function buildUpperQuery(name: string, operator: Operator, value: string, scope: CompileScope): Query {
-  if (isDynamicallyIndexed(scope.group, name))
-    return buildLateFieldQuery(scope.group, name, scope.product.listsIgnored);
-  return compileFieldComparison(name, operator, value, scope).upper;
-}
-
-/** Severity is compared as answered, so every spelling of it counts; it is never lacking. */
-function compileSeverity(
-  rules: readonly SeverityRule[],
-  operator: Operator,
-  value: string,
-  scope: CompileScope,
-): Bounds {
-  const wanted = severities.filter((name) =>
-    operator === "=" ? name === value : operator === ":" && name.includes(value),
-  );
-  if (wanted.length === 0) return toExactBounds(matchNone);
-  if (wanted.length === severities.length) return toExactBounds(matchAll);
-  if (wanted.includes("unknown")) return unknownBounds;
-  const earlier: Query[] = [];
-  const parts: Query[] = [];
-  for (const rule of rules) {
-    const own = buildSeverityQuery(rule, wanted, scope);
-    // What narrows by itself needs no more clauses.
-    parts.push(own === matchAll ? allOf(earlier) : own);
-    const surely = buildCertainSeverityQuery(rule, scope);
-    if (surely !== matchNone) earlier.push(not(surely));
-  }
-  return toUpperBounds(anyOf(parts));
-}
-
-/** Documents that a rule may give one of these severities. */
-function buildSeverityQuery(rule: SeverityRule, wanted: readonly Severity[], scope: CompileScope): Query {
-  const { field: name, values = {}, at_least: steps } = rule;
-  if (isDynamicallyIndexed(scope.group, name))
-    return buildLateFieldQuery(scope.group, name, scope.product.listsIgnored);
-  const field = findField(scope.group, name);
-  if (field === undefined || !field.indexed || field.hasExtraValues || field.nested !== undefined)
-    return matchAll;
-  if (rule.values === undefined && steps === undefined) {
-    // A word is no number; what is malformed is kept out of the index.
-    if (isNumeric(field)) return includeIgnored(field, matchNone, scope)?.upper ?? matchAll;
-    return anyOf(
-      wanted
-        .flatMap((severity) => [...listSeveritySpellings(severity)])
-        .map((word) => buildSpellingQuery(field, word)),
-    );
-  }
-  const texts = Object.keys(values).filter((text) => wanted.some((severity) => severity === values[text]));
-  const ranges = (steps ?? []).flatMap(({ from, severity }, at) =>
-    wanted.includes(severity) ? [buildBetweenQuery(field, from, steps?.[at + 1]?.from, scope)] : [],
-  );
-  return anyOf([...texts.map((text) => compileFieldComparison(name, "=", text, scope).upper), ...ranges]);
-}
-
-const integerTypes: readonly string[] = ["byte", "short", "integer", "long"];
-
-/** From a number on, up to before another. */
-function buildBetweenQuery(
-  field: IndexedField,
-  from: number,
-  before: number | undefined,
-  scope: CompileScope,
-): Query {
-  if (integerTypes.includes(field.type) && from > 0) {
-    // What is no integer is cut to one, which moves no positive number below a bound that is an integer.
-    const range = { range: { [field.name]: { gte: from, ...(before === undefined ? {} : { lt: before }) } } };
-    return includeIgnored(field, range, scope)?.upper ?? matchAll;
-  }
-  const least = compileFieldComparison(field.name, ">=", String(from), scope).upper;
-  return before === undefined
-    ? least
-    : allOf([least, compileFieldComparison(field.name, "<", String(before), scope).upper]);
-}
-
-/** Documents that a rule surely gives a severity: later rules then tell nothing. */
-function buildCertainSeverityQuery(rule: SeverityRule, { group }: CompileScope): Query {
-  if (rule.at_least !== undefined) return matchNone;
-  const field = findField(group, rule.field);
-  if (field === undefined || field.nested !== undefined) return matchNone;
-  const found = [field, ...field.multiFields.flatMap((name) => group.fields.get(name) ?? [])];
-  const keyword = found.find((candidate) => isExactTerm(candidate, "information"));
-  if (keyword === undefined) return matchNone;
-  if (rule.values !== undefined) {
-    const known = Object.keys(rule.values).filter((text) => isExactTerm(keyword, text));
-    return known.length === 0 ? matchNone : { terms: { [keyword.name]: known } };
-  }
-  const words = severities
-    .filter((name) => name !== "unknown")
-    .flatMap((name) => [...listSeveritySpellings(name)]);
-  return anyOf(
-    words
-      .filter((word) => isExactTerm(keyword, word))
-      .map((value) => ({ term: { [keyword.name]: { value, case_insensitive: true } } })),
-  );
-}
-
-function buildSpellingQuery(field: IndexedField, spelling: string): Query {
-  if (field.hasCustomAnalysis || field.hasExtraValues || spelling.length > field.ignoreAbove) return matchAll;
-  if (field.type === "keyword")
-    return { term: { [field.name]: { value: spelling, case_insensitive: true } } };
-  // The standard analyzer lower-cases, and a severity is one word to it.
-  return isTextField(field) ? { term: { [field.name]: spelling } } : matchAll;
-}
-
-function isTextField({ type }: IndexedField): boolean {
-  return type === "text" || type === "match_only_text";
-}
-
-// ---- bodies in parts -----------------------------------------------------------------------------------------
-
-/** Documents in which a part of the body may have a value at the path that compares so. */
-function buildBodySourceQuery(
-  part: BodySource,
-  path: readonly string[],
-  operator: Operator,
-  value: string,
-  scope: CompileScope,
-): Query {
-  const [key = "", ...rest] = path;
-  if ("prefix" in part) {
-    const { prefix, dot, except } = part;
-    if (except.some((other) => `${prefix}${key}.`.startsWith(other))) return matchNone;
-    const root = prefix.slice(0, -1);
-    // Nothing below it so far: one question for all of it, unless what is below it can be listed by itself.
-    const isNew = !hasFieldsBelow(scope.group, root) && isDynamicallyIndexed(scope.group, root);
-    if (isNew && !scope.group.dropsBeyondLimit)
-      return buildLateFieldQuery(scope.group, root, scope.product.listsIgnored);
-    const spellings = dot === undefined ? [key] : listKeySpellings(key, dot);
-    if (spellings === undefined) return matchAll;
-    return anyOf(
-      spellings.map((spelling) => {
-        const known = { ...scope, key: prefix + spelling };
-        return buildDocumentPathQuery([root, spelling, ...rest], operator, value, known);
-      }),
-    );
-  }
-  if ("pairs" in part) {
-    const named = buildUpperQuery(`${part.pairs}.key`, "=", key, scope);
-    return rest.length > 0
-      ? named
-      : allOf([named, buildUpperQuery(`${part.pairs}.value`, operator, value, scope)]);
-  }
-  if ("structured" in part) {
-    const lacking = scope.layout.message.map((name) => buildMissingQuery(name, scope));
-    const own = part.structured.map((name) =>
-      buildDocumentPathQuery([name, ...path], operator, value, scope),
-    );
-    return allOf([...lacking, anyOf(own)]);
-  }
-  if ("text" in part) return buildJsonTextQuery(part.text, path, operator, value, scope);
-  const names = Object.hasOwn(part.named, key) ? part.named[key] : undefined;
-  return anyOf((names ?? []).map((name) => buildDocumentPathQuery([name, ...rest], operator, value, scope)));
-}
-
-/** A path whose first segment is a name of the document. */
-function buildDocumentPathQuery(
-  [name = "", ...rest]: readonly string[],
-  operator: Operator,
-  value: string,
-  scope: CompileScope,
-): Query {
-  const names = listPathNames([...name.split("."), ...rest], rest.length);
-  return names === undefined
-    ? matchAll
-    : anyOf(names.map((full) => buildUpperQuery(full, operator, value, scope)));
-}
-
-/** How a document may spell a key whose dots are another character there, or not; undefined where that is too many. */
-function listKeySpellings(key: string, dot: string): readonly string[] | undefined {
-  const parts = key.split(".");
-  if (parts.length > 4) return undefined;
-  if (key.includes(dot)) return [];
-  return parts
-    .slice(1)
-    .reduce(
-      (heads, part) => heads.flatMap((head) => [`${head}.${part}`, `${head}${dot}${part}`]),
-      [parts[0] ?? ""],
-    );
-}
-
-function hasFieldsBelow({ fields }: IndexGroup, root: string): boolean {
-  const own = fields.get(root);
-  if (own !== undefined && own.type !== "object" && own.type !== "passthrough") return true;
-  for (const name of fields.keys()) if (name.startsWith(`${root}.`)) return true;
-  return false;
-}
-
-/** A text that is JSON holds each key of the path and the value, at least their longest words. */
-function buildJsonTextQuery(
-  names: readonly string[],
-  path: readonly string[],
-  operator: Operator,
-  value: string,
-  scope: CompileScope,
-): Query {
-  const keys = path.filter((segment) => !arrayIndex.test(segment));
-  const texts = operator === "=" || operator === ":" ? [...keys, value] : keys;
-  const words = texts.flatMap((text) => findLongestRun(text.match(/[A-Za-z0-9]+/g)) ?? []);
-  const holds = (name: string, word: string) =>
-    // A letter may also be written by its number.
-    anyOf([buildUpperQuery(name, ":", word, scope), buildUpperQuery(name, ":", "u00", scope)]);
-  return anyOf(names.map((name) => allOf(words.map((word) => holds(name, word)))));
-}
-
-// ---- paths and names -----------------------------------------------------------------------------------------
-
-const arrayIndex = /^(?:0|[1-9]\d*)$/;
-
-/** A path into the document. */
-function compilePath(
-  path: readonly string[],
-  operator: Operator,
-  value: string,
-  scope: CompileScope,
-): Bounds {
-  const names = listPathNames(path, path.length - 1);
-  if (names === undefined) return unknownBounds;
-  const bounds = names.map((name) => compileFieldComparison(name, operator, value, scope));
-  const [only] = bounds;
-  // `a.b` in the index is also the key "a.b" of the document, which the language tells apart (rule 6).
-  if (only !== undefined && path.length === 1 && path[0]?.includes(".") === false) return only;
-  return toUpperBounds(anyOf(bounds.map(({ upper }) => upper)));
-}
-
-/**
- * The names that a path may have in the index. Digits among its last segments may be array positions, which the index
- * does not have. Undefined where it has no name for the path, or too many.
- */
-function listPathNames(path: readonly string[], last: number): readonly string[] | undefined {
-  if (path.some((segment) => segment === "" || /^[.\s]|[.\s]$|[*]|\.\./.test(segment))) return undefined;
-  const positions = path.flatMap((segment, at) =>
-    at >= path.length - last && arrayIndex.test(segment) ? [at] : [],
-  );
-  if (positions.length > 2) return undefined;
-  return Array.from({ length: 1 << positions.length }, (_, mask) =>
-    path
-      .filter((_, at) => {
-        const position = positions.indexOf(at);
-        return position < 0 || (mask & (1 << position)) !== 0;
-      })
-      .join("."),
-  );
-}
-
-/** What to do where the index cannot narrow by these fields of a query. */
+/** Advice for a query that the index cannot narrow by these fields. */
 export function describeTooWide(fields: readonly string[]): string {
   if (fields.length === 0)
     return "The query has to look at too many lines; filter by a field that is mapped as keyword";

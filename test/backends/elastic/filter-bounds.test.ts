@@ -52,7 +52,9 @@ onServers((server) => {
     return new Set(found.map(({ _index, _id }) => `${_index}/${_id}`));
   }
 
-  test("compiles a lower bound within the meaning and an upper bound around it", { timeout: 900_000 }, async () => {
+  test("compiles a lower bound within the meaning and an upper bound around it", {
+    timeout: 900_000,
+  }, async () => {
     const ecs = logLayouts.get("ecs");
     if (ecs === undefined) throw new Error("no profile ecs");
     const product = describeProduct(

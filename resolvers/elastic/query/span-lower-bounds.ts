@@ -28,15 +28,17 @@ import {
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import { findField, type IndexGroup } from "../mapping/mapping.ts";
 import {
-  buildCertainParentReferenceQuery,
   buildExistsQuery,
   buildMalformedQuery,
-  buildTimeBetweenQuery,
   buildUnmappedQuery,
-  durationBuckets,
-  durationUnitsPerMilli,
   findKeywordField,
   listAttributePlaces,
+} from "./span-field-queries.ts";
+import {
+  buildCertainParentReferenceQuery,
+  buildTimeBetweenQuery,
+  durationBuckets,
+  durationUnitsPerMilli,
   zeroIds,
 } from "./span-upper-bounds.ts";
 

@@ -16,19 +16,17 @@ import {
 import { findField, type IndexGroup } from "../mapping/mapping.ts";
 import {
   buildAttributeQuery,
-  buildEventNameQuery,
   buildExistsQuery,
-  buildKindQuery,
   buildMalformedQuery,
   buildPairExistsQuery,
   buildPairQuery,
-  buildSelectionQuery,
   buildTermsQuery,
   findKeywordField,
   isWideNumber,
   listAttributePlaces,
   wrapNestedQuery,
-} from "./span-upper-bounds.ts";
+} from "./span-field-queries.ts";
+import { buildEventNameQuery, buildKindQuery, buildSelectionQuery } from "./span-upper-bounds.ts";
 
 /** Servers refuse queries of too many clauses, and what is not narrowed is only read. */
 const maxClauses = 100;

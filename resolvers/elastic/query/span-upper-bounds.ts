@@ -13,17 +13,7 @@ import {
   type TimeRange,
 } from "../../../src/core/time.ts";
 import type { SpanSelection } from "../../../src/store/span-reader.ts";
-import {
-  allOf,
-  anyOf,
-  buildIgnoredQuery,
-  matchAll,
-  matchNone,
-  not,
-  type Query,
-} from "../client/query-dsl.ts";
-import { listSpellings } from "../layout/attribute-decoder.ts";
-import type { PlacedForm } from "../layout/form-placement.ts";
+import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import {
   type AttributeSources,
   type EventForm,
@@ -33,131 +23,26 @@ import {
   type TimeUnit,
   type ValueRule,
 } from "../layout/span-layout.ts";
-import { type IndexedField, isDateType } from "../mapping/indexed-field.ts";
-import { buildLateFieldQuery, findField, type IndexGroup, isDynamic } from "../mapping/mapping.ts";
+import { isDateType } from "../mapping/indexed-field.ts";
+import { findField, type IndexGroup } from "../mapping/mapping.ts";
+import {
+  buildAttributeQuery,
+  buildExistsQuery,
+  buildMalformedQuery,
+  buildMissingQuery,
+  buildPairExistsQuery,
+  buildPairQuery,
+  buildTermsQuery,
+  findKeywordField,
+  isWideNumber,
+  listAttributePlaces,
+} from "./span-field-queries.ts";
 import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
 export const maxIdsPerSearch = 1_000;
 
 // ---- names and values -----------------------------------------------------------------------------------------
-
-/** The keyword behind a name, itself or among its multi-fields; undefined where none holds values as they are. */
-export function findKeywordField(group: IndexGroup, name: string): IndexedField | undefined {
-  const own = findField(group, name);
-  if (own === undefined) return undefined;
-  const target = own.aliasOf === undefined ? own : findField(group, own.aliasOf);
-  const exact = (field: IndexedField | undefined) =>
-    field?.type === "keyword" &&
-    field.indexed &&
-    !field.hasCustomAnalysis &&
-    !field.hasExtraValues &&
-    field.flattenedRoot === undefined;
-  if (target !== undefined && exact(target)) return target;
-  return target?.multiFields.map((sub) => findField(group, sub)).find(exact);
-}
-
-/** How many digits a whole number may have that surely fits: servers refuse a query for one that does not. */
-const maxDigits: ReadonlyMap<string, number> = new Map([
-  ["byte", 2],
-  ["short", 4],
-  ["integer", 9],
-  ["long", 15],
-  ["unsigned_long", 15],
-  ["double", 15],
-]);
-/** Takes any time or length of this century in any unit. */
-export function isWideNumber({ type }: IndexedField): boolean {
-  return maxDigits.get(type) === 15;
-}
-
-export function wrapNestedQuery(field: IndexedField, query: Query): Query {
-  return field.nested === undefined ? query : { nested: { path: field.nested, query } };
-}
-
-/** What an index can hold of one keyword: servers refuse documents with more, and lists of terms that have it. */
-const maxKeywordBytes = 32_766;
-
-/** Documents that have any of these texts at a name, in any case where `caseless`. */
-export function buildTermsQuery(
-  group: IndexGroup,
-  name: string,
-  values: readonly string[],
-  caseless = false,
-): Query {
-  if (values.length === 0) return matchNone;
-  const field = findField(group, name);
-  if (field === undefined) return buildUnmappedQuery(group, name);
-  const most = maxDigits.get(field.type);
-  if (most !== undefined && field.indexed) {
-    // What is malformed is in the document alone. Of other texts those are there that spell a number, as it may: `1.50`.
-    if (field.ignoreMalformed) return matchAll;
-    const numbers = values.filter((value) => /\d/.test(value));
-    if (!numbers.every((value) => /^-?\d+$/.test(value) && value.length <= most)) return matchAll;
-    return numbers.length === 0 ? matchNone : wrapNestedQuery(field, { terms: { [name]: numbers } });
-  }
-  const exact = findKeywordField(group, name);
-  if (exact === undefined || values.some((value) => value.length > exact.ignoreAbove)) return matchAll;
-  if (!caseless) {
-    const terms = values.filter((value) => Buffer.byteLength(value) <= maxKeywordBytes);
-    return terms.length === 0 ? matchNone : wrapNestedQuery(exact, { terms: { [exact.name]: terms } });
-  }
-  return wrapNestedQuery(
-    exact,
-    anyOf(values.map((value) => ({ term: { [exact.name]: { value, case_insensitive: true } } }))),
-  );
-}
-
-/** A name may be mapped by the next document, after the mapping was read. */
-export function buildUnmappedQuery(group: IndexGroup, name: string): Query {
-  return isDynamic(group, name) ? buildLateFieldQuery(group, name, false) : matchAll;
-}
-
-/**
- * Documents whose value at a field is malformed, and so in the document alone; undefined where nothing tells which these are.
- */
-export function buildMalformedQuery(field: IndexedField, listsIgnored: boolean): Query | undefined {
-  return field.ignoreMalformed ? buildUnindexedValueQuery(field, listsIgnored) : matchNone;
-}
-
-/** Documents of which the index lacks a value; undefined where they are not listed. */
-function buildUnindexedValueQuery({ name, nested }: IndexedField, listsIgnored: boolean): Query | undefined {
-  return listsIgnored && nested === undefined ? buildIgnoredQuery(name) : undefined;
-}
-
-/** Documents that may have something at a name. */
-export function buildExistsQuery(
-  { group, listsIgnored }: Pick<PlacedForm<unknown>, "group" | "listsIgnored">,
-  name: string,
-): Query {
-  const field = findField(group, name);
-  if (field === undefined) return buildUnmappedQuery(group, name);
-  if (
-    !field.indexed ||
-    field.hasExtraValues ||
-    field.flattenedRoot !== undefined ||
-    field.aliasOf !== undefined
-  )
-    return matchAll;
-  const present = wrapNestedQuery(field, { exists: { field: name } });
-  // What is malformed, or a keyword over its limit, is not in the index.
-  const drops = field.ignoreMalformed || field.ignoreAbove !== Number.POSITIVE_INFINITY;
-  if (!drops) return present;
-  return anyOf([present, buildUnindexedValueQuery(field, listsIgnored) ?? matchAll]);
-}
-
-/** Documents that surely are none of the others: an index may be asked for what lacks a name only if that is certain. */
-function buildMissingQuery(group: IndexGroup, name: string): Query {
-  const field = findField(group, name);
-  if (
-    field === undefined ||
-    !field.indexed ||
-    field.aliasOf !== undefined ||
-    field.flattenedRoot !== undefined
-  )
-    return matchAll;
-  return not(wrapNestedQuery(field, { exists: { field: name } }));
-}
 
 /** Documents that may lack all of these names. */
 export function buildAllMissingQuery(
@@ -332,41 +217,6 @@ function buildNamedTermsQuery(
   return buildAttributeQuery(group, named.attributes, named.key, values, caseless);
 }
 
-/** Where a document may have a key of its attributes: at names, or in lists of `{ key, value }`. */
-export function listAttributePlaces(
-  attributes: AttributeSources,
-  key: string,
-): readonly ({ readonly name: string } | { readonly pairs: string })[] {
-  type Place = { readonly name: string } | { readonly pairs: string };
-  return attributes.from.flatMap((source): readonly Place[] => {
-    if ("pairs" in source) return [{ pairs: source.pairs }];
-    if ("named" in source) return (source.named[key] ?? []).map((name) => ({ name }));
-    return listSpellings(key, { from: [source], omit: [] }).flatMap((spelling) => {
-      if (source.keep) return spelling.startsWith(source.prefix) ? [{ name: spelling }] : [];
-      const spelled =
-        source.dot === undefined ? [spelling] : [spelling, spelling.replaceAll(".", source.dot)];
-      return [...new Set(spelled)].map((own) => ({ name: source.prefix + own }));
-    });
-  });
-}
-
-/** Documents that may have any of these texts under a key of their attributes. */
-export function buildAttributeQuery(
-  group: IndexGroup,
-  attributes: AttributeSources,
-  key: string,
-  values: readonly string[],
-  caseless = false,
-): Query {
-  return anyOf(
-    listAttributePlaces(attributes, key).map((place) =>
-      "pairs" in place
-        ? buildPairQuery(group, place.pairs, key, values, caseless)
-        : buildTermsQuery(group, place.name, values, caseless),
-    ),
-  );
-}
-
 /** As `has`, also for names that lead to attributes. */
 function buildNamedExistsQuery(placed: PlacedForm<SpanForm>, name: string): Query {
   const named = findNamedAttribute(placed.form, name);
@@ -379,32 +229,6 @@ function buildNamedExistsQuery(placed: PlacedForm<SpanForm>, name: string): Quer
         : buildExistsQuery(placed, place.name),
     ),
   );
-}
-
-export function buildPairExistsQuery(group: IndexGroup, list: string, key: string): Query {
-  if (findField(group, list) === undefined) return buildUnmappedQuery(group, list);
-  return buildTermsQuery(group, `${list}.key`, [key]);
-}
-
-/** A `{ key, value }` of a list, which only a nested list keeps together. */
-export function buildPairQuery(
-  group: IndexGroup,
-  list: string,
-  key: string,
-  values: readonly string[],
-  caseless: boolean,
-): Query {
-  const field = findField(group, list);
-  if (field === undefined) return buildUnmappedQuery(group, list);
-  const [keys, texts] = [
-    buildTermsQuery(group, `${list}.key`, [key]),
-    buildTermsQuery(group, `${list}.value`, values, caseless),
-  ];
-  if (field.type !== "nested") return allOf([keys, texts]);
-  const inner = (query: Query): Query =>
-    (query.nested as { readonly query: Query } | undefined)?.query ?? query;
-  if (keys === matchNone || texts === matchNone) return matchNone;
-  return { nested: { path: list, query: allOf([inner(keys), inner(texts)]) } };
 }
 
 /** Documents that may be spans of a selection. */

@@ -1,5 +1,5 @@
-// A source's `where` is the wall between tenants. It speaks of the index's own fields and must be exact by the index
-// alone in every index it meets; anything less is refused, never approximated and never checked on the document.
+// The tenant filter of a source, configured as `where`. It names fields of the index itself and must be exact by the index alone in
+// every index of the pattern. Anything less is refused: it is never approximated, and never checked on the document.
 import { Unprocessable } from "../../../src/core/errors.ts";
 import type { Compare, Field, Filter } from "../../../src/log-query/ast.ts";
 import { toField } from "../../../src/log-query/field.ts";
@@ -8,7 +8,7 @@ import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/qu
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import { findField, type IndexGroup, summariseIndices } from "../mapping/mapping.ts";
 
-/** No name is legacy syntax here: an index has fields such as `attributes.tenant` and `is_bool`. */
+/** No name is legacy syntax here, since an index may have fields such as `attributes.tenant` and `is_bool`. */
 const language: Language<Field> = {
   bareTermField: { kind: "line", name: "message" },
   resolveField: ({ keys }) => toField(keys),
@@ -25,9 +25,9 @@ export function parseTenantFilter(text: string): Filter {
   }
 }
 
-/** The wall cannot be kept exactly; `message` says why and is for operators. */
+/** The filter is invalid or cannot be exact. The message says why and is for operators. */
 export class TenantFilterError extends Error {
-  override readonly name = "WhereError";
+  override readonly name = "TenantFilterError";
 }
 
 /** @throws {TenantFilterError} when an index of the group cannot answer it exactly */
@@ -46,13 +46,13 @@ export function compileTenantFilter(filter: Filter, group: IndexGroup): Query {
 
 function compileComparison(leaf: Compare, group: IndexGroup): Query {
   if (leaf.operator !== "=" && leaf.operator !== "!=") {
-    throw new TenantFilterError(`where: only = and != are exact walls, not ${leaf.operator}`);
+    throw new TenantFilterError(`where: only = and != are exact, not ${leaf.operator}`);
   }
-  const name = leaf.field.kind === "line" ? leaf.field.name : leaf.field.path.join(".");
+  const name = joinFieldName(leaf.field);
   const field = resolveField(name, group);
   if (field === undefined) {
-    // A name that an index does not know equals nothing there; `!=` would let all of its rows through.
-    // Not a term: the name may become a text field before the mapping is read again.
+    // A field that an index lacks equals nothing there, and `!=` would let all of its documents through. Not a term query: the
+    // name may become a text field before the mapping is read again.
     if (leaf.operator === "=") return matchNone;
     throw new TenantFilterError(
       `where: ${name} is not mapped in ${summariseIndices(group)}, so != would let every line of it through`,
@@ -72,7 +72,11 @@ function compileComparison(leaf: Compare, group: IndexGroup): Query {
   return leaf.operator === "=" ? term : not(term);
 }
 
-/** The field behind a name: aliases are followed, and keys of `passthrough` objects are also known without it. */
+function joinFieldName(field: Field): string {
+  return field.kind === "line" ? field.name : field.path.join(".");
+}
+
+/** The field behind a name. Aliases are followed, and keys of `passthrough` objects also count without the object's name. */
 function resolveField(name: string, group: IndexGroup): IndexedField | undefined {
   const field = findField(group, name, name);
   if (field?.aliasOf !== undefined) return findField(group, field.aliasOf);
@@ -85,6 +89,7 @@ function resolveField(name: string, group: IndexGroup): IndexedField | undefined
   return found.length === 1 ? found[0] : undefined;
 }
 
+/** Why a term query on the field is not exact; undefined if it is. */
 function describeInexactness(field: IndexedField, value: string): string | undefined {
   if (!field.indexed) return "not searchable";
   if (field.nested !== undefined) return "inside a nested object";
@@ -97,18 +102,18 @@ function describeInexactness(field: IndexedField, value: string): string | undef
   return value.length > field.ignoreAbove ? "left out of the index for values this long" : undefined;
 }
 
-/** Whether some name of the wall is unknown to some index, so that the answer may change with its next document. */
+/** Whether some index lacks a field of the filter, so that its next document may change the query. */
 export function hasUnmappedField(filter: Filter, groups: readonly IndexGroup[]): boolean {
   if (filter.kind === "all") return false;
   if (filter.kind !== "compare") return filter.operands.some((operand) => hasUnmappedField(operand, groups));
-  const name = filter.field.kind === "line" ? filter.field.name : filter.field.path.join(".");
+  const name = joinFieldName(filter.field);
   return groups.some((group) => resolveField(name, group) === undefined);
 }
 
-/** The fields that a wall names, as these indices call them. */
+/** The fields of the filter by their own names in these indices, aliases resolved. */
 export function listFieldNames(filter: Filter, groups: readonly IndexGroup[]): readonly string[] {
   if (filter.kind === "all") return [];
   if (filter.kind !== "compare") return filter.operands.flatMap((operand) => listFieldNames(operand, groups));
-  const name = filter.field.kind === "line" ? filter.field.name : filter.field.path.join(".");
+  const name = joinFieldName(filter.field);
   return groups.flatMap((group) => resolveField(name, group)?.name ?? []);
 }

@@ -1,22 +1,23 @@
-// By what the lines of a part are bounded and sorted, and what a sort value says: milliseconds of a `date`, nanoseconds of a
-// `date_nanos` or where the two meet, or whole numbers of a profile's unit.
+// The time field of a layout group: the range query that bounds lines by it, the sort, and the instant behind a sort value. A sort
+// value is milliseconds of a `date`, nanoseconds of a `date_nanos` or where both types meet, or a whole number of the layout's unit.
 import { allTime, earlier, fromMillis, type Instant, later, printNanos } from "../../../src/core/time.ts";
 import { matchNone, type Query } from "../client/query-dsl.ts";
 
-/** What a `date_nanos` field can hold. */
+/** The instants that a `date_nanos` field can hold. */
 export const dateNanosRange = allTime;
 
-/** What a `long` field can hold. */
+/** The integers that a `long` field can hold. */
 const longRange = { from: -(2n ** 63n), to: 2n ** 63n - 1n };
 
 export interface TimeColumn {
-  /** Wider by less than what the index rounds away. */
+  /** Finds all documents in the range, and those that the index rounds into it. Bounds are inclusive. */
   buildRangeQuery(from: Instant, to: Instant): Query;
   buildSort(order: "asc" | "desc"): object;
-  /** A sort value is an integer's text. */
+  /** `sort` is the text of an integer. */
   toInstant(buildSort: string): Instant;
 }
 
+/** `nanos`: whether any index of the pattern maps the field as `date_nanos`. */
 export function createDateColumn(field: string, nanos: boolean): TimeColumn {
   return {
     buildRangeQuery: (from, to) => buildDateRangeQuery(field, from, to, nanos),
@@ -27,11 +28,11 @@ export function createDateColumn(field: string, nanos: boolean): TimeColumn {
   };
 }
 
-/** `unit`: the nanoseconds of one. */
+/** A column of whole numbers, each of `unit` nanoseconds. */
 export function createNumberColumn(field: string, unit: bigint): TimeColumn {
   return {
     buildRangeQuery(from, to) {
-      const [first, last] = [-floorDivide(-from, unit), floorDivide(to, unit)];
+      const [first, last] = [-roundDownQuotient(-from, unit), roundDownQuotient(to, unit)];
       const gte = first > longRange.from ? first : longRange.from;
       const lte = last < longRange.to ? last : longRange.to;
       return gte > lte ? matchNone : { range: { [field]: { gte: formatBound(gte), lte: formatBound(lte) } } };
@@ -41,7 +42,7 @@ export function createNumberColumn(field: string, unit: bigint): TimeColumn {
   };
 }
 
-/** Documents that no `date_nanos` can hold; a bound that one refuses is not in it. */
+/** Documents whose time no `date_nanos` can hold. The bounds themselves can, so that no index rejects them. */
 export function buildOutsideNanosQueries(field: string): readonly Query[] {
   return [
     { range: { [field]: { lt: printNanos(dateNanosRange.from), format } } },
@@ -51,13 +52,14 @@ export function buildOutsideNanosQueries(field: string): readonly Query[] {
 
 const format = "strict_date_optional_time_nanos";
 
+/** Both bounds are inclusive; `from` undefined is open. */
 export function buildDateRangeQuery(
   field: string,
   from: Instant | undefined,
   to: Instant,
   nanos: boolean,
 ): Query {
-  // A server refuses a bound that a `date_nanos` cannot hold.
+  // A server rejects a bound that a `date_nanos` cannot hold.
   if (nanos && (to < dateNanosRange.from || (from !== undefined && from > dateNanosRange.to)))
     return matchNone;
   const since =
@@ -66,13 +68,13 @@ export function buildDateRangeQuery(
   return { range: { [field]: { ...since, lte, format } } };
 }
 
-/** A number where JSON has it: a text is read by the format of a date that another index has at the name. */
+/** A number where JSON can express it: a text would be parsed by the date format of another index with the same name. */
 function formatBound(value: bigint): number | string {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : String(value);
 }
 
-function floorDivide(dividend: bigint, divisor: bigint): bigint {
+function roundDownQuotient(dividend: bigint, divisor: bigint): bigint {
   const quotient = dividend / divisor;
   return dividend % divisor < 0n ? quotient - 1n : quotient;
 }

@@ -1,6 +1,6 @@
-// What an index says of spans for sure: lower bounds, beside the upper ones of `narrow.ts`. A document that satisfies
-// these is one of those asked for, and the index groups it as the reader would; all others have to be read. A name that
-// an index cannot vouch for is sure for no document.
+// Lower-bound queries for spans: every hit is certainly a match, and can be aggregated by the index exactly as the decoder would read
+// it. All other documents have to be read. Fields whose indexed value may differ from `_source` never qualify.
+import { requireAt, requireLast } from "../../../src/core/collections.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -44,22 +44,22 @@ import {
 
 type GroupContext = Pick<PlacedForm<SpanForm>, "group" | "listsIgnored">;
 
-/** A name of a document as an index can group by it. */
+/** A name of a document, as an index can group by it. */
 export interface GroupableField {
   readonly name: string;
-  /** Undefined where no document that is `certain` has anything at the name. */
+  /** The field to group by; undefined where no `certain` document has a value at the name. */
   readonly field: string | undefined;
-  /** Documents whose value at the name is what the index has in the field, if they have any. */
+  /** Documents whose value at the name, if any, is the one in the field. */
   readonly certain: Query;
 }
 
 const integerTypes: ReadonlySet<string> = new Set(["byte", "short", "integer", "long"]);
 
-/** Several values of one document are not told apart here: they make a document fall into several groups. */
+/** Several values of one document are not excluded here: they put the document into several groups. */
 export function deriveGroupableField({ group, listsIgnored }: GroupContext, name: string): GroupableField {
   const own = findField(group, name);
   if (own === undefined) return { name, field: undefined, certain: not(buildUnmappedQuery(group, name)) };
-  // Nothing that a reader would take for a value stands at the name of an object or an alias.
+  // The name of an object or an alias never holds a value that a reader would take.
   if (own.type === "object" && own.indexed) return { name, field: undefined, certain: matchAll };
   if (own.aliasOf !== undefined) return { name, field: undefined, certain: matchAll };
   if (!own.indexed || own.hasExtraValues || own.flattenedRoot !== undefined || own.nested !== undefined) {
@@ -70,11 +70,12 @@ export function deriveGroupableField({ group, listsIgnored }: GroupContext, name
   const dropped = listsIgnored ? anyOf(lossy.map((field) => buildIgnoredQuery(field.name))) : matchNone;
   const absent = isLossy(own) && !listsIgnored ? matchNone : not({ exists: { field: own.name } });
   if (column === undefined) return { name, field: undefined, certain: allOf([absent, not(dropped)]) };
-  const isWhole = column === own && (lossy.length === 0 || listsIgnored);
-  const told = isWhole ? matchAll : anyOf([{ exists: { field: column.name } }, absent]);
-  return { name, field: column.name, certain: allOf([told, not(dropped)]) };
+  const isComplete = column === own && (lossy.length === 0 || listsIgnored);
+  const hasValue = isComplete ? matchAll : anyOf([{ exists: { field: column.name } }, absent]);
+  return { name, field: column.name, certain: allOf([hasValue, not(dropped)]) };
 }
 
+/** Whether the index may lack values of the field. */
 function isLossy({ ignoreMalformed, ignoreAbove, type }: IndexedField): boolean {
   return ignoreMalformed || (type === "keyword" && ignoreAbove !== Number.POSITIVE_INFINITY);
 }
@@ -85,7 +86,7 @@ function findGroupableColumn(group: IndexGroup, own: IndexedField): IndexedField
   return exact?.docValues ? exact : undefined;
 }
 
-/** The columns behind names of a profile, those of attributes included; undefined where one has none. */
+/** The groupable fields behind names of a layout, including those that stand for attributes. */
 export function deriveGroupableFields(
   placed: PlacedForm<SpanForm>,
   names: readonly string[],
@@ -98,6 +99,7 @@ export function deriveGroupableFields(
   });
 }
 
+/** The groupable fields in which an attribute may lie. */
 export function deriveAttributeFields(
   placed: PlacedForm<SpanForm>,
   attributes: AttributeSources,
@@ -113,7 +115,7 @@ export function deriveAttributeFields(
   });
 }
 
-/** A list of pairs is no column; a document without this key is sure of it. */
+/** Documents that certainly lack a key in a list of pairs, which cannot be grouped by. */
 function buildPairMissingQuery(group: IndexGroup, list: string, key: string): Query {
   const field = findField(group, list);
   if (field === undefined) return not(buildUnmappedQuery(group, list));
@@ -122,22 +124,23 @@ function buildPairMissingQuery(group: IndexGroup, list: string, key: string): Qu
   return not({ nested: { path: list, query: { term: { [keys.name]: key } } } });
 }
 
+/** The fields that these rules read. */
 export function listRuleFields(rules: readonly ValueRule[]): readonly string[] {
   return rules.flatMap(({ field }) => field ?? []);
 }
 
-/** Every document of a form has what its profile says that it has, and so has every one of these. */
+/** Documents that certainly are of a form, by the fields that the layout calls present. */
 export function buildCertainFormQuery({ group, form }: PlacedForm<SpanForm>): Query {
   return allOf(
     form.present.map((name) => {
       const field = findField(group, name);
-      const plain = field?.indexed && !field.hasExtraValues && field.aliasOf === undefined && !field.nested;
-      return plain && field.flattenedRoot === undefined ? { exists: { field: name } } : matchNone;
+      const isPlain = field?.indexed && !field.hasExtraValues && field.aliasOf === undefined && !field.nested;
+      return isPlain && field.flattenedRoot === undefined ? { exists: { field: name } } : matchNone;
     }),
   );
 }
 
-/** Bounds rounded inwards: an index may hold a time to the millisecond only. */
+/** Documents whose time certainly lies in the range. Bounds are rounded inwards, since an index may hold milliseconds only. */
 function buildCertainTimeQuery(
   group: IndexGroup,
   name: string,
@@ -158,39 +161,48 @@ function buildCertainTimeQuery(
   return buildTimeBetweenQuery(group, name, unit, first, last) ?? matchNone;
 }
 
-/** A length that an index can add up as the reader would, in documents that are `certain`: whole micro- or nanoseconds. */
+/** A field of durations that an index can sum exactly as the reader would. */
+export interface DurationColumn {
+  readonly field: string;
+  /** Nanoseconds. */
+  readonly unit: bigint;
+  /** Documents whose duration is in the field. */
+  readonly certain: Query;
+}
+
+/** The durations of a form, where they are whole micro- or nanoseconds in a column. */
 export function findDurationColumn({
   group,
   form,
   listsIgnored,
-}: PlacedForm<SpanForm>): { field: string; unit: bigint; sure: Query } | undefined {
+}: PlacedForm<SpanForm>): DurationColumn | undefined {
   const { duration } = form;
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined) return undefined;
-  const isWhole = field.type === "long" && field.indexed && field.docValues;
+  const isInteger = field.type === "long" && field.indexed && field.docValues;
   const isPlain = !field.hasExtraValues && field.nested === undefined;
-  const unread = buildMalformedQuery(field, listsIgnored);
+  const malformed = buildMalformedQuery(field, listsIgnored);
   const unit = { ns: 1n, us: 1_000n, ms: undefined, date: undefined }[duration.unit];
-  if (!isWhole || !isPlain || unread === undefined || unit === undefined) return undefined;
-  return { field: field.name, unit, sure: not(unread) };
+  if (!isInteger || !isPlain || malformed === undefined || unit === undefined) return undefined;
+  return { field: field.name, unit, certain: not(malformed) };
 }
 
-/** Documents whose span surely ends in the range, and has a length that its index can add up. */
+/** Documents whose span certainly ends in the range, with a duration that the index can sum. */
 export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, { from, to }: TimeRange): Query {
   const { group, form } = placed;
   const length = findDurationColumn(placed);
   if (length === undefined || form.duration === undefined) return matchNone;
   const perMilli = durationUnitsPerMilli[form.duration.unit];
   if (perMilli === undefined) return matchNone;
-  const longest = (durationBuckets.at(-1) ?? 0) * perMilli;
+  const longest = requireLast(durationBuckets) * perMilli;
   if (form.end !== undefined) {
     const ends = buildCertainTimeQuery(group, form.end.field, form.end.unit, from, to);
-    return allOf([ends, length.sure, { range: { [length.field]: { gte: 0, lt: longest } } }]);
+    return allOf([ends, length.certain, { range: { [length.field]: { gte: 0, lt: longest } } }]);
   }
   const { field, unit } = form.start;
   const ends = anyOf(
     durationBuckets.flatMap((most, at): Query[] => {
-      const least = durationBuckets[at - 1] ?? 0;
+      const least = at === 0 ? 0 : requireAt(durationBuckets, at - 1);
       const shift = (instant: bigint, millis: number) =>
         (instant - BigInt(millis) * nanosPerMilli) as Instant;
       const starts = buildCertainTimeQuery(group, field, unit, shift(from, least), shift(to, most + 1));
@@ -199,12 +211,12 @@ export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, { from, t
       return [allOf([lasts, starts])];
     }),
   );
-  return allOf([length.sure, ends]);
+  return allOf([length.certain, ends]);
 }
 
-/** Documents that surely have no parent; several values at a parent's name are to be told by counting them. */
+/** Documents that certainly have no parent. Several values at a parent's name have to be excluded by counting them. */
 export function buildCertainRootQuery({ group, form, listsIgnored }: PlacedForm<SpanForm>): Query {
-  const lacking = form.parent.map((name): Query => {
+  const withoutParent = form.parent.map((name): Query => {
     const field = findField(group, name);
     if (field === undefined) return not(buildUnmappedQuery(group, name));
     const exact = findKeywordField(group, name);
@@ -213,7 +225,7 @@ export function buildCertainRootQuery({ group, form, listsIgnored }: PlacedForm<
       isLossy(exact) && !listsIgnored ? matchNone : not(buildExistsQuery({ group, listsIgnored }, name));
     return anyOf([absent, { term: { [name]: "" } }]);
   });
-  return allOf([...lacking, not(buildParentReferenceQuery(group, form.parent_reference))]);
+  return allOf([...withoutParent, not(buildParentReferenceQuery(group, form.parent_reference))]);
 }
 
 /** Documents that may have a reference to a parent. */
@@ -224,10 +236,10 @@ export function buildParentReferenceQuery(group: IndexGroup, rule: SpanForm["par
     : buildUnmappedQuery(group, rule.at);
 }
 
-/** Documents that surely have a parent. */
+/** Documents that certainly have a parent. */
 export function buildCertainChildQuery({ group, form }: PlacedForm<SpanForm>): Query {
   const [name, ...others] = form.parent;
-  // Of several names the first that is there counts, whatever it holds.
+  // Of several names the first that a document has counts, whatever its value.
   const exact = name === undefined ? undefined : findKeywordField(group, name);
   const named =
     name === undefined || others.length > 0 || exact?.name !== name
@@ -236,12 +248,12 @@ export function buildCertainChildQuery({ group, form }: PlacedForm<SpanForm>): Q
   return anyOf([named, buildCertainParentReferenceQuery(group, form.parent_reference)]);
 }
 
-/** Documents that surely stand for one span each. */
+/** Documents that certainly stand for one span each. */
 export function buildCertainCountOneQuery({ group, form, listsIgnored }: PlacedForm<SpanForm>): Query {
   if (form.count === undefined) return matchAll;
   const field = findField(group, form.count);
   if (field === undefined) return not(buildUnmappedQuery(group, form.count));
-  const unread = buildMalformedQuery(field, listsIgnored);
-  if (!field.indexed || unread === undefined || !integerTypes.has(field.type)) return matchNone;
-  return not(anyOf([unread, { range: { [form.count]: { gt: 1 } } }]));
+  const malformed = buildMalformedQuery(field, listsIgnored);
+  if (!field.indexed || malformed === undefined || !integerTypes.has(field.type)) return matchNone;
+  return not(anyOf([malformed, { range: { [form.count]: { gt: 1 } } }]));
 }

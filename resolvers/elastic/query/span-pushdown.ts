@@ -1,5 +1,5 @@
-// What the hints of a scan allow to leave out, as upper bounds like those of `narrow.ts`. A value is a text here whatever a
-// document has it as, so a number is looked for in every spelling that is read as it.
+// Pushes the hints of a span scan down to the index, as upper bounds like those of `span-upper-bounds.ts`. A value is compared as a
+// text whatever type the document gives it, so a number is searched in every spelling that is read as it.
 import type { SpanPushdown, SpanSource } from "../../../src/store/span-reader.ts";
 import { incidentDigestAttribute, unnamedAction } from "../../../src/tracing/spans/requests.ts";
 import { allOf, anyOf, matchAll, matchNone, measureQuery, not, type Query } from "../client/query-dsl.ts";
@@ -28,9 +28,10 @@ import {
 } from "./span-field-queries.ts";
 import { buildEventNameQuery, buildKindQuery, buildSelectionQuery } from "./span-upper-bounds.ts";
 
-/** Servers refuse queries of too many clauses, and what is not narrowed is only read. */
+/** Servers reject queries with too many clauses. What is not pushed down is only read. */
 const maxClauses = 100;
 
+/** Documents that may satisfy the hints, as far as they fit into the clause limit. */
 export function buildPushdownQuery(
   placed: PlacedForm<SpanForm>,
   narrow: SpanPushdown,
@@ -38,13 +39,13 @@ export function buildPushdownQuery(
 ): Query {
   const { form } = placed;
   const { service, revision, namespaces, actions, tags = [], kind, name, minDuration, maxDuration } = narrow;
-  // What is read as the empty text may not be there at all.
+  // A document without the field is read as having the empty text.
   const at = (names: readonly string[], text: string | undefined): Query =>
     text === undefined || text === ""
       ? matchAll
       : anyOf(names.map((own) => buildTextQuery(placed, own, [text])));
   return combineWithinClauseLimit([
-    // By these a scan is cut into windows.
+    // First, because a scan is cut into windows by these.
     minDuration === undefined && maxDuration === undefined
       ? matchAll
       : buildDurationQuery(placed, minDuration, maxDuration),
@@ -58,7 +59,7 @@ export function buildPushdownQuery(
   ]);
 }
 
-/** As many of the queries as may be asked together, from the first on. */
+/** Combines the queries in order, without those that exceed the clause limit. */
 function combineWithinClauseLimit(queries: readonly Query[]): Query {
   let left = maxClauses;
   return allOf(
@@ -73,7 +74,7 @@ function combineWithinClauseLimit(queries: readonly Query[]): Query {
 
 // ---- Names ----------------------------------------------------------------------------------------------------
 
-/** A namespace is the attribute's text; without one what the kind says. */
+/** A namespace is the text of the attribute, or without one follows from the kind. */
 function buildNamespaceQuery(
   placed: PlacedForm<SpanForm>,
   namespaces: readonly string[],
@@ -93,7 +94,7 @@ function buildActionQuery(
   { actionAttribute }: SpanSource,
 ): Query {
   const { group, form } = placed;
-  // An entry without a name has nothing to be found by.
+  // An unnamed entry has no value to search for.
   if (actions.includes(unnamedAction) || !actions.every(isSearchable)) return matchAll;
   return anyOf([
     ...form.name.map((own) => buildTextQuery(placed, own, actions)),
@@ -101,7 +102,7 @@ function buildActionQuery(
   ]);
 }
 
-/** A tag lies under its name behind any of the prefixes, each as the layout may spell it. */
+/** A tag is an attribute with any of the prefixes before its name, each spelled as the layout does. */
 function buildTagQuery(
   { group, listsIgnored, form }: PlacedForm<SpanForm>,
   { name, value }: { readonly name: string; readonly value: string },
@@ -121,10 +122,10 @@ function buildTagQuery(
   );
 }
 
-/** Dots that a layout may spell otherwise, each by itself. */
+/** The most dots that a layout may replace, each by itself. */
 const maxDots = 5;
 
-/** Every name at which a source may hold a key that begins with a tag's prefix; undefined where they are too many. */
+/** The names at which a source may hold a key that begins with a tag prefix; undefined where there are too many. */
 function listTagFields(
   source: Exclude<AttributeSource, { pairs: string }>,
   key: string,
@@ -134,7 +135,7 @@ function listTagFields(
   const { prefix, dot, spelling, keep } = source;
   if (keep) return key.startsWith(prefix) ? [key] : [];
   if (spelling !== undefined) {
-    // What stands behind a prefix is taken as the document has it.
+    // Only the prefix is spelled anew; the name of a tag stays as the document has it.
     const spelled = tagPrefixes
       .filter((own) => key.startsWith(own))
       .map((own) => own.replace(lossyCharacters, spelling) + key.slice(own.length));
@@ -152,7 +153,7 @@ function listTagFields(
 
 type ErrorHints = SpanPushdown["errors"];
 
-/** Spans whose own document may tell of an exception, of any of these errors where some are named. */
+/** Spans whose own document may hold an exception; where errors are named, one of those. */
 export function buildExceptionQuery(placed: PlacedForm<SpanForm>, errors: ErrorHints): Query {
   const { group, form } = placed;
   if (form.events === undefined) return matchNone;
@@ -163,7 +164,7 @@ export function buildExceptionQuery(placed: PlacedForm<SpanForm>, errors: ErrorH
   ]);
 }
 
-/** The same of events in documents of their own. */
+/** The same for separate events. */
 export function buildErrorEventQuery(placed: PlacedForm<EventForm>, errors: ErrorHints): Query {
   const { group, form } = placed;
   return allOf([
@@ -172,7 +173,7 @@ export function buildErrorEventQuery(placed: PlacedForm<EventForm>, errors: Erro
   ]);
 }
 
-/** A digest and a type are texts, and nothing else. */
+/** Events that may be one of these errors, by digest or type, which are always texts. */
 function buildErrorMatchQuery(
   group: IndexGroup,
   at: string,
@@ -180,8 +181,8 @@ function buildErrorMatchQuery(
   errors: ErrorHints,
 ): Query {
   if (errors === undefined) return matchAll;
-  const holdsText = (key: string, asked: readonly string[]): Query => {
-    const texts = [...new Set(asked)];
+  const buildKeyQuery = (key: string, values: readonly string[]): Query => {
+    const texts = [...new Set(values)];
     if (texts.length === 0) return matchNone;
     return anyOf(
       listAttributePlaces(attributes, key).map((place) => {
@@ -193,11 +194,11 @@ function buildErrorMatchQuery(
     );
   };
   return anyOf([
-    holdsText(
+    buildKeyQuery(
       incidentDigestAttribute,
       errors.map(({ digest }) => digest),
     ),
-    holdsText(
+    buildKeyQuery(
       "exception.type",
       errors.flatMap(({ exception }) => exception ?? []),
     ),
@@ -206,7 +207,7 @@ function buildErrorMatchQuery(
 
 // ---- Texts ----------------------------------------------------------------------------------------------------
 
-/** Documents in which a value at a name of a profile may be read as one of these texts. */
+/** Documents in which a value at a name of a layout may be read as one of these texts. */
 function buildTextQuery(placed: PlacedForm<SpanForm>, name: string, texts: readonly string[]): Query {
   const named = findNamedAttribute(placed.form, name);
   if (named === undefined) return buildFieldTextQuery(placed, name, texts);
@@ -220,7 +221,7 @@ function buildTextQuery(placed: PlacedForm<SpanForm>, name: string, texts: reado
   );
 }
 
-/** What a keyword has of numbers that are printed otherwise than they were sent: `5.0`, `1e3`, `-0`. */
+/** Numbers in a keyword that are printed differently from how they were sent: `5.0`, `1e3`, `-0`. */
 const reprintedNumbers = "-?[0-9]+[.eE].*|-0";
 
 function buildFieldTextQuery(
@@ -232,7 +233,7 @@ function buildFieldTextQuery(
   const present = buildExistsQuery(where, name);
   if (!texts.every(isSearchable)) return present;
   const field = findField(group, name);
-  // The index has minus zero as another number, and it is read as none.
+  // The index distinguishes minus zero, which is read as zero.
   if (field !== undefined && texts.includes("0") && findKeywordField(group, name) === undefined)
     return present;
   const held = buildTermsQuery(group, name, texts);
@@ -242,18 +243,18 @@ function buildFieldTextQuery(
   return anyOf([held, wrapNestedQuery(exact, { regexp: { [exact.name]: reprintedNumbers } })]);
 }
 
-/** The type beside a text may make a number of it, or of a number's text a shorter one. */
+/** The type of a pair may turn its text into a number, or the text of a number into a shorter one. */
 function buildPairTextQuery(group: IndexGroup, list: string, key: string, texts: readonly string[]): Query {
   if (!texts.every(isSearchable) || texts.some(mayBeNumber)) return buildPairExistsQuery(group, list, key);
   return buildPairQuery(group, list, key, texts, false);
 }
 
-/** Whether a number may be printed so. */
+/** Whether the text may be a printed number. */
 function mayBeNumber(text: string): boolean {
   return /^-?\d/.test(text);
 }
 
-/** Servers take no other texts, and of an empty one not all indices tell whether it is there. */
+/** Servers accept no other texts, and not all indices can tell whether an empty one is there. */
 function isSearchable(text: string): boolean {
   return text !== "" && text.isWellFormed();
 }
@@ -262,7 +263,7 @@ function isSearchable(text: string): boolean {
 
 const maxLong = 2n ** 63n - 1n;
 
-/** Bounds in whole units, rounded outwards. A length that is no length lasts for nothing. */
+/** Documents whose duration may lie in the bounds (nanoseconds). Bounds are rounded outwards; an invalid duration counts as 0. */
 function buildDurationQuery(
   { group, form: { duration }, listsIgnored }: PlacedForm<SpanForm>,
   least = 0n,
@@ -270,11 +271,11 @@ function buildDurationQuery(
 ): Query {
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return matchAll;
-  const unread = buildMalformedQuery(field, listsIgnored);
-  if (!field.indexed || unread === undefined || !isWideNumber(field)) return matchAll;
+  const malformed = buildMalformedQuery(field, listsIgnored);
+  if (!field.indexed || malformed === undefined || !isWideNumber(field)) return matchAll;
   const unit = nanosPerTimeUnit[duration.unit];
-  const asked = (length: bigint) => String(length < maxLong ? length : maxLong);
-  const longer = { range: { [duration.field]: { gte: asked(least / unit) } } };
-  const shorter = not({ range: { [duration.field]: { gt: asked((most + unit - 1n) / unit) } } });
-  return anyOf([unread, allOf([least > 0n ? longer : matchAll, most < maxLong ? shorter : matchAll])]);
+  const formatLength = (length: bigint) => String(length < maxLong ? length : maxLong);
+  const longer = { range: { [duration.field]: { gte: formatLength(least / unit) } } };
+  const shorter = not({ range: { [duration.field]: { gt: formatLength((most + unit - 1n) / unit) } } });
+  return anyOf([malformed, allOf([least > 0n ? longer : matchAll, most < maxLong ? shorter : matchAll])]);
 }

@@ -1,6 +1,5 @@
-// What an index can be asked of spans, as upper bounds: each query's hits include every document that the condition holds
-// for, and often others, since the reader looks at each document again. A name that an index cannot answer for narrows
-// nothing.
+// Upper-bound queries for spans: the hits include every matching document and possibly others, since the reader verifies each one.
+// What the index cannot answer for narrows nothing. `span-lower-bounds.ts` has the opposite bounds.
 import type { SpanKind } from "../../../src/core/rows.ts";
 import {
   earlier,
@@ -39,12 +38,12 @@ import {
 } from "./span-field-queries.ts";
 import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
 
-/** Below what the servers take in one list of terms, and small enough to be read by people. */
+/** Far below what servers accept in one terms query, and short enough to be read by people. */
 export const maxIdsPerSearch = 1_000;
 
-// ---- names and values -----------------------------------------------------------------------------------------
+// ---- Ids -----------------------------------------------------------------------------------------
 
-/** Documents that may lack all of these names. */
+/** Documents that may lack a value at all of these names. */
 export function buildAllMissingQuery(
   { group }: Pick<PlacedForm<unknown>, "group">,
   names: readonly string[],
@@ -52,7 +51,7 @@ export function buildAllMissingQuery(
   return allOf(names.map((name) => buildMissingQuery(group, name)));
 }
 
-/** An id as sources spell it: with all its zeros, with none, and as the lower half of a trace id, in either case. */
+/** The spellings of an id in documents: with leading zeros, without, and as the lower half of a trace id, in either case. */
 export function listIdSpellings(id: string): readonly string[] {
   if (!/^[0-9a-f]+$/.test(id)) return [id];
   const bare = id.replace(/^0+/, "");
@@ -61,18 +60,18 @@ export function listIdSpellings(id: string): readonly string[] {
   return [...new Set(lower.flatMap((text) => [text, text.toUpperCase()]))];
 }
 
-/** Of ids that are each there once; no two of them have a spelling in common. */
+/** Documents that may have one of these ids at one of the names. The ids are distinct, and so are their spellings. */
 export function buildIdQuery(group: IndexGroup, names: readonly string[], ids: readonly string[]): Query {
   const spelled = ids.flatMap(listIdSpellings);
   return anyOf(names.map((name) => buildTermsQuery(group, name, spelled)));
 }
 
-// ---- times ----------------------------------------------------------------------------------------------------
+// ---- Times ----------------------------------------------------------------------------------------------------
 
-/** The years 1 to 9999, which are all that servers read in one spelling. */
+/** The years 1 to 9999, which all servers read in the same spelling. */
 const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
 
-/** Documents with a time at the name within the bounds, as an index holds it; undefined where that cannot be asked. */
+/** Documents whose indexed time lies within the bounds (inclusive); undefined where the field cannot be searched so. */
 export function buildTimeBetweenQuery(
   group: IndexGroup,
   name: string,
@@ -83,23 +82,23 @@ export function buildTimeBetweenQuery(
   const field = findField(group, name);
   if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
     return undefined;
-  const dates = isDateType(field.type);
-  if (!dates && (!isWideNumber(field) || unit === "date")) return undefined;
+  const isDate = isDateType(field.type);
+  if (!isDate && (!isWideNumber(field) || unit === "date")) return undefined;
   const era = field.type === "date_nanos" || unit === "ns" ? dateNanosRange : calendar;
   const bounds = { from: later(from ?? era.from, era.from), to: earlier(to, era.to) };
   if (bounds.from > bounds.to) return matchNone;
-  // No bound is none: each is read by all indices of the pattern, and one may be `date_nanos`, which refuses the year 1, or
-  // `unsigned_long`, which refuses what is below 0.
+  // An open bound stays open: all indices of the pattern parse each bound, and `date_nanos` rejects the year 1, `unsigned_long` a
+  // negative number.
   const since = from === undefined ? undefined : bounds.from;
-  if (dates) return buildDateRangeQuery(name, since, bounds.to, field.type === "date_nanos");
+  if (isDate) return buildDateRangeQuery(name, since, bounds.to, field.type === "date_nanos");
   const scale = nanosPerTimeUnit[unit];
   const first = since === undefined ? undefined : (since + scale - 1n) / scale;
-  // As texts: a number of nanoseconds is beyond 2^53.
+  // As texts, since a number of nanoseconds exceeds 2^53.
   const gte = first === undefined ? {} : { gte: String(first) };
   return { range: { [name]: { ...gte, lte: String(bounds.to / scale) } } };
 }
 
-/** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */
+/** Documents whose time may lie in the range. Bounds are rounded outwards, since an index may hold whole milliseconds only. */
 export function buildTimeBoundsQuery(
   group: IndexGroup,
   name: string,
@@ -111,60 +110,60 @@ export function buildTimeBoundsQuery(
   return buildTimeBetweenQuery(group, name, unit, since, endOfMilli(to)) ?? matchAll;
 }
 
-/** How many units of a length are a millisecond. */
-export const durationUnitsPerMilli: Readonly<Record<TimeUnit, number | undefined>> = {
+/** The number of units of a duration in a millisecond. */
+export const durationUnitsPerMilli = {
   ms: 1,
   us: 1_000,
   ns: 1_000_000,
   date: undefined,
-};
+} as const satisfies Readonly<Record<TimeUnit, number | undefined>>;
 
-/** Lengths that part spans into classes, in milliseconds: the longest is 99 days. */
+/** Lower bounds of the buckets into which durations fall, in milliseconds. The last one is 99 days. */
 export const durationBuckets = Array.from({ length: 12 }, (_, power) => 8 ** power);
 
 /**
- * Documents whose span ends in the range. Where only starts are indexed, a span of a class `[d, 8 d)` that ends in the
- * range starts at most `8 d` before it: each class has its own strip, and one long span makes no other's wider.
+ * Documents whose span may end in the range. Where only starts are indexed, a span with a duration in the bucket `[d, 8 d)` starts
+ * at most `8 d` before the range. Each bucket has its own range of starts, so that long spans do not widen those of short ones.
  */
 export function buildEndTimeQuery(
   { group, form, listsIgnored }: PlacedForm<SpanForm>,
   { from, to }: TimeRange,
 ): Query {
-  const started = (since: Instant | undefined) =>
+  const buildStartQuery = (since: Instant | undefined) =>
     buildTimeBoundsQuery(group, form.start.field, form.start.unit, since, to);
   if (form.end !== undefined) return buildTimeBoundsQuery(group, form.end.field, form.end.unit, from, to);
   const { duration } = form;
   const field = duration && findField(group, duration.field);
-  const asked = field?.indexed && isWideNumber(field) && field.nested === undefined;
-  const unread = field && buildMalformedQuery(field, listsIgnored);
-  if (duration === undefined || !asked || duration.unit === "date" || unread === undefined) {
-    return started(undefined);
+  const isSearchable = field?.indexed && isWideNumber(field) && field.nested === undefined;
+  const malformed = field && buildMalformedQuery(field, listsIgnored);
+  if (duration === undefined || !isSearchable || duration.unit === "date" || malformed === undefined) {
+    return buildStartQuery(undefined);
   }
-  const perMilli = durationUnitsPerMilli[duration.unit] ?? 1;
+  const perMilli = durationUnitsPerMilli[duration.unit];
   const before = (millis: number) => (from - BigInt(millis) * nanosPerMilli) as Instant;
-  const strips = durationBuckets.map((least, at) =>
+  const byBucket = durationBuckets.map((least, at) =>
     allOf([
       { range: { [duration.field]: { gte: least * perMilli } } },
-      started(at + 1 < durationBuckets.length ? before(least * 8) : undefined),
+      buildStartQuery(at + 1 < durationBuckets.length ? before(least * 8) : undefined),
     ]),
   );
-  return allOf([started(undefined), anyOf([started(before(1)), unread, ...strips])]);
+  return allOf([buildStartQuery(undefined), anyOf([buildStartQuery(before(1)), malformed, ...byBucket])]);
 }
 
-/** Whether a form's times can be asked of an index at all; the reason where not, for an operator. */
+/** Why an index cannot be searched by the times of a form, for operators; undefined if it can. */
 export function describeTimeProblem({ group, form }: PlacedForm<SpanForm>): string | undefined {
   const { field: name, unit } = form.end ?? form.start;
   const field = findField(group, name);
   if (field === undefined) return `${name} is not mapped`;
-  const dates = isDateType(field.type);
+  const isDate = isDateType(field.type);
   if (!field.indexed) return `${name} is not searchable`;
-  if (!dates && (unit === "date" || !isWideNumber(field))) return `${name} is of type ${field.type}`;
+  if (!isDate && (unit === "date" || !isWideNumber(field))) return `${name} is of type ${field.type}`;
   return undefined;
 }
 
-// ---- selections -----------------------------------------------------------------------------------------------
+// ---- Selections -----------------------------------------------------------------------------------------------
 
-/** Every document of a form has what its profile says that it has. */
+/** Documents that may be of a form: each has the fields that the layout calls present. */
 export function buildFormQuery(placed: PlacedForm<SpanForm | EventForm>): Query {
   return allOf(placed.form.present.map((name) => buildExistsQuery(placed, name)));
 }
@@ -177,6 +176,7 @@ const otlpNumbers: Readonly<Record<SpanKind, string>> = {
   consumer: "5",
 };
 
+/** Documents that may be spans of one of these kinds. A span without a kind is internal. */
 export function buildKindQuery(placed: PlacedForm<SpanForm>, kinds: readonly SpanKind[]): Query {
   if (kinds.includes("internal")) return matchAll;
   const texts = kinds.flatMap((kind) => [kind, `span_kind_${kind}`, otlpNumbers[kind]]);
@@ -184,7 +184,7 @@ export function buildKindQuery(placed: PlacedForm<SpanForm>, kinds: readonly Spa
   return anyOf(placed.form.kind.map((rule) => buildRuleQuery(placed, rule, texts, targets)));
 }
 
-/** Documents that a rule may give one of the targets: `texts` are the targets as the field itself may spell them. */
+/** Documents to which a rule may give one of the targets. `texts` are the targets as the field itself may spell them. */
 function buildRuleQuery(
   placed: PlacedForm<SpanForm>,
   { field, values, value }: ValueRule,
@@ -205,7 +205,7 @@ function buildRuleQuery(
   return buildNamedTermsQuery(placed, field, spelled, values === undefined);
 }
 
-/** As `holds`, also for names that lead to attributes. */
+/** As `buildTermsQuery`, also for names that stand for attributes. */
 function buildNamedTermsQuery(
   { group, form }: PlacedForm<SpanForm>,
   name: string,
@@ -217,7 +217,7 @@ function buildNamedTermsQuery(
   return buildAttributeQuery(group, named.attributes, named.key, values, caseless);
 }
 
-/** As `has`, also for names that lead to attributes. */
+/** As `buildExistsQuery`, also for names that stand for attributes. */
 function buildNamedExistsQuery(placed: PlacedForm<SpanForm>, name: string): Query {
   const named = findNamedAttribute(placed.form, name);
   if (named === undefined) return buildExistsQuery(placed, name);
@@ -233,7 +233,7 @@ function buildNamedExistsQuery(placed: PlacedForm<SpanForm>, name: string): Quer
 
 /** Documents that may be spans of a selection. */
 export function buildSelectionQuery(placed: PlacedForm<SpanForm>, select: SpanSelection): Query {
-  const { group, form } = placed;
+  const { form } = placed;
   switch (select) {
     case "all":
       return matchAll;
@@ -249,33 +249,34 @@ export function buildSelectionQuery(placed: PlacedForm<SpanForm>, select: SpanSe
         buildKindQuery(placed, ["client"]),
         anyOf(form.statement.map((name) => buildNamedExistsQuery(placed, name))),
       ]);
-    case "exceptions": {
-      if (form.events === undefined) return matchNone;
-      const { at, name, event_attributes } = form.events;
-      return anyOf(
-        name.map((rule) =>
-          rule.field?.startsWith("event_attributes.")
-            ? buildExceptionAttributeQuery(
-                group,
-                at,
-                event_attributes,
-                rule.field.slice("event_attributes.".length),
-              )
-            : rule.field === undefined
-              ? matchAll
-              : buildTermsQuery(group, `${at}.${rule.field}`, ["exception"]),
-        ),
-      );
-    }
+    case "exceptions":
+      return buildExceptionEventQuery(placed);
   }
 }
 
-/** Events of this name that lie in documents of their own. */
+const eventAttributePrefix = "event_attributes.";
+
+/** Documents that may hold an exception among the events of their span. */
+function buildExceptionEventQuery({ group, form }: PlacedForm<SpanForm>): Query {
+  if (form.events === undefined) return matchNone;
+  const { at, name, event_attributes } = form.events;
+  return anyOf(
+    name.map(({ field }) => {
+      if (field === undefined) return matchAll;
+      if (!field.startsWith(eventAttributePrefix))
+        return buildTermsQuery(group, `${at}.${field}`, ["exception"]);
+      const key = field.slice(eventAttributePrefix.length);
+      return buildExceptionAttributeQuery(group, at, event_attributes, key);
+    }),
+  );
+}
+
+/** Separate events that may have this name. */
 export function buildEventNameQuery({ group, form }: PlacedForm<EventForm>, name: string): Query {
   return anyOf(
     form.name.map(({ field, values, value }) => {
       if (value !== undefined) return value === name ? matchAll : matchNone;
-      if (field === undefined || values !== undefined || field.startsWith("event_attributes."))
+      if (field === undefined || values !== undefined || field.startsWith(eventAttributePrefix))
         return matchAll;
       return buildTermsQuery(group, field, [name]);
     }),
@@ -297,20 +298,22 @@ function buildExceptionAttributeQuery(
   );
 }
 
+/** The spellings of an id that means none. */
 export const zeroIds = Array.from({ length: 17 }, (_, digits) => "0".repeat(digits));
 
+/** Documents that may be spans without a parent. */
 function buildRootQuery({ group, form }: PlacedForm<SpanForm>): Query {
-  const unnamed = form.parent.map((name): Query => {
+  const withoutParent = form.parent.map((name): Query => {
     const field = findField(group, name);
     if (field !== undefined && findKeywordField(group, name) === undefined) return matchAll;
     return field === undefined
       ? buildMissingQuery(group, name)
       : anyOf([buildMissingQuery(group, name), buildTermsQuery(group, name, zeroIds)]);
   });
-  return allOf([...unnamed, not(buildCertainParentReferenceQuery(group, form.parent_reference))]);
+  return allOf([...withoutParent, not(buildCertainParentReferenceQuery(group, form.parent_reference))]);
 }
 
-/** Documents that surely have a reference to a parent, which takes a nested list of keywords. */
+/** Documents that certainly have a reference to a parent, which only a nested list of keywords can show. */
 export function buildCertainParentReferenceQuery(
   group: IndexGroup,
   rule: SpanForm["parent_reference"],
@@ -333,7 +336,7 @@ export function buildCertainParentReferenceQuery(
   return { nested: { path: rule.at, query } };
 }
 
-/** Entries that these spans may have called. */
+/** Documents that may be entries which these spans have called. */
 export function buildCalleeQuery(
   placed: PlacedForm<SpanForm>,
   traceIds: readonly string[],
@@ -347,7 +350,7 @@ export function buildCalleeQuery(
   return anyOf([called, buildIdQuery(group, [`${links.at}.${links.span_id}`], spanIds)]);
 }
 
-/** Spans that may name one of these as their parent. */
+/** Documents that may be spans with one of these parents. */
 export function buildChildQuery({ group, form }: PlacedForm<SpanForm>, spanIds: readonly string[]): Query {
   const rule = form.parent_reference;
   const referring =

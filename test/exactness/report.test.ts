@@ -1,7 +1,7 @@
 // What `npm run test:exact` prints of a difference: a script that says what `matches` does, read back as it was meant. That
 // it is answered wrongly by the server that it was found on, the run tries by itself.
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { readScript } from "../log-query/script.ts";
@@ -20,25 +20,33 @@ const answered = drawnLines(0).map((lines) =>
 /** A script has no names but those of a line's fields and of its body. */
 const ofBody = query.filter((text) => !/@timestamp|log\.level/.test(text));
 
-test("prints a script that is read back and agrees with `matches`", () => {
-  fc.assert(
-    fc.property(answered, ofBody, (lines, text) => {
-      const script = printScript("ecs", lines, text);
-      const [load, evaluation] = readScript("found", script).steps;
-      const bodies = load?.kind === "load" ? load.lines.map(({ message, json }) => [message, json]) : [];
-      expect(bodies).toEqual(lines.map(({ message, json }) => [message, json]));
-      expect(evaluation).toMatchObject({ kind: "eval", query: text });
-      expect(isTrue(script)).toBe(true);
-    }),
-    { numRuns: 100 },
-  );
-});
+describe("script of a difference", () => {
+  test("prints a script that is read back and agrees with `matches`", () => {
+    fc.assert(
+      fc.property(answered, ofBody, (lines, text) => {
+        const script = printScript("ecs", lines, text);
+        const [load, evaluation] = readScript("found", script).steps;
+        const bodies = load?.kind === "load" ? load.lines.map(({ message, json }) => [message, json]) : [];
+        expect(bodies).toEqual(lines.map(({ message, json }) => [message, json]));
+        expect(evaluation).toMatchObject({ kind: "eval", query: text });
+        expect(isTrue(script)).toBe(true);
+      }),
+      { numRuns: 100 },
+    );
+  });
 
-test("recognises a script that cannot express the difference", () => {
-  const line: LogLine = {
-    ...{ id: "search-ecs-7-0-a/d0", time: fromMillis(0), source_id: "app", severity: "error", message: "m" },
-    json: '{"log":{"level":"ERR"},"k":"x"}',
-  };
-  expect(isTrue(printScript("ecs", [line], "k=x severity=error message=m"))).toBe(true);
-  expect(isTrue(printScript("ecs", [line], "log.level=ERR"))).toBe(false);
+  test("recognises a script that cannot express the difference", () => {
+    const line: LogLine = {
+      ...{
+        id: "search-ecs-7-0-a/d0",
+        time: fromMillis(0),
+        source_id: "app",
+        severity: "error",
+        message: "m",
+      },
+      json: '{"log":{"level":"ERR"},"k":"x"}',
+    };
+    expect(isTrue(printScript("ecs", [line], "k=x severity=error message=m"))).toBe(true);
+    expect(isTrue(printScript("ecs", [line], "log.level=ERR"))).toBe(false);
+  });
 });

@@ -119,24 +119,26 @@ const reasons: readonly (readonly [query: string, by: string, why: RegExp])[] = 
   ['k=""', "documents", /only the document knows an empty text/],
   ["k>5", "candidates", /not ordered as numbers/],
 ];
-test.each(reasons)("explains %s: %s, because %s", (text, by, why) => {
-  const [plan] = explain(parse(text), knownTo("8190899", "elasticsearch"), product).filter(({ indices }) =>
-    indices.includes("logs-a"),
-  );
-  expect(plan?.by).toBe(by);
-  expect(plan?.why).toMatch(why);
-});
+describe("explained leaf", () => {
+  test.each(reasons)("explains %s: %s, because %s", (text, by, why) => {
+    const [plan] = explain(parse(text), knownTo("8190899", "elasticsearch"), product).filter(({ indices }) =>
+      indices.includes("logs-a"),
+    );
+    expect(plan?.by).toBe(by);
+    expect(plan?.why).toMatch(why);
+  });
 
-test("leaves every leaf to the documents when mappings may not be read", () => {
-  expect(explain(parse("k=a n>1"), opaqueMetadata, product)).toMatchObject([
-    { by: "documents", why: expect.stringContaining("may not be read") },
-    { by: "documents" },
-  ]);
-});
+  test("leaves every leaf to the documents when mappings may not be read", () => {
+    expect(explain(parse("k=a n>1"), opaqueMetadata, product)).toMatchObject([
+      { by: "documents", why: expect.stringContaining("may not be read") },
+      { by: "documents" },
+    ]);
+  });
 
-test("lists leaves from left to right", () => {
-  const filter: Filter = parse("(a=1 OR b=2) c=3");
-  expect(listComparisons(filter).map((leaf: Compare) => leaf.value)).toEqual(["1", "2", "3"]);
+  test("lists leaves from left to right", () => {
+    const filter: Filter = parse("(a=1 OR b=2) c=3");
+    expect(listComparisons(filter).map((leaf: Compare) => leaf.value)).toEqual(["1", "2", "3"]);
+  });
 });
 
 // ---- Recording ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Reading on and on, as exports do: the next batch is asked for before the one that came is looked at, no more of the
 // range than it will come from, and no more of it than weighs so much.
 import fc from "fast-check";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { LogLine } from "#src/core/rows.ts";
@@ -110,154 +110,159 @@ const searchesOf = ({ requests: asked }: ScriptedSource) =>
   asked.filter(({ path }) => path.includes("/_search"));
 const times = Array.from({ length: 5_000 }, (_, n) => Math.floor(n / (1 + (n % 7))));
 
-test.each(["asc", "desc"] as const)("reads every line once and sends no search twice, %s", async (order) => {
-  const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
-  expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
-  const bodies = searchesOf(source).map(({ body }) => body);
-  expect(new Set(bodies).size).toBe(bodies.length);
-});
-
-test("reads bursts with long gaps and many lines per millisecond", async () => {
-  const bursts = fc.array(
-    fc.record({
-      gap: fc.oneof(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 1_000, max: 100_000 })),
-      lines: fc.oneof(fc.integer({ min: 1, max: 30 }), fc.integer({ min: 200, max: 1_500 })),
-      /** Lines of one millisecond. */
-      tied: fc.oneof(fc.constant(1), fc.integer({ min: 2, max: 400 })),
-    }),
-    { maxLength: 8 },
-  );
-  await fc.assert(
-    fc.asyncProperty(bursts, fc.constantFrom("asc", "desc"), async (drawn, order) => {
-      let now = 0;
-      const times = drawn.flatMap(({ gap, lines, tied }) => {
-        const begin = now + gap;
-        now = begin + Math.floor((lines - 1) / tied);
-        return Array.from({ length: lines }, (_, n) => begin + Math.floor(n / tied));
-      });
+describe("log export", () => {
+  test.each(["asc", "desc"] as const)(
+    "reads every line once and sends no search twice, %s",
+    async (order) => {
       const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
-      try {
-        expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
-      } finally {
-        await source.close();
-      }
-    }),
-    { numRuns: 15 },
-  );
-});
-
-test.each(["asc", "desc"] as const)(
-  "searches ranges whose documents grow linearly with the lines, %s",
-  async (order) => {
-    const times = Array.from({ length: 20_000 }, (_, n) => n * 7);
-    const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
-    expect(await readIds(source.url, order)).toHaveLength(times.length);
-    const [, ...later] = searchesOf(source).map(({ body }) => readSearch(body));
-    const within = later.map(({ from, to }) => times.filter((at) => at >= from && at <= to).length);
-    // Without an end the twenty searches would have gone over half of all lines each.
-    expect(later.length).toBeGreaterThan(15);
-    expect(within.reduce((sum, count) => sum + count)).toBeLessThan(times.length * 9);
-  },
-);
-
-test.each([
-  ["a megabyte of large lines", 2_000, 1_200, 700, 900],
-  ["a thousand small ones", 3_000, 20, 1_024, 1_024],
-  ["a hundred of the largest", 1_300, 12_000, 100, 100],
-])("limits a search to about %s", async (_, count, characters, least, most) => {
-  const text = "x".repeat(characters);
-  const times = Array.from({ length: count }, (_, n) => n);
-  const source = await serve((_, response, __, body) => sendJson(response, find(times, body, text)));
-  expect(await readIds(source.url, "asc")).toHaveLength(times.length);
-  // What the first weighs is known when the second has been asked for.
-  const [, , ...later] = searchesOf(source).map(({ body }) => readSearch(body));
-  expect(later.length).toBeGreaterThan(0);
-  for (const { size } of later) {
-    expect(size).toBeGreaterThanOrEqual(least);
-    expect(size).toBeLessThanOrEqual(most);
-  }
-});
-
-test("aborts the prefetched search when the reader leaves", async () => {
-  const source = await serve((n, response, _, body) => {
-    if (n < 2) sendJson(response, find(times, body));
-  });
-  const lines = read(source.url, "asc");
-  await lines.next();
-  // The second is cut without being asked for, and the third is asked for before that.
-  await expect.poll(() => searchesOf(source).length).toBe(3);
-  await lines.return(undefined);
-  await expect.poll(() => source.left).toBe(1);
-});
-
-test("reports the failure of a prefetched search in its turn", async () => {
-  const source = await serve((n, response, _, body) => {
-    if (n === 0) sendJson(response, find(times, body));
-    else sendJson(response, {}, 403);
-  });
-  const lines = read(source.url, "asc");
-  const { value } = await lines.next();
-  expect(value?.length).toBeGreaterThan(500);
-  await expect(lines.next()).rejects.toMatchObject({ failure: "denied" });
-});
-
-const starting = {
-  error: {
-    root_cause: [],
-    type: "search_phase_execution_exception",
-    reason:
-      "Search rejected due to missing shards [[logs-2][0]]. Consider using `allow_partial_search_results`",
-    failed_shards: [],
-  },
-  status: 503,
-};
-
-test("waits for the shards of an index that appears during the read", async () => {
-  let appeared = Number.POSITIVE_INFINITY;
-  let refused = 0;
-  const source = await openScriptedSource((response, request, body) => {
-    const here = performance.now() >= appeared;
-    if (request.url === "/") sendJson(response, { version: { number: "8.19.8" } });
-    else if (!request.url?.includes("/_search")) {
-      sendJson(response, here ? { ...index, "logs-2": index["logs-1"] } : index);
-    } else if (here && performance.now() < appeared + 500) {
-      refused += 1;
-      sendJson(response, starting, 503);
-    } else sendJson(response, find(times, body).replace('"total":1', `"total":${here ? 2 : 1}`));
-  });
-  fake = source;
-  const ids: string[] = [];
-  for await (const batch of read(source.url, "asc")) {
-    if (ids.length === 0) appeared = performance.now();
-    ids.push(...batch.map(({ id }) => id));
-  }
-  expect(ids).toEqual(inOrder(times, "asc"));
-  expect(refused).toBeGreaterThan(1);
-});
-
-test("fails at once when shards do not answer from the start", async () => {
-  const source = await serve((_, response) => sendJson(response, starting, 503));
-  await expect(readIds(source.url, "asc")).rejects.toMatchObject({ failure: "overloaded" });
-  // The guard's own second try, and no more.
-  expect(searchesOf(source).length).toBe(2);
-});
-
-test("reports progress for each search without lines", async () => {
-  const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
-  let told = 0;
-  const query: LogQuery = {
-    sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
-    range: { from: fromMillis(0), to: fromMillis(1_000_000) },
-    filter: parse("nowhere=x"),
-    order: "asc",
-    ...{ expectedLines: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
-    progressed: () => {
-      told += 1;
+      expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
+      const bodies = searchesOf(source).map(({ body }) => body);
+      expect(new Set(bodies).size).toBe(bodies.length);
     },
+  );
+
+  test("reads bursts with long gaps and many lines per millisecond", async () => {
+    const bursts = fc.array(
+      fc.record({
+        gap: fc.oneof(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 1_000, max: 100_000 })),
+        lines: fc.oneof(fc.integer({ min: 1, max: 30 }), fc.integer({ min: 200, max: 1_500 })),
+        /** Lines of one millisecond. */
+        tied: fc.oneof(fc.constant(1), fc.integer({ min: 2, max: 400 })),
+      }),
+      { maxLength: 8 },
+    );
+    await fc.assert(
+      fc.asyncProperty(bursts, fc.constantFrom("asc", "desc"), async (drawn, order) => {
+        let now = 0;
+        const times = drawn.flatMap(({ gap, lines, tied }) => {
+          const begin = now + gap;
+          now = begin + Math.floor((lines - 1) / tied);
+          return Array.from({ length: lines }, (_, n) => begin + Math.floor(n / tied));
+        });
+        const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+        try {
+          expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
+        } finally {
+          await source.close();
+        }
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  test.each(["asc", "desc"] as const)(
+    "searches ranges whose documents grow linearly with the lines, %s",
+    async (order) => {
+      const times = Array.from({ length: 20_000 }, (_, n) => n * 7);
+      const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+      expect(await readIds(source.url, order)).toHaveLength(times.length);
+      const [, ...later] = searchesOf(source).map(({ body }) => readSearch(body));
+      const within = later.map(({ from, to }) => times.filter((at) => at >= from && at <= to).length);
+      // Without an end the twenty searches would have gone over half of all lines each.
+      expect(later.length).toBeGreaterThan(15);
+      expect(within.reduce((sum, count) => sum + count)).toBeLessThan(times.length * 9);
+    },
+  );
+
+  test.each([
+    ["a megabyte of large lines", 2_000, 1_200, 700, 900],
+    ["a thousand small ones", 3_000, 20, 1_024, 1_024],
+    ["a hundred of the largest", 1_300, 12_000, 100, 100],
+  ])("limits a search to about %s", async (_, count, characters, least, most) => {
+    const text = "x".repeat(characters);
+    const times = Array.from({ length: count }, (_, n) => n);
+    const source = await serve((_, response, __, body) => sendJson(response, find(times, body, text)));
+    expect(await readIds(source.url, "asc")).toHaveLength(times.length);
+    // What the first weighs is known when the second has been asked for.
+    const [, , ...later] = searchesOf(source).map(({ body }) => readSearch(body));
+    expect(later.length).toBeGreaterThan(0);
+    for (const { size } of later) {
+      expect(size).toBeGreaterThanOrEqual(least);
+      expect(size).toBeLessThanOrEqual(most);
+    }
+  });
+
+  test("aborts the prefetched search when the reader leaves", async () => {
+    const source = await serve((n, response, _, body) => {
+      if (n < 2) sendJson(response, find(times, body));
+    });
+    const lines = read(source.url, "asc");
+    await lines.next();
+    // The second is cut without being asked for, and the third is asked for before that.
+    await expect.poll(() => searchesOf(source).length).toBe(3);
+    await lines.return(undefined);
+    await expect.poll(() => source.left).toBe(1);
+  });
+
+  test("reports the failure of a prefetched search in its turn", async () => {
+    const source = await serve((n, response, _, body) => {
+      if (n === 0) sendJson(response, find(times, body));
+      else sendJson(response, {}, 403);
+    });
+    const lines = read(source.url, "asc");
+    const { value } = await lines.next();
+    expect(value?.length).toBeGreaterThan(500);
+    await expect(lines.next()).rejects.toMatchObject({ failure: "denied" });
+  });
+
+  const starting = {
+    error: {
+      root_cause: [],
+      type: "search_phase_execution_exception",
+      reason:
+        "Search rejected due to missing shards [[logs-2][0]]. Consider using `allow_partial_search_results`",
+      failed_shards: [],
+    },
+    status: 503,
   };
-  for await (const _ of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
-    throw new Error("a line");
-  await backend.close();
-  expect(told).toBeGreaterThan(3);
+
+  test("waits for the shards of an index that appears during the read", async () => {
+    let appeared = Number.POSITIVE_INFINITY;
+    let refused = 0;
+    const source = await openScriptedSource((response, request, body) => {
+      const here = performance.now() >= appeared;
+      if (request.url === "/") sendJson(response, { version: { number: "8.19.8" } });
+      else if (!request.url?.includes("/_search")) {
+        sendJson(response, here ? { ...index, "logs-2": index["logs-1"] } : index);
+      } else if (here && performance.now() < appeared + 500) {
+        refused += 1;
+        sendJson(response, starting, 503);
+      } else sendJson(response, find(times, body).replace('"total":1', `"total":${here ? 2 : 1}`));
+    });
+    fake = source;
+    const ids: string[] = [];
+    for await (const batch of read(source.url, "asc")) {
+      if (ids.length === 0) appeared = performance.now();
+      ids.push(...batch.map(({ id }) => id));
+    }
+    expect(ids).toEqual(inOrder(times, "asc"));
+    expect(refused).toBeGreaterThan(1);
+  });
+
+  test("fails at once when shards do not answer from the start", async () => {
+    const source = await serve((_, response) => sendJson(response, starting, 503));
+    await expect(readIds(source.url, "asc")).rejects.toMatchObject({ failure: "overloaded" });
+    // The guard's own second try, and no more.
+    expect(searchesOf(source).length).toBe(2);
+  });
+
+  test("reports progress for each search without lines", async () => {
+    const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+    const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
+    let told = 0;
+    const query: LogQuery = {
+      sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+      range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+      filter: parse("nowhere=x"),
+      order: "asc",
+      ...{ expectedLines: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
+      progressed: () => {
+        told += 1;
+      },
+    };
+    for await (const _ of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
+      throw new Error("a line");
+    await backend.close();
+    expect(told).toBeGreaterThan(3);
+  });
 });

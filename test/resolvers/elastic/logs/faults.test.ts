@@ -153,116 +153,121 @@ describe("log store, failing source", () => {
   });
 });
 
-test.each(["Elasticsearch", "OpenSearch"])(
-  "aborts the request at the source when the client leaves, %s",
-  async (name) => {
-    const leaving = new AbortController();
-    const uncaught: unknown[] = [];
-    const catchIt = (error: unknown) => uncaught.push(error);
-    process.on("uncaughtException", catchIt);
+describe("log store", () => {
+  test.each(["Elasticsearch", "OpenSearch"])(
+    "aborts the request at the source when the client leaves, %s",
+    async (name) => {
+      const leaving = new AbortController();
+      const uncaught: unknown[] = [];
+      const catchIt = (error: unknown) => uncaught.push(error);
+      process.on("uncaughtException", catchIt);
+      const { url } = await serve(
+        () => leaving.abort(new Error("left")),
+        undefined,
+        (response) => {
+          const distribution = name === "OpenSearch" ? "opensearch" : undefined;
+          sendJson(response, { version: { number: "3.8.0", distribution } });
+        },
+      );
+      await expect(read(url, {}, leaving.signal)).rejects.toThrow("left");
+      await expect.poll(() => fake?.left).toBe(1);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      process.off("uncaughtException", catchIt);
+      expect(uncaught).toEqual([]);
+    },
+  );
+
+  test("reads a response that is compressed unasked", async () => {
+    const { url } = await serve((response) => {
+      response.writeHead(200, {
+        "content-type": "application/json",
+        "content-encoding": "gzip",
+        "x-elastic-product": "Elasticsearch",
+      });
+      response.end(gzipSync(JSON.stringify(answer([hit("a", 1, { message: "é" })]))));
+    });
+    expect(await read(url)).toMatchObject([{ id: "logs-1/a", message: "é", json: '{"message":"é"}' }]);
+  });
+
+  test("verifies every document when mappings may not be read", async () => {
+    const hits = [hit("a", 1, { k: "x" }), hit("b", 2, { k: "y" })];
+    const { url, requests: asked } = await serve(
+      (response) =>
+        sendJson(
+          response,
+          answer(hits.map((one) => ({ ...one, sort: [`${one.sort[0]}000000`].map(Number) }))),
+        ),
+      (response) => sendJson(response, {}, 403),
+    );
+    expect(await read(url, { filter: parse("k=x"), expectedLines: 5 })).toMatchObject([{ id: "logs-1/a" }]);
+    const sent =
+      asked.find(({ path, body }) => path.includes("_search") && body.includes('"range"'))?.body ?? "";
+    expect(sent).not.toContain('"term"');
+    expect(sent).toContain('"date_nanos"');
+  });
+
+  test("refuses times beyond nanoseconds when mappings may not be read", async () => {
+    let outside: readonly object[] = [];
+    const { url, requests: asked } = await serve(
+      (response, _request, body) =>
+        sendJson(response, answer(body.includes('"lt"') ? outside : [{ ...hit("a", 1), sort: [1_000_000] }])),
+      (response) => sendJson(response, {}, 403),
+    );
+    const range = { from: fromMillis(-1), to: fromMillis(2) };
+    expect(await read(url, { range, expectedLines: 5 })).toMatchObject([{ id: "logs-1/a" }]);
+    outside = [hit("old", -1)];
+    await expect(read(url, { range, expectedLines: 5 })).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+    });
+    const looked = asked.filter(({ body }) => body.includes('"lt"')).length;
+    expect(await read(url, { range: { ...range, from: fromMillis(0) }, expectedLines: 5 })).toHaveLength(1);
+    expect(asked.filter(({ body }) => body.includes('"lt"'))).toHaveLength(looked);
+  });
+
+  test("recompiles the query for an index that the mapping did not know", async () => {
+    let grown = false;
     const { url } = await serve(
-      () => leaving.abort(new Error("left")),
-      undefined,
+      (response, _request, body) => {
+        const known = body.includes("logs-2");
+        const shards = { total: grown ? 2 : 1, failed: 0 };
+        const foreign = { ...hit("b", 2, { k: "other" }), _index: "logs-2" };
+        sendJson(
+          response,
+          answer([hit("a", 1, { k: "x" }), ...(grown && !known ? [foreign] : [])], { _shards: shards }),
+        );
+      },
       (response) => {
-        const distribution = name === "OpenSearch" ? "opensearch" : undefined;
-        sendJson(response, { version: { number: "3.8.0", distribution } });
+        sendJson(response, grown ? { ...index, "logs-2": index["logs-1"] } : index);
+        grown = true;
       },
     );
-    await expect(read(url, {}, leaving.signal)).rejects.toThrow("left");
-    await expect.poll(() => fake?.left).toBe(1);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    process.off("uncaughtException", catchIt);
-    expect(uncaught).toEqual([]);
-  },
-);
+    expect(await read(url, { filter: parse("k=x") })).toMatchObject([{ id: "logs-1/a" }]);
+  });
 
-test("reads a response that is compressed unasked", async () => {
-  const { url } = await serve((response) => {
-    response.writeHead(200, {
-      "content-type": "application/json",
-      "content-encoding": "gzip",
-      "x-elastic-product": "Elasticsearch",
+  test("detects the product from the root, from the nodes, or from neither", async () => {
+    const answers: Record<string, (response: Parameters<Responder>[0]) => void> = {};
+    fake = await openScriptedSource((response, request) => {
+      const reply = answers[(request.url ?? "").split("?")[0] ?? ""];
+      if (reply === undefined) sendJson(response, {}, 403);
+      else reply(response);
     });
-    response.end(gzipSync(JSON.stringify(answer([hit("a", 1, { message: "é" })]))));
+    const probe = async () => {
+      const backend = elastic.create("elk", elastic.parseConfig({ url: fake?.url }), testIO);
+      try {
+        return await backend.probe(AbortSignal.timeout(60_000));
+      } finally {
+        await backend.close();
+      }
+    };
+    expect(await probe()).toEqual({ product: "Elasticsearch", version: "unknown" });
+    answers["/_nodes/_local"] = (response) => sendJson(response, { nodes: { n1: { version: "9.2.0" } } });
+    expect(await probe()).toEqual({ product: "Elasticsearch", version: "9.2.0" });
+    answers["/"] = (response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end('{"version":{"number":"3.8.0","distribution":"opensearch"}}');
+    };
+    expect(await probe()).toEqual({ product: "OpenSearch", version: "3.8.0" });
   });
-  expect(await read(url)).toMatchObject([{ id: "logs-1/a", message: "é", json: '{"message":"é"}' }]);
-});
-
-test("verifies every document when mappings may not be read", async () => {
-  const hits = [hit("a", 1, { k: "x" }), hit("b", 2, { k: "y" })];
-  const { url, requests: asked } = await serve(
-    (response) =>
-      sendJson(response, answer(hits.map((one) => ({ ...one, sort: [`${one.sort[0]}000000`].map(Number) })))),
-    (response) => sendJson(response, {}, 403),
-  );
-  expect(await read(url, { filter: parse("k=x"), expectedLines: 5 })).toMatchObject([{ id: "logs-1/a" }]);
-  const sent =
-    asked.find(({ path, body }) => path.includes("_search") && body.includes('"range"'))?.body ?? "";
-  expect(sent).not.toContain('"term"');
-  expect(sent).toContain('"date_nanos"');
-});
-
-test("refuses times beyond nanoseconds when mappings may not be read", async () => {
-  let outside: readonly object[] = [];
-  const { url, requests: asked } = await serve(
-    (response, _request, body) =>
-      sendJson(response, answer(body.includes('"lt"') ? outside : [{ ...hit("a", 1), sort: [1_000_000] }])),
-    (response) => sendJson(response, {}, 403),
-  );
-  const range = { from: fromMillis(-1), to: fromMillis(2) };
-  expect(await read(url, { range, expectedLines: 5 })).toMatchObject([{ id: "logs-1/a" }]);
-  outside = [hit("old", -1)];
-  await expect(read(url, { range, expectedLines: 5 })).rejects.toMatchObject({
-    slug: "not_supported_by_backend",
-  });
-  const looked = asked.filter(({ body }) => body.includes('"lt"')).length;
-  expect(await read(url, { range: { ...range, from: fromMillis(0) }, expectedLines: 5 })).toHaveLength(1);
-  expect(asked.filter(({ body }) => body.includes('"lt"'))).toHaveLength(looked);
-});
-
-test("recompiles the query for an index that the mapping did not know", async () => {
-  let grown = false;
-  const { url } = await serve(
-    (response, _request, body) => {
-      const known = body.includes("logs-2");
-      const shards = { total: grown ? 2 : 1, failed: 0 };
-      const foreign = { ...hit("b", 2, { k: "other" }), _index: "logs-2" };
-      sendJson(
-        response,
-        answer([hit("a", 1, { k: "x" }), ...(grown && !known ? [foreign] : [])], { _shards: shards }),
-      );
-    },
-    (response) => {
-      sendJson(response, grown ? { ...index, "logs-2": index["logs-1"] } : index);
-      grown = true;
-    },
-  );
-  expect(await read(url, { filter: parse("k=x") })).toMatchObject([{ id: "logs-1/a" }]);
-});
-
-test("detects the product from the root, from the nodes, or from neither", async () => {
-  const answers: Record<string, (response: Parameters<Responder>[0]) => void> = {};
-  fake = await openScriptedSource((response, request) => {
-    const reply = answers[(request.url ?? "").split("?")[0] ?? ""];
-    if (reply === undefined) sendJson(response, {}, 403);
-    else reply(response);
-  });
-  const probe = async () => {
-    const backend = elastic.create("elk", elastic.parseConfig({ url: fake?.url }), testIO);
-    try {
-      return await backend.probe(AbortSignal.timeout(60_000));
-    } finally {
-      await backend.close();
-    }
-  };
-  expect(await probe()).toEqual({ product: "Elasticsearch", version: "unknown" });
-  answers["/_nodes/_local"] = (response) => sendJson(response, { nodes: { n1: { version: "9.2.0" } } });
-  expect(await probe()).toEqual({ product: "Elasticsearch", version: "9.2.0" });
-  answers["/"] = (response) => {
-    response.writeHead(200, { "content-type": "application/json" });
-    response.end('{"version":{"number":"3.8.0","distribution":"opensearch"}}');
-  };
-  expect(await probe()).toEqual({ product: "OpenSearch", version: "3.8.0" });
 });
 
 describe.each(["elasticsearch", "opensearch"])("credentials sent to %s", (distribution) => {

@@ -1,5 +1,5 @@
 // A cluster on which `search.allow_expensive_queries` is off, over a small search server in memory: it refuses wildcards.
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -62,35 +62,37 @@ async function serve(words: string) {
 
 const told = "[wildcard] queries cannot be executed when 'search.allow_expensive_queries' is set to false.";
 
-test.each([told, "in other words"])(
-  "falls back to reading and verifying within the tenant filter: %s",
-  async (words) => {
-    const { fake, read, fits } = await serve(words);
-    expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
-    expect(await fits("message:boo", { where: "tenant=a" })).toBe(true);
-    // A line of the other tenant is not even counted.
-    const asked = fake.requests.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
-    expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);
-  },
-);
+describe("log store, cluster without expensive queries", () => {
+  test.each([told, "in other words"])(
+    "falls back to reading and verifying within the tenant filter: %s",
+    async (words) => {
+      const { fake, read, fits } = await serve(words);
+      expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
+      expect(await fits("message:boo", { where: "tenant=a" })).toBe(true);
+      // A line of the other tenant is not even counted.
+      const asked = fake.requests.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
+      expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);
+    },
+  );
 
-test("retries expensive queries only every five minutes and keeps the other filters pushed down", async () => {
-  vi.useFakeTimers({ toFake: ["performance"] });
-  try {
-    const { fake, refused, read, fits } = await serve(told);
-    expect(await fits("message:boo tenant=b")).toBe(true);
-    expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
-    expect(await read("message:boo tenant=a")).toEqual(["a boot"]);
-    expect(refused()).toBe(1);
-    expect(fake.requests.at(-1)?.body).toContain('"term":{"tenant":"a"}');
-    // Text that is not read word by word, and what is not said to hold: nothing is let through or lost.
-    expect(await read("message!:boo")).toEqual(["no match"]);
-    expect(await read("log.level:rro message:match")).toEqual(["no match"]);
-    expect(refused()).toBe(1);
-    vi.advanceTimersByTime(300_001);
-    expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
-    expect(refused()).toBe(2);
-  } finally {
-    vi.useRealTimers();
-  }
+  test("retries expensive queries only every five minutes and keeps the other filters pushed down", async () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    try {
+      const { fake, refused, read, fits } = await serve(told);
+      expect(await fits("message:boo tenant=b")).toBe(true);
+      expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
+      expect(await read("message:boo tenant=a")).toEqual(["a boot"]);
+      expect(refused()).toBe(1);
+      expect(fake.requests.at(-1)?.body).toContain('"term":{"tenant":"a"}');
+      // Text that is not read word by word, and what is not said to hold: nothing is let through or lost.
+      expect(await read("message!:boo")).toEqual(["no match"]);
+      expect(await read("log.level:rro message:match")).toEqual(["no match"]);
+      expect(refused()).toBe(1);
+      vi.advanceTimersByTime(300_001);
+      expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
+      expect(refused()).toBe(2);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
 });

@@ -253,22 +253,24 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
   });
 });
 
-test.each([
-  [{}, {}, "whole"],
-  [{ mode: "logsdb" }, {}, "synthetic"],
-  [{ mode: "time_series" }, {}, "synthetic"],
-  // What a server sets by itself where its licence has no synthetic ones.
-  [{ mode: "logsdb", mapping: { source: { mode: "STORED" } } }, {}, "whole"],
-  [{ mapping: { source: { mode: "synthetic" } } }, {}, "synthetic"],
-  [{}, { _source: { mode: "synthetic" } }, "synthetic"],
-  [{ derived_source: { enabled: "true" } }, {}, "synthetic"],
-  [{ mapping: { source: { mode: "disabled" } } }, {}, "cut"],
-  [{}, { _source: { mode: "disabled" } }, "cut"],
-  [{}, { _source: { enabled: false } }, "cut"],
-  [{}, { _source: { excludes: ["secret"] } }, "cut"],
-])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
-  const [group] = readIndexMetadata({ "logs-1": { mappings, settings: { index } } }).groups;
-  expect(group?.sourceMode).toBe(source);
+describe("source mode of an index", () => {
+  test.each([
+    [{}, {}, "whole"],
+    [{ mode: "logsdb" }, {}, "synthetic"],
+    [{ mode: "time_series" }, {}, "synthetic"],
+    // What a server sets by itself where its licence has no synthetic ones.
+    [{ mode: "logsdb", mapping: { source: { mode: "STORED" } } }, {}, "whole"],
+    [{ mapping: { source: { mode: "synthetic" } } }, {}, "synthetic"],
+    [{}, { _source: { mode: "synthetic" } }, "synthetic"],
+    [{ derived_source: { enabled: "true" } }, {}, "synthetic"],
+    [{ mapping: { source: { mode: "disabled" } } }, {}, "cut"],
+    [{}, { _source: { mode: "disabled" } }, "cut"],
+    [{}, { _source: { enabled: false } }, "cut"],
+    [{}, { _source: { excludes: ["secret"] } }, "cut"],
+  ])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
+    const [group] = readIndexMetadata({ "logs-1": { mappings, settings: { index } } }).groups;
+    expect(group?.sourceMode).toBe(source);
+  });
 });
 
 describe("filter compiler, on an index in logsdb mode", () => {
@@ -298,56 +300,58 @@ describe("filter compiler, on an index in logsdb mode", () => {
   });
 });
 
-test("matches nothing for a range outside of date_nanos", () => {
-  const before = [parseInstant("1960-01-01T00:00:00Z"), parseInstant("1965-01-01T00:00:00Z")] as const;
-  const after = [parseInstant("2300-01-01T00:00:00Z"), parseInstant("2301-01-01T00:00:00Z")] as const;
-  for (const [from, to] of [before, after]) {
-    if (from === undefined || to === undefined) throw new Error("no instant");
-    expect(buildDateRangeQuery("at", from, to, true)).toBe(matchNone);
-    expect(buildDateRangeQuery("at", from, to, false)).not.toBe(matchNone);
-  }
-});
+describe("time range query", () => {
+  test("matches nothing for a range outside of date_nanos", () => {
+    const before = [parseInstant("1960-01-01T00:00:00Z"), parseInstant("1965-01-01T00:00:00Z")] as const;
+    const after = [parseInstant("2300-01-01T00:00:00Z"), parseInstant("2301-01-01T00:00:00Z")] as const;
+    for (const [from, to] of [before, after]) {
+      if (from === undefined || to === undefined) throw new Error("no instant");
+      expect(buildDateRangeQuery("at", from, to, true)).toBe(matchNone);
+      expect(buildDateRangeQuery("at", from, to, false)).not.toBe(matchNone);
+    }
+  });
 
-test("matches numbers of a unit whose instant lies in the range, within the bounds of long", () => {
-  const instant = fc.bigInt({ min: -(10n ** 20n), max: 10n ** 21n }).map((at) => at as Instant);
-  const unit = fc.constantFrom(1n, 1_000n, 1_000_000n, 1_000_000_000n);
-  const long = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
-  fc.assert(
-    fc.property(
-      instant,
-      fc.bigInt({ min: 0n, max: 10n ** 10n }),
-      unit,
-      long,
-      fc.boolean(),
-      (from, length, unit, any, near) => {
-        const to = (from + length) as Instant;
-        const value = near ? from / unit + (any % 3n) : any;
-        if (BigInt.asIntN(64, value) !== value) return;
-        const clock = createNumberColumn("at", unit);
-        const { range } = clock.buildRangeQuery(from, to) as {
-          range?: { at: { gte: number | string; lte: number | string } };
-        };
-        const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
-        expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
-        const at = clock.toInstant(String(value));
-        expect(value >= gte && value <= lte).toBe(at >= from && at <= to);
-      },
-    ),
-  );
-});
+  test("matches numbers of a unit whose instant lies in the range, within the bounds of long", () => {
+    const instant = fc.bigInt({ min: -(10n ** 20n), max: 10n ** 21n }).map((at) => at as Instant);
+    const unit = fc.constantFrom(1n, 1_000n, 1_000_000n, 1_000_000_000n);
+    const long = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+    fc.assert(
+      fc.property(
+        instant,
+        fc.bigInt({ min: 0n, max: 10n ** 10n }),
+        unit,
+        long,
+        fc.boolean(),
+        (from, length, unit, any, near) => {
+          const to = (from + length) as Instant;
+          const value = near ? from / unit + (any % 3n) : any;
+          if (BigInt.asIntN(64, value) !== value) return;
+          const clock = createNumberColumn("at", unit);
+          const { range } = clock.buildRangeQuery(from, to) as {
+            range?: { at: { gte: number | string; lte: number | string } };
+          };
+          const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
+          expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
+          const at = clock.toInstant(String(value));
+          expect(value >= gte && value <= lte).toBe(at >= from && at <= to);
+        },
+      ),
+    );
+  });
 
-test("sends no range bound that is invalid for a date field of another index", () => {
-  const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
-  const upper = (other: string, query: string) => {
-    const [group] = readIndexMetadata({ a: index("double"), b: index(other) }).groups;
-    if (group === undefined || ecs === undefined) throw new Error("no group");
-    return print(compileBounds(parse(query), group, ecs, describeProduct("Elasticsearch", "8.19.8")).upper);
-  };
-  for (const query of ["n<-5", "n>-5", "n=2e22", "n<10000000000000000000"]) {
-    expect(upper("double", query)).toContain("range");
-    for (const type of ["date", "date_nanos"]) expect(upper(type, query)).toContain("exists");
-  }
-  expect(upper("date_nanos", "n>5")).toContain("range");
+  test("sends no range bound that is invalid for a date field of another index", () => {
+    const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
+    const upper = (other: string, query: string) => {
+      const [group] = readIndexMetadata({ a: index("double"), b: index(other) }).groups;
+      if (group === undefined || ecs === undefined) throw new Error("no group");
+      return print(compileBounds(parse(query), group, ecs, describeProduct("Elasticsearch", "8.19.8")).upper);
+    };
+    for (const query of ["n<-5", "n>-5", "n=2e22", "n<10000000000000000000"]) {
+      expect(upper("double", query)).toContain("range");
+      for (const type of ["date", "date_nanos"]) expect(upper(type, query)).toContain("exists");
+    }
+    expect(upper("date_nanos", "n>5")).toContain("range");
+  });
 });
 
 describe("filter compiler, on a dotted key beside an object of its first part", () => {

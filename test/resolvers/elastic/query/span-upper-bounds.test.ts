@@ -149,28 +149,30 @@ describe("end time query", () => {
   });
 });
 
-test("searches ids in every spelling that decodes to them", () => {
-  fc.assert(
-    fc.property(
-      fc.bigInt({ min: 1n, max: 2n ** 128n - 1n }),
-      fc.bigInt({ min: 1n, max: 2n ** 64n - 1n }),
-      (trace, span) => {
-        for (const [number, digits] of [
-          [trace, 32],
-          [trace >> 64n || 1n, 32],
-          [span, 16],
-        ] as const) {
-          const id = number.toString(16).padStart(digits, "0");
-          expect(listIdSpellings(id)).toEqual(
-            expect.arrayContaining([id, number.toString(16), id.toUpperCase()]),
-          );
-          expect(listIdSpellings(id).map((text) => normaliseId(text, digits))).toEqual(
-            listIdSpellings(id).map(() => id),
-          );
-        }
-      },
-    ),
-  );
+describe("id query", () => {
+  test("searches ids in every spelling that decodes to them", () => {
+    fc.assert(
+      fc.property(
+        fc.bigInt({ min: 1n, max: 2n ** 128n - 1n }),
+        fc.bigInt({ min: 1n, max: 2n ** 64n - 1n }),
+        (trace, span) => {
+          for (const [number, digits] of [
+            [trace, 32],
+            [trace >> 64n || 1n, 32],
+            [span, 16],
+          ] as const) {
+            const id = number.toString(16).padStart(digits, "0");
+            expect(listIdSpellings(id)).toEqual(
+              expect.arrayContaining([id, number.toString(16), id.toUpperCase()]),
+            );
+            expect(listIdSpellings(id).map((text) => normaliseId(text, digits))).toEqual(
+              listIdSpellings(id).map(() => id),
+            );
+          }
+        },
+      ),
+    );
+  });
 });
 
 describe("fields that the index cannot answer exactly", () => {
@@ -375,11 +377,13 @@ describe("clause limit", () => {
   });
 });
 
-test("searches the default namespaces by kind", () => {
-  const own = { "attributes.appsignal.namespace": { type: "keyword" } };
-  const asked = (...namespaces: string[]) =>
-    JSON.stringify(buildPushdownQuery(placed(otel, own), { namespaces }, site));
-  expect(asked("admin")).toBe('{"terms":{"attributes.appsignal.namespace":["admin"]}}');
-  expect(asked("web")).toContain('"server"');
-  expect(asked("web", "background")).toBe(JSON.stringify(matchAll));
+describe("namespace query", () => {
+  test("searches the default namespaces by kind", () => {
+    const own = { "attributes.appsignal.namespace": { type: "keyword" } };
+    const asked = (...namespaces: string[]) =>
+      JSON.stringify(buildPushdownQuery(placed(otel, own), { namespaces }, site));
+    expect(asked("admin")).toBe('{"terms":{"attributes.appsignal.namespace":["admin"]}}');
+    expect(asked("web")).toContain('"server"');
+    expect(asked("web", "background")).toBe(JSON.stringify(matchAll));
+  });
 });

@@ -27,44 +27,46 @@ const documents = [
   { "@timestamp": at, message: "theirs", attributes: { tenant: "b" }, tenant_string: "b", is_bool: false },
 ];
 
-test.each([
-  "attributes.tenant=a",
-  "attributes.tenant!=b",
-  "tenant_string=[a]",
-  "is_bool=true",
-  "\\attributes.tenant=a",
-])("reads %s as an index field, not as legacy syntax", async (where) => {
-  const properties = {
-    "@timestamp": { type: "date" },
-    message: { type: "text" },
-    attributes: { properties: { tenant: keyword } },
-    tenant_string: keyword,
-    is_bool: { type: "boolean" },
-  };
-  const search = createFakeSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
-  const fake = await openScriptedSource((...asked) => search.reply(...asked));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  opened.push(fake, backend);
-  const source = { id: "app", index: "logs-*", layout: "ecs", where };
-  const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
-  const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
-  const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
-  const messages: (string | undefined)[] = [];
-  for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(10_000)) ?? [])
-    messages.push(...batch.map(({ message }) => message));
-  expect(messages).toEqual(["mine"]);
-  const report = await backend.inspections.logs?.(source, AbortSignal.timeout(10_000));
-  expect(report?.problems).toEqual([]);
-});
+describe("tenant filter, field names", () => {
+  test.each([
+    "attributes.tenant=a",
+    "attributes.tenant!=b",
+    "tenant_string=[a]",
+    "is_bool=true",
+    "\\attributes.tenant=a",
+  ])("reads %s as an index field, not as legacy syntax", async (where) => {
+    const properties = {
+      "@timestamp": { type: "date" },
+      message: { type: "text" },
+      attributes: { properties: { tenant: keyword } },
+      tenant_string: keyword,
+      is_bool: { type: "boolean" },
+    };
+    const search = createFakeSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
+    const fake = await openScriptedSource((...asked) => search.reply(...asked));
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    opened.push(fake, backend);
+    const source = { id: "app", index: "logs-*", layout: "ecs", where };
+    const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
+    const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
+    const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
+    const messages: (string | undefined)[] = [];
+    for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(10_000)) ?? [])
+      messages.push(...batch.map(({ message }) => message));
+    expect(messages).toEqual(["mine"]);
+    const report = await backend.inspections.logs?.(source, AbortSignal.timeout(10_000));
+    expect(report?.problems).toEqual([]);
+  });
 
-test("rejects != on a dotted key that may also lie within an object", () => {
-  const attributes = { type: "passthrough", properties: { a: { type: "flattened" }, "a.b": keyword } };
-  const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties: { attributes } } } });
-  const [group] = groups;
-  if (group === undefined) throw new Error("no group");
-  const walled = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
-  expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
-  expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
+  test("rejects != on a dotted key that may also lie within an object", () => {
+    const attributes = { type: "passthrough", properties: { a: { type: "flattened" }, "a.b": keyword } };
+    const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties: { attributes } } } });
+    const [group] = groups;
+    if (group === undefined) throw new Error("no group");
+    const walled = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
+    expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
+    expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
+  });
 });
 
 describe("tenant filter", () => {

@@ -98,21 +98,23 @@ const inspect = async (answers: Answers, settings?: object) => {
   return inspections.logs?.({ id: "app", index: "app-1", layout: "ecs" }, AbortSignal.timeout(30_000));
 };
 
-test("reports 401 as retryable and not as not_supported_by_backend", async () => {
-  fake = await openScriptedSource((response, { url }) => {
-    if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
-    sendJson(response, { error: {}, status: 401 }, 401);
-  });
-  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  const sources = [buildSpanSource("shop", { index: "app-*", layout: "otel" })] as const;
-  const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
-  const found = backend.stores.traces?.find(
-    { sources, of, budget: createBudget(9) },
-    AbortSignal.timeout(9_000),
-  );
-  await expect(found?.[Symbol.asyncIterator]().next()).rejects.toMatchObject({
-    failure: "denied",
-    status: 401,
+describe("refused credentials", () => {
+  test("reports 401 as retryable and not as not_supported_by_backend", async () => {
+    fake = await openScriptedSource((response, { url }) => {
+      if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
+      sendJson(response, { error: {}, status: 401 }, 401);
+    });
+    backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    const sources = [buildSpanSource("shop", { index: "app-*", layout: "otel" })] as const;
+    const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
+    const found = backend.stores.traces?.find(
+      { sources, of, budget: createBudget(9) },
+      AbortSignal.timeout(9_000),
+    );
+    await expect(found?.[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+      failure: "denied",
+      status: 401,
+    });
   });
 });
 
@@ -159,15 +161,17 @@ describe("documents whose time field is hidden", () => {
   });
 });
 
-test("check reports missing scroll permissions", async () => {
-  const mapping = definition(timed);
-  expect((await inspect({ mapping }))?.limitations.join()).not.toContain("scroll");
-  const { problems, limitations } = (await inspect({ mapping, scroll: denied("scroll") })) ?? {};
-  expect(problems).toEqual([]);
-  expect(limitations?.filter((one) => one.includes("scroll"))).toEqual([
-    "large traces, and many lines of one millisecond, are errors without the cluster permission indices:data/read/scroll",
-    "scrolls hold resources for a minute without the cluster permission indices:data/read/scroll/clear",
-  ]);
+describe("scroll permissions", () => {
+  test("check reports missing scroll permissions", async () => {
+    const mapping = definition(timed);
+    expect((await inspect({ mapping }))?.limitations.join()).not.toContain("scroll");
+    const { problems, limitations } = (await inspect({ mapping, scroll: denied("scroll") })) ?? {};
+    expect(problems).toEqual([]);
+    expect(limitations?.filter((one) => one.includes("scroll"))).toEqual([
+      "large traces, and many lines of one millisecond, are errors without the cluster permission indices:data/read/scroll",
+      "scrolls hold resources for a minute without the cluster permission indices:data/read/scroll/clear",
+    ]);
+  });
 });
 
 describe("masked field", () => {
@@ -257,38 +261,40 @@ describe("masked field", () => {
   });
 });
 
-test("check names the permission that is missing for mappings", async () => {
-  const report = await inspect({ mapping: denied("indices:admin/get"), resolve: onlyIndex });
-  expect(report?.limitations.join()).toContain(
-    "on OpenSearch indices:admin/get on all that the pattern matches",
-  );
-});
-
-test("check reports document and field security of Elasticsearch", async () => {
-  fake = await openScriptedSource((response, { url = "" }) => {
-    // As 8.19 answers it.
-    const own = (over: object) => ({
-      names: ["app-*"],
-      privileges: ["read", "view_index_metadata"],
-      ...over,
-    });
-    const indices = [
-      own({ field_security: [{ grant: ["*"], except: ["secretfield"] }] }),
-      own({ names: ["web-1"], query: ['{"term":{"tenant":"a"}}'] }),
-      own({ names: ["other"] }),
-    ];
-    if (url.includes("/_search")) sendJson(response, found([hit]));
-    else if (url.startsWith("/_security/user/_privileges")) sendJson(response, { cluster: [], indices });
-    else sendJson(response, url === "/" ? { version: { number: "8.19.8" } } : definition(timed));
+describe("hidden data", () => {
+  test("check names the permission that is missing for mappings", async () => {
+    const report = await inspect({ mapping: denied("indices:admin/get"), resolve: onlyIndex });
+    expect(report?.limitations.join()).toContain(
+      "on OpenSearch indices:admin/get on all that the pattern matches",
+    );
   });
-  const auth = { username: "u", password: "p" };
-  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
-  const report = await backend.inspections.logs?.(
-    { id: "app", index: "app-1", layout: "ecs" },
-    AbortSignal.timeout(30_000),
-  );
-  expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([
-    "app-*: security hides fields from this user",
-    "web-1: security hides documents from this user",
-  ]);
+
+  test("check reports document and field security of Elasticsearch", async () => {
+    fake = await openScriptedSource((response, { url = "" }) => {
+      // As 8.19 answers it.
+      const own = (over: object) => ({
+        names: ["app-*"],
+        privileges: ["read", "view_index_metadata"],
+        ...over,
+      });
+      const indices = [
+        own({ field_security: [{ grant: ["*"], except: ["secretfield"] }] }),
+        own({ names: ["web-1"], query: ['{"term":{"tenant":"a"}}'] }),
+        own({ names: ["other"] }),
+      ];
+      if (url.includes("/_search")) sendJson(response, found([hit]));
+      else if (url.startsWith("/_security/user/_privileges")) sendJson(response, { cluster: [], indices });
+      else sendJson(response, url === "/" ? { version: { number: "8.19.8" } } : definition(timed));
+    });
+    const auth = { username: "u", password: "p" };
+    backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
+    const report = await backend.inspections.logs?.(
+      { id: "app", index: "app-1", layout: "ecs" },
+      AbortSignal.timeout(30_000),
+    );
+    expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([
+      "app-*: security hides fields from this user",
+      "web-1: security hides documents from this user",
+    ]);
+  });
 });

@@ -1,5 +1,5 @@
 // An index that is closed, and opened or removed again, over a search server in memory.
-import { afterEach, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -36,103 +36,106 @@ const open = createFakeSearch({ "logs-1": held("one"), "logs-2": held("two") }, 
 const half = createFakeSearch({ "logs-1": held("one") }, "OpenSearch");
 const halfOfElastic = createFakeSearch({ "logs-1": held("one") }, "Elasticsearch");
 
-test("refuses a closed index until it is opened or deleted", async () => {
-  let state: "open" | "closed" | "gone" = "open";
-  const fake = await openScriptedSource((response, request, text) => {
-    if (state === "open") return open.reply(response, request, text);
-    const { pathname } = new URL(request.url ?? "", "http://source");
-    if (state === "gone" || pathname === "/" || pathname.endsWith("/_search"))
-      return half.reply(response, request, text);
-    const settings = { index: { number_of_shards: "1" } };
-    const { mappings } = held("");
-    sendJson(response, {
-      "logs-1": { aliases: {}, mappings, settings },
-      "logs-2": { aliases: {}, mappings, settings: { index: { verified_before_close: "true" } } },
+describe("log store, closed index", () => {
+  test("refuses a closed index until it is opened or deleted", async () => {
+    let state: "open" | "closed" | "gone" = "open";
+    const fake = await openScriptedSource((response, request, text) => {
+      if (state === "open") return open.reply(response, request, text);
+      const { pathname } = new URL(request.url ?? "", "http://source");
+      if (state === "gone" || pathname === "/" || pathname.endsWith("/_search"))
+        return half.reply(response, request, text);
+      const settings = { index: { number_of_shards: "1" } };
+      const { mappings } = held("");
+      sendJson(response, {
+        "logs-1": { aliases: {}, mappings, settings },
+        "logs-2": { aliases: {}, mappings, settings: { index: { verified_before_close: "true" } } },
+      });
     });
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    opened.push(fake, backend);
+    expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
+    state = "closed";
+    await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+    await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+    state = "open";
+    expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
+    state = "closed";
+    await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+    state = "gone";
+    expect(await read(backend, "logs-*")).toEqual(["one"]);
   });
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  opened.push(fake, backend);
-  expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
-  state = "closed";
-  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
-  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
-  state = "open";
-  expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
-  state = "closed";
-  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
-  state = "gone";
-  expect(await read(backend, "logs-*")).toEqual(["one"]);
-});
 
-/** What both products answer where `logs-2` is closed and `logs-9` is not there. */
-const refusal = ({ pathname, searchParams }: URL): { readonly status: number } | undefined => {
-  if (!pathname.endsWith("/_search") || searchParams.get("ignore_unavailable") === "true") return undefined;
-  const refused = (type: string, reason: string, status: number) => ({
-    error: { root_cause: [{ type, reason }], type, reason },
-    status,
+  /** What both products answer where `logs-2` is closed and `logs-9` is not there. */
+  const refusal = ({ pathname, searchParams }: URL): { readonly status: number } | undefined => {
+    if (!pathname.endsWith("/_search") || searchParams.get("ignore_unavailable") === "true") return undefined;
+    const refused = (type: string, reason: string, status: number) => ({
+      error: { root_cause: [{ type, reason }], type, reason },
+      status,
+    });
+    if (pathname.includes("logs-9"))
+      return refused("index_not_found_exception", "no such index [logs-9]", 404);
+    return /logs-(?:2|\*)/.test(pathname) ? refused("index_closed_exception", "closed", 400) : undefined;
+  };
+
+  test("refuses a closed index when a new one keeps the shard count equal", async () => {
+    const later = createFakeSearch({ "logs-1": held("one"), "logs-3": held("late") }, "OpenSearch");
+    let isClosed = false;
+    const fake = await openScriptedSource((response, request, text) => {
+      const url = new URL(request.url ?? "", "http://source");
+      const answer = isClosed ? refusal(url) : undefined;
+      if (answer !== undefined) return sendJson(response, answer, answer.status);
+      // Nothing of what came has a line in the range: no hit tells of it.
+      const body = text.replace(
+        '"filter":[',
+        '"filter":[{"bool":{"filter":[],"must_not":[{"terms":{"_index":["logs-3"]}}]}},',
+      );
+      return isClosed && url.pathname.endsWith("/_search")
+        ? later.reply(response, request, body)
+        : open.reply(response, request, text);
+    });
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    opened.push(fake, backend);
+    expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
+    isClosed = true;
+    await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
   });
-  if (pathname.includes("logs-9")) return refused("index_not_found_exception", "no such index [logs-9]", 404);
-  return /logs-(?:2|\*)/.test(pathname) ? refused("index_closed_exception", "closed", 400) : undefined;
-};
 
-test("refuses a closed index when a new one keeps the shard count equal", async () => {
-  const later = createFakeSearch({ "logs-1": held("one"), "logs-3": held("late") }, "OpenSearch");
-  let isClosed = false;
-  const fake = await openScriptedSource((response, request, text) => {
-    const url = new URL(request.url ?? "", "http://source");
-    const answer = isClosed ? refusal(url) : undefined;
-    if (answer !== undefined) return sendJson(response, answer, answer.status);
-    // Nothing of what came has a line in the range: no hit tells of it.
-    const body = text.replace(
-      '"filter":[',
-      '"filter":[{"bool":{"filter":[],"must_not":[{"terms":{"_index":["logs-3"]}}]}},',
+  test("refuses a closed index when mappings may not be read", async () => {
+    const fake = await openScriptedSource((response, request, text) => {
+      const url = new URL(request.url ?? "", "http://source");
+      if (url.pathname === "/") return halfOfElastic.reply(response, request, text);
+      const answer = refusal(url);
+      if (answer !== undefined) return sendJson(response, answer, answer.status);
+      if (url.pathname.endsWith("/_search")) return halfOfElastic.reply(response, request, text);
+      return sendJson(response, { error: {}, status: 403 }, 403);
+    });
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    opened.push(fake, backend);
+    await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+    await expect(read(backend, "logs-1,logs-2")).rejects.toMatchObject(refused);
+    expect(await read(backend, "logs-1")).toEqual(["one"]);
+    // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
+    await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
+    await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
+    const source = { id: "app", index: "logs-*", layout: "ecs" };
+    const report = await backend.inspections.logs?.(source, AbortSignal.timeout(30_000));
+    expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
+  });
+
+  test("skips a missing index and repeats the strict search only now and then", async () => {
+    const fake = await openScriptedSource((response, request, text) => {
+      const answer = refusal(new URL(request.url ?? "", "http://source"));
+      return answer === undefined
+        ? halfOfElastic.reply(response, request, text)
+        : sendJson(response, answer, answer.status);
+    });
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    opened.push(fake, backend);
+    expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
+    expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
+    const strict = fake.requests.filter(({ path }) =>
+      /logs-1,logs-9\/_search.*ignore_unavailable=false/.test(path),
     );
-    return isClosed && url.pathname.endsWith("/_search")
-      ? later.reply(response, request, body)
-      : open.reply(response, request, text);
+    expect(strict).toHaveLength(1);
   });
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  opened.push(fake, backend);
-  expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
-  isClosed = true;
-  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
-});
-
-test("refuses a closed index when mappings may not be read", async () => {
-  const fake = await openScriptedSource((response, request, text) => {
-    const url = new URL(request.url ?? "", "http://source");
-    if (url.pathname === "/") return halfOfElastic.reply(response, request, text);
-    const answer = refusal(url);
-    if (answer !== undefined) return sendJson(response, answer, answer.status);
-    if (url.pathname.endsWith("/_search")) return halfOfElastic.reply(response, request, text);
-    return sendJson(response, { error: {}, status: 403 }, 403);
-  });
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  opened.push(fake, backend);
-  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
-  await expect(read(backend, "logs-1,logs-2")).rejects.toMatchObject(refused);
-  expect(await read(backend, "logs-1")).toEqual(["one"]);
-  // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
-  await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
-  await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
-  const source = { id: "app", index: "logs-*", layout: "ecs" };
-  const report = await backend.inspections.logs?.(source, AbortSignal.timeout(30_000));
-  expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
-});
-
-test("skips a missing index and repeats the strict search only now and then", async () => {
-  const fake = await openScriptedSource((response, request, text) => {
-    const answer = refusal(new URL(request.url ?? "", "http://source"));
-    return answer === undefined
-      ? halfOfElastic.reply(response, request, text)
-      : sendJson(response, answer, answer.status);
-  });
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  opened.push(fake, backend);
-  expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
-  expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
-  const strict = fake.requests.filter(({ path }) =>
-    /logs-1,logs-9\/_search.*ignore_unavailable=false/.test(path),
-  );
-  expect(strict).toHaveLength(1);
 });

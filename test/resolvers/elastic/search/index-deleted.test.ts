@@ -1,7 +1,7 @@
 // An index that goes away in the midst of a reading, over a search server in memory: its lines would be missing without a
 // word, also where the search that is next cannot show it.
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
@@ -24,37 +24,42 @@ const cases: [string, Readonly<Record<string, FakeIndex>>, boolean][] = [
   ["and another reader noticed it first", { "logs-2": young }, true],
   ["and recreated with other documents", { "logs-1": { ...old, uuid: "other" }, "logs-2": young }, false],
 ];
-test.each(cases)("fails the read with `partial` when an index is deleted %s", async (_, left, otherReads) => {
-  let search = createFakeSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
-  const fake = await openScriptedSource((...request) => search.reply(...request));
-  const cluster = openCluster(fake.url);
-  const read = (wanted: number) =>
-    cluster.store.lines(
-      {
-        sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
-        range: { from: fromMillis(0), to: fromMillis(100_000) },
-        filter: parse(""),
-        order: "asc",
-        ...{ expectedLines: wanted, documentLimit: 100_000, tieLimit: 10_000 },
-      },
-      AbortSignal.timeout(30_000),
-    );
-  try {
-    const reading = read(2_000_000_000)[Symbol.asyncIterator]();
-    await reading.next();
-    // What is read ahead comes before it.
-    await delay(300);
-    search = createFakeSearch(left, "Elasticsearch");
-    if (otherReads) for await (const _ of read(10)) break;
-    const rest = async () => {
-      for (let next = await reading.next(); next.done !== true; next = await reading.next());
-    };
-    await expect(rest()).rejects.toMatchObject({
-      failure: "partial",
-      message: "index logs-1 of logs-* was deleted or recreated during the read",
-    });
-  } finally {
-    await cluster.close();
-    await fake.close();
-  }
+describe("log store", () => {
+  test.each(cases)(
+    "fails the read with `partial` when an index is deleted %s",
+    async (_, left, otherReads) => {
+      let search = createFakeSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
+      const fake = await openScriptedSource((...request) => search.reply(...request));
+      const cluster = openCluster(fake.url);
+      const read = (wanted: number) =>
+        cluster.store.lines(
+          {
+            sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+            range: { from: fromMillis(0), to: fromMillis(100_000) },
+            filter: parse(""),
+            order: "asc",
+            ...{ expectedLines: wanted, documentLimit: 100_000, tieLimit: 10_000 },
+          },
+          AbortSignal.timeout(30_000),
+        );
+      try {
+        const reading = read(2_000_000_000)[Symbol.asyncIterator]();
+        await reading.next();
+        // What is read ahead comes before it.
+        await delay(300);
+        search = createFakeSearch(left, "Elasticsearch");
+        if (otherReads) for await (const _ of read(10)) break;
+        const rest = async () => {
+          for (let next = await reading.next(); next.done !== true; next = await reading.next());
+        };
+        await expect(rest()).rejects.toMatchObject({
+          failure: "partial",
+          message: "index logs-1 of logs-* was deleted or recreated during the read",
+        });
+      } finally {
+        await cluster.close();
+        await fake.close();
+      }
+    },
+  );
 });

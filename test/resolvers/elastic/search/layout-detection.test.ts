@@ -433,20 +433,22 @@ describe("layout detection, shippers with their own field names", () => {
   });
 });
 
-test("prints a structured Fluent Bit body as compact JSON", async () => {
-  const documents = [
-    { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hi there", n: 1 } },
-    { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hidden" }, message: "by its text" },
-    { kubernetes: { pod_name: "p", host: "h" }, log: [] },
-  ];
-  const { read } = await openIndices({ "logs-1": createFakeIndex(documents) });
-  const [structured = "", text] = ['{"msg":"hi there","n":1}', "by its text"];
-  expect((await read()).map(({ message }) => message)).toEqual([structured, text, undefined]);
-  expect((await read('message:"hi there"')).map(({ message }) => message)).toEqual([structured]);
-  expect((await read('log.msg="hi there" message!:hidden')).map(({ message }) => message)).toEqual([
-    structured,
-  ]);
-  expect(await read("message:hidden")).toEqual([]);
+describe("layout detection, Fluent Bit bodies", () => {
+  test("prints a structured Fluent Bit body as compact JSON", async () => {
+    const documents = [
+      { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hi there", n: 1 } },
+      { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hidden" }, message: "by its text" },
+      { kubernetes: { pod_name: "p", host: "h" }, log: [] },
+    ];
+    const { read } = await openIndices({ "logs-1": createFakeIndex(documents) });
+    const [structured = "", text] = ['{"msg":"hi there","n":1}', "by its text"];
+    expect((await read()).map(({ message }) => message)).toEqual([structured, text, undefined]);
+    expect((await read('message:"hi there"')).map(({ message }) => message)).toEqual([structured]);
+    expect((await read('log.msg="hi there" message!:hidden')).map(({ message }) => message)).toEqual([
+      structured,
+    ]);
+    expect(await read("message:hidden")).toEqual([]);
+  });
 });
 
 describe("layout detection, several indices", () => {

@@ -1,5 +1,5 @@
 // A mapping that comes to hold events after it was read, over a search server in memory: whatever is read next has them.
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -52,20 +52,22 @@ const eventsOf = (found: readonly Span[]) =>
   found.flatMap(({ span_id, events }) => events.map(({ attributes }) => ({ span_id, attributes })));
 const told = [{ span_id: event.span_id, attributes: { "exception.type": "IOError" } }];
 
-test.each(["trace", "range"] as const)(
-  "reads the first event by %s after events became mapped",
-  async (by) => {
-    let search = createServer(false);
-    const fake = await openScriptedSource((...request) => search.reply(...request));
-    const cluster = openCluster(fake.url);
-    try {
-      expect(eventsOf(await read(cluster, by))).toEqual([]);
-      search = createServer(true);
-      const after = await read(cluster, by);
-      expect([after.length, eventsOf(after)]).toEqual([3, told]);
-    } finally {
-      await cluster.close();
-      await fake.close();
-    }
-  },
-);
+describe("span store", () => {
+  test.each(["trace", "range"] as const)(
+    "reads the first event by %s after events became mapped",
+    async (by) => {
+      let search = createServer(false);
+      const fake = await openScriptedSource((...request) => search.reply(...request));
+      const cluster = openCluster(fake.url);
+      try {
+        expect(eventsOf(await read(cluster, by))).toEqual([]);
+        search = createServer(true);
+        const after = await read(cluster, by);
+        expect([after.length, eventsOf(after)]).toEqual([3, told]);
+      } finally {
+        await cluster.close();
+        await fake.close();
+      }
+    },
+  );
+});

@@ -467,7 +467,9 @@ describe("lines that show no layout", () => {
     expect(sources).toEqual({ app: { index: "app-*", layout: "auto" } });
     const text = written();
     expect(text).toContain("# no known layout; read as ecs, by which ");
-    expect(text).toMatch(/untimed: no known layout .* a severity; no document in untimed has a readable time field \(@timestamp\)/);
+    expect(text).toMatch(
+      /untimed: no known layout .* a severity; no document in untimed has a readable time field \(@timestamp\)/,
+    );
     for (const name of ["comments", "quiet", "tickets"])
       expect(text).toMatch(new RegExp(`#\\s+${name}: no known layout of lines or spans; a source of it`));
   });

@@ -1,5 +1,5 @@
-// Random documents made to hurt, and queries drawn from them. Two indices behind one pattern map the same names
-// differently: one by hand with every type that narrows a query in its own way, one dynamically.
+// Random documents with awkward values, and queries drawn from them. Two indices behind one pattern map the same names differently:
+// one by hand with every type that the filter compiler treats separately, the other one dynamically.
 import fc from "fast-check";
 import type { ShippableLine } from "../support/elastic/log-shippers.ts";
 
@@ -10,7 +10,7 @@ export interface Corpus {
 
 export function mappedDefinition(product: "elasticsearch" | "opensearch", version: string): object {
   const flattened = product === "elasticsearch" ? "flattened" : "flat_object";
-  // Modules that the Elasticsearches of the tests lack: there these names are not mapped.
+  // Types of modules that the Elasticsearch test servers lack; there these names are not mapped.
   const modules = {
     wild: { type: "wildcard" },
     plain: { type: "match_only_text" },
@@ -55,7 +55,7 @@ export function mappedDefinition(product: "elasticsearch" | "opensearch", versio
   };
 }
 
-/** Numbers and texts under one name are refused by dynamic mapping when both come first at once: these are fixed. */
+/** Fixed mappings: a dynamic one rejects numbers and texts under one name when both arrive first at the same time. */
 export const dynamicDefinition = {
   settings: { number_of_shards: 1, number_of_replicas: 0 },
   mappings: {
@@ -186,15 +186,15 @@ export const corpus: fc.Arbitrary<Corpus> = fc.record({
   mapped: fc.array(mapped, { minLength: 30, maxLength: 60 }),
   dynamic: fc.array(dynamic, { minLength: 20, maxLength: 40 }),
 });
-/** The same for a search that shrinks what it finds. */
+/** The same for runs that shrink what they find. */
 export const shrinkingCorpus: fc.Arbitrary<Corpus> = fc.record({
   mapped: fc.array(mapped, { maxLength: 60, size: "max" }),
   dynamic: fc.array(dynamic, { maxLength: 40, size: "max" }),
 });
 
 /**
- * Lines for any layout: values of one name are of one kind, since most shippers let the first of them decide the mapping.
- * A message may be the JSON of an object, which some layouts take for one.
+ * Lines for any layout. The values of a name have one type, since the first of them decides the mapping for most shippers. A message
+ * may be the JSON of an object, which some layouts parse.
  */
 const whole = fc.constantFrom("1", "2", "30", "-4");
 const inside = fields({ k: quoted, n: whole, deep: fields({ k: quoted }) });
@@ -317,7 +317,7 @@ const compared = (name: fc.Arbitrary<string>, value: fc.Arbitrary<string>) =>
     .map(([name, operator, value]) => `${name}${operator}"${value.replace(/["\\]/g, "\\$&")}"`);
 const leaf = fc.oneof(
   { weight: 5, arbitrary: compared(fc.constantFrom(...names), part) },
-  // What every layout has, and most queries name.
+  // Fields that every layout has and most queries name.
   { weight: 1, arbitrary: compared(fc.constantFrom("message", "hostname", "group"), part) },
   { weight: 1, arbitrary: compared(fc.constant("severity"), severityPart) },
   {

@@ -1,5 +1,5 @@
-// The law that matters most, as data: what the store finds for a query is what `matches` keeps of everything it holds. The
-// suite checks it on fixed seeds, `npm run test:exact` on new ones until it is stopped.
+// The exactness law: what the store finds for a query is what `matches` keeps of all its lines. The suite checks it on fixed seeds,
+// `npm run test:exact` on new ones until it is stopped.
 import type fc from "fast-check";
 import { parseLossless } from "#resolvers/elastic/document/lossless-json.ts";
 import { type LogLine, listSeveritySpellings, type Severity } from "#src/core/rows.ts";
@@ -26,16 +26,16 @@ export interface Target {
   readonly version: string;
 }
 
-/** Replaces what is under the prefix; resolves to how many documents there are. */
+/** Replaces the indices with the prefix and returns the number of documents. */
 type Load = (cluster: Cluster, prefix: string) => Promise<number>;
-/** A layout with random documents. */
+/** One layout and its random documents. */
 export interface Subject {
-  /** Its own, for titles and the names of its indices. */
+  /** Unique, for titles and index names. */
   readonly name: string;
   readonly layout: string;
-  /** How scripts of this layout are loaded. */
+  /** Writes the lines of scripts in this layout. */
   readonly shipper: shippers.LogShipper;
-  /** Enough documents for a round, and any number of them, for shrinking. */
+  /** Enough documents for a round; `shrinking` draws any number of them. */
   readonly documents: fc.Arbitrary<Load>;
   readonly shrinking: fc.Arbitrary<Load>;
 }
@@ -44,7 +44,7 @@ export interface Difference {
   readonly text: string;
   readonly missing: readonly LogLine[];
   readonly extra: readonly LogLine[];
-  /** False where the lines are right and their order is not. */
+  /** False if only the order is wrong. */
   readonly isOrdered: boolean;
 }
 
@@ -95,7 +95,7 @@ function ecs({ product, version }: Target): Subject {
   return { name: "ecs", layout: "ecs", shipper, ...drawn };
 }
 
-/** The shipper's own mapping, and where it would be taken too, one where everything is mapped as it comes. */
+/** Uses the shipper's own mapping and, unless the layout is otel, a dynamic one as well. */
 function shipped(name: string, shipper: shippers.LogShipper): Subject {
   const definitions = shipper.layout === "otel" ? [shipper.definition] : [shipper.definition, plain];
   const load =
@@ -123,10 +123,10 @@ function shipped(name: string, shipper: shippers.LogShipper): Subject {
   };
 }
 
-/** One shard takes documents one after another, so that the first decides how a name is mapped. */
+/** One shard indexes documents in order, so that the first one decides how a name is mapped. */
 const plain = { settings: { number_of_shards: 1, number_of_replicas: 0 } };
 
-/** Documents three to a millisecond. */
+/** Three documents in each millisecond. */
 const timeOf = (at: number): string => new Date(start + Math.floor(at / 3)).toISOString();
 function stamped(texts: readonly string[]): [string, string][] {
   return texts.map((text, at) => [
@@ -152,7 +152,7 @@ export async function read(
   return lines;
 }
 
-/** What a query finds against what `matches` keeps of everything; undefined where they are the same. */
+/** Compares what a query finds with what `matches` keeps of all lines; undefined where both are the same. */
 export async function difference(
   cluster: Cluster,
   layout: string,
@@ -175,17 +175,17 @@ export async function difference(
 
 export { query };
 
-/** Names that a layout writes beside the body, which a script has fields of its own for. */
+/** Names that a layout writes beside the body. A script has separate fields for them. */
 const written = ["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"];
 
-/** How the source of a line may have spelled its severity, which its answer no longer tells. */
+/** How a document may have spelled the severity, which the line no longer shows. */
 export const spellings: readonly ((severity: Severity) => string)[] = [
   (severity) => severity,
   (severity) => severity.toUpperCase(),
   ...[1, 2, 3].map((at) => (severity: Severity) => [...listSeveritySpellings(severity)][at] ?? severity),
 ];
 
-/** A script of the query language that holds these lines and says what `matches` does, for `test/logql/cases`. */
+/** Prints a query script with these lines and the result of `matches`, for `test/log-query/cases`. */
 export function printScript(
   layout: string,
   lines: readonly LogLine[],
@@ -216,7 +216,7 @@ export function printScript(
 
 const scriptId = (id: string): string => id.replace(/^.*-(\w+)\//, "$1-");
 
-/** Whether `matches` finds what the script says: not where the query names what a layout writes beside the body. */
+/** Whether `matches` agrees with the script. It does not where the query names what a layout writes beside the body. */
 export function isTrue(script: string): boolean {
   let lines: readonly LogLine[] = [];
   for (const step of readScript("found", script).steps) {
@@ -231,8 +231,8 @@ export function isTrue(script: string): boolean {
 }
 
 /**
- * Whether a script, loaded as the suite of stores loads it, is answered otherwise than it says, or not at all. What a
- * layout's own mapping has to do with a difference is not in a script, so that this is not certain before it is tried.
+ * Whether a script, loaded as the conformance suite loads it, fails on the cluster. A script does not hold the mapping of a layout, so
+ * a difference that depends on the mapping may not be reproduced.
  */
 export async function reproduces(
   cluster: Cluster,
@@ -251,7 +251,7 @@ export async function reproduces(
           id,
           shipper.document({ ...line, time: timeOf(at) }),
         ]);
-        // What cannot be written together tells nothing of reading.
+        // Documents that cannot be written together show nothing about reading.
         if (!(await isWritten(cluster, index, documents))) return false;
         continue;
       }

@@ -1,5 +1,5 @@
-// What `npm run test:exact` prints of a difference: a script that says what `matches` does, read back as it was meant. That
-// it is answered wrongly by the server that it was found on, the run tries by itself.
+// The scripts that `npm run test:exact` prints for a difference agree with `matches` when they are read back. Whether the server answers
+// them wrongly again is tried by the run itself.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";
@@ -17,7 +17,7 @@ const answered = drawnLines(0).map((lines) =>
     }),
   ),
 );
-/** A script has no names but those of a line's fields and of its body. */
+/** A script names only the fields of a line and of its body. */
 const ofBody = query.filter((text) => !/@timestamp|log\.level/.test(text));
 
 describe("script of a difference", () => {

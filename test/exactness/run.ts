@@ -1,7 +1,7 @@
 // The exactness law on new corpora and queries until the time is over:
 //   npm run test:exact -- --minutes 60 [--servers es8,os2] [--seed 7]
-// Servers and layouts take turns. A difference is shrunk and printed as a script for test/logql/cases; the run goes on, and
-// ends with 1. ADDRESSES=es8=http://… uses servers that run already, as for test:backends.
+// Servers and layouts take turns. A difference is shrunk and printed as a script for test/log-query/cases. The run goes on and exits
+// with 1. ADDRESSES=es8=http://… uses servers that already run, as for test:backends.
 import { parseArgs } from "node:util";
 import fc from "fast-check";
 import type { LogLine } from "#src/core/rows.ts";
@@ -23,7 +23,7 @@ import {
 
 const usage = "usage: npm run test:exact -- --minutes N [--servers es8,os2] [--seed N]";
 const each = 150;
-/** Shrinking loads the documents anew at each step. */
+/** Shrinking loads the documents again in each step. */
 const shrinking = 180_000;
 
 interface Arena {
@@ -97,21 +97,21 @@ async function search(arenas: readonly Arena[], first: number, end: number): Pro
   return differences === 0 ? 0 : 1;
 }
 
-/** What was found is not what should be; anything else that is thrown, such as a refused query, is told by its message. */
+/** A response differs from the expected lines. Anything else that is thrown, such as a refused query, is reported by its message. */
 class Unlike extends Error {
   override readonly name = "Unlike";
 }
 
-/** The smallest corpus and query so far for which the law does not hold. */
+/** The smallest corpus and query so far that violate the law. */
 interface Finding {
   readonly query: string;
   readonly lines: readonly LogLine[];
-  /** The lines that alone were answered wrongly; none where all of them matter. */
+  /** The lines whose response is wrong even alone; empty where all lines matter. */
   readonly wrong: readonly LogLine[];
   readonly notes: readonly string[];
 }
 
-/** One corpus and many queries; where one of them differs, the smallest documents and query for which it does. */
+/** Runs many queries over one corpus. Where one differs, returns the smallest documents and query that do. */
 async function round(
   cluster: Cluster,
   { name, layout, shipper, shrinking: documents }: Subject,
@@ -173,7 +173,7 @@ function notesOf({ missing, extra, isOrdered }: Difference): readonly string[] {
   ];
 }
 
-/** The lines that were answered wrongly where these alone are, as a script, answered wrongly again; else all of them. */
+/** The wrong lines, if a script of these alone reproduces the difference; otherwise all lines. */
 async function print(
   cluster: Cluster,
   layout: string,

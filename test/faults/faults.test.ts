@@ -1,8 +1,7 @@
-// Every way in which a source fails, at every question that reads one: a request ends at its deadline at the latest, with
-// the right status and sentence and nothing of the source's words; what has begun to stream is visibly cut; and an answer
-// that looks whole is the one that is given without a fault. `npm run test:faults` draws where and when a fault strikes
-// from ten seeds, or from SEED=7 alone; `npm test` puts each kind of fault to an eighteenth of the questions. The clock of
-// the program is the test's: it moves on only while nothing happens on the wire.
+// Every kind of fault of a source, at every question that reads one. A request ends by its deadline, with the right status and sentence
+// and no text of the source. A response under way is cut visibly, and a complete one equals that without a fault. `npm run
+// test:faults` draws place and time of a fault from ten seeds, or from SEED=7; `npm test` combines each kind of fault with one in
+// eighteen questions. The clock is fake and advances only while nothing happens on the wire.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "#src/config/config.ts";
 import { type Failure, failures } from "#src/core/errors.ts";
@@ -23,11 +22,11 @@ import {
 const { SEED, SEEDS } = process.env;
 const seeds = Array.from({ length: Number(SEEDS ?? 1) }, (_, n) => Number(SEED ?? 1) + n);
 const hermetic = SEED === undefined && SEEDS === undefined;
-/** To one of how many questions a kind is put: other forms of the same reading come more seldom. */
+/** A kind of fault is combined with one in so many questions; with other forms of the same question less often. */
 const shareOf = ({ accept, form }: Question): number =>
   !hermetic ? 1 : accept === undefined && form === undefined ? 18 : 36;
 
-/** What may become of a request whose source fails so; one that is only slow may take until the deadline, and no less. */
+/** The failures that a kind of fault may lead to. A request to a slow source may last until the deadline. */
 const outcomes: Readonly<Record<FaultKind, readonly Failure[]>> = {
   latency: ["timeout"],
   bandwidth: ["timeout"],
@@ -49,13 +48,13 @@ const outcomes: Readonly<Record<FaultKind, readonly Failure[]>> = {
   "a page with status 200": ["malformed"],
 };
 
-/** A question of a source, and the answer without a fault. */
+/** A question to one source, and the response without a fault. */
 interface Case {
   readonly question: Question;
   readonly source: SourceName;
   readonly program: () => Promise<Program>;
   readonly reply: Reply;
-  /** How many requests it took. */
+  /** The number of requests to the source. */
   readonly asked: number;
 }
 const cases: Case[] = [];
@@ -67,7 +66,7 @@ const catchIt = (error: unknown) => void uncaught.push(error);
 let sources: Sources;
 let before = 0;
 
-/** Before the clock is the test's, so that what is loaded and kept for good is on the real one. */
+/** Runs before the clock is fake, so that what is loaded for good uses the real one. */
 beforeAll(async () => {
   process.on("uncaughtException", catchIt);
   process.on("unhandledRejection", catchIt);
@@ -86,7 +85,7 @@ beforeAll(async () => {
       await program.close();
     }
   }
-  // Each question once, on a machine that may be busy with others.
+  // Time for each question once, on a busy machine.
 }, 300_000);
 afterAll(async () => {
   await sources.close();
@@ -119,7 +118,7 @@ describe("every question", () => {
       const program = await startProgram(reading, "Elasticsearch", 64 * 1_048_576);
       const read = JSON.parse((await program.ask(question)).body);
       const counted = JSON.parse(reply?.body ?? "");
-      // Percentiles of counted spans are those of classes of lengths: within 2 %.
+      // Percentiles from aggregations come from duration buckets, and are within 2 %.
       for (const name of ["p_90", "p_95"]) {
         if (read[name] === undefined) continue;
         expect(Math.abs(counted[name] / read[name] - 1), name).toBeLessThanOrEqual(0.02);
@@ -130,7 +129,7 @@ describe("every question", () => {
       await program.close();
     }
     await reading.close();
-    // Both ways were gone: groups, those with lengths, parents with many children, ids of what failed, and a cut.
+    // All aggregations were used: groups, groups with durations, N+1 parents, failed ids, and a split point.
     for (const product of ["Elasticsearch", "OpenSearch"] as const) {
       const asked = sources.counts(product);
       for (const name of ["groups", "single0", "single1", "statements0", "heap0", "ids", "milestone"])
@@ -143,10 +142,10 @@ const turns = async (count: number): Promise<void> => {
   for (let n = 0; n < count; n++) await new Promise((resolve) => setImmediate(resolve));
 };
 
-/** What is unpacked is not seen on the wire, and nothing about it waits. */
+/** Decompression is not visible on the wire and waits for no timer. */
 const clockless: readonly FaultKind[] = ["bad gzip", "gzip bomb"];
 
-/** Lets the clock, if it moves, go to the next timer whenever nothing more happens without; tells how far it went. */
+/** Advances the clock, if it `moves`, to the next timer whenever nothing else happens. Returns how far it went. */
 async function settle<T>(
   promise: Promise<T>,
   moves: () => boolean = () => true,
@@ -167,7 +166,7 @@ async function settle<T>(
   return { result: await settled, elapsed: performance.now() - started };
 }
 
-/** The one sentence, by REST or GraphQL, or of what an explanation ran; undefined where the answer is none of a failure. */
+/** The sentence of a failure, by REST or GraphQL or in an explanation; undefined for a successful response. */
 function sentenceOf({ status, body }: Reply): string | undefined {
   const value = JSON.parse(body);
   const error = value.errors?.[0];
@@ -190,7 +189,7 @@ async function close(program: Program): Promise<void> {
   }
 }
 
-/** What of an answer is the same each time: an explanation tells what was sent, and how long it took. */
+/** The part of a response that is equal each time: an explanation also lists requests and durations. */
 function comparable({ form }: Question, { status, body }: Reply): string {
   if (form !== "explanation" || status !== 200) return body;
   const { requests: _, more_requests, time, ...same } = JSON.parse(body);
@@ -207,14 +206,14 @@ function eventsOf(body: string): readonly (readonly [event: string, data: string
 const ofKind = (events: ReturnType<typeof eventsOf>, kind: string) =>
   events.filter(([event]) => event === kind).map(([, data]) => data);
 
-/** A tail whose source fails says so and goes on: each line once, in order, and all of them where it ends. */
+/** A tail reports the failure of its source and resumes. It sends each line once and in order, and all of them if it ends. */
 function checkTail(reply: Reply, expected: Reply, sentences: readonly string[], context: string): void {
   const events = eventsOf(reply.body);
   const lines = ofKind(events, "line");
   const wanted = ofKind(eventsOf(expected.body), "line");
   for (const data of ofKind(events, "retry")) expect(sentences, context).toContain(JSON.parse(data).error);
   const told = events.map(([event]) => event).filter((event) => event !== "line");
-  // A failure is over before anything else comes.
+  // Nothing is sent between a failure and its end.
   expect(told.join(" "), context).toMatch(/^((retry )+resumed )*(end|retry)$/);
   for (const [n, [event]] of events.entries()) {
     if (event === "line") expect(events[n - 1]?.[0], context).not.toBe("retry");
@@ -227,7 +226,7 @@ function checkTail(reply: Reply, expected: Reply, sentences: readonly string[], 
   expect(lines, context).toEqual(wanted);
 }
 
-/** One question while the source fails from some request on, or at this one alone. */
+/** Asks one question while the source fails at one request, or from it on. */
 async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: number): Promise<void> {
   const { reply: expected, asked } = of;
   const random = createRandom(seed * 7_919 + faultKinds.indexOf(kind) * 101 + questions.indexOf(question));
@@ -237,7 +236,7 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
   proxy.plan((n) => ((lasting ? n >= from : n === from) ? { kind, chance: random } : undefined));
   const program = await of.program();
   try {
-    // Who follows a source that goes on failing leaves when it is told so.
+    // A follower of a source that keeps failing leaves at the first `retry`.
     let waits = false;
     const told = (text: string) => {
       waits ||= question.form === "tail" && text.includes("event: retry");
@@ -252,11 +251,11 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
       checkTail(reply, expected, sentences, context);
       return;
     }
-    // An export has the deadline for each answer of its source.
+    // The deadline of an export holds for each response of its source.
     const steps = /ndjson|csv/.test(question.accept ?? "") ? Math.max(1, proxy.seen.asked) : 1;
     expect(elapsed, context).toBeLessThanOrEqual(steps * defaults.limits.deadline);
     if (!reply.complete) {
-      // What came before the cut is the beginning of the answer, and not the whole of it.
+      // What was sent before the cut is a true prefix of the response.
       expect(reply.status, context).toBe(200);
       expect(expected.body.startsWith(reply.body) && reply.body.length < expected.body.length, context).toBe(
         true,
@@ -282,10 +281,9 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
   } finally {
     await close(program);
     proxy.plan(() => undefined);
-    // The pause before a second try that others wait for as well, a cache that keeps the time for a moment, and the second
-    // after which tails are looked at again.
+    // The pause before a retry, the clock of a cache, and the second after which tails are read again.
     await vi.advanceTimersByTimeAsync(1_000);
-    // What is unpacked beside the event loop takes its own time, and the cache may look at the clock when it is.
+    // Decompression runs beside the event loop and takes real time, and the cache may then read the clock.
     for (let n = 0; n < 1_000 && vi.getTimerCount() > 0; n++) {
       await turns(200);
       await vi.advanceTimersByTimeAsync(1);
@@ -299,7 +297,7 @@ describe.each(seeds)("every question under faults, seed %i", (seed) => {
   test.each(faultKinds)("ends in time with the right answer or failure: %s", async (kind) => {
     const failed: unknown[] = [];
     for (const one of cases) {
-      // Both products share all but their clients: a seed puts each question to one of them.
+      // The products differ only in their clients, so a seed uses one of them for each question.
       const turn = questions.indexOf(one.question) + seed;
       if (one.source === (turn % 2 === 0 ? "OpenSearch" : "Elasticsearch")) continue;
       if ((questions.indexOf(one.question) + faultKinds.indexOf(kind)) % shareOf(one.question) !== 0)
@@ -341,7 +339,7 @@ describe("response under way when its source fails", () => {
 
   test("reports retries in a tail and resumes when the source answers again", async () => {
     const name = "logs/lines, followed";
-    // Broken connections are tried once more, unseen.
+    // A broken connection is retried once, invisibly.
     const { reply, whole } = await failing(
       name,
       "Elasticsearch",
@@ -359,7 +357,7 @@ describe("source that recovers", () => {
   test.each(["Elasticsearch", "OpenSearch", "Prometheus"] as const)(
     "is left alone while its circuit breaker is open and asked by the first request after: %s",
     async (source) => {
-      // Neither of them remembers a failure for longer than a moment of the test's clock.
+      // Neither question remembers a failure for longer than a moment of the fake clock.
       const name = source === "Prometheus" ? "kubernetes/nodes" : "logs/lines";
       const one = cases.find((found) => found.source === source && found.question.name === name);
       if (one === undefined) throw new Error("never asked");
@@ -372,7 +370,7 @@ describe("source that recovers", () => {
         for (let n = 0; n < 50 && proxy.seen.asked > asked; n++) {
           asked = proxy.seen.asked;
           expect(sentenceOf(await ask())).toBe(failures.unreachable);
-          // What is remembered of a failure for a moment is not the breaker's.
+          // Pass the moment for which caches repeat a failure.
           await vi.advanceTimersByTimeAsync(1_001);
         }
         expect(asked).toBeGreaterThanOrEqual(10);
@@ -400,7 +398,7 @@ describe("program after all faults", () => {
     const wired = () =>
       Object.values(sources.proxies).reduce((sum, { connections }) => sum + connections(), 0);
     await expect.poll(wired).toBe(0);
-    // Those between the proxies and what stands behind them are kept.
+    // Connections between the proxies and the servers behind them stay open.
     const { proxies } = sources;
     await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
     await expect.poll(open).toBeLessThanOrEqual(before);

@@ -1,5 +1,5 @@
-// The program in front of sources that can be spoiled: the real kinds, over a small Elasticsearch and a small Prometheus
-// that answer truthfully, each behind a fault proxy; and every question that makes it read one of them.
+// The program with sources that can be made to fail: the real backend kinds over a small Elasticsearch and a small Prometheus, each
+// behind a fault proxy; and every question that reads one of them.
 import { request as httpRequest } from "node:http";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
@@ -24,9 +24,9 @@ import { collectSeries, expose } from "../support/prometheus/kubernetes-exporter
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 import { createSpan } from "../tracing/span-builder.ts";
 
-// ---- What the sources hold ------------------------------------------------------------------------------------
+// ---- The data of the sources ------------------------------------------------------------------------------------
 
-/** Lines of a millisecond each, and in their midst a burst that only a scroll can read. */
+/** One line per millisecond, and in the middle a millisecond with so many that only a scroll can read it. */
 const burst = 1_300;
 const logDocuments = Array.from({ length: 2_500 }, (_, n) => ({
   "@timestamp": new Date(base + Math.min(n, 600) + Math.max(0, n - 600 - burst)).toISOString(),
@@ -59,7 +59,7 @@ const spanIndices = Object.entries(otel.indices("shop")).map(([name, definition]
   return [name, { mappings: (definition as { mappings: object }).mappings, documents }] as const;
 });
 
-/** Many requests of a busy site, whose attributes are mapped, so that their figures are counted by the index. */
+/** Many requests of a busy site with mapped attributes, so that the index can aggregate them. */
 const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
   const trace_id = n.toString(16).padStart(32, "a");
   const resource_attributes = { "service.name": "mall-web", "service.version": n % 3 === 0 ? "r1" : "r2" };
@@ -70,7 +70,7 @@ const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
     status_code: n % 10 === 0 ? "ERROR" : "OK",
     span_attributes: { "appsignal.namespace": "web", "appsignal.action_name": `Shelf#${n % 4}` },
   });
-  // One action asks its database again and again, in a few of its requests.
+  // One action repeats a statement many times, in a few of its requests.
   const statements = Array.from({ length: n % 500 === 2 ? 20 : 0 }, (_, at) =>
     createSpan({
       ...{ site_id: "mall", trace_id, span_id: (n * 100 + at).toString(16).padStart(16, "c") },
@@ -112,7 +112,7 @@ function gauges() {
   return series();
 }
 
-// ---- What is asked ----------------------------------------------------------------------------------------------
+// ---- The questions ----------------------------------------------------------------------------------------------
 
 export interface Question {
   readonly name: string;
@@ -121,7 +121,7 @@ export interface Question {
   readonly path: string;
   readonly body?: object;
   readonly accept?: string;
-  /** What the answer is, where it is not the same each time it is given. */
+  /** The form of a response that is not equal each time. */
   readonly form?: "explanation" | "tail";
 }
 
@@ -165,7 +165,7 @@ function graphql(source: Question["source"], name: string, query: string): Quest
   return { name: `GraphQL, ${name}`, source, method: "POST", path: "/graphql", body: { query } };
 }
 
-/** Whose answers come from aggregations, or are cut where the source says. */
+/** Questions that are answered by aggregations, or with a split point from the source. */
 export const countedQuestions: Readonly<Record<string, object>> = {
   "tracing/actions, counted": counted,
   "tracing/slow_events, counted": { ...counted, to: iso(base + 60_000) },
@@ -254,12 +254,12 @@ export type SourceName = ProductName | "Prometheus";
 
 export interface Sources {
   readonly proxies: Readonly<Record<SourceName, FaultProxy>>;
-  /** What a source was asked to count, and where to cut. */
+  /** The names of the aggregations that a source received. */
   readonly counts: (source: SourceName) => readonly string[];
   readonly close: () => Promise<void>;
 }
 
-/** Without aggregations, a source of documents refuses to count, and has to be read. */
+/** Without `aggregates`, the document sources reject aggregations and have to be read. */
 export async function openSources(options: { readonly aggregates?: boolean } = {}): Promise<Sources> {
   const indices = {
     "logs-app": { mappings: logMappings, documents: logDocuments },
@@ -295,18 +295,18 @@ export interface Reply {
   readonly status: number;
   readonly headers: NodeJS.Dict<string | string[]>;
   readonly body: string;
-  /** Whether a client can tell that it is whole. */
+  /** Whether a client can see that the response is complete. */
   readonly complete: boolean;
 }
 
 export interface Program {
-  /** Leaves as soon as `enough` says so of the text that has come. */
+  /** Leaves as soon as `enough` returns true for the text received so far. */
   readonly ask: (question: Question, enough?: (text: string) => boolean) => Promise<Reply>;
   readonly logged: () => string;
   readonly close: () => Promise<void>;
 }
 
-/** With nothing remembered of either source. */
+/** Starts a program with empty caches. */
 export async function startProgram(
   { proxies }: Sources,
   product: ProductName,
@@ -414,11 +414,11 @@ function ask(
           if (enough(text)) break;
         }
       } catch {
-        // A cut: what `completeSamples` tells.
+        // A cut, which `complete` reports.
       }
       resolve({ status: statusCode, headers, body: text, complete: response.complete });
     });
-    // A reset in the midst of an answer may show at the request as well as at the answer.
+    // A reset during a response may surface at the request as well.
     asked.on("error", (error) => (answered ? undefined : reject(error)));
     asked.end(body === undefined ? undefined : JSON.stringify(body));
   });

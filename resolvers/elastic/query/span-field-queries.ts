@@ -135,7 +135,7 @@ export function buildMissingQuery(group: IndexGroup, name: string): Query {
 // ---- Attributes ----------------------------------------------------------------------------------------------
 
 /** Where a document may hold a key of its attributes: at a field name, or in a list of `{ key, value }`. */
-export type AttributePlace = { readonly name: string } | { readonly pairs: string };
+type AttributePlace = { readonly name: string } | { readonly pairs: string };
 
 export function listAttributePlaces(attributes: AttributeSources, key: string): readonly AttributePlace[] {
   return attributes.from.flatMap((source): readonly AttributePlace[] => {

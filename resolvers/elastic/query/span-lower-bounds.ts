@@ -162,7 +162,7 @@ function buildCertainTimeQuery(
 }
 
 /** A field of durations that an index can sum exactly as the reader would. */
-export interface DurationColumn {
+interface DurationColumn {
   readonly field: string;
   /** Nanoseconds. */
   readonly unit: bigint;

@@ -13,6 +13,7 @@ import {
 } from "../../../src/core/time.ts";
 import type { SpanSelection } from "../../../src/store/span-reader.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type AttributeSources,
   type EventForm,

@@ -1,5 +1,4 @@
-// A user's own layout: the file that resolvers/README.md shows, configured by its path, on documents that no built-in
-// layout knows.
+// A custom layout, the file of the documentation, configured by its path, on documents that no built-in layout reads.
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";

@@ -1,4 +1,4 @@
-// Front-end error reports on real servers: from an intake's own connection through the spool into an index, once each.
+// Front-end error reports on real servers: from the intake through the spool into an index, each exactly once.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildSpanSource, connectSites } from "#src/access/sites.ts";
@@ -17,11 +17,11 @@ import { onServers } from "../selected-servers.ts";
 
 const signal = () => AbortSignal.timeout(60_000);
 
-/** Which test distributions lack data streams, and how that shows. */
+/** The test servers without data streams, and how they fail. */
 const withoutDataStreams: Readonly<Record<string, "template is refused" | "delivery is rejected">> = {
-  // Its templates do not know the word.
+  // Its templates have no `data_stream`.
   es7: "template is refused",
-  // They have data streams, but not the requests that make and delete them.
+  // They have data streams, but no requests to create and delete them.
   es8: "delivery is rejected",
   es9: "delivery is rejected",
 };
@@ -158,7 +158,7 @@ onServers(({ name, url }) => {
       return answer.json();
     };
     const pagination = { per_page: 100, order: "DESC", cursor: "Time" };
-    // Before the first report there is no index, and nothing to find.
+    // Before the first report there is no index, and nothing is found.
     expect(await ask("traces/errors", { pagination })).toEqual([]);
     const bodies = [1, 2, 3].map((number) =>
       renderReport(number, { action: "Page", tags: { number: `${number}` } }),
@@ -187,7 +187,7 @@ onServers(({ name, url }) => {
   });
 
   const whole = `${index}-whole`;
-  /** The parts of the program as `serve` ties them, over this cluster. */
+  /** The program as `readout serve` assembles it, over this cluster. */
   async function serve() {
     const config = parseConfig(
       `backends: { elk: { kind: elastic, url: "${url}" } }

@@ -1,4 +1,4 @@
-// The exactness law on fixed seeds: `SEED=7 ROUNDS=50` looks further.
+// The exactness law on fixed seeds; `SEED=7 ROUNDS=50` runs others.
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { difference, query, read, subjectsOn } from "../../exactness/law.ts";
@@ -19,7 +19,7 @@ onServers((server) => {
     await cluster.close();
   });
 
-  // The layouts beside `ecs` differ in few ways from each other: a round of each is a look, the long run is `test:exact`.
+  // The layouts beside `ecs` differ little, so one round of each is enough here. `test:exact` is the long run.
   const subjects = subjectsOn(server).map((subject) => ({
     ...subject,
     own: subject.name === "ecs" ? rounds : Math.ceil(rounds / 4),
@@ -39,7 +39,7 @@ onServers((server) => {
         expect(everything).toHaveLength(written);
         let found = 0;
         for (const text of queries.slice(round * each, (round + 1) * each)) {
-          // Compact: a whole corpus in a failure's text hides what differs.
+          // Compact, since a whole corpus in the text of a failure would hide the difference.
           expect(await difference(cluster, layout, prefix, everything, text)).toBeUndefined();
           found += 1;
         }

@@ -1,5 +1,5 @@
-// `readout init` on real servers with two layouts and whatever else lies there: the file loads, `check` passes on the stack
-// that it came from, and each index is behind the one source that holds it.
+// `readout init` on real servers with two layouts and other indices: the file loads, `check` passes on the same stack, and each index
+// belongs to exactly one source.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ import { sendRemoteWrite } from "../../support/prometheus/remote-write.ts";
 import { createException, createSpan } from "../../tracing/span-builder.ts";
 import { named, namedPrometheus, type ServerName, withoutDataStreams } from "../selected-servers.ts";
 
-/** The layout of spans that each server is seeded with, beside lines of `ecs`. */
+/** The span layout that each server is filled with, beside lines of `ecs`. */
 const shippers: Readonly<Record<ServerName, SpanShipper>> = {
   es7: apm7,
   es8: otel,

@@ -1,5 +1,5 @@
-// Layouts of log lines on real servers: what each shipper writes is found by `auto` and read as it was meant, several
-// layouts behind one pattern are one answer in exact order, and what cannot be read exactly is refused.
+// Log layouts on real servers: `auto` detects what each shipper writes, several layouts behind one pattern are answered in exact order,
+// and what cannot be read exactly is refused.
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/core/errors.ts";
@@ -172,7 +172,7 @@ onServers((server) => {
         body: { "@timestamp": `${millis}.0` },
         finds: ["message:2", "a!=1"],
       },
-      // The index keeps nothing of the second of these keys.
+      // The index drops the second of these keys.
       beside: {
         document: `{"@timestamp":"${millis}.1","body":{"text":"t"},"attributes":{"a":{"b":"x"},"a.b":"y"}}`,
         line: { message: "t" },
@@ -230,7 +230,7 @@ onServers((server) => {
       },
     };
     const prepared: readonly (readonly [string, shippers.LogShipper, Own])[] = [
-      // Data Prepper writes to Elasticsearch 7 as well.
+      // Data Prepper also writes to Elasticsearch 7.
       ["data-prepper", shippers.olderDataPrepperLogs, prepper],
     ];
     const sets: typeof prepared =
@@ -267,7 +267,7 @@ onServers((server) => {
       const word = fc.constantFrom("pay", "cart", "slow query", "x-1");
       const drawn = fc.sample(
         fc.record({
-          // Many lines of one millisecond, some of them finer.
+          // Many lines of one millisecond, some with nanoseconds.
           millis: fc.nat(120),
           severity: fc.constantFrom("error", "WARN", "info", undefined),
           message: fc.option(word, { nil: undefined }),
@@ -420,7 +420,7 @@ onServers((server) => {
         `{"@timestamp":"${at(turn)}","kubernetes":{"pod_name":"p","host":"h"},"log":${log}}`,
       ],
     );
-    // Each its own request, so that the first objects are what maps the name.
+    // One request each, so that the first object decides the mapping.
     for (const document of documents.toReversed()) await cluster.write("layout-structured", [document]);
     const lines = await read(source("layout-structured"));
     expect(lines.map(({ message }) => message)).toEqual([

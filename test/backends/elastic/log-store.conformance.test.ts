@@ -1,5 +1,5 @@
-// The conformance suite of log stores on real servers: a subject for each natural pair of server and layout, which writes
-// lines as the layout's shipper does. A pair that is not here is one that nobody runs, or that another pair covers.
+// The conformance suite of log stores on real servers, with a subject for each natural pair of server and layout. A subject writes lines
+// as the layout's shipper does. Missing pairs are not in use, or are covered by another one.
 import { printNanos } from "#src/core/time.ts";
 import { type Excuse, logStoreSuite, type Subject } from "../../conformance/logs.ts";
 import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
@@ -42,7 +42,7 @@ const rooted = (name: string): Excuse => ({
 const ecs = (time: "date" | "date_nanos"): LogShipper => ({
   layout: "ecs",
   index: (prefix) => `${prefix}-filebeat`,
-  // One shard takes documents one after another, so that the first decides how a name is mapped.
+  // One shard indexes documents in order, so that the first one decides how a name is mapped.
   definition: buildTemplate(time, 1),
   document: printDocument,
 });
@@ -145,7 +145,7 @@ function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subje
       return {
         store: {
           ...cluster.store,
-          // Ids carry the index, which is another one after each seed.
+          // Ids include the index, whose name changes with each seed.
           async *lines(query, signal) {
             for await (const batch of cluster.store.lines(query, signal)) {
               yield batch.map((line) => ({ ...line, id: line.id.slice(line.id.indexOf("/") + 1) }));

@@ -1,5 +1,5 @@
-// The log store on real servers, with documents as Filebeat writes them: order and bursts, the pages of
-// the route, several sources at once, and the wall between tenants.
+// The log store on real servers, with documents as Filebeat writes them: order and bursts, pages, several sources at once, and tenant
+// filters.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "#src/config/config.ts";
 import { Refused } from "#src/core/errors.ts";
@@ -55,13 +55,13 @@ onServers((server) => {
     beforeAll(async () => {
       await cluster.createIndex("filebeat-burst-1", filebeat);
       await cluster.createIndex("filebeat-burst-2", filebeat);
-      // Of another day: a server may skip it.
+      // Another day, whose shards a server may skip.
       await cluster.createIndex("filebeat-burst-old", filebeat);
       const documents = times.map((time, at): [string, string] => [
         `n${at}`,
         printDocument({ time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` }),
       ]);
-      // Equal ids in two indices of one pattern.
+      // Two indices of the pattern share ids.
       await cluster.write("filebeat-burst-1", documents.slice(0, 3_000));
       await cluster.write("filebeat-burst-2", documents.slice(2_900));
       const old = printDocument({ time: "2019-01-15T10:00:00.000Z", message: "old", json: "{}" });

@@ -1,4 +1,4 @@
-// Mappings and documents that once broke the store, each as small as it gets. `found` is by message of the trap.
+// Mappings and documents that once broke the store, each reduced to the minimum.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
@@ -10,11 +10,11 @@ import { onServers } from "../selected-servers.ts";
 interface Trap {
   readonly name: string;
   readonly properties: object;
-  /** Bodies, by id. */
+  /** The bodies of lines, by id. */
   readonly documents: Readonly<Record<string, string>>;
   /** A change of the mapping after the documents were written. */
   readonly changed?: object;
-  /** Query to the ids that it finds. */
+  /** The ids that each query finds. */
   readonly finds: Readonly<Record<string, readonly string[]>>;
 }
 

@@ -1,5 +1,5 @@
-// The span store on real servers, with spans as each shipper writes them: the conformance suite on natural pairs of
-// server and layout. Where the layout's service is a keyword, all sites share their indices and stand behind walls.
+// The conformance suite of span stores on real servers, with spans as each shipper writes them, on natural pairs of server and layout.
+// Where the service is a keyword, all sites share their indices and are separated by tenant filters.
 import { buildSpanSource } from "#src/access/sites.ts";
 import { type CountingSubject, countingSuite } from "../../conformance/span-aggregation.ts";
 import { spanStoreSuite } from "../../conformance/spans.ts";
@@ -19,9 +19,9 @@ interface Pair {
   readonly shipper: SpanShipper;
   readonly servers: readonly ServerName[];
   readonly lacks: Lacks;
-  /** What it cannot count at its source. */
+  /** What the layout cannot aggregate at the source. */
   readonly reads?: CountingSubject["reads"];
-  /** The field of the wall; without one each site has indices of its own. */
+  /** The field of the tenant filter; without one each site has its own indices. */
   readonly service: string | undefined;
 }
 
@@ -45,7 +45,7 @@ const jaegerLacks: Lacks = {
 
 const noLength = "spans have two ends and no length, and ends cannot be subtracted without scripts";
 const nestedTags = "tags are nested pairs, which no aggregation puts together by document";
-/** A tag that is not there may be one that is too long, and OpenSearch does not tell. */
+/** A missing tag may be one that is too long, which OpenSearch does not list. */
 const maybeTooLong = { request: "no status is surely missing", deploy: "no status is surely missing" };
 const text = { event: "statements are analysed texts" };
 

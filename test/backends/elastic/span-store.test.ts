@@ -1,5 +1,5 @@
-// What hurts a reader of spans on real servers: another tenant in the same documents, ids in other spellings, values that
-// an index leaves out, indices that come while we look, several layouts behind one pattern.
+// Difficult cases of reading spans on real servers: another tenant in the same indices, unusual spellings of ids, values that are not
+// indexed, indices that appear during a read, and several layouts behind one pattern.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
@@ -82,7 +82,7 @@ onServers((server) => {
       );
     }
   }
-  /** A fresh cluster object: what it knows of mappings ends with the indices. */
+  /** A new cluster object, because the old one remembers the mappings of deleted indices. */
   async function empty(shipper: SpanShipper): Promise<void> {
     await cluster.remove(`${prefix}-*`);
     await cluster.close();
@@ -96,7 +96,7 @@ onServers((server) => {
     for await (const batch of batches) spans.push(...batch);
     return spans;
   }
-  // A signal each, as each request has: what is asked with one may be answered by mappings of a moment ago.
+  // One signal per call, like one per request: within a request, mappings may be served from the cache.
   const find = (from: SpanSource, of: SpanLookup["of"]) =>
     collect(cluster.traces.find({ sources: [from], of, budget: plenty() }, new AbortController().signal));
   const scan = (from: SpanSource, select: SpanSelection = "all", over = range) => {
@@ -104,7 +104,7 @@ onServers((server) => {
     return collect(cluster.traces.scan(query, new AbortController().signal));
   };
 
-  /** Layouts that such a server has in the field. */
+  /** Whether the layout is in use on such a server. */
   const here = (shipper: SpanShipper): boolean => {
     if (shipper === jaeger) return true;
     if (server.product === "opensearch") return shipper === dataPrepper || shipper === ss4oBare;
@@ -120,7 +120,7 @@ onServers((server) => {
         ["eu", "us"],
         ["a", "5"],
       ];
-      // A field is mapped by what comes first.
+      // The first document decides the mapping of a field.
       const tags = [
         ...[...texts, ...lists, ...numbers, true].map((value) => ({ "some.key": value })),
         ...numbers.toReversed().map((value) => ({ size: value })),
@@ -133,7 +133,7 @@ onServers((server) => {
           attributes: { [`appsignal.tag.${name}`]: value, "appsignal.tag.other": "x" },
         });
       });
-      // By itself, because shards that meet a new field at once may take it for different types.
+      // Written alone, because shards that see a new field at the same time may map it as different types.
       const firsts = [0, tags.findIndex((tag) => "size" in tag)].map((n) => models.slice(n, n + 1));
       for (const first of firsts) await write(shipper, first);
       await write(
@@ -184,7 +184,7 @@ onServers((server) => {
         attributes: { "db.query.text": "SELECT 1" },
       });
       const theirs = [
-        // The same ids as well: a child of mine, a request that mine called, my own span once more.
+        // Equal ids as well: a child of the own span, a request that it called, and the own span itself.
         make({
           id: id(0xb1),
           parent: mine.id,
@@ -237,7 +237,7 @@ onServers((server) => {
       ];
       expect(JSON.stringify(answers)).toContain("Mine");
       expect(JSON.stringify(answers)).not.toContain(secret);
-      // Open, everything is there: the wall is what kept it away.
+      // Without the tenant filter everything is found, so it was the filter that hid it.
       expect(await scan(source(shipper))).toHaveLength(6);
       await expect(scan(source(shipper, { where: `${field}:shop` }))).rejects.toMatchObject({
         slug: "not_supported_by_backend",
@@ -284,7 +284,7 @@ onServers((server) => {
         expect(found.filter(({ parent_span_id }) => parent_span_id === id(0xa1))).toHaveLength(2);
       }
       const called = await find(from, { by: "caller", spans: [...many, of(id(0xa1))] });
-      // The first is a server: a caller of that id would be the other side of its call.
+      // The first span is a server: a client span of that id would be the other side of its call.
       expect(called.map(({ span_id }) => span_id).sort()).toEqual(ids);
     });
 
@@ -447,7 +447,7 @@ onServers((server) => {
       const [shipped] = shipper.write(prefix, [toSpan(make({ id: id(n + 1), trace: id(n + 1).repeat(2) }))]);
       return JSON.stringify({ ...(JSON.parse(shipped?.document ?? "") as object), ...fields });
     });
-    // One is there before the others: in one bulk over several shards, any of them might give the action its type.
+    // One document is written first: in one bulk over several shards, any of them could decide the type of the action.
     const bulk = (some: readonly string[]) =>
       cluster.request(
         "POST",
@@ -455,7 +455,7 @@ onServers((server) => {
         some.map((document) => `{"create":{}}\n${document}\n`).join(""),
       );
     await bulk(documents.slice(first, first + 1));
-    // A mapping may refuse an odd one, which is then not there for either.
+    // A mapping may reject an unusual value, which is then missing for both.
     await bulk(documents.toSpliced(first, 1));
     const from = source(shipper);
     const { scan: plain, find: look } = cluster.traces;
@@ -582,7 +582,7 @@ onServers((server) => {
         await find(source(apm), { by: "trace", traceIds: [trace, lone], select: "all" }),
         await scan(source(apm), "exceptions"),
         await scan(source(apm)),
-        // One at a time: who has the event must not depend on what is read together.
+        // One at a time: the owner of an event must not depend on what is read together.
         [
           ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: request.id }] })),
           ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: child.id }] })),

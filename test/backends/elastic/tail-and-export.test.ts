@@ -1,5 +1,5 @@
-// Live tails and exports on real servers: documents that arrive while they are followed, an index that refreshes
-// seldom, a client that is cut and comes back. What should have come is known from what was written.
+// Live tails and exports on real servers: documents that arrive during a tail, an index with a long refresh interval, and a client that
+// reconnects. The expected lines follow from what was written.
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Principal } from "#src/access/auth.ts";
@@ -15,7 +15,7 @@ import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { readEvents } from "../../tail/harness.ts";
 import { onServers } from "../selected-servers.ts";
 
-/** Far more than what is written takes to be found, also on a machine that has much else to do. */
+/** Far longer than documents take to become searchable, even on a busy machine. */
 const lateness = 24_000;
 const ana: Principal = { user: "ana", maySee: () => true };
 
@@ -77,7 +77,7 @@ onServers((server) => {
     const open = follow("tail-live-*");
     const begin = Date.now();
     const written: { readonly message: string; readonly red: boolean }[] = [];
-    /** Up to 2 s old when they are written, and up to 3 s more when they can be found. */
+    /** Documents are up to 2 s old when written, and searchable up to 3 s later. */
     const write = async (round: number): Promise<void> => {
       const body = Array.from({ length: 40 }, (_, n) => {
         const late = (n * 487) % 2_000;
@@ -85,7 +85,7 @@ onServers((server) => {
         const red = n % 3 === 0;
         const message = `${red ? "red" : "blue"} ${round}-${n}`;
         written.push({ message, red });
-        // Some within the same millisecond, and an index that appears in the middle.
+        // Some share a millisecond, and an index appears in the middle.
         const index = round >= 5 ? "tail-live-2" : "tail-live-1";
         return `${JSON.stringify({ create: { _index: index } })}\n${printDocument({ time: new Date(time).toISOString(), message, json: "{}" })}\n`;
       });
@@ -104,7 +104,7 @@ onServers((server) => {
     const arrived = () => [whole, red].map((client) => client.lines().length);
     const awaited = [all.length, written.filter((line) => line.red).length];
     await expect.poll(() => arrived(), { timeout: 2 * lateness }).toEqual(awaited);
-    // Another reading of the whole lateness, which must not send anything again.
+    // The tail reads its whole lateness window again, and must not repeat a line.
     await delay(lateness / 4 + 3_000);
     expect(whole.lines().toSorted()).toEqual(all);
     expect(red.lines().toSorted()).toEqual(written.flatMap((line) => (line.red ? line.message : [])).sort());

@@ -1,5 +1,5 @@
-// The forms in which an index holds the time of lines: numbers of a unit, dates that reach beyond nanoseconds, a column alone.
-// Expected lines are those of the raw documents, sorted by hand.
+// The ways in which an index holds the time of lines: numbers of a unit, dates beyond the range of nanoseconds, doc_values alone. The
+// expected lines are the raw documents, sorted by the test.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";
@@ -13,7 +13,7 @@ const start = Date.UTC(2026, 0, 15, 10);
 const one = { settings: { number_of_shards: 1, number_of_replicas: 0 } };
 const mapped = (name: string, mapping: object) => ({ ...one, mappings: { properties: { [name]: mapping } } });
 
-/** A profile whose time is a number of seconds. */
+/** A layout whose time is a number of seconds. */
 const seconds = `
 name: zerolog
 logs:
@@ -67,7 +67,7 @@ onServers((server) => {
   describe("pino time in milliseconds", () => {
     const levels = [20, 30, 40, 50] as const;
     const names = { 20: "debug", 30: "info", 40: "warn", 50: "error" };
-    // Several of one millisecond, more than a search takes.
+    // More lines of one millisecond than a search returns.
     const lines = Array.from({ length: 900 }, (_, n) => ({
       id: `p${String(n).padStart(4, "0")}`,
       time: start + (n < 600 ? 7 : (n * 7) % 50),

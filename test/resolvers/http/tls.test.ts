@@ -1,4 +1,4 @@
-// A source behind TLS, by each of the three clients: the server's certificate is verified, one's own is shown.
+// TLS with each of the three clients: the server's certificate is verified, and the client shows its own.
 import type { ServerOptions } from "node:https";
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";

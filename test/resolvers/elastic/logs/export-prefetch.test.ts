@@ -1,5 +1,5 @@
-// Reading on and on, as exports do: the next batch is asked for before the one that came is looked at, no more of the
-// range than it will come from, and no more of it than weighs so much.
+// Exports send the next search before the last response is decoded. Each search covers a limited window of the range, and asks for a
+// limited size in bytes.
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
@@ -23,7 +23,7 @@ const index = {
   },
 };
 
-/** What a search asks for, as far as it is of interest here. */
+/** The part of a search body that these tests look at. */
 const range = z.object({ "@timestamp": z.object({ gte: z.string(), lte: z.string() }) });
 const search = z.object({
   size: z.number(),
@@ -45,7 +45,7 @@ function readSearch(body: string): Asked {
   return { size, order: sort[0]["@timestamp"].order, from: millis(bounds?.gte), to: millis(bounds?.lte) };
 }
 
-/** Lines at these milliseconds, their ids counting up. */
+/** Answers a search over lines at these milliseconds, with ascending ids. */
 function find(times: readonly number[], body: string, text = ""): string {
   const { size, order, from, to } = readSearch(body);
   const found = times
@@ -63,7 +63,7 @@ afterEach(async () => {
   fake = undefined;
 });
 
-/** `sendReply` answers the nth search, from 0 on. */
+/** `sendReply` answers the nth search, counted from 0. */
 async function serve(reply: (n: number, ...asked: Parameters<Responder>) => void): Promise<ScriptedSource> {
   let searches = 0;
   fake = await openScriptedSource((response, request, body) => {
@@ -92,7 +92,7 @@ async function* read(url: string, order: "asc" | "desc"): AsyncGenerator<readonl
   }
 }
 
-/** Ids in the order that is answered. */
+/** The ids in the order of the contract. */
 function inOrder(times: readonly number[], order: "asc" | "desc"): readonly string[] {
   return times
     .map((at, n) => ({ at, id: `logs-1/l${n}` }))
@@ -126,7 +126,7 @@ describe("log export", () => {
       fc.record({
         gap: fc.oneof(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 1_000, max: 100_000 })),
         lines: fc.oneof(fc.integer({ min: 1, max: 30 }), fc.integer({ min: 200, max: 1_500 })),
-        /** Lines of one millisecond. */
+        /** The number of lines in one millisecond. */
         tied: fc.oneof(fc.constant(1), fc.integer({ min: 2, max: 400 })),
       }),
       { maxLength: 8 },
@@ -158,7 +158,7 @@ describe("log export", () => {
       expect(await readIds(source.url, order)).toHaveLength(times.length);
       const [, ...later] = searchesOf(source).map(({ body }) => readSearch(body));
       const within = later.map(({ from, to }) => times.filter((at) => at >= from && at <= to).length);
-      // Without an end the twenty searches would have gone over half of all lines each.
+      // Without an end, each of the twenty searches would cover half of all lines on average.
       expect(later.length).toBeGreaterThan(15);
       expect(within.reduce((sum, count) => sum + count)).toBeLessThan(times.length * 9);
     },
@@ -173,7 +173,7 @@ describe("log export", () => {
     const times = Array.from({ length: count }, (_, n) => n);
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body, text)));
     expect(await readIds(source.url, "asc")).toHaveLength(times.length);
-    // What the first weighs is known when the second has been asked for.
+    // The size of the first response is known only after the second search was sent.
     const [, , ...later] = searchesOf(source).map(({ body }) => readSearch(body));
     expect(later.length).toBeGreaterThan(0);
     for (const { size } of later) {
@@ -188,7 +188,7 @@ describe("log export", () => {
     });
     const lines = read(source.url, "asc");
     await lines.next();
-    // The second is cut without being asked for, and the third is asked for before that.
+    // The second page is read ahead, and the third search is sent before it is decoded.
     await expect.poll(() => searchesOf(source).length).toBe(3);
     await lines.return(undefined);
     await expect.poll(() => source.left).toBe(1);
@@ -242,7 +242,7 @@ describe("log export", () => {
   test("fails at once when shards do not answer from the start", async () => {
     const source = await serve((_, response) => sendJson(response, starting, 503));
     await expect(readIds(source.url, "asc")).rejects.toMatchObject({ failure: "overloaded" });
-    // The guard's own second try, and no more.
+    // The guard's own retry, and no more.
     expect(searchesOf(source).length).toBe(2);
   });
 

@@ -1,4 +1,4 @@
-// Each way in which a source fails, and the one error it becomes. A short answer with status 200 is the worst of them.
+// Every way in which a source fails, and the error that it becomes. An incomplete response with status 200 is the worst of them.
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -43,7 +43,7 @@ afterEach(async () => {
   fake = undefined;
 });
 
-/** A server that knows its index; `search` answers `_search`. */
+/** A server with one index; `search` answers `_search`. */
 async function serve(
   search: Responder,
   mappings: Responder = (response) => sendJson(response, index),

@@ -1,4 +1,4 @@
-// A cluster on which `search.allow_expensive_queries` is off, over a small search server in memory: it refuses wildcards.
+// A cluster with `search.allow_expensive_queries` off, which rejects wildcards, as a small search server in memory.
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -29,7 +29,7 @@ const documents = [
 const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
 const limits = { expectedLines: 100_000, documentLimit: 10_000, tieLimit: 10_000 };
 
-/** A cluster that refuses wildcards in these words. */
+/** A cluster that rejects wildcards with this message. */
 async function serve(words: string) {
   const search = createFakeSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
   let refused = 0;
@@ -69,7 +69,7 @@ describe("log store, cluster without expensive queries", () => {
       const { fake, read, fits } = await serve(words);
       expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
       expect(await fits("message:boo", { where: "tenant=a" })).toBe(true);
-      // A line of the other tenant is not even counted.
+      // No search counts a line of the other tenant.
       const asked = fake.requests.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
       expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);
     },
@@ -84,7 +84,7 @@ describe("log store, cluster without expensive queries", () => {
       expect(await read("message:boo tenant=a")).toEqual(["a boot"]);
       expect(refused()).toBe(1);
       expect(fake.requests.at(-1)?.body).toContain('"term":{"tenant":"a"}');
-      // Text that is not read word by word, and what is not said to hold: nothing is let through or lost.
+      // A negated comparison, and one within a word: no line is let through or missed.
       expect(await read("message!:boo")).toEqual(["no match"]);
       expect(await read("log.level:rro message:match")).toEqual(["no match"]);
       expect(refused()).toBe(1);

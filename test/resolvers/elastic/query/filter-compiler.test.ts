@@ -1,5 +1,5 @@
-// What each type of field and each operator compile to, on both products. The golden file is the table; that its bounds
-// hold is proved on real servers (test/backends/elastic/filter-bounds.test.ts), so a change of it asks for a run of those.
+// What each field type and operator compiles to on both products. The golden files are the table. That its bounds hold is proved on
+// real servers (test/backends/elastic/filter-bounds.test.ts), which have to be run when a golden file changes.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
@@ -103,7 +103,7 @@ describe.each(products)("filter compiler on %s", (name, version, created) => {
   test("compiles each field type and operator as in the golden file", async () => {
     const rows = [...paths.map((path) => [...texts, ...numbers].map((end) => path + end)), lineFields];
     const table = rows.flatMap((queries) => {
-      // Queries with the same bounds stand together.
+      // Queries with the same bounds share a row.
       const byBounds = new Map<string, string[]>();
       for (const query of queries) {
         const { lower, upper } = bounds(query);
@@ -176,7 +176,7 @@ describe("filter compiler, where the index differs from the document", () => {
     );
     const payload = { properties: { a: { type: "long" } } };
     expect(upper(layout, { properties: { payload } }, "message:a")).toBe("ALL");
-    // Not yet in any document.
+    // No document has it yet.
     expect(upper(layout, {}, "message:a")).toContain('{"exists":{"field":"payload"}}');
     expect(upper(layout, { properties: { payload: { type: "text" } } }, "message:a")).not.toContain(
       "payload",
@@ -258,7 +258,7 @@ describe("source mode of an index", () => {
     [{}, {}, "whole"],
     [{ mode: "logsdb" }, {}, "synthetic"],
     [{ mode: "time_series" }, {}, "synthetic"],
-    // What a server sets by itself where its licence has no synthetic ones.
+    // What a server sets by itself without a licence for synthetic sources.
     [{ mode: "logsdb", mapping: { source: { mode: "STORED" } } }, {}, "whole"],
     [{ mapping: { source: { mode: "synthetic" } } }, {}, "synthetic"],
     [{}, { _source: { mode: "synthetic" } }, "synthetic"],
@@ -291,7 +291,7 @@ describe("filter compiler, on an index in logsdb mode", () => {
   test("finds a field beyond the field limit by its parent in _ignored", () => {
     expect(asked("hostname=web")).toContain('{"terms":{"_ignored":["host","host.hostname"]}}');
     expect(asked("severity=error")).toContain('{"terms":{"_ignored":["log","log.level"]}}');
-    // Of attributes each is listed by itself.
+    // Attributes are listed one by one.
     expect(asked("a.b=1", "otel")).toContain('["attributes","attributes.a","attributes.a.b"]');
   });
 
@@ -355,7 +355,7 @@ describe("time range query", () => {
 });
 
 describe("filter compiler, on a dotted key beside an object of its first part", () => {
-  // The index keeps nothing of {"a.b": "x"} once it has a flattened `a`, and of {"a": {"b": "x"}} nothing at a field `a.b`.
+  // With a flattened `a`, the index drops {"a.b": "x"}; with a field `a.b`, it drops {"a": {"b": "x"}}.
   const otel = logLayouts.get("otel");
   if (otel === undefined) throw new Error("no profile otel");
   const keyword = { type: "keyword" };

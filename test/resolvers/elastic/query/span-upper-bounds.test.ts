@@ -1,4 +1,4 @@
-// What an index is asked of spans: every document that is meant is among the hits, and a range does not read its past.
+// Upper-bound queries for spans: every matching document is a hit, and a range query does not read everything before it.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
@@ -46,7 +46,7 @@ const site = buildSpanSource("shop", { index: "x", layout: "auto" });
 
 type Fields = Readonly<Record<string, bigint>>;
 
-/** A range as a server reads it: dates by their milliseconds. */
+/** Evaluates a range as a server does: dates by their milliseconds. */
 function hits(query: Query, fields: Fields): boolean {
   if (query === matchAll) return true;
   if (query === matchNone) return false;
@@ -247,7 +247,7 @@ describe("fields that the index cannot answer exactly", () => {
   test("searches an action in the attribute and in the span name", () => {
     const query = JSON.stringify(buildPushdownQuery(placed(dataPrepper), { actions: ["A#b"] }, site));
     expect(query).toContain('"name":["A#b"]');
-    // Not mapped yet: whatever the next document makes of it.
+    // The attribute is not mapped yet, and the next document may map it as anything.
     expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
   });
 
@@ -258,11 +258,11 @@ describe("fields that the index cannot answer exactly", () => {
     const named = (...names: string[]) => ({ terms: { [namespaceField]: names } });
     expect(JSON.stringify(narrowed(["admin", "shop"]))).toContain(JSON.stringify(named("admin", "shop")));
     expect(JSON.stringify(narrowed(["admin"]))).not.toContain("server");
-    // The attribute may be there and say so, whatever the kind.
+    // The attribute may name the namespace, whatever the kind.
     const web = JSON.stringify(narrowed(["web"]));
     expect(web).toContain(JSON.stringify(named("web")));
     expect(web).toContain('"value":"span_kind_server"');
-    // Every kind but one.
+    // `background` covers every kind but `server`.
     expect(narrowed(["background"])).toBe(matchAll);
     expect(narrowed(["admin", "background"])).toBe(matchAll);
     expect(narrowed(["admin"], text)).toBe(matchAll);
@@ -279,9 +279,9 @@ describe("tag query", () => {
     const field = "attributes.appsignal.tag.region";
     const own = { [field]: { type: "keyword", ignore_above: 8 } };
     expect(tagged(otel, "region", "eu", own)).toBe(`{"terms":{"${field}":["eu"]}}`);
-    // Too long to be in the index: where anything was left out, or is there.
+    // Too long for the index: documents with a value at the field, or with one that was left out.
     expect(tagged(otel, "region", "eu-central-1", own)).toContain(`{"term":{"_ignored":"${field}"}}`);
-    // Numbers that are read as they are printed: 5.0 is 5.
+    // A number may be printed differently: 5.0 is read as 5.
     expect(tagged(otel, "region", "5", own)).toContain('"regexp"');
     expect(tagged(otel, "region", "\ud800", own)).not.toContain("d800");
   });

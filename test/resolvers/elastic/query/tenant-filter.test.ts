@@ -1,4 +1,4 @@
-// The wall between tenants, over a small search server in memory: which fields of an index it may name.
+// Which fields of an index a tenant filter may name, over a small search server in memory.
 import { afterEach, describe, expect, test } from "vitest";
 import { allOf, anyOf, matchAll, matchNone, not } from "#resolvers/elastic/client/query-dsl.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";

@@ -1,5 +1,5 @@
-// Credentials that may not see everything, on answers as OpenSearch 2.19 gave them with its security plugin (and
-// `do_not_fail_on_forbidden`, which leaves out without a word what is forbidden). What may be missing is an error.
+// Credentials with limited rights, on responses recorded from OpenSearch 2.19 with its security plugin and
+// `do_not_fail_on_forbidden`, which silently leaves out what is forbidden. A response that may be incomplete is an error.
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
@@ -38,7 +38,7 @@ const wholeAlias = resolved({ aliases: [{ name: "apps", indices: ["app-1", "app-
 interface Answers {
   readonly mapping: object;
   readonly resolve?: object;
-  /** By the text of a search. */
+  /** The hits for the body of a search. */
   readonly search?: (body: string) => readonly object[];
   readonly scroll?: object;
   readonly aggregate?: (body: string) => object;
@@ -138,7 +138,7 @@ describe("alias without index metadata permission", () => {
 });
 
 describe("documents whose time field is hidden", () => {
-  // Field-level security hides the field in the mapping, from searches and in documents.
+  // Field-level security hides the field in the mapping, in searches and in documents.
   const hidden = definition({ message: { type: "text" } });
   const search = (body: string) =>
     body.includes("must_not") ? [{ ...hit, _source: { message: "m" }, sort: [0] }] : [];
@@ -177,7 +177,7 @@ describe("scroll permissions", () => {
 describe("masked field", () => {
   const mapping = definition({ ...timed, user: { type: "keyword" }, other: { type: "keyword" } });
   const digest = "1fe4d68cc6ddbe09d65de9119d7cf76bebde55625ee4efdf813888e44fcd9aab";
-  /** `user` is masked; where the shard has two copies, `other` shows a value that the second lacks. */
+  /** `user` is masked. `other` shows a value that a second copy of the shard does not have. */
   const aggregateOf = (values: Readonly<Record<string, string>>) => (body: string) => {
     const { aggs } = JSON.parse(body) as {
       aggs?: Record<string, { aggs?: { values: Terms }; filter: Term }>;
@@ -271,7 +271,7 @@ describe("hidden data", () => {
 
   test("check reports document and field security of Elasticsearch", async () => {
     fake = await openScriptedSource((response, { url = "" }) => {
-      // As 8.19 answers it.
+      // Recorded from Elasticsearch 8.19.
       const own = (over: object) => ({
         names: ["app-*"],
         privileges: ["read", "view_index_metadata"],

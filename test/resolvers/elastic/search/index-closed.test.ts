@@ -1,4 +1,4 @@
-// An index that is closed, and opened or removed again, over a search server in memory.
+// An index that is closed, then opened again or deleted, over a search server in memory.
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -65,7 +65,7 @@ describe("log store, closed index", () => {
     expect(await read(backend, "logs-*")).toEqual(["one"]);
   });
 
-  /** What both products answer where `logs-2` is closed and `logs-9` is not there. */
+  /** What both products answer when `logs-2` is closed and `logs-9` does not exist. */
   const refusal = ({ pathname, searchParams }: URL): { readonly status: number } | undefined => {
     if (!pathname.endsWith("/_search") || searchParams.get("ignore_unavailable") === "true") return undefined;
     const refused = (type: string, reason: string, status: number) => ({
@@ -84,7 +84,7 @@ describe("log store, closed index", () => {
       const url = new URL(request.url ?? "", "http://source");
       const answer = isClosed ? refusal(url) : undefined;
       if (answer !== undefined) return sendJson(response, answer, answer.status);
-      // Nothing of what came has a line in the range: no hit tells of it.
+      // The new index has no line in the range, so that no hit reveals it.
       const body = text.replace(
         '"filter":[',
         '"filter":[{"bool":{"filter":[],"must_not":[{"terms":{"_index":["logs-3"]}}]}},',
@@ -114,7 +114,7 @@ describe("log store, closed index", () => {
     await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
     await expect(read(backend, "logs-1,logs-2")).rejects.toMatchObject(refused);
     expect(await read(backend, "logs-1")).toEqual(["one"]);
-    // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
+    // A missing index also makes the server reject the whole pattern, so the rest is searched by itself.
     await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
     await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
     const source = { id: "app", index: "logs-*", layout: "ecs" };

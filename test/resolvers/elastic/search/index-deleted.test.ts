@@ -1,5 +1,5 @@
-// An index that goes away in the midst of a reading, over a search server in memory: its lines would be missing without a
-// word, also where the search that is next cannot show it.
+// An index that is deleted during a read, over a search server in memory. Its lines would be missing silently, even where the next
+// search cannot reveal it.
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";
@@ -45,7 +45,7 @@ describe("log store", () => {
       try {
         const reading = read(2_000_000_000)[Symbol.asyncIterator]();
         await reading.next();
-        // What is read ahead comes before it.
+        // Let the prefetched search complete first.
         await delay(300);
         search = createFakeSearch(left, "Elasticsearch");
         if (otherReads) for await (const _ of read(10)) break;

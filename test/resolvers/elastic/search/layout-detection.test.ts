@@ -1,5 +1,5 @@
-// What `auto` makes of documents and mappings, over a small search server in memory: which layout is taken, what the lines
-// are then, and what `check` says of it.
+// How `auto` reads documents and mappings, over a small search server in memory: the layout that it takes, the resulting lines, and
+// what `check` reports.
 import { describe, expect, test } from "vitest";
 import type { FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import {
@@ -137,7 +137,7 @@ describe("layout detection, Fluent Bit and Fluentd", () => {
 
 describe("layout detection, JSON of applications", () => {
   const time = { type: "date" };
-  /** Without a field `@timestamp`. */
+  /** The document with its time at another field than `@timestamp`. */
   const timed = (field: string, document: JsonObject): FakeIndex => ({
     documents: [document],
     mappings: { properties: { ...readProperties({ mappings: buildMapping([document]) }), [field]: time } },
@@ -489,7 +489,7 @@ describe("layout detection, with a tenant filter", () => {
     const within = { where: 'tenant="b"' };
     expect((await report(within)).layout).toBe("fluent-bit");
     expect((await read("severity=error hostname=n", within)).map(({ message }) => message)).toEqual(["boom"]);
-    // What is remembered of one source is not taken for the other.
+    // A verdict on one source is not reused for the other.
     expect((await report({ where: 'tenant="a"' })).layout).toBe("ecs");
     expect(await read("severity=info", { where: 'tenant="a"' })).toHaveLength(20);
   });

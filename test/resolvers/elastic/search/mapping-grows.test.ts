@@ -1,4 +1,4 @@
-// A mapping that comes to hold events after it was read, over a search server in memory: whatever is read next has them.
+// A mapping that gains events after it was read, over a search server in memory: the next read finds them.
 import { describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";

@@ -1,5 +1,5 @@
-// Aliases with a routing reach some shards of an index only, so that a search which reaches fewer than there are may be
-// whole. It must not be taken for whole where the pattern meets the indices themselves, which the user may not all read.
+// Aliases with routing reach only some shards of an index, so a search that reaches fewer shards than exist may be complete. It is
+// incomplete where the pattern matches the indices themselves, some of which the user may not read.
 import { describe, expect, test } from "vitest";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { describeShardProblem } from "#resolvers/elastic/search/search.ts";

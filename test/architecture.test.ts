@@ -96,7 +96,7 @@ const layers: readonly Layer[] = [
     types: ["resolvers/elastic/client", "src/store"],
   },
   { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}", "src/core"] },
-  { folder: "resolvers/elastic/document", imports: [], types: ["src/core"] },
+  { folder: "resolvers/elastic/document", imports: ["src/core"] },
   {
     folder: "resolvers/{elastic,prometheus}/client",
     imports: ["resolvers/http", "src/{telemetry,metrics,core}"],

@@ -1,7 +1,9 @@
 // Decodes the structured body of a log line whose layout keeps it in several places of the document: attributes, a message of
 // keys and values, fields of the record. Keys and numbers keep their spelling.
+
+import { findFirstText, findFirstValue, findValue, iterateMembers } from "../document/dotted-names.ts";
 import { formatScalar, isJsonObject, type JsonObject, parseLossless } from "../document/lossless-json.ts";
-import { type BodySource, findFirstText, type LogLayout, listSplits } from "./log-layout.ts";
+import type { BodySource, LogLayout } from "./log-layout.ts";
 
 type Body = Record<string, unknown>;
 
@@ -79,41 +81,6 @@ function parseTextObject(text: string | undefined): JsonObject | undefined {
     return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
-  }
-}
-
-function findFirstValue(document: JsonObject, names: readonly string[]): unknown {
-  for (const name of names) {
-    const value = findValue(document, name);
-    if (value !== undefined) return value;
-  }
-  return undefined;
-}
-
-/** The value at a dotted name; undefined if absent or null. An object may be spelled in dotted keys, partly or entirely. */
-export function findValue(document: JsonObject, name: string): unknown {
-  for (const keys of listSplits(name)) {
-    let value: unknown = document;
-    for (const key of keys) value = isJsonObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
-    if (value !== undefined && value !== null && !isJsonObject(value)) return value;
-  }
-  const members = [...iterateMembers(document, `${name}.`)];
-  if (members.length === 0) return undefined;
-  const object: Record<string, unknown> = Object.create(null);
-  for (const [key, value] of members) if (!(key in object)) object[key] = value;
-  return object;
-}
-
-/** The members of the object at a prefix that ends in a dot; its dots are nesting or part of a key. */
-function* iterateMembers(object: JsonObject, prefix: string): Generator<readonly [string, unknown]> {
-  for (const key of Object.keys(object)) {
-    const value = object[key];
-    if (key.length > prefix.length && key.startsWith(prefix)) yield [key.slice(prefix.length), value];
-    else if (prefix.startsWith(`${key}.`) && isJsonObject(value)) {
-      const rest = prefix.slice(key.length + 1);
-      if (rest === "") yield* Object.entries(value);
-      else yield* iterateMembers(value, rest);
-    }
   }
 }
 

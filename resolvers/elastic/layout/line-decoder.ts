@@ -4,10 +4,11 @@ import { BackendError } from "../../../src/core/errors.ts";
 import { type LogLine, parseSeverity, type Severity } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import { numberPattern } from "../../../src/log-query/ast.ts";
+import { findFirstText, listTexts } from "../document/dotted-names.ts";
 import type { Hit, PickedValues } from "../document/hit-scanner.ts";
 import { isJsonObject, type JsonObject, parseLossless } from "../document/lossless-json.ts";
 import { findStructuredMessage, readBody } from "./body-decoder.ts";
-import { findFirstText, type LogLayout, listTexts, type SeverityRule } from "./log-layout.ts";
+import type { LogLayout, SeverityRule } from "./log-layout.ts";
 
 /** @throws {BackendError} The document is no JSON object. */
 export function decodeLine(

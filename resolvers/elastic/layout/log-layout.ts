@@ -3,10 +3,8 @@
 // part of a key.
 import { parse } from "yaml";
 import { z } from "zod";
-import { requireFirst } from "../../../src/core/collections.ts";
 import { type Severity, severities } from "../../../src/core/rows.ts";
-import { buildNameTree, type NameTree, type PickedValues } from "../document/hit-scanner.ts";
-import { formatScalar, type JsonObject } from "../document/lossless-json.ts";
+import { buildNameTree, type NameTree } from "../document/hit-scanner.ts";
 import { nameSchema, namesSchema, nanosPerUnit, readBuiltIn } from "./layout-file.ts";
 
 /** A `date` or `date_nanos` field, or with a unit also a `long` field that counts from 1970 on. */
@@ -131,78 +129,3 @@ export function parseLogLayout(text: string): LogLayout {
 
 /** The built-in layouts by name, in the order in which `auto` tries them. */
 export const logLayouts = readBuiltIn("layouts/logs/", parseLogLayout);
-
-/** All ways to read a dotted name as keys, the longest first key first: `a.b` is ["a.b"], then ["a", "b"]. */
-export function listSplits(name: string): readonly (readonly string[])[] {
-  const known = knownSplits.get(name);
-  if (known !== undefined) return known;
-  const ways: string[][] = [];
-  const segments = name.split(".");
-  for (let mask = 0; mask < 1 << (segments.length - 1); mask++) {
-    const keys = [requireFirst(segments)];
-    for (const [at, segment] of segments.slice(1).entries()) {
-      // The lowest bit separates the last two segments, so that a rising mask shortens the first key last.
-      if ((mask & (1 << (segments.length - 2 - at))) === 0) keys.push(`${keys.pop()}.${segment}`);
-      else keys.push(segment);
-    }
-    ways.push(keys);
-  }
-  knownSplits.set(name, ways);
-  return ways;
-}
-const knownSplits = new Map<string, readonly (readonly string[])[]>();
-
-/** The text of the first scalar at a dotted name; undefined if there is none. */
-function findText(document: JsonObject, name: string): string | undefined {
-  let first: string | undefined;
-  const take = (text: string): boolean => {
-    first = text;
-    return true;
-  };
-  listSplits(name).some((keys) => visitScalars(document, keys, 0, take));
-  return first;
-}
-
-/** The text of the first scalar at the first name that has one; undefined if none has. */
-export function findFirstText(
-  document: JsonObject | PickedValues,
-  names: readonly string[],
-): string | undefined {
-  for (const name of names) {
-    const text = document instanceof Map ? document.get(name) : findText(document, name);
-    if (text !== undefined) return text;
-  }
-  return undefined;
-}
-
-/** The texts of all scalars at a dotted name, in the order of the document. */
-export function listTexts(document: JsonObject | PickedValues, name: string): readonly string[] {
-  const texts: string[] = [];
-  if (document instanceof Map) {
-    const text = document.get(name);
-    return text === undefined ? texts : [text];
-  }
-  for (const keys of listSplits(name)) visitScalars(document, keys, 0, (text) => texts.push(text) === 0);
-  return texts;
-}
-
-/** Calls `take` with each scalar, an array's elements included, until it returns true. Returns whether it did. */
-function visitScalars(
-  value: unknown,
-  keys: readonly string[],
-  from: number,
-  take: (text: string) => boolean,
-): boolean {
-  if (Array.isArray(value)) return value.some((element) => visitScalars(element, keys, from, take));
-  const key = keys[from];
-  if (key === undefined) {
-    const text = formatScalar(value);
-    return text !== undefined && take(text);
-  }
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    Object.hasOwn(value, key) &&
-    visitScalars((value as JsonObject)[key], keys, from + 1, take)
-  );
-}

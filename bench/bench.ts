@@ -157,7 +157,7 @@ function startOurs(source: Source, preload: Preload = {}): Promise<Server> {
       `backends: { canned: { kind: elastic, url: "${source.url}" } }`,
       "sites:",
       "  bench:",
-      "    logs: { backend: canned, sources: { app: { index: logs-bench, profile: ecs } } }",
+      "    logs: { backend: canned, sources: { app: { index: logs-bench, layout: ecs } } }",
     ],
     preload,
   );

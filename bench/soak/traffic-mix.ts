@@ -37,8 +37,8 @@ export function createTrafficMix(began: number): Mix {
       await fill(url, "soak", generateSpans());
     },
     site: `
-    logs: { backend: logs, sources: { app: { index: soak-app, profile: ecs } } }
-    traces: { backend: logs, index: "${otel.pattern("soak")}", profile: otel }
+    logs: { backend: logs, sources: { app: { index: soak-app, layout: ecs } } }
+    traces: { backend: logs, index: "${otel.pattern("soak")}", layout: otel }
     metrics: { backend: metrics }
     kubernetes: { backend: metrics }
     frontend: { keys: [${key}], backend: logs, index: ${reportIndex} }`,

@@ -55,7 +55,7 @@ backends:
 sites:
   shop:
     frontend: { keys: [k], backend: sink, index: reports }
-    logs: { backend: canned, sources: { app: { index: logs-bench, profile: ecs } } }
+    logs: { backend: canned, sources: { app: { index: logs-bench, layout: ecs } } }
 `,
   );
   const subject = start({

@@ -37,7 +37,7 @@ tokens: [{ user: bench, sha256: "${hashToken(token)}", sites: "*" }]
 backends:
 ${names.map((name) => `  ${name}: { kind: elastic, url: "${sources.get(name)?.url}" }`).join("\n")}
 sites:
-${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { index: app, profile: ecs } } } }`).join("\n")}
+${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { index: app, layout: ecs } } } }`).join("\n")}
 `,
   );
   const log = join(folder, "isolation.log");

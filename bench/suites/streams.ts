@@ -30,7 +30,7 @@ export async function measureStreams(bench: Bench): Promise<readonly Figure[]> {
   const { ADDRESS } = process.env;
   const source = ADDRESS === undefined ? await startServer("es8") : { url: ADDRESS, stop: async () => {} };
   const cluster = openCluster(source.url);
-  const all = sources.map((id) => `${id}: { index: ${index}, profile: ecs }`).join(", ");
+  const all = sources.map((id) => `${id}: { index: ${index}, layout: ecs }`).join(", ");
   let server: { subject: Subject; url: string } | undefined;
   try {
     await cluster.remove(`${index}*`);
@@ -50,7 +50,7 @@ export async function measureStreams(bench: Bench): Promise<readonly Figure[]> {
       `backends: { es: { kind: elastic, url: "${source.url}" } }`,
       "tail: { per_token: 500 }",
       "sites: { bench: { logs: { backend: es, sources: {",
-      `  ${all}, live: { index: ${index}-live, profile: ecs } } } } }`,
+      `  ${all}, live: { index: ${index}-live, layout: ecs } } } } }`,
     ]);
     return [
       ...(await measureThroughput(bench, server, source.url, documents)),

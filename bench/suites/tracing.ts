@@ -107,7 +107,7 @@ export async function measureTracing(bench: Bench): Promise<readonly Figure[]> {
       `backends: { es: { kind: elastic, url: "${source.url}", timeout: 60s } }`,
       "sites:",
       ...["bench", "days"].map(
-        (site) => `  ${site}: { traces: { backend: es, index: "${otel.pattern(site)}", profile: otel } }`,
+        (site) => `  ${site}: { traces: { backend: es, index: "${otel.pattern(site)}", layout: otel } }`,
       ),
     ];
     const server = await bench.serve(yaml);

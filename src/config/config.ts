@@ -9,6 +9,7 @@ import { day, type Millis, minute, parseDuration, parseInstant } from "../core/t
 import { parseNumeral } from "./env-number.ts";
 import { httpUrl } from "./http-url.ts";
 import { type CustomLayoutsByPart, type LayoutReadersByPart, readCustomLayouts } from "./layout-files.ts";
+import { renameOlderKeys } from "./older-keys.ts";
 import {
   explainIssue,
   formatSuggestion,
@@ -126,7 +127,7 @@ export interface Limits {
   /** Rows of one answer. */
   readonly rows: number;
   /** Lines of one millisecond before its answer is split into parts; settable upwards only (default 10,000). */
-  readonly millisecond: number;
+  readonly linesPerMillisecond: number;
   /** Documents read from a source for one request. */
   readonly documents: number;
   readonly deadline: Millis;
@@ -153,7 +154,7 @@ interface TailLimits {
   /** How long after its own time a line may become visible and is still delivered. */
   readonly lateness: Millis;
   /** Live tails open at once. */
-  readonly open: number;
+  readonly maxOpen: number;
   /** The same of one token. */
   readonly perToken: number;
 }
@@ -172,7 +173,7 @@ export const defaults = deepFreeze({
   otlp: { ratio: 1, service: "readout" },
   limits: {
     rows: 200_000,
-    millisecond: 10_000,
+    linesPerMillisecond: 10_000,
     documents: 500_000,
     deadline: minute / 2,
     requests: 64,
@@ -185,7 +186,7 @@ export const defaults = deepFreeze({
     lookBack: day,
     rate: 100,
     export: 10_000_000,
-    tail: { lateness: minute, open: 500, perToken: 100 },
+    tail: { lateness: minute, maxOpen: 500, perToken: 100 },
   },
 } as const satisfies Record<string, unknown> & { limits: Limits });
 
@@ -206,15 +207,18 @@ export type BackendKinds = ReadonlyMap<
  * @throws {ConfigError} all issues at once, in the order of the file
  */
 export function parseConfig(text: string, file: string, world: ConfigContext): Config {
-  const tree = readYamlTree(text, file, world);
+  const written = readYamlTree(text, file, world);
   // A value that could not be put in is wrong already: what else is said of it would only distract.
   const unreadable = new Set(
-    tree.issues.map(({ path }) => formatPathKey(path)).filter((key) => tree.templates.has(key)),
+    written.issues.map(({ path }) => formatPathKey(path)).filter((key) => written.templates.has(key)),
   );
-  const issues = [...tree.issues];
-  const report: IssueReporter = (path, message) => {
+  const issues = [...written.issues];
+  const reportWritten: IssueReporter = (path, message) => {
     if (!unreadable.has(formatPathKey(path))) issues.push({ path, message });
   };
+  const { value, toWrittenPath } = renameOlderKeys(written.value, reportWritten);
+  const tree = { ...written, value };
+  const report: IssueReporter = (path, message) => reportWritten(toWrittenPath(path), message);
   const backends = parseBackends(tree, world.kinds, report);
   checkReferences(tree, report);
   const readText = (path: string) => world.readText(resolveBeside(file, path));
@@ -402,7 +406,7 @@ const token = strictObject({
   ).optional(),
 });
 
-const lines = { index: text, profile: text.default(defaults.layout), where: text.optional() };
+const lines = { index: text, layout: text.default(defaults.layout), where: text.optional() };
 const metrics = strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
 
 const site = strictObject({
@@ -434,7 +438,7 @@ const site = strictObject({
       /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
       "expected the name of one index, with {date} or {month} or neither",
     ),
-    profile: text.default(defaults.layout),
+    layout: text.default(defaults.layout),
   }).optional(),
 });
 
@@ -442,9 +446,10 @@ const { limits: most } = defaults;
 const limits = strictObject({
   rows: count(1).default(most.rows),
   // Upwards only: a client's cursor may have been issued under the default (README, "Log lines", Paging).
-  millisecond: count(most.millisecond, `can only be raised: expected ${most.millisecond} or more`).default(
-    most.millisecond,
-  ),
+  lines_per_millisecond: count(
+    most.linesPerMillisecond,
+    `can only be raised: expected ${most.linesPerMillisecond} or more`,
+  ).default(most.linesPerMillisecond),
   points: count(1).default(most.points),
   documents: count(1).default(most.documents),
   spans: count(1).default(most.spans),
@@ -461,7 +466,7 @@ const limits = strictObject({
 
 const tail = strictObject({
   lateness: duration(day).default(most.tail.lateness),
-  open: count(1).default(most.tail.open),
+  max_open: count(1).default(most.tail.maxOpen),
   per_token: count(1).default(most.tail.perToken),
 });
 
@@ -512,9 +517,8 @@ function assemble(
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back: lookBack, token_requests, token_streams, ...limits } = file.limits;
-  const ofToken = { tokenRequests: token_requests, tokenStreams: token_streams };
-  const { per_token: perToken, ...tail } = file.tail;
+  const { look_back, lines_per_millisecond, token_requests, token_streams, ...limits } = file.limits;
+  const { lateness, max_open, per_token } = file.tail;
   return {
     listen: file.listen,
     intake: file.intake && {
@@ -531,19 +535,14 @@ function assemble(
       settings: settings.get(name),
       layouts: layouts.get(name),
     })),
-    sites: mapValues(file.sites, ({ counter_default: counterDefault, logs, traces, frontend, ...rest }) => {
-      const site = {
-        ...rest,
-        ...(logs && { logs: { ...logs, sources: mapValues(logs.sources, renameLayout) } }),
-        ...(frontend && { frontend: renameLayout(frontend) }),
-        counterDefault,
-      };
-      if (traces === undefined) return site;
+    sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => {
+      if (traces === undefined) return { ...rest, counterDefault };
       const { tag_prefixes, namespace_attribute, action_attribute, ...other } = traces;
       return {
-        ...site,
+        ...rest,
+        counterDefault,
         traces: {
-          ...renameLayout(other),
+          ...other,
           tagPrefixes: tag_prefixes,
           namespaceAttribute: namespace_attribute,
           actionAttribute: action_attribute,
@@ -553,12 +552,15 @@ function assemble(
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     otlp: file.otlp,
-    limits: { ...limits, ...ofToken, lookBack, tail: { ...tail, perToken } },
+    limits: {
+      ...limits,
+      linesPerMillisecond: lines_per_millisecond,
+      lookBack: look_back,
+      tokenRequests: token_requests,
+      tokenStreams: token_streams,
+      tail: { lateness, maxOpen: max_open, perToken: per_token },
+    },
   };
-}
-
-function renameLayout<T extends { readonly profile: string }>({ profile, ...entry }: T) {
-  return { ...entry, layout: profile };
 }
 
 // ---- Values of unknown shape --------------------------------------------------------------------------------

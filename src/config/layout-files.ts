@@ -1,5 +1,5 @@
-// The profiles of their own that a configuration's sources name: files that must be there and must be profiles before
-// anything is served, because nothing of such a source can be read without.
+// Layout files of the user's own that the sources of a configuration name. All are read and checked before anything is
+// served, because no document of such a source can be read without its layout.
 import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
 import type { BackendKind, CustomLayouts, LayoutReader } from "../store/store.ts";
@@ -55,15 +55,15 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
           ? Object.entries(toMapping(own.sources)).map(([id, source]) => [[...path, "sources", id], source])
           : [[path, own]];
       for (const [path, source] of sources) {
-        const { profile: name } = toMapping(source);
+        const { layout: name } = toMapping(source);
         if (typeof name !== "string" || name === "" || name === "auto" || layouts.has(name)) continue;
-        yield { name, path: [...path, "profile"], backend, of, layouts: layouts };
+        yield { name, path: [...path, "layout"], backend, of, layouts };
       }
     }
   }
 }
 
-/** Undefined where it is no profile, which has been reported. */
+/** Undefined where it is no layout, which has been reported. */
 function readCustomLayout(
   { name, path, layouts }: NamedLayout,
   readText: (path: string) => string,
@@ -73,14 +73,14 @@ function readCustomLayout(
   try {
     text = readText(name);
   } catch (error) {
-    report(path, `is no built-in profile, and no file that can be read${formatErrorCode(error)}`);
+    report(path, `is no built-in layout, and no file that can be read${formatErrorCode(error)}`);
     return undefined;
   }
   try {
     return layouts.parse(text);
   } catch (error) {
     const tell = (within: Path, message: string) =>
-      report(path, `is no profile: ${within.length > 0 ? `${within.join(".")}: ` : ""}${message}`);
+      report(path, `is no layout: ${within.length > 0 ? `${within.join(".")}: ` : ""}${message}`);
     if (error instanceof z.ZodError) for (const issue of error.issues) reportIssue(issue, [], tell);
     // Its first line tells what and where, the others show the place.
     else tell([], String(error instanceof Error ? error.message : error).replace(/:?\n.*/s, ""));

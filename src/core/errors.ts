@@ -36,7 +36,7 @@ export type LimitName =
   | "token_streams"
   | "requests"
   | "streams"
-  | "share"
+  | "backend_share"
   | "tails"
   | "token_tails"
   | "deadline"

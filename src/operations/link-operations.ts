@@ -217,9 +217,17 @@ export function prepareLinkedLines(
     };
     const found = new Map<LinkedLinesQuery, LogLine[]>(questions.map((question) => [question, []]));
     let open = questions.length;
-    const { documents: documentLimit, millisecond, rows } = context.limits;
+    const { documents: documentLimit, linesPerMillisecond, rows } = context.limits;
     const expectedLines = questions.reduce((sum, { limit }) => sum + limit, 0);
-    const query = { sources, range, filter, order, expectedLines, documentLimit, tieLimit: millisecond };
+    const query = {
+      sources,
+      range,
+      filter,
+      order,
+      expectedLines,
+      documentLimit,
+      tieLimit: linesPerMillisecond,
+    };
     let read = 0;
     reading: for await (const batch of logs.store.lines(query, context.signal)) {
       for (const line of batch) {

@@ -100,7 +100,7 @@ export function createTailRegistry({
   function takePlace(principal: Principal): () => void {
     const own = byPrincipal.get(principal) ?? 0;
     if (own >= limits.tail.perToken) throw new TooMany(retryAfterSeconds, "token_tails");
-    if (places.taken >= limits.tail.open)
+    if (places.taken >= limits.tail.maxOpen)
       throw createOverloadedError("tails", `${places.taken} tails are open`);
     places.taken += 1;
     byPrincipal.set(principal, own + 1);

@@ -90,11 +90,11 @@ Backends
 
 Site shop, retention 30d
   logs in elk
-    app    logs-app-*  profile ecs  3 indices  newest line 4 s ago
+    app    logs-app-*  layout ecs  3 indices  newest line 4 s ago
       limitation: ${limitation}
-    nginx  filebeat-*  profile ecs  1 index    no lines
+    nginx  filebeat-*  layout ecs  1 index    no lines
   traces in elk
-    traces-*  profile otel  3 indices  newest span 1 m ago
+    traces-*  layout otel  3 indices  newest span 1 m ago
       limitation: shop traces-*: no events
   metrics in production
     214 metrics: 120 gauges, 94 counters
@@ -295,7 +295,7 @@ test("what a problem kept from looking for is not called empty", async () => {
   const problem = "where: name is of type text in logs-1; it must be a keyword";
   const looked = report({ newest: undefined, problems: [problem] });
   const { code, out } = await check(oneSource, createFakeKind({ inspections: { logs: async () => looked } }));
-  expect(out).toContain(`app  logs-*  profile ecs  3 indices\n      PROBLEM ${problem}\n`);
+  expect(out).toContain(`app  logs-*  layout ecs  3 indices\n      PROBLEM ${problem}\n`);
   expect(code).toBe(1);
 });
 

@@ -494,8 +494,8 @@ describe("readout init", () => {
     expect(token).not.toBe("");
     expect(out.split(token)).toHaveLength(2);
     expect(written()).not.toContain(token);
-    expect(written()).toContain('filebeat: { index: "filebeat-*", profile: ecs }');
-    expect(written()).toContain('app: { index: "logs-app-default", profile: ecs }');
+    expect(written()).toContain('filebeat: { index: "filebeat-*", layout: ecs }');
+    expect(written()).toContain('app: { index: "logs-app-default", layout: ecs }');
     expect(out).toMatch(/whoever holds it reads as ana.*Tokens {4}1.*0 problems/s);
   });
 
@@ -518,7 +518,7 @@ describe("readout init", () => {
     const blind = await init(["--elastic", closed.url, "--force"]);
     expect(blind.out).toContain("may not be listed: name those that may be read with --index");
     await init(["--elastic", closed.url, "--force", "--index", "open-*"]);
-    expect(written()).toContain('open: { index: "open-*", profile: ecs }');
+    expect(written()).toContain('open: { index: "open-*", layout: ecs }');
   });
 
   test("a file that is there stays, but with --force", async () => {

@@ -70,7 +70,7 @@ const hash = "9F86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const minimal = "backends: {}\nsites: {}\n";
 const withBackend = (entry: string) => `backends:\n  elk: ${entry}\nsites: {}\n`;
 
-describe("profiles of one's own", () => {
+describe("layout files", () => {
   const site = (logs: string, traces: string) => `backends:
   elk: { kind: elastic, url: "http://elk" }
   prom: { kind: prometheus, url: "http://prom" }
@@ -79,9 +79,9 @@ sites:
     logs:
       backend: elk
       sources:
-        app: { index: a, profile: ${logs} }
-    traces: { backend: elk, index: a, profile: ${traces} }
-    frontend: { keys: [k], backend: elk, index: r, profile: ${traces} }
+        app: { index: a, layout: ${logs} }
+    traces: { backend: elk, index: a, layout: ${traces} }
+    frontend: { keys: [k], backend: elk, index: r, layout: ${traces} }
 `;
 
   test("are files beside the configuration", () => {
@@ -98,18 +98,68 @@ sites:
   });
 
   test("are wrong before anything is served", () => {
-    const app = "9 sites.shop.logs.sources.app.profile:";
+    const app = "9 sites.shop.logs.sources.app.layout:";
     expect(listIssues(site("other.yaml", "auto"))).toEqual([
-      `${app} is no profile: name: is missing`,
-      `${app} is no profile: at: Invalid input: expected "here"`,
+      `${app} is no layout: name: is missing`,
+      `${app} is no layout: at: Invalid input: expected "here"`,
     ]);
     expect(listIssues(site("otel", "ecs"))).toEqual([
-      `${app} is no built-in profile, and no file that can be read (ENOENT)`,
-      "10 sites.shop.traces.profile: is no built-in profile, and no file that can be read (ENOENT)",
-      "11 sites.shop.frontend.profile: is no built-in profile, and no file that can be read (ENOENT)",
+      `${app} is no built-in layout, and no file that can be read (ENOENT)`,
+      "10 sites.shop.traces.layout: is no built-in layout, and no file that can be read (ENOENT)",
+      "11 sites.shop.frontend.layout: is no built-in layout, and no file that can be read (ENOENT)",
     ]);
     expect(listIssues(site("cut.yaml", "auto"))).toEqual([
-      expect.stringMatching(/^9 \S+ is no profile: Flow sequence .* at line 1, column 8$/),
+      expect.stringMatching(/^9 \S+ is no layout: Flow sequence .* at line 1, column 8$/),
+    ]);
+  });
+});
+
+describe("older names of keys", () => {
+  const site = (key: string) => `backends: { elk: { kind: elastic, url: "http://elk" } }
+sites:
+  shop:
+    logs: { backend: elk, sources: { app: { index: a, ${key}: ecs } } }
+    traces: { backend: elk, index: a, ${key}: otel }
+    frontend: { keys: [k], backend: elk, index: r, ${key}: otel }
+`;
+
+  test("a file with the older names means the same as one with today's", () => {
+    const older = `${site("profile")}limits: { millisecond: 20000 }\ntail: { open: 8 }\n`;
+    const today = `${site("layout")}limits: { lines_per_millisecond: 20000 }\ntail: { max_open: 8 }\n`;
+    expect(parse(older)).toEqual(parse(today));
+    expect(parse(older).limits).toMatchObject({ linesPerMillisecond: 20_000, tail: { maxOpen: 8 } });
+  });
+
+  test("a layout file may be named under the older key", () => {
+    const text = site("profile").replace("profile: ecs", "profile: mine.yaml");
+    expect(parse(text).backends.elk?.layouts?.logs.has("mine.yaml")).toBe(true);
+  });
+
+  test("messages name a key as the file spells it", () => {
+    expect(listIssues(`${minimal}limits: { millisecond: 5 }\ntail: { open: 0 }\n`)).toEqual([
+      "3 limits.millisecond: can only be raised: expected 10000 or more",
+      "4 tail.open: expected a whole number from 1 up",
+    ]);
+    const text = site("profile").replace("profile: ecs", "profile: none.yaml");
+    expect(listIssues(text)).toEqual([
+      "4 sites.shop.logs.sources.app.profile: is no built-in layout, and no file that can be read (ENOENT)",
+    ]);
+  });
+
+  test("both names of one key are an error", () => {
+    const both = (older: string, key: string) =>
+      `${older}: is the older name of ${key}, which is given too: remove one of them`;
+    const text = site("layout: auto, profile");
+    expect(
+      listIssues(
+        `${text}limits: { millisecond: 1, lines_per_millisecond: 20000 }\ntail: { max_open: 1, open: 0 }\n`,
+      ),
+    ).toEqual([
+      both("4 sites.shop.logs.sources.app.profile", "layout"),
+      both("5 sites.shop.traces.profile", "layout"),
+      both("6 sites.shop.frontend.profile", "layout"),
+      both("7 limits.millisecond", "lines_per_millisecond"),
+      both("8 tail.open", "max_open"),
     ]);
   });
 });
@@ -139,15 +189,15 @@ sites:
     logs:
       backend: elk
       sources:
-        app:   { index: "logs-app-*", profile: auto, where: 'service.name="shop"' }
-        nginx: { index: "filebeat-*", profile: ecs }
+        app:   { index: "logs-app-*", layout: auto, where: 'service.name="shop"' }
+        nginx: { index: "filebeat-*", layout: ecs }
     traces: { backend: elk, index: "traces-*,logs-apm.error-*", tag_prefixes: [app.tag.], action_attribute: a }
     metrics:    { backend: prom, match: { site: shop } }
     kubernetes: { backend: prom, match: { cluster: prod } }
-    frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, profile: otel }
+    frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, layout: otel }
 visuals: visuals
-limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, rate: 6, export: 7 }
-tail: { lateness: 90s, open: 8, per_token: 9 }
+limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, rate: 6, export: 7 }
+tail: { lateness: 90s, max_open: 8, per_token: 9 }
 `);
   expect(config).toEqual({
     listen: { host: "0.0.0.0", port: 9000 },
@@ -208,7 +258,7 @@ tail: { lateness: 90s, open: 8, per_token: 9 }
     visuals: "conf/visuals",
     limits: {
       rows: 12,
-      millisecond: 20_000,
+      linesPerMillisecond: 20_000,
       points: 1,
       documents: 2,
       spans: 3,
@@ -220,7 +270,7 @@ tail: { lateness: 90s, open: 8, per_token: 9 }
       tokenStreams: 8,
       rate: 6,
       export: 7,
-      tail: { lateness: 90_000, open: 8, perToken: 9 },
+      tail: { lateness: 90_000, maxOpen: 8, perToken: 9 },
     },
   });
 });
@@ -345,12 +395,12 @@ sites:
     logs:
       backend: elq
       sources:
-        app: { idex: x, profile: "" }
+        app: { idex: x, layout: "" }
     traces:
     metrics: { backend: elk2, match: [] }
   "a b": {}
   blog: { logs: { backend: elk, sources: {} } }
-limits: { millisecond: 5, rows: 0, deadline: 0s, look_back: 1w, streams: 1.5, requests: many, bogus: 1 }
+limits: { lines_per_millisecond: 5, rows: 0, deadline: 0s, look_back: 1w, streams: 1.5, requests: many, bogus: 1 }
 visuals: 7
 `),
   ).toEqual([
@@ -378,19 +428,19 @@ visuals: 7
     "22 sites.shop.counter_default: expected cumulative or increment",
     '24 sites.shop.logs.backend: unknown backend "elq"; did you mean "elk"?',
     "26 sites.shop.logs.sources.app.index: is missing",
-    "26 sites.shop.logs.sources.app.profile: must not be empty",
+    "26 sites.shop.logs.sources.app.layout: must not be empty",
     '26 sites.shop.logs.sources.app.idex: unknown key; did you mean "index"?',
     "27 sites.shop.traces: is empty",
     "28 sites.shop.metrics.match: expected keys with values",
     '29 sites.a b: a name holds no space and none of / $ , { } " \\',
     "30 sites.blog.logs.sources: names no source",
     "31 limits.rows: expected a whole number from 1 up",
-    "31 limits.millisecond: can only be raised: expected 10000 or more",
+    "31 limits.lines_per_millisecond: can only be raised: expected 10000 or more",
     "31 limits.look_back: expected a duration such as 250ms, 10s or 30d, at most 366d",
     "31 limits.deadline: expected a duration such as 250ms, 10s or 30d, at most 1d",
     "31 limits.requests: expected a whole number from 1 up",
     "31 limits.streams: expected a whole number from 1 up",
-    "31 limits.bogus: unknown key; known here: rows, millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, rate, export",
+    "31 limits.bogus: unknown key; known here: rows, lines_per_millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, rate, export",
     "32 visuals: expected text; put it in quotes",
   ]);
 });
@@ -704,9 +754,9 @@ describe("the README's reference", () => {
     ["intake.proxies", defaults.proxies],
     ["sites.<id>.retention", defaults.retention],
     ["sites.<id>.counter_default", defaults.counterDefault],
-    ["sites.<id>.logs.sources.<source_id>.profile", defaults.layout],
+    ["sites.<id>.logs.sources.<source_id>.layout", defaults.layout],
     ["limits.rows", defaults.limits.rows],
-    ["limits.millisecond", defaults.limits.millisecond],
+    ["limits.lines_per_millisecond", defaults.limits.linesPerMillisecond],
     ["limits.points", defaults.limits.points],
     ["limits.look_back", defaults.limits.lookBack],
     ["limits.documents", defaults.limits.documents],
@@ -719,7 +769,7 @@ describe("the README's reference", () => {
     ["limits.token_streams", defaults.limits.tokenStreams],
     ["limits.export", defaults.limits.export],
     ["tail.lateness", defaults.limits.tail.lateness],
-    ["tail.open", defaults.limits.tail.open],
+    ["tail.max_open", defaults.limits.tail.maxOpen],
     ["tail.per_token", defaults.limits.tail.perToken],
     ["otlp.ratio", defaults.otlp.ratio],
     ["otlp.service", defaults.otlp.service],

@@ -116,7 +116,7 @@ describe("an export is the concatenation of all pages", () => {
       fc.integer({ min: 1, max: 9 }),
       fc.nat(3),
       async (written, order, cap, perPage, skipped) => {
-        const served = serve(written, { limits: { millisecond: cap } });
+        const served = serve(written, { limits: { linesPerMillisecond: cap } });
         const pages: Record<string, string>[][] = [];
         let cursor: string | null = null;
         for (;;) {

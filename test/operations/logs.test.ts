@@ -38,7 +38,7 @@ function serve(offsets: readonly number[], cap: number) {
   const context: Context = {
     user: "ana",
     sites: new Map([["shop", site]]),
-    limits: { ...limits, millisecond: cap },
+    limits: { ...limits, linesPerMillisecond: cap },
     now: () => fromMillis(base + 3_600_000),
     signal: new AbortController().signal,
   };

@@ -300,7 +300,7 @@ describe("slow clients", () => {
 
 describe("who may, and how long", () => {
   test("as many as the token and the server may have; a place is free again when a tail is over", async () => {
-    const { open, clock } = createSubject({ tail: { open: 3, perToken: 2 } });
+    const { open, clock } = createSubject({ tail: { maxOpen: 3, perToken: 2 } });
     const first = await open();
     await open();
     await expect(open()).rejects.toMatchObject({ name: "TooMany" });
@@ -315,7 +315,7 @@ describe("who may, and how long", () => {
 
   test("a refused opening keeps no place", async () => {
     const { failure, wrap } = breakable();
-    const { open } = createSubject({ store: wrap, tail: { open: 1, perToken: 1 } });
+    const { open } = createSubject({ store: wrap, tail: { maxOpen: 1, perToken: 1 } });
     failure.now = new BackendError("elk", "unreachable", "down");
     for (let n = 0; n < 3; n += 1) await expect(open()).rejects.toBe(failure.now);
     failure.now = undefined;
@@ -333,7 +333,7 @@ describe("who may, and how long", () => {
       const stores: LogStore[] = [hung];
       const { open, leaveAll } = createSubject({
         store: (store) => ({ lines: (query, signal) => (stores.pop() ?? store).lines(query, signal) }),
-        tail: { open: 1, perToken: 1 },
+        tail: { maxOpen: 1, perToken: 1 },
       });
       const opening = open({ from });
       leaveAll();

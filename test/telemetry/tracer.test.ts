@@ -111,10 +111,10 @@ backends:
   metrics: { kind: prometheus, url: "${prometheus.url}" }
 sites:
   shop:
-    logs: { backend: logs, sources: { app: { index: app, profile: ecs } } }
+    logs: { backend: logs, sources: { app: { index: app, layout: ecs } } }
     metrics: { backend: metrics }
   blog:
-    logs: { backend: others, sources: { app: { index: app, profile: ecs } } }
+    logs: { backend: others, sources: { app: { index: app, layout: ecs } } }
 `,
     );
     const { child, ended, listening, told } = startReadout("serve", "--config", file);

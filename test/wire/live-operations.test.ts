@@ -214,7 +214,7 @@ test("SIGTERM under 64 clients breaks no answer, and the program ends within ten
   const file = join(folder, "drain.yaml");
   await writeFile(
     file,
-    `${generated}  far: { logs: { backend: two, sources: { app: { index: slow, profile: ecs } } } }\n`.replace(
+    `${generated}  far: { logs: { backend: two, sources: { app: { index: slow, layout: ecs } } } }\n`.replace(
       "kind: memory }",
       `kind: memory }, two: { kind: elastic, url: "${source.url}", timeout: 30s }`,
     ),

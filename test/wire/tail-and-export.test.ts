@@ -243,7 +243,7 @@ describe("tails", () => {
   });
 
   test("take no place among requests, and have limits of their own", async () => {
-    const limits = { requests: 1, streams: 1, tail: { ...defaults.limits.tail, open: 3, perToken: 2 } };
+    const limits = { requests: 1, streams: 1, tail: { ...defaults.limits.tail, maxOpen: 3, perToken: 2 } };
     const { port, post } = await start({ limits });
     await ask(port, tail);
     await ask(port, tail);

@@ -79,7 +79,7 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
           "      sources:",
           ...logs.sources.flatMap(({ id, index, layout, reasons }) => [
             ...formatComments("        ", reasons),
-            `        ${formatKey(id)}: { index: ${printText(index)}, profile: ${formatKey(layout)} }`,
+            `        ${formatKey(id)}: { index: ${printText(index)}, layout: ${formatKey(layout)} }`,
           ]),
         ]),
     ...(traces === undefined
@@ -89,7 +89,7 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
           ...formatComments("      ", traces.reasons),
           `      backend: ${traces.backend}`,
           `      index: ${printText(traces.index)}`,
-          `      profile: ${formatKey(traces.layout)}`,
+          `      layout: ${formatKey(traces.layout)}`,
         ]),
     ...printMatch("metrics", metrics),
     ...printMatch("kubernetes", kubernetes),

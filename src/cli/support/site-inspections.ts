@@ -77,7 +77,7 @@ function describeSource(report: SourceInspection, index: string, what: string): 
   const { layout, indices, newest, limitations, problems } = report;
   const count = indices === undefined ? [] : [indices === 1 ? "1 index" : `${indices} indices`];
   return {
-    rows: [[`profile ${layout}`, ...count]],
+    rows: [[`layout ${layout}`, ...count]],
     // What is wrong may have kept from looking.
     ...((newest !== undefined || problems.length === 0) && { newest: { what, time: newest } }),
     limitations,

@@ -174,7 +174,7 @@ export function toLinePage(
   return {
     perPage,
     order: order === "ASC" ? "asc" : "desc",
-    cap: limits.millisecond,
+    cap: limits.linesPerMillisecond,
     position: toCursorPosition(cursor?.time, order === "ASC" ? "asc" : "desc"),
   };
 }
@@ -203,7 +203,7 @@ function countExcludedLines({ position, cap }: LinePage): number {
 
 const maxParts = 100;
 export function computeTieLimit(limits: Limits): number {
-  return limits.millisecond * maxParts;
+  return limits.linesPerMillisecond * maxParts;
 }
 
 /** Duplicates are ignored. @throws {Unprocessable} `invalid_request` that names every source the site lacks */

@@ -96,7 +96,7 @@ export function createExecutor({
     }
     const full = backends.find((backend) => (shares.get(backend) ?? 0) >= share);
     if (full !== undefined && places.taken > limits.requests * scarcityThreshold) {
-      throw createOverloadedError("share", `${shares.get(full)} requests to ${full} are under way`);
+      throw createOverloadedError("backend_share", `${shares.get(full)} requests to ${full} are under way`);
     }
     const held = [principal, ...backends];
     for (const holder of held) add(holder, 1);

@@ -207,13 +207,13 @@ onServers((server) => {
   test("check reports the custom layout", async () => {
     const shell = createShell({ now, files, kinds: [...kinds.values()] });
     expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(0);
-    expect(shell.printed()).toMatch(/app {2}app-\* {2}profile mine {2}\d+ ind\S+ {2}newest line 13 h ago/);
+    expect(shell.printed()).toMatch(/app {2}app-\* {2}layout mine {2}\d+ ind\S+ {2}newest line 13 h ago/);
   });
 
   test("check reports an invalid layout file", async () => {
     const broken = { ...files, "/etc/readout/profiles/mine.yaml": "name: mine\nlogs: { time: at }\n" };
     const shell = createShell({ now, files: broken, kinds: [...kinds.values()] });
     expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(1);
-    expect(shell.complained()).toMatch(/profile: is no profile: logs\./);
+    expect(shell.complained()).toMatch(/layout: is no layout: logs\./);
   });
 });

@@ -1,5 +1,5 @@
 // The list of backend kinds, the only one.
-import type { BackendKind, CustomLayouts } from "../src/store/store.ts";
+import type { BackendKind, CustomLayouts } from "../src/store/backend.ts";
 import { elastic } from "./elastic/elastic.ts";
 import { memory } from "./memory/memory.ts";
 import { prometheus } from "./prometheus/prometheus.ts";

@@ -2,8 +2,9 @@
 // lines, spans or events of spans, by the same detection as reading. Sources for which an inspection finds a problem are left out.
 import { z } from "zod";
 import { BackendError } from "../../src/core/errors.ts";
-import type { SpanSource } from "../../src/store/span-reader.ts";
-import type { FoundSource, LogSource, SourceInspection, Survey } from "../../src/store/store.ts";
+import type { FoundSource, SourceInspection, Survey } from "../../src/store/inspection.ts";
+import type { LogSource } from "../../src/store/logs.ts";
+import type { SpanSource } from "../../src/store/spans.ts";
 import type { ElasticClient } from "./client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, encodePattern, not, searchOptions } from "./client/query-dsl.ts";
 import { type PlacedForms, placeForms } from "./layout/form-placement.ts";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { httpUrl } from "../../src/config/http-url.ts";
 import { parseSettings, strictObject } from "../../src/config/validation.ts";
 import { parseDuration } from "../../src/core/time.ts";
-import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
+import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";

@@ -6,7 +6,8 @@ import { requireFirst, zip } from "../../src/core/collections.ts";
 import { BackendError } from "../../src/core/errors.ts";
 import type { Attributes, Span, SpanEvent } from "../../src/core/rows.ts";
 import { printMillis, toMillis } from "../../src/core/time.ts";
-import type { ErrorReportStore, ErrorReportTarget, PartInspection } from "../../src/store/store.ts";
+import type { ErrorReportStore, ErrorReportTarget } from "../../src/store/error-reports.ts";
+import type { PartInspection } from "../../src/store/inspection.ts";
 import type { ElasticClient } from "./client/client.ts";
 import { encodePattern } from "./client/query-dsl.ts";
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { parseNumeral } from "../../src/config/env-number.ts";
 import { strictObject } from "../../src/config/validation.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
-import type { IO } from "../../src/store/store.ts";
+import type { IO } from "../../src/store/backend.ts";
 
 const text = z.string().min(1, "must not be empty");
 const logins = {

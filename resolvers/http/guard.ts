@@ -2,7 +2,7 @@
 // caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
-import type { IO } from "../../src/store/store.ts";
+import type { IO } from "../../src/store/backend.ts";
 import {
   type BackendRequest,
   findCurrentRecorder,

@@ -12,13 +12,9 @@ import {
   type TimeRange,
   toMillis,
 } from "../../src/core/time.ts";
-import type {
-  Backend,
-  BackendKind,
-  ForcedLabels,
-  PartInspection,
-  SourceInspection,
-} from "../../src/store/store.ts";
+import type { Backend, BackendKind } from "../../src/store/backend.ts";
+import type { PartInspection, SourceInspection } from "../../src/store/inspection.ts";
+import type { ForcedLabels } from "../../src/store/metrics.ts";
 import { clusterMatch, observeCluster } from "./demo/cluster.ts";
 import { generateLines, logIndices } from "./demo/logs.ts";
 import { createMeasurements, metricMatches } from "./demo/metrics.ts";

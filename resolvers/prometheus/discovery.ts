@@ -1,7 +1,8 @@
 // Surveys a Prometheus server for `readout init`: how many metrics it has, which labels of targets separate tenants, and
 // which Kubernetes clusters it monitors. Labels are read from `up`, which every scraped target has.
 import type { Millis } from "../../src/core/time.ts";
-import type { ForcedLabels, Survey } from "../../src/store/store.ts";
+import type { Survey } from "../../src/store/inspection.ts";
+import type { ForcedLabels } from "../../src/store/metrics.ts";
 import type { PrometheusClient } from "./client/client.ts";
 import { aggregate, call, type Expression, matchEqual, metricName, select } from "./client/promql.ts";
 import type { Labels, SeriesFold } from "./client/response-scanner.ts";

@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { httpUrl } from "../../src/config/http-url.ts";
 import { parseSettings, strictObject } from "../../src/config/validation.ts";
 import { parseDuration, toMillis } from "../../src/core/time.ts";
-import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
+import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import { basicOrBearer, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { createPrometheusClient } from "./client/client.ts";

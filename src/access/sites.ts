@@ -1,18 +1,13 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
 import type { Config, FrontendPart, SiteConfig, TracesPart } from "../config/config.ts";
 import type { Millis } from "../core/time.ts";
-import type { SpanSource } from "../store/span-reader.ts";
-import type {
-  Backend,
-  ErrorReportStore,
-  ForcedLabels,
-  KubernetesStore,
-  LogSource,
-  LogStore,
-  MetricStore,
-  SpanStore,
-  Stores,
-} from "../store/store.ts";
+import type { Backend, Stores } from "../store/backend.ts";
+import type { ErrorReportStore } from "../store/error-reports.ts";
+import type { KubernetesStore } from "../store/kubernetes.ts";
+import type { LogSource, LogStore } from "../store/logs.ts";
+import type { ForcedLabels, MetricStore } from "../store/metrics.ts";
+import type { SpanStore } from "../store/span-analytics.ts";
+import type { SpanSource } from "../store/spans.ts";
 
 /** A part is absent where the configuration has none, or its backend has no store for it. */
 export interface Site {

@@ -7,7 +7,7 @@ import { BackendError } from "../core/errors.ts";
 import { durationUnits, type Instant, type Millis, nanosPerMilli, printDuration } from "../core/time.ts";
 import { checkVisual } from "../operations/metrics/visuals.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
-import type { Backend, BackendInfo } from "../store/store.ts";
+import type { Backend, BackendInfo } from "../store/backend.ts";
 import { openVisualDirectory } from "../visuals/visual-directory.ts";
 import { openConfigFile } from "./support/config-file.ts";
 import { findMeshProblems } from "./support/graphql-loader.ts";

@@ -9,7 +9,7 @@ import { fromMillis, type Instant, parseDuration, printInstant } from "../core/t
 import { operations } from "../operations/index.ts";
 import { prepareExplanation } from "../operations/runtime/explain.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
-import type { Backend } from "../store/store.ts";
+import type { Backend } from "../store/backend.ts";
 import { printConfigError, readConfig } from "./support/config-file.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";

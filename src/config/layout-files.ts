@@ -2,7 +2,7 @@
 // served, because no document of such a source can be read without its layout.
 import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
-import type { BackendKind, CustomLayouts, LayoutReader } from "../store/store.ts";
+import type { BackendKind, CustomLayouts, LayoutReader } from "../store/backend.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
 import { type Path, toMapping } from "./yaml.ts";
 

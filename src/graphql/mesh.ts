@@ -7,7 +7,7 @@ import type { defaultImportFn } from "@graphql-mesh/utils";
 import type { GraphQLSchema } from "graphql";
 import { ownSource, parseMeshrc } from "../config/mesh-config.ts";
 import { ConfigError, toErrorMessage } from "../core/errors.ts";
-import type { LogEvent } from "../store/store.ts";
+import type { LogEvent } from "../store/backend.ts";
 import { schema } from "./schema.ts";
 
 /** A schema that can be served, and what its resolvers need around them. */

@@ -6,7 +6,7 @@ import type { Sites } from "../access/sites.ts";
 import { BackendError, toErrorMessage } from "../core/errors.ts";
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
-import type { ErrorReportStore } from "../store/store.ts";
+import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { buildReportSpan, readReport } from "./error-report.ts";
 import type { Settlement, SpooledReport } from "./spool.ts";

@@ -13,7 +13,8 @@ import {
   toMillis,
 } from "../core/time.ts";
 import { parse } from "../log-query/parse.ts";
-import type { ListingQuery, LogSource } from "../store/store.ts";
+import type { LogSource } from "../store/logs.ts";
+import type { ListingQuery } from "../store/span-analytics.ts";
 import { readActionSeries } from "../tracing/duration-series.ts";
 import { parseTraceQuery } from "../tracing/listing/trace-query.ts";
 import { findSlowEventsByAction } from "../tracing/slow-events.ts";

@@ -11,7 +11,7 @@ import {
   type PodsRow,
 } from "../core/rows.ts";
 import { type Millis, minute } from "../core/time.ts";
-import type { OverviewFilter, PodFilter } from "./store.ts";
+import type { OverviewFilter, PodFilter } from "./kubernetes.ts";
 
 /** Reasons of a waiting container that do not pass by themselves. */
 const permanentReasons: ReadonlySet<string> = new Set([

@@ -11,7 +11,8 @@ import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeR
 import type { Filter } from "../log-query/ast.ts";
 import { compileMatcher } from "../log-query/matches.ts";
 import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
-import type { LogEvent, LogQuery, LogSource, LogStore } from "../store/store.ts";
+import type { LogEvent } from "../store/backend.ts";
+import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
 import { createRecentIds } from "./recent-ids.ts";
 
 /** How often is read, and how far back at least. */

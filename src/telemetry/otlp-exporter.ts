@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import type { OtlpConfig } from "../config/config.ts";
 import { formatErrorCode } from "../core/errors.ts";
 import type { Instant, Millis } from "../core/time.ts";
-import type { LogEvent } from "../store/store.ts";
+import type { LogEvent } from "../store/backend.ts";
 import { type Attributes, type FinishedSpan, type OwnSpan, runInSpan, startServerSpan } from "./tracer.ts";
 
 /** Steps that wait, and those of one request to the collector. */

@@ -5,7 +5,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 import type { LimitName } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { version } from "../core/version.ts";
-import type { LogEvent } from "../store/store.ts";
+import type { LogEvent } from "../store/backend.ts";
 import type { OwnSpan } from "./tracer.ts";
 
 /** One finished request, as it is logged and counted. */

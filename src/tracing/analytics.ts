@@ -2,8 +2,8 @@
 // a store falls back to where its source cannot answer natively.
 import type { ActionRow, RevisionStats, Span, TraceLocation } from "../core/rows.ts";
 import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
-import type { SpanReader, SpanScan } from "../store/span-reader.ts";
-import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store/store.ts";
+import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store/span-analytics.ts";
+import type { SpanReader, SpanScan } from "../store/spans.ts";
 import { createDurationDistribution, createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { listSummaries } from "./listing/listing.ts";
 import { findActionEdges, findSiteEdges } from "./service-edges.ts";

@@ -1,7 +1,7 @@
 // How long the requests of actions took, over time.
 
 import { type Millis, toMillis } from "../core/time.ts";
-import type { SpanReader, SpanScan } from "../store/span-reader.ts";
+import type { SpanReader, SpanScan } from "../store/spans.ts";
 import { createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { deriveNames, formatActionKey, isRequest } from "./spans/requests.ts";
 

@@ -2,7 +2,7 @@
 // several equal ones counts as that many, each as long as its share.
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
-import type { SpanTally } from "../store/span-reader.ts";
+import type { SpanTally } from "../store/spans.ts";
 import { calculateTotalTime } from "./spans/requests.ts";
 
 export interface DurationStats {

@@ -1,8 +1,8 @@
 // Edges: who calls whom, counted and measured on the caller's side and by the caller's end. Both directions are made
 // of the same pairs, so that what A sees downstream of itself is what B sees upstream.
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
-import type { SpanId, SpanReader, SpanSource } from "../store/span-reader.ts";
-import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/store.ts";
+import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
+import type { SpanId, SpanReader, SpanSource } from "../store/spans.ts";
 import { createDurationDistribution, type DurationDistribution } from "./duration-stats.ts";
 import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import { deriveNames, deriveNamesAbove, formatSpanKey, isCalleeSide, isRequest } from "./spans/requests.ts";

@@ -1,8 +1,8 @@
 // Slow events: the spans below requests, grouped by what they do. A group's impact is its share of the time that all of
 // them took, so it says where time goes and not only what is slow once.
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
-import type { SpanReader, SpanTally } from "../store/span-reader.ts";
-import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/store.ts";
+import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
+import type { SpanReader, SpanTally } from "../store/spans.ts";
 import { createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { decodeDigest, type EventKey, encodeEventDigest, hashStatement } from "./spans/digest.ts";
 import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";

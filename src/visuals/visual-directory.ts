@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { ConfigError, formatErrorCode, type Issue, LimitReached } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
-import type { LogEvent } from "../store/store.ts";
+import type { LogEvent } from "../store/backend.ts";
 import {
   createVisualFinder,
   type PublishedVisuals,

@@ -6,7 +6,9 @@ import { z } from "zod";
 import { run } from "../../src/cli/check.ts";
 import { BackendError } from "../../src/core/errors.ts";
 import type { Instant } from "../../src/core/time.ts";
-import type { Backend, BackendKind, Inspections, LogStore, SourceInspection } from "../../src/store/store.ts";
+import type { Backend, BackendKind } from "../../src/store/backend.ts";
+import type { Inspections, SourceInspection } from "../../src/store/inspection.ts";
+import type { LogStore } from "../../src/store/logs.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const now = toInstant("2026-06-01T00:00:00Z");

@@ -11,7 +11,7 @@ import { run } from "#src/cli/init/init.ts";
 import { proposeSites } from "#src/cli/init/propose.ts";
 import { printDraft } from "#src/cli/init/render.ts";
 import { parseConfig } from "#src/config/config.ts";
-import type { FoundSource, Survey } from "#src/store/store.ts";
+import type { FoundSource, Survey } from "#src/store/inspection.ts";
 import { createFakeSearch, type FakeIndex } from "../support/elastic/fake-cluster.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 import { openFakePrometheus } from "../support/prometheus/scripted-server.ts";

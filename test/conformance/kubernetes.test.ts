@@ -1,6 +1,6 @@
 import { createMemoryKubernetes, type Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
-import type { ForcedLabels } from "#src/store/store.ts";
+import type { ForcedLabels } from "#src/store/metrics.ts";
 import { expose, scrape } from "../support/prometheus/kubernetes-exporters.ts";
 import { createEvaluator } from "../support/prometheus/promql-evaluator.ts";
 import { kubernetesStoreSuite } from "./kubernetes.ts";

@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import { type Buckets, podPhases } from "#src/core/rows.ts";
-import type { ForcedLabels, KubernetesStore, OverviewFilter, PodFilter } from "#src/store/store.ts";
+import type { KubernetesStore, OverviewFilter, PodFilter } from "#src/store/kubernetes.ts";
+import type { ForcedLabels } from "#src/store/metrics.ts";
 import {
   base,
   expectNodes,

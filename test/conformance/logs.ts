@@ -5,7 +5,7 @@ import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery, LogSource, LogStore } from "#src/store/store.ts";
+import type { LogQuery, LogSource, LogStore } from "#src/store/logs.ts";
 import { type LoadedLine, loadScripts, toLogLine } from "../log-query/script.ts";
 
 export interface Subject {

@@ -13,7 +13,7 @@ import {
   resolutions,
   toSingleBucket,
 } from "#src/metrics/measures.ts";
-import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/store.ts";
+import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/metrics.ts";
 import { base, buildRawFamilies, day, hour, minute, type RawFamily, type Tenant } from "./metrics/fixture.ts";
 import { hostileTexts } from "./metrics/injection-texts.ts";
 import {

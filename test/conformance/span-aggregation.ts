@@ -4,8 +4,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
-import type { Budget, SpanTally, TallyQuery } from "#src/store/span-reader.ts";
-import type { ListingQuery } from "#src/store/store.ts";
+import type { ListingQuery } from "#src/store/span-analytics.ts";
+import type { Budget, SpanTally, TallyQuery } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import type { RunningTracingSubject, TracingSubject } from "./spans.ts";
 import {

@@ -4,8 +4,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
-import type { Budget, SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/span-reader.ts";
-import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store/store.ts";
+import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store/span-analytics.ts";
+import type { Budget, SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { compareRows, deriveTie } from "#src/tracing/listing/listing.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";

@@ -3,7 +3,7 @@
 // contract alone and not by the code under test.
 import type { Attributes, Span, SpanEvent, SpanKind, SpanLink, StatusCode } from "#src/core/rows.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
-import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/store/span-reader.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/store/spans.ts";
 
 export type SiteName = "shop" | "stock" | "blog";
 

@@ -11,7 +11,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer } from "#src/server/server.ts";
-import type { Backend } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { createVisualFinder, readVisual } from "#src/visuals/visual.ts";
 import { base, model } from "../conformance/kubernetes-fixture.ts";

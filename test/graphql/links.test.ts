@@ -2,7 +2,8 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import type { Backend, LogStore } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { clock, createDemo } from "../support/demo-server.ts";
 
 const asked: string[] = [];

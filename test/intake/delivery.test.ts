@@ -4,7 +4,7 @@ import type { Sites } from "#src/access/sites.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { type Delivery, startDelivery } from "#src/intake/delivery.ts";
 import type { SpoolClient } from "#src/intake/spool-client.ts";
-import type { ErrorReportStore, ErrorReportTarget } from "#src/store/store.ts";
+import type { ErrorReportStore, ErrorReportTarget } from "#src/store/error-reports.ts";
 import {
   createMemorySpooler,
   createSites,

@@ -10,7 +10,7 @@ import { openErrorIntake } from "#src/cli/serve/error-intake.ts";
 import { defaults } from "#src/config/config.ts";
 import { BackendError, ConfigError } from "#src/core/errors.ts";
 import { now } from "#src/core/time.ts";
-import type { ErrorReportStore } from "#src/store/store.ts";
+import type { ErrorReportStore } from "#src/store/error-reports.ts";
 import { createSites, createWatchedTelemetry, renderReport } from "../support/error-reports.ts";
 
 let folder: string;

@@ -8,7 +8,7 @@ import { printYaml } from "#src/config/yaml.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
-import type { BackendKind } from "#src/store/store.ts";
+import type { BackendKind } from "#src/store/backend.ts";
 import { parseTraceQuery, printTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { encodeActionDigest } from "#src/tracing/spans/digest.ts";
 import { clock, createDemo } from "../support/demo-server.ts";

@@ -7,7 +7,7 @@ import { fromMillis, type Instant } from "#src/core/time.ts";
 import { csv, ndjson } from "#src/operations/logs/export.ts";
 import { lines } from "#src/operations/logs/lines.ts";
 import type { Context, RowBatch } from "#src/operations/runtime/operation.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
 

@@ -8,8 +8,8 @@ import { fromMillis, type Instant, parseInstant, printNanos } from "#src/core/ti
 import { computeSnapshots, nodes, pods, podsOverview } from "#src/operations/kubernetes/kubernetes.ts";
 import type { Context, RowBatch } from "#src/operations/runtime/operation.ts";
 import { parseRequest } from "#src/operations/runtime/request-body.ts";
+import type { KubernetesStore } from "#src/store/kubernetes.ts";
 import { derivePodState } from "#src/store/kubernetes-rules.ts";
-import type { KubernetesStore } from "#src/store/store.ts";
 
 const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:30:00Z" };
 const minute = 60_000;

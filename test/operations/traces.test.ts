@@ -8,7 +8,7 @@ import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";
-import type { SpanStore } from "#src/store/store.ts";
+import type { SpanStore } from "#src/store/span-analytics.ts";
 import { encodeActionDigest, encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
 import { type ModelSpan, makeTraces, midnight, toSpan } from "../conformance/trace-fixture.ts";
 import { at, base, createException, createSpan } from "../tracing/span-builder.ts";

@@ -9,7 +9,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer } from "#src/server/server.ts";
-import type { MetricStore } from "#src/store/store.ts";
+import type { MetricStore } from "#src/store/metrics.ts";
 import { createVisualFinder, readVisual, type Visual } from "#src/visuals/visual.ts";
 import { createWatchedTelemetry } from "../support/error-reports.ts";
 

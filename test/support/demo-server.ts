@@ -10,7 +10,7 @@ import type { UnifiedSchema } from "#src/graphql/mesh.ts";
 import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer, type Server } from "#src/server/server.ts";
-import type { Backend } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { openVisualDirectory } from "#src/visuals/visual-directory.ts";
 

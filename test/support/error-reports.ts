@@ -3,7 +3,7 @@
 import type { Site, Sites } from "#src/access/sites.ts";
 import { openSpool } from "#src/intake/spool.ts";
 import type { SpoolClient } from "#src/intake/spool-client.ts";
-import type { ErrorReportStore } from "#src/store/store.ts";
+import type { ErrorReportStore } from "#src/store/error-reports.ts";
 import { createTelemetry, type Telemetry } from "#src/telemetry/telemetry.ts";
 
 export function renderReport(number: number, over: Record<string, unknown> = {}): string {

@@ -1,7 +1,7 @@
 // A shell of its own for a test of a command: files, environment and clock are given, what is printed is kept.
 import type { Shell } from "../../src/cli/support/shell.ts";
 import { type Instant, parseInstant } from "../../src/core/time.ts";
-import type { BackendKind } from "../../src/store/store.ts";
+import type { BackendKind } from "../../src/store/backend.ts";
 
 interface TestShell extends Shell {
   printed(): string;

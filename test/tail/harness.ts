@@ -5,7 +5,7 @@ import { defaults, type Limits } from "#src/config/config.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Millis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { createTailRegistry, type TailRegistry } from "#src/tail/tail-registry.ts";
 import { type Clock, createClock } from "../support/fake-clock.ts";
 

@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { BackendError } from "#src/core/errors.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { base, type Client, createSubject, type Opening } from "./harness.ts";
 
 const lateness = 20_000;

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { ana, base, createSubject } from "./harness.ts";
 
 const named = (events: readonly { event: string }[]) => events.map(({ event }) => event);

@@ -1,6 +1,6 @@
 // Edges, against figures worked out by hand.
 import { describe, expect, test } from "vitest";
-import type { EdgesQuery } from "#src/store/store.ts";
+import type { EdgesQuery } from "#src/store/span-analytics.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createArrayReader } from "../conformance/trace-fixture.ts";
 import { at, createSource, createSpan, createTestBudget, range, signal } from "./span-builder.ts";

@@ -1,8 +1,8 @@
 // Spans for tests by hand: a trace is a list of lines, times are milliseconds.
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
-import type { Budget, SpanSource } from "#src/store/span-reader.ts";
-import type { ListingQuery } from "#src/store/store.ts";
+import type { ListingQuery } from "#src/store/span-analytics.ts";
+import type { Budget, SpanSource } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader } from "../conformance/trace-fixture.ts";

@@ -3,8 +3,8 @@
 import { expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import type { SpanReader } from "#src/store/span-reader.ts";
-import type { ListingQuery } from "#src/store/store.ts";
+import type { ListingQuery } from "#src/store/span-analytics.ts";
+import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createArrayReader, makeTraces, midnight, toSpan } from "../conformance/trace-fixture.ts";

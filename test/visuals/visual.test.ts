@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { run } from "#src/cli/new-visual.ts";
 import { ConfigError } from "#src/core/errors.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
-import type { LogEvent } from "#src/store/store.ts";
+import type { LogEvent } from "#src/store/backend.ts";
 import { generateVisualId, readVisual } from "#src/visuals/visual.ts";
 import { openVisualDirectory, type VisualDirectory } from "#src/visuals/visual-directory.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";

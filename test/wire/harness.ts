@@ -7,7 +7,7 @@ import { defaults, type Limits } from "#src/config/config.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer, type Server, type ServerOptions } from "#src/server/server.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);

@@ -5,7 +5,7 @@ import { defaults } from "#src/config/config.ts";
 import { failures } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { anonymousPrincipal } from "#src/operations/runtime/executor.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { base, createSubject, linesBody, linesPath, otherToken, token } from "./harness.ts";
 
 const origin = "http://readout";

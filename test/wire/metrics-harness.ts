@@ -5,7 +5,7 @@ import { defaults, type Limits } from "#src/config/config.ts";
 import { fromMillis, hour } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";
-import type { ForcedLabels, MetricStore } from "#src/store/store.ts";
+import type { ForcedLabels, MetricStore } from "#src/store/metrics.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);

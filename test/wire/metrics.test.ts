@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { hour, minute } from "#src/core/time.ts";
-import type { MetricStore, SeriesQuery } from "#src/store/store.ts";
+import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
 import { base, headers, iso, origin, serve } from "./metrics-harness.ts";
 
 /** Two tenants; what matters of the first is in the comments of the tests. */

@@ -12,7 +12,7 @@ import { hashToken } from "#src/access/auth.ts";
 import * as demo from "#src/cli/demo.ts";
 import * as serve from "#src/cli/serve/serve.ts";
 import { now } from "#src/core/time.ts";
-import type { BackendKind } from "#src/store/store.ts";
+import type { BackendKind } from "#src/store/backend.ts";
 import manifest from "../../package.json" with { type: "json" };
 import { createShell } from "../support/fake-shell.ts";
 import { endAll, program, start, startReadout } from "../support/process.ts";

@@ -6,7 +6,7 @@ import { defaults } from "#src/config/config.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { ServedConfig } from "#src/server/server.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { base, createSubject, linesBody, linesPath } from "./harness.ts";
 
 const token = "of-all-configurations";

@@ -2,7 +2,7 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { BackendError, type Failure, failures } from "#src/core/errors.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./harness.ts";
 

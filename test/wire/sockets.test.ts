@@ -8,7 +8,7 @@ import { BackendError, Refused, Unauthorized } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { Server } from "#src/server/server.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { base, createSubject, linesBody, linesPath, token } from "./harness.ts";
 
 const open: Server[] = [];

@@ -9,7 +9,7 @@ import { BackendError } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, printMillis } from "#src/core/time.ts";
 import type { Server } from "#src/server/server.ts";
-import type { LogStore } from "#src/store/store.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { readEvents } from "../tail/harness.ts";
 import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./harness.ts";
 

@@ -1,7 +1,7 @@
 // Reads the attributes of a document under the keys that the application gave them. The sources of a layout (prefixes, lists of
 // pairs, names) and the spelling of keys are compiled once for each form and site.
 import type { Attributes, AttributeValue } from "../../../src/core/rows.ts";
-import type { SpanSource } from "../../../src/store/span-reader.ts";
+import type { SpanSource } from "../../../src/store/spans.ts";
 import {
   addAttribute,
   type FieldTable,

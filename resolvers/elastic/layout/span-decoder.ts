@@ -12,7 +12,7 @@ import {
   spanKinds,
 } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
-import type { SpanSource } from "../../../src/store/span-reader.ts";
+import type { SpanSource } from "../../../src/store/spans.ts";
 import { readConfiguredNames } from "../../../src/tracing/spans/site-attributes.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import {

@@ -1,7 +1,7 @@
 // Explains how a query is executed. Whether the index decides a leaf follows from the bounds that the filter compiler makes of
 // it, so the explanation cannot diverge from the execution. The reason follows from the mapping.
 import { type Compare, type Filter, listComparisons, type Operator } from "../../../src/log-query/ast.ts";
-import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/store.ts";
+import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { Product } from "../client/product.ts";
 import { matchAll, matchNone, type Query } from "../client/query-dsl.ts";

@@ -3,7 +3,7 @@
 // them. So each search covers a window sized by the progress of the last one, and asks for hits by their size in bytes.
 
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
-import type { LogQuery } from "../../../src/store/store.ts";
+import type { LogQuery } from "../../../src/store/logs.ts";
 import type { Order } from "./line-order.ts";
 
 /** What the searches of all sources together may return at once. */

@@ -1,7 +1,8 @@
 // What `readout check` reports about a source of log lines: the layout of each group of indices, what a layout cannot express,
 // the fields by which the indices cannot narrow, and whether the tenant filter is exact.
 import { fromMillis, type Instant } from "../../../src/core/time.ts";
-import type { LogSource, SourceInspection } from "../../../src/store/store.ts";
+import type { SourceInspection } from "../../../src/store/inspection.ts";
+import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";

@@ -4,7 +4,7 @@
 import { zip } from "../../../src/core/collections.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
-import type { LogQuery, LogSource, LogStore } from "../../../src/store/store.ts";
+import type { LogQuery, LogSource, LogStore } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { parseTenantFilter } from "../query/tenant-filter.ts";

@@ -3,7 +3,7 @@
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import type { Instant, TimeRange } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
-import type { LogQuery, LogSource } from "../../../src/store/store.ts";
+import type { LogQuery, LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { Product } from "../client/product.ts";
 import {

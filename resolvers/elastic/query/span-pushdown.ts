@@ -1,6 +1,6 @@
 // Pushes the hints of a span scan down to the index, as upper bounds like those of `span-upper-bounds.ts`. A value is compared as a
 // text whatever type the document gives it, so a number is searched in every spelling that is read as it.
-import type { SpanPushdown, SpanSource } from "../../../src/store/span-reader.ts";
+import type { SpanPushdown, SpanSource } from "../../../src/store/spans.ts";
 import { incidentDigestAttribute, unnamedAction } from "../../../src/tracing/spans/requests.ts";
 import { allOf, anyOf, matchAll, matchNone, measureQuery, not, type Query } from "../client/query-dsl.ts";
 import { lossyCharacters } from "../layout/attribute-decoder.ts";

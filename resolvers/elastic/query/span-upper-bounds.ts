@@ -11,7 +11,7 @@ import {
   nanosPerMilli,
   type TimeRange,
 } from "../../../src/core/time.ts";
-import type { SpanSelection } from "../../../src/store/span-reader.ts";
+import type { SpanSelection } from "../../../src/store/spans.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import {

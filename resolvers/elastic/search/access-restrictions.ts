@@ -3,7 +3,7 @@
 // either value. So a value that an aggregation returns and a search does not find is a digest.
 import { z } from "zod";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
-import type { LogSource } from "../../../src/store/store.ts";
+import type { LogSource } from "../../../src/store/logs.ts";
 import { raceAbort } from "../../http/guard.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";

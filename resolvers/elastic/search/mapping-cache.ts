@@ -4,8 +4,9 @@
 import { LRUCache } from "lru-cache";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import type { SpanSource } from "../../../src/store/span-reader.ts";
-import type { CustomLayouts, IO, LogSource } from "../../../src/store/store.ts";
+import type { CustomLayouts, IO } from "../../../src/store/backend.ts";
+import type { LogSource } from "../../../src/store/logs.ts";
+import type { SpanSource } from "../../../src/store/spans.ts";
 import { raceAbort } from "../../http/guard.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";

@@ -1,7 +1,7 @@
 // Ids alone, listed by the index page by page: far shorter than the documents that have them. What the index does not have
 // as the reader would see it, it cannot list, and then it lists nothing.
 import { z } from "zod";
-import type { Budget, SpanSource } from "../../../src/store/span-reader.ts";
+import type { Budget, SpanSource } from "../../../src/store/spans.ts";
 import { allOf, matchNone, not } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";

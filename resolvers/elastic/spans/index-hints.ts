@@ -8,7 +8,7 @@ import type {
   SpanScan,
   SpanSource,
   SplitPointQuery,
-} from "../../../src/store/span-reader.ts";
+} from "../../../src/store/spans.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { allOf } from "../client/query-dsl.ts";

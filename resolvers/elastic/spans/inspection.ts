@@ -2,8 +2,8 @@
 // these indices cannot narrow, and whether the wall holds.
 
 import type { Instant } from "../../../src/core/time.ts";
-import type { SpanSource } from "../../../src/store/span-reader.ts";
-import type { SourceInspection } from "../../../src/store/store.ts";
+import type { SourceInspection } from "../../../src/store/inspection.ts";
+import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, matchNone, not } from "../client/query-dsl.ts";
 import { parseExactIntegers } from "../document/flatten.ts";

@@ -1,7 +1,7 @@
 // Which parents may have many children that ask the same of a database. The index is asked for lists of parents by the
 // number of their children, which err on one side only: whoever has so many children is in them.
 import { z } from "zod";
-import type { NPlusOneQuery, SpanSource } from "../../../src/store/span-reader.ts";
+import type { NPlusOneQuery, SpanSource } from "../../../src/store/spans.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { createNormaliser } from "../../../src/tracing/spans/statement-cache.ts";
 import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";

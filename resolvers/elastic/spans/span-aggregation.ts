@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import { type AttributeValue, errorReportAttribute, type Span } from "../../../src/core/rows.ts";
-import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/span-reader.ts";
+import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { toTally } from "../../../src/tracing/spans/span-tally.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";

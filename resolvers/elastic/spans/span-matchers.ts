@@ -1,6 +1,6 @@
 // Which spans and events are wanted, as a condition for the index and as a test of what it found.
 import type { Span } from "../../../src/core/rows.ts";
-import type { SpanId } from "../../../src/store/span-reader.ts";
+import type { SpanId } from "../../../src/store/spans.ts";
 import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { allOf, matchNone } from "../client/query-dsl.ts";

@@ -6,6 +6,7 @@ import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, type Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
+import type { SpanStore } from "../../../src/store/span-analytics.ts";
 import type {
   Budget,
   SpanId,
@@ -17,8 +18,7 @@ import type {
   SpanSources,
   SpanTally,
   TallyQuery,
-} from "../../../src/store/span-reader.ts";
-import type { SpanStore } from "../../../src/store/store.ts";
+} from "../../../src/store/spans.ts";
 import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";

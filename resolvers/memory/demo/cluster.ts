@@ -3,7 +3,7 @@
 // without the ones before it, and two observations always fit together.
 import type { Container, OwnerReference, PodPhase } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
-import type { ForcedLabels } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { Observation, ObservedPod } from "../stores/kubernetes-store.ts";
 import { createRandom, generateHex, type Random } from "./seeded-random.ts";
 

@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../../src/core/errors.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
+import type { KubernetesStore, SnapshotQuery } from "../../../src/store/kubernetes.ts";
 import {
   calculateGrowth,
   compareNodes,
@@ -13,7 +14,7 @@ import {
   derivePodState,
   toMinuteBuckets,
 } from "../../../src/store/kubernetes-rules.ts";
-import type { ForcedLabels, KubernetesStore, SnapshotQuery } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 
 /** Every node and pod that exists at a moment. Network figures are counters here, which go on over restarts. */
 export interface Observation {

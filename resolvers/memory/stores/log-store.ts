@@ -6,7 +6,7 @@ import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
 import { listComparisons } from "../../../src/log-query/ast.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
-import type { LogQuery, LogStore } from "../../../src/store/store.ts";
+import type { LogQuery, LogStore } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 
 /** A line before a source has claimed it: which `source_id` it gets depends on who asks. */

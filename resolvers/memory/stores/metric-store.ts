@@ -15,7 +15,7 @@ import {
   findFirstAtOrAfter,
   type Observations,
 } from "../../../src/metrics/samples.ts";
-import type { ForcedLabels, MetricStore, SeriesQuery } from "../../../src/store/store.ts";
+import type { ForcedLabels, MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
 
 /** A metric's series; those of a histogram or summary are its parts, told apart by `Part` and by their own labels. */
 export type FamilyKind = "gauge" | "counter" | "histogram" | "summary";

@@ -1,7 +1,7 @@
 // Front-end error reports in memory: they are spans like others, held where the traces of the same index are.
 
 import type { Instant } from "../../../src/core/time.ts";
-import type { ErrorReportStore } from "../../../src/store/store.ts";
+import type { ErrorReportStore } from "../../../src/store/error-reports.ts";
 import type { MemorySpans } from "./span-store.ts";
 
 interface MemoryReports extends ErrorReportStore {

@@ -3,14 +3,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { compare, type Span } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
-import type {
-  Budget,
-  SpanLookup,
-  SpanReader,
-  SpanSource,
-  SpanSources,
-} from "../../../src/store/span-reader.ts";
-import type { SpanStore } from "../../../src/store/store.ts";
+import type { SpanStore } from "../../../src/store/span-analytics.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources } from "../../../src/store/spans.ts";
 import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
 import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";

@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import type { BackendInfo, IO } from "../../../src/store/store.ts";
+import type { BackendInfo, IO } from "../../../src/store/backend.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import { type Expression, metricName, type Selector } from "./promql.ts";
 import { buildQueryRequest, type EvaluationTime, formatMatchParameters } from "./query-request.ts";

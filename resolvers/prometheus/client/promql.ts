@@ -3,7 +3,7 @@
 // can be built without them.
 
 import type { Millis } from "../../../src/core/time.ts";
-import type { ForcedLabels } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 
 export interface Matcher {
   readonly label: string;

@@ -2,7 +2,7 @@
 // the background; a missing one is loaded once for all callers; a failure is repeated for a second instead of loading.
 import { LRUCache } from "lru-cache";
 import type { Millis } from "../../../src/core/time.ts";
-import type { IO } from "../../../src/store/store.ts";
+import type { IO } from "../../../src/store/backend.ts";
 import { raceAbort } from "../../http/guard.ts";
 
 export interface SwrCache<V> {

@@ -3,7 +3,7 @@
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
-import type { IO } from "../../../src/store/store.ts";
+import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { omitUndefined, type Tls } from "../../http/connection.ts";
 import {

@@ -2,7 +2,8 @@
 // metric is missing. Metrics that only exist while something is wrong, such as waiting reasons, are not reported.
 
 import type { Millis } from "../../../src/core/time.ts";
-import type { ForcedLabels, PartInspection } from "../../../src/store/store.ts";
+import type { PartInspection } from "../../../src/store/inspection.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import { metricName } from "../client/promql.ts";
 import type { SeriesFold } from "../client/response-scanner.ts";

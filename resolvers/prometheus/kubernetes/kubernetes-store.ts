@@ -2,8 +2,8 @@
 // in slices, each with the snapshot before it for the growth of counters.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Buckets, NodesRow, PodsRow } from "../../../src/core/rows.ts";
+import type { KubernetesStore, NodeFilter, PodFilter, SnapshotQuery } from "../../../src/store/kubernetes.ts";
 import { createPodFilter } from "../../../src/store/kubernetes-rules.ts";
-import type { KubernetesStore, NodeFilter, PodFilter, SnapshotQuery } from "../../../src/store/store.ts";
 import { findSandboxChanges, isInterfaceCounter, readRestartSamples } from "./network.ts";
 import { buildNodeRows } from "./node-usage.ts";
 import { readOverview } from "./pod-overview.ts";

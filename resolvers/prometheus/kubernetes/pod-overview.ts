@@ -3,8 +3,8 @@
 import { requireFirst, requireLast } from "../../../src/core/collections.ts";
 import type { Buckets, PodOverviewRow } from "../../../src/core/rows.ts";
 import { type Millis, minute } from "../../../src/core/time.ts";
+import type { OverviewFilter, OverviewQuery } from "../../../src/store/kubernetes.ts";
 import { comparePods, createOverviewFilter, toMinuteBuckets } from "../../../src/store/kubernetes-rules.ts";
-import type { OverviewFilter, OverviewQuery } from "../../../src/store/store.ts";
 import type { SeriesFold } from "../client/response-scanner.ts";
 import { formatPodKey, joinOverviewRows, joinPodState } from "./pod-state.ts";
 import { buildIdentityQueries, buildPodCount, buildPodList, buildStateQueries } from "./queries.ts";

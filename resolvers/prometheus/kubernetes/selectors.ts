@@ -2,7 +2,7 @@
 // sample of the `freshness` before it, never a default look-back: cAdvisor's series do not end with their pod, and servers
 // differ in how far they look back.
 import type { Millis } from "../../../src/core/time.ts";
-import type { ForcedLabels } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import {
   aggregate,
   binary,

@@ -5,7 +5,7 @@ import { readNumber } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
-import type { ForcedLabels } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import type { Expression } from "../client/promql.ts";
 import type { EvaluationTime } from "../client/query-request.ts";

@@ -1,6 +1,6 @@
 // Groups the names of metrics into families. Prometheus keeps series and no types: a histogram or summary is recognised
 // by the names and labels of its parts.
-import type { ForcedLabels } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import { matchEqual, metricName, type Selector, select } from "../client/promql.ts";
 
 /** A `plain` metric is a single name, whose type its targets or its samples show; `both` is as in `MetricShape`. */

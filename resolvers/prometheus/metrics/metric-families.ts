@@ -3,7 +3,9 @@
 import type { MetricType } from "../../../src/core/rows.ts";
 import { hour, type Millis, minute, printMillis } from "../../../src/core/time.ts";
 import { compareLists } from "../../../src/metrics/measures.ts";
-import type { ForcedLabels, IO, PartInspection } from "../../../src/store/store.ts";
+import type { IO } from "../../../src/store/backend.ts";
+import type { PartInspection } from "../../../src/store/inspection.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   matchAnyOf,

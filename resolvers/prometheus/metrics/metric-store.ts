@@ -12,7 +12,7 @@ import {
   combineSamples,
   dropNonFinite,
 } from "../../../src/metrics/samples.ts";
-import type { MetricStore, SeriesQuery } from "../../../src/store/store.ts";
+import type { MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,

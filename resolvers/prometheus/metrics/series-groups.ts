@@ -2,7 +2,7 @@
 // each group into one series of the answer.
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Series } from "../../../src/core/rows.ts";
-import type { SeriesQuery } from "../../../src/store/store.ts";
+import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import { yieldToEventLoop } from "../../http/guard.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";

@@ -2,7 +2,8 @@
 // declared per name and for all tenants, so statements that contradict each other are left to the samples.
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import { day, hour, type Millis, toMillis } from "../../../src/core/time.ts";
-import type { ForcedLabels, IO } from "../../../src/store/store.ts";
+import type { IO } from "../../../src/store/backend.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,

@@ -1,7 +1,8 @@
 // From what was found to sites and their parts, each with its reason. Pure: the same findings give the same proposal.
 
 import type { Instant } from "../../core/time.ts";
-import type { ForcedLabels, FoundSource, Survey } from "../../store/store.ts";
+import type { FoundSource, Survey } from "../../store/inspection.ts";
+import type { ForcedLabels } from "../../store/metrics.ts";
 import { printNewest } from "../check.ts";
 
 /** A backend of the file to be, and what it holds. */

@@ -15,7 +15,7 @@ import { version } from "../../core/version.ts";
 import { operations } from "../../operations/index.ts";
 import { checkVisual } from "../../operations/metrics/visuals.ts";
 import { createServer, type ServedConfig } from "../../server/server.ts";
-import type { Backend, IO } from "../../store/store.ts";
+import type { Backend, IO } from "../../store/backend.ts";
 import { createOtlpExporter } from "../../telemetry/otlp-exporter.ts";
 import {
   createTelemetry,

@@ -3,7 +3,7 @@
 import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml.ts";
 import { BackendError, toErrorMessage } from "../../core/errors.ts";
-import type { Backend, IO } from "../../store/store.ts";
+import type { Backend, IO } from "../../store/backend.ts";
 import type { Shell } from "./shell.ts";
 
 /** Undefined for a name without a kind. Throws what the kind does when the settings cannot be used. */

@@ -2,7 +2,7 @@
 // be run by a test with a clock, an environment and a terminal of its own.
 
 import type { Instant } from "../../core/time.ts";
-import type { BackendKind } from "../../store/store.ts";
+import type { BackendKind } from "../../store/backend.ts";
 
 export interface Shell {
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -6,7 +6,9 @@ import { buildSpanSource } from "../../access/sites.ts";
 import type { Config, SiteConfig, SitePart } from "../../config/config.ts";
 import { type Instant, now } from "../../core/time.ts";
 import { formatIndexName } from "../../intake/intake.ts";
-import type { Backend, ForcedLabels, PartInspection, SourceInspection } from "../../store/store.ts";
+import type { Backend } from "../../store/backend.ts";
+import type { PartInspection, SourceInspection } from "../../store/inspection.ts";
+import type { ForcedLabels } from "../../store/metrics.ts";
 
 export interface SiteInspection {
   readonly site: string;

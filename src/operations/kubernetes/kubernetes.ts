@@ -14,7 +14,7 @@ import {
   printMillis,
   toMillis,
 } from "../../core/time.ts";
-import type { KubernetesStore, SnapshotQuery } from "../../store/store.ts";
+import type { KubernetesStore, SnapshotQuery } from "../../store/kubernetes.ts";
 import { type Context, type Operation, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
 import {
   checkRange,

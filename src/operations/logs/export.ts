@@ -4,7 +4,7 @@
 import * as z from "zod";
 import { Refused } from "../../core/errors.ts";
 import type { LogLine } from "../../core/rows.ts";
-import type { LogQuery } from "../../store/store.ts";
+import type { LogQuery } from "../../store/logs.ts";
 import { type CsvCell, printCsv } from "../runtime/csv.ts";
 import type { Context, Representation, RowBatch } from "../runtime/operation.ts";
 import {

@@ -23,7 +23,7 @@ import {
 } from "../../core/time.ts";
 import { parse } from "../../log-query/parse.ts";
 import { print } from "../../log-query/print.ts";
-import type { LogQuery, LogSource } from "../../store/store.ts";
+import type { LogQuery, LogSource } from "../../store/logs.ts";
 import { explainSources, printTimeRange } from "../runtime/explain.ts";
 import { holdWhileRefusable } from "../runtime/lifetime.ts";
 import { type Context, type Operation, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";

@@ -4,7 +4,7 @@ import * as z from "zod";
 import { BackendError, NotFound, Unprocessable } from "../../core/errors.ts";
 import { type Millis, printInstant, type TimeRange } from "../../core/time.ts";
 import { print } from "../../log-query/print.ts";
-import type { LeafPlan, LogStore, SourcePlan } from "../../store/store.ts";
+import type { LeafPlan, LogStore, SourcePlan } from "../../store/logs.ts";
 import { type RecordedRequest, type Recorder, runWithRecorder } from "../../telemetry/request-recorder.ts";
 import { describeFailure, type FailureResponse } from "./error-response.ts";
 import type { Context, PreparedOperation } from "./operation.ts";

@@ -5,7 +5,7 @@ import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/config.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
-import type { LogSource, LogStore } from "../../store/store.ts";
+import type { LogSource, LogStore } from "../../store/logs.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
 import { parseRequest } from "./request-body.ts";
 

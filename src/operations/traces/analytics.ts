@@ -4,7 +4,7 @@ import type { Site, SpanPart } from "../../access/sites.ts";
 import { Refused } from "../../core/errors.ts";
 import { type ActionEdge, compare, type Edge, type SlowEvent, spanKinds } from "../../core/rows.ts";
 import { printInstant } from "../../core/time.ts";
-import type { SpanSource } from "../../store/span-reader.ts";
+import type { SpanSource } from "../../store/spans.ts";
 import { encodeActionDigest, encodeEventDigest, hashStatement } from "../../tracing/spans/digest.ts";
 import type { Context, Operation } from "../runtime/operation.ts";
 import {

@@ -1,6 +1,6 @@
 // The listings of traces: POST /api/v2/tracing/traces/performance and …/errors.
 import * as z from "zod";
-import type { ListingQuery } from "../../store/store.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { Context, Operation, RowBatch } from "../runtime/operation.ts";
 import { printRows, toSummaryRow } from "./row-writer.ts";
 import { traceSummary } from "./schema.ts";

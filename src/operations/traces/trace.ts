@@ -1,7 +1,7 @@
 // One trace: its spans by id, the spans of a trace that filters choose, and where it belongs.
 import * as z from "zod";
 import { compare, type TraceLocation } from "../../core/rows.ts";
-import type { ListingQuery } from "../../store/store.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
 import { deduplicateRows } from "../../tracing/analytics.ts";
 import { deriveIncidentNumber } from "../../tracing/spans/digest.ts";
 import { buildTraceDetail } from "../../tracing/trace-detail.ts";

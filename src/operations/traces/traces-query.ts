@@ -16,8 +16,8 @@ import {
   toInclusiveEnd,
 } from "../../core/time.ts";
 import { type Compare, listComparisons } from "../../log-query/ast.ts";
-import type { Budget, SpanSource } from "../../store/span-reader.ts";
-import type { ListingQuery, SpanStore, TraceField, TraceFilter } from "../../store/store.ts";
+import type { ListingQuery, SpanStore, TraceField, TraceFilter } from "../../store/span-analytics.ts";
+import type { Budget, SpanSource } from "../../store/spans.ts";
 import { compareRows, createTieLimitError, deriveTie } from "../../tracing/listing/listing.ts";
 import { decodeDigestNames, deriveNarrowing, listRequiredLeaves } from "../../tracing/listing/pushdown.ts";
 import { parseTraceQuery, printTraceQuery } from "../../tracing/listing/trace-query.ts";

@@ -3,8 +3,8 @@
 import { Refused } from "../../core/errors.ts";
 import { compare, type Span, type TraceSummary } from "../../core/rows.ts";
 import { allTime, floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../../core/time.ts";
-import type { SpanPushdown, SpanReader } from "../../store/span-reader.ts";
-import type { ListingQuery } from "../../store/store.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
+import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
 import { findEntriesWithNpo, formatEntryKey, loadAncestors, readAllSpans } from "../spans/entry-lookup.ts";
 import { listExceptions, type SpanException } from "../spans/exceptions.ts";
 import { trackBudget } from "../spans/read-budget.ts";

@@ -1,8 +1,8 @@
 // What the filters of a listing say for sure of its rows, before any is read: the traces and the spans that they name,
 // and what a source may leave out. Rows are held to the filters all the same.
 import type { Compare, Filter } from "../../log-query/ast.ts";
-import type { SpanPushdown } from "../../store/span-reader.ts";
-import type { TraceField, TraceFilter } from "../../store/store.ts";
+import type { TraceField, TraceFilter } from "../../store/span-analytics.ts";
+import type { SpanPushdown } from "../../store/spans.ts";
 import { type Digest, decodeDigest } from "../spans/digest.ts";
 import { unknownException } from "../spans/exceptions.ts";
 import type { ActionNames } from "../spans/requests.ts";

@@ -6,7 +6,7 @@ import type { Compare, Filter, Operator } from "../../log-query/ast.ts";
 import { parseAs, type Term } from "../../log-query/parse.ts";
 import { printAs, printValue, quoteValue } from "../../log-query/print.ts";
 import { createSyntaxError, escapeKey, unescapeKey } from "../../log-query/scan.ts";
-import { type TraceField, type TraceFilter, traceFields } from "../../store/store.ts";
+import { type TraceField, type TraceFilter, traceFields } from "../../store/span-analytics.ts";
 import { decodeDigest, encodeActionDigest } from "../spans/digest.ts";
 import { normaliseId } from "../spans/span-ids.ts";
 

@@ -1,6 +1,6 @@
 // What has to be looked up beside the spans of a scan: the entries above them, their requests' N+1 queries.
 import type { Span } from "../../core/rows.ts";
-import type { Budget, SpanId, SpanReader, SpanSources } from "../../store/span-reader.ts";
+import type { Budget, SpanId, SpanReader, SpanSources } from "../../store/spans.ts";
 import { type AncestorIndex, createAncestorIndex, formatSpanKey } from "./requests.ts";
 import { createNormaliser } from "./statement-cache.ts";
 

@@ -1,6 +1,6 @@
 // What one request may read, counted over all its calls to all its backends.
 import { Refused } from "../../core/errors.ts";
-import type { Budget } from "../../store/span-reader.ts";
+import type { Budget } from "../../store/spans.ts";
 import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 
 /** A share of a budget is spent, and the budget itself is not: there may be another way. */

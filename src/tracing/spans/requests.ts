@@ -1,7 +1,7 @@
 // What a request is, and which request a span belongs to. Entries are found within one site: what a site's spans are
 // called depends on its own spans alone, whichever other sites are asked for together with it.
 import { compare, type Span, type TraceSummary } from "../../core/rows.ts";
-import type { SpanId } from "../../store/span-reader.ts";
+import type { SpanId } from "../../store/spans.ts";
 
 /** The attribute of an exception event that carries its digest. */
 export const incidentDigestAttribute = "appsignal.incident_digest";

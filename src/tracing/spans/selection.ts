@@ -1,6 +1,6 @@
 // What `SpanSelection` means. Stores narrow their reading by it as they can, and hold each span to this.
 import type { Span } from "../../core/rows.ts";
-import type { SpanSelection } from "../../store/span-reader.ts";
+import type { SpanSelection } from "../../store/spans.ts";
 import { hasException } from "./exceptions.ts";
 
 /** Whether the span, with all its events, is of the selection. */

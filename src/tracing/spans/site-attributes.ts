@@ -1,6 +1,6 @@
 // What a site's configuration reads out of a span's attributes.
 import type { Attributes, AttributeValue, Span } from "../../core/rows.ts";
-import type { SpanSource } from "../../store/span-reader.ts";
+import type { SpanSource } from "../../store/spans.ts";
 
 type ConfiguredNames = Pick<Span, "namespace" | "action" | "tags">;
 

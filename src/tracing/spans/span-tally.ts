@@ -1,7 +1,7 @@
 // Spans that are alike, counted together by the source where it can do so exactly. Over a source that cannot count,
 // every span is a tally of its own, so what is computed from tallies is computed from spans.
 import type { Span } from "../../core/rows.ts";
-import type { SpanReader, SpanTally, TallyQuery } from "../../store/span-reader.ts";
+import type { SpanReader, SpanTally, TallyQuery } from "../../store/spans.ts";
 import { calculateTotalTime } from "./requests.ts";
 
 export function toTally(span: Span): SpanTally {

@@ -7,7 +7,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { listComparisons } from "#src/log-query/ast.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery } from "#src/store/store.ts";
+import type { LogQuery } from "#src/store/logs.ts";
 import { runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { corpus, dynamicDefinition, mappedDefinition, query } from "../../exactness/corpus.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";

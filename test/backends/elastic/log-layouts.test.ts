@@ -7,7 +7,7 @@ import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { endOfMilli, fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery, LogSource } from "#src/store/store.ts";
+import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import * as shippers from "../../support/elastic/log-shippers.ts";

@@ -7,7 +7,7 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, printNanos } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { lines as linesOperation } from "#src/operations/logs/lines.ts";
-import type { LogQuery, LogSource } from "#src/store/store.ts";
+import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogSource } from "#src/store/store.ts";
+import type { LogSource } from "#src/store/logs.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
 

@@ -5,7 +5,7 @@ import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { fromMillis, type Instant, parseInstant, printMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery } from "#src/store/store.ts";
+import type { LogQuery } from "#src/store/logs.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
 

@@ -1,7 +1,7 @@
 // Computes the expected answer of a store from raw samples in the simplest way: for each bucket from all samples. It shares
 // no code with the stores, so that both do not make the same mistake.
 import type { Measure } from "#src/core/rows.ts";
-import type { SeriesQuery } from "#src/store/store.ts";
+import type { SeriesQuery } from "#src/store/metrics.ts";
 import type { RawFamily, RawSample, RawSeries, Tenant } from "./fixture.ts";
 
 export interface Expected {

@@ -8,7 +8,8 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import { severities } from "#src/core/rows.ts";
 import { allTime, floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { IO, LogQuery, LogSource } from "#src/store/store.ts";
+import type { IO } from "#src/store/backend.ts";
+import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);

@@ -5,7 +5,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogSource } from "#src/store/store.ts";
+import type { LogSource } from "#src/store/logs.ts";
 import { openScriptedSource, type ScriptedSource } from "../scripted-http-source.ts";
 import { createFakeSearch, type FakeIndex } from "./fake-cluster.ts";
 import { testIO } from "./test-index.ts";

@@ -2,7 +2,10 @@
 // are JSON text, so that numbers arrive spelled as a test spells them.
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { now } from "#src/core/time.ts";
-import type { Backend, Inspections, IO, LogStore, SpanStore } from "#src/store/store.ts";
+import type { Backend, IO } from "#src/store/backend.ts";
+import type { Inspections } from "#src/store/inspection.ts";
+import type { LogStore } from "#src/store/logs.ts";
+import type { SpanStore } from "#src/store/span-analytics.ts";
 
 export interface Cluster {
   readonly url: string;

@@ -1,7 +1,8 @@
 // A fake Prometheus on the loopback interface: it knows some metrics, and a test scripts its answers to queries.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
-import type { Backend, IO, SeriesQuery } from "#src/store/store.ts";
+import type { Backend, IO } from "#src/store/backend.ts";
+import type { SeriesQuery } from "#src/store/metrics.ts";
 import { testIO } from "../elastic/test-index.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-http-source.ts";
 

@@ -2,8 +2,8 @@
 // over real servers, which compare with a store that leaves out nothing.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
-import type { SpanLookup, SpanPushdown, SpanReader } from "#src/store/span-reader.ts";
-import type { ListingQuery, TraceFilter } from "#src/store/store.ts";
+import type { ListingQuery, TraceFilter } from "#src/store/span-analytics.ts";
+import type { SpanLookup, SpanPushdown, SpanReader } from "#src/store/spans.ts";
 import { listSummaries } from "#src/tracing/listing/listing.ts";
 import { deriveNarrowing } from "#src/tracing/listing/pushdown.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";

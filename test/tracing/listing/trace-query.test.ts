@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { TraceFilter } from "#src/store/store.ts";
+import type { TraceFilter } from "#src/store/span-analytics.ts";
 import { isRowAccepted, parseTraceQuery, type TraceRow } from "#src/tracing/listing/trace-query.ts";
 import { encodeActionDigest } from "#src/tracing/spans/digest.ts";
 import { at } from "../span-builder.ts";

@@ -1,7 +1,7 @@
 // What a request is and what it is called, against figures worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
-import type { SpanReader } from "#src/store/span-reader.ts";
+import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { decodeDigest } from "#src/tracing/spans/digest.ts";
 import { createAncestorIndex } from "#src/tracing/spans/requests.ts";

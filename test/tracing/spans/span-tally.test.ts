@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
-import type { SpanReader, SpanTally } from "#src/store/span-reader.ts";
+import type { SpanReader, SpanTally } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { calculateTotalTime } from "#src/tracing/spans/requests.ts";

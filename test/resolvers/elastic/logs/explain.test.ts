@@ -15,7 +15,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { type Compare, type Filter, listComparisons } from "#src/log-query/ast.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
-import type { LeafPlan } from "#src/store/store.ts";
+import type { LeafPlan } from "#src/store/logs.ts";
 import { type RecordedRequest, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { dynamicDefinition, mappedDefinition, query } from "../../../exactness/corpus.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";

@@ -7,7 +7,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, parseInstant, toMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery } from "#src/store/store.ts";
+import type { LogQuery } from "#src/store/logs.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import {
   openScriptedSource,

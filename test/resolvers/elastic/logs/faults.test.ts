@@ -6,7 +6,7 @@ import type { BackendError, Failure } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery } from "#src/store/store.ts";
+import type { LogQuery } from "#src/store/logs.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import {
   openScriptedSource,

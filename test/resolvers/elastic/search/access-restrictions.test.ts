@@ -5,7 +5,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { Backend } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { Backend } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";

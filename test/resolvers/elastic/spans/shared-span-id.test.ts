@@ -4,7 +4,7 @@ import { afterEach, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, SpanEvent } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
-import type { SpanLookup } from "#src/store/span-reader.ts";
+import type { SpanLookup } from "#src/store/spans.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { type ModelSpan, toSpan } from "../../../conformance/trace-fixture.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";

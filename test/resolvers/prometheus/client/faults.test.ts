@@ -3,7 +3,8 @@ import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Failure } from "#src/core/errors.ts";
-import type { Backend, SeriesQuery } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
+import type { SeriesQuery } from "#src/store/metrics.ts";
 import { runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import {
   buildMatrix,

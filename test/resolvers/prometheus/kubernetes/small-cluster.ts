@@ -1,7 +1,7 @@
 // One pod on one node as exporters write it: the fixture of the Kubernetes tests that do not use the model cluster.
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "#src/core/rows.ts";
-import type { OverviewFilter, PodFilter } from "#src/store/store.ts";
+import type { OverviewFilter, PodFilter } from "#src/store/kubernetes.ts";
 import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
 import {
   collectSeries,

@@ -3,7 +3,8 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
-import type { Backend, SeriesQuery } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
+import type { SeriesQuery } from "#src/store/metrics.ts";
 import {
   base,
   buildRawFamilies,

@@ -3,7 +3,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
 import { groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
-import type { Backend, MetricStore } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
+import type { MetricStore } from "#src/store/metrics.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import {
   buildMatrix,

@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { toSingleBucket } from "#src/metrics/measures.ts";
-import type { Backend, SeriesQuery } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
+import type { SeriesQuery } from "#src/store/metrics.ts";
 import { recordExchange } from "../../../support/prometheus/recording-proxy.ts";
 import {
   buildMatrix,

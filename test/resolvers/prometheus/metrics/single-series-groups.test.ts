@@ -1,7 +1,7 @@
 // Gauges whose groups seem to have one series each are read without aggregation, and with it if that was wrong.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
-import type { Backend } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
 import {
   buildMatrix,
   buildSeriesQuery,

@@ -2,7 +2,7 @@
 // (`created-timestamp-zero-ingestion`): no client exported such a quantile.
 import { afterEach, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
-import type { Backend } from "#src/store/store.ts";
+import type { Backend } from "#src/store/backend.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";

@@ -1,39 +1,8 @@
-// What spans are read by: the primitives that a source of spans must have, or may have, and over which `src/tracing/`
-// defines everything that the API tells of requests. A part of the contract of `store.ts`, whose promises hold here too.
+// Spans: the primitives that a span store must have or may have. `span-analytics.ts` is everything else that the API asks
+// of spans; `src/tracing/` defines it over these primitives.
+// The promises of every store (`backend.ts`) hold here too.
 import type { Span, SpanKind } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
-
-/** The `traces` part of a site's configuration, or the index of its browsers' error reports. */
-export interface SpanSource {
-  readonly site: string;
-  /** A comma list of patterns: spans, and the layout's documents of events or errors. */
-  readonly index: string;
-  readonly layout: string;
-  /** As in `LogSource`; it scopes every request, look-ups by id too. */
-  readonly where?: string | undefined;
-  /** Attributes whose keys begin so are tags. */
-  readonly tagPrefixes: readonly string[];
-  readonly namespaceAttribute: string;
-  readonly actionAttribute: string;
-}
-export type SpanSources = readonly [SpanSource, ...SpanSource[]];
-
-/** A span within any site: span ids are unique in their trace only. */
-export interface SpanId {
-  readonly trace_id: string;
-  readonly span_id: string;
-}
-
-/**
- * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
- * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
- * as early as it knows their number; a hundred ids alone are as one.
- */
-export interface Budget {
-  readonly limit: number;
-  /** @throws {Refused} `result_too_large` when more than `limit` are spent in all. */
-  spend(documents: number): void;
-}
 
 /**
  * What every span store must be able to do; the promises of `LogStore` hold here too. `src/tracing/analytics.ts`
@@ -85,43 +54,37 @@ export interface SpanReader {
   count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
 }
 
-export interface TallyQuery extends SpanScan {
-  /**
-   * What makes spans alike, besides `revision` where `narrow` names one:
-   *
-   * - `request`: kind, status, name, namespace and action, whether they are reports.
-   * - `event`: service, kind, name, statement as sent.
-   * - `deploy`: as `request` without name and action, and with `lengths`.
-   */
-  readonly by: "request" | "event" | "deploy";
+/** The `traces` part of a site's configuration, or the index of its browsers' error reports. */
+export interface SpanSource {
+  readonly site: string;
+  /** A comma list of patterns: spans, and the layout's documents of events or errors. */
+  readonly index: string;
+  readonly layout: string;
+  /** As in `LogSource`; it scopes every request, look-ups by id too. */
+  readonly where?: string | undefined;
+  /** Attributes whose keys begin so are tags. */
+  readonly tagPrefixes: readonly string[];
+  readonly namespaceAttribute: string;
+  readonly actionAttribute: string;
 }
-/** Spans that are alike. */
-export interface SpanTally {
-  /** Where `whole`, the only span; else one that has what they share, and nothing else that means anything. */
-  readonly span: Span;
-  readonly isSingle: boolean;
-  readonly spans: number;
-  /** Of all their lengths, nanoseconds. */
-  readonly total: bigint;
-  /** How many are how long, each within 2 %, nanoseconds. */
-  readonly lengths?: readonly { readonly length: number; readonly spans: number }[] | undefined;
+
+export type SpanSources = readonly [SpanSource, ...SpanSource[]];
+
+/** A span within any site: span ids are unique in their trace only. */
+export interface SpanId {
+  readonly trace_id: string;
+  readonly span_id: string;
 }
-export interface NPlusOneQuery {
-  readonly sources: SpanSources;
-  /** Spans that stand for several count as that many. */
-  readonly least: number;
-  readonly budget: Budget;
-}
-export interface ExceptionTracesQuery {
-  readonly sources: SpanSources;
-  readonly errors?: SpanPushdown["errors"];
-  readonly budget: Budget;
-}
-export interface SplitPointQuery extends SpanScan {
-  readonly by: "time" | "duration";
-  readonly order: "asc" | "desc";
-  /** From 1 to 10,000. */
-  readonly nth: number;
+
+/**
+ * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
+ * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
+ * as early as it knows their number; a hundred ids alone are as one.
+ */
+export interface Budget {
+  readonly limit: number;
+  /** @throws {Refused} `result_too_large` when more than `limit` are spent in all. */
+  spend(documents: number): void;
 }
 
 /**
@@ -144,6 +107,7 @@ export interface SpanScan {
   readonly withoutEvents?: boolean | undefined;
   readonly budget: Budget;
 }
+
 export interface SpanPushdown {
   readonly service?: string | undefined;
   readonly revision?: string | undefined;
@@ -186,4 +150,47 @@ export interface SpanLookup {
    */
   readonly withoutEvents?: boolean | undefined;
   readonly budget: Budget;
+}
+
+export interface TallyQuery extends SpanScan {
+  /**
+   * What makes spans alike, besides `revision` where `narrow` names one:
+   *
+   * - `request`: kind, status, name, namespace and action, whether they are reports.
+   * - `event`: service, kind, name, statement as sent.
+   * - `deploy`: as `request` without name and action, and with `lengths`.
+   */
+  readonly by: "request" | "event" | "deploy";
+}
+
+/** Spans that are alike. */
+export interface SpanTally {
+  /** Where `whole`, the only span; else one that has what they share, and nothing else that means anything. */
+  readonly span: Span;
+  readonly isSingle: boolean;
+  readonly spans: number;
+  /** Of all their lengths, nanoseconds. */
+  readonly total: bigint;
+  /** How many are how long, each within 2 %, nanoseconds. */
+  readonly lengths?: readonly { readonly length: number; readonly spans: number }[] | undefined;
+}
+
+export interface NPlusOneQuery {
+  readonly sources: SpanSources;
+  /** Spans that stand for several count as that many. */
+  readonly least: number;
+  readonly budget: Budget;
+}
+
+export interface ExceptionTracesQuery {
+  readonly sources: SpanSources;
+  readonly errors?: SpanPushdown["errors"];
+  readonly budget: Budget;
+}
+
+export interface SplitPointQuery extends SpanScan {
+  readonly by: "time" | "duration";
+  readonly order: "asc" | "desc";
+  /** From 1 to 10,000. */
+  readonly nth: number;
 }

@@ -1,5 +1,5 @@
-// Random documents with awkward values, and queries drawn from them. Two indices behind one pattern map the same names differently:
-// one by hand with every type that the filter compiler treats separately, the other one dynamically.
+// Random documents with awkward values, and queries drawn from them. Two indices behind one pattern map the same names
+// differently: one by hand with every type that the filter compiler treats separately, the other one dynamically.
 import fc from "fast-check";
 import type { ShippableLine } from "../support/elastic/log-shippers.ts";
 
@@ -193,8 +193,8 @@ export const shrinkingCorpus: fc.Arbitrary<Corpus> = fc.record({
 });
 
 /**
- * Lines for any layout. The values of a name have one type, since the first of them decides the mapping for most shippers. A message
- * may be the JSON of an object, which some layouts parse.
+ * Lines for any layout. The values of a name have one type, since the first of them decides the mapping for most shippers.
+ * A message may be the JSON of an object, which some layouts parse.
  */
 const whole = fc.constantFrom("1", "2", "30", "-4");
 const inside = fields({ k: quoted, n: whole, deep: fields({ k: quoted }) });

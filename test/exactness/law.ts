@@ -1,5 +1,5 @@
-// The exactness law: what the store finds for a query is what `matches` keeps of all its lines. The suite checks it on fixed seeds,
-// `npm run test:exact` on new ones until it is stopped.
+// The exactness law: what the store finds for a query is what `matches` keeps of all its lines. The suite checks it on
+// fixed seeds, `npm run test:exact` on new ones until it is stopped.
 import type fc from "fast-check";
 import { parseLossless } from "#resolvers/elastic/document/lossless-json.ts";
 import { type LogLine, listSeveritySpellings, type Severity } from "#src/core/rows.ts";
@@ -231,8 +231,8 @@ export function isTrue(script: string): boolean {
 }
 
 /**
- * Whether a script, loaded as the conformance suite loads it, fails on the cluster. A script does not hold the mapping of a layout, so
- * a difference that depends on the mapping may not be reproduced.
+ * Whether a script, loaded as the conformance suite loads it, fails on the cluster. A script does not hold the mapping of a
+ * layout, so a difference that depends on the mapping may not be reproduced.
  */
 export async function reproduces(
   cluster: Cluster,

@@ -1,5 +1,5 @@
-// The scripts that `npm run test:exact` prints for a difference agree with `matches` when they are read back. Whether the server answers
-// them wrongly again is tried by the run itself.
+// The scripts that `npm run test:exact` prints for a difference agree with `matches` when they are read back. Whether the
+// server answers them wrongly again is tried by the run itself.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";

@@ -1,7 +1,7 @@
 // The exactness law on new corpora and queries until the time is over:
 //   npm run test:exact -- --minutes 60 [--servers es8,os2] [--seed 7]
-// Servers and layouts take turns. A difference is shrunk and printed as a script for test/log-query/cases. The run goes on and exits
-// with 1. ADDRESSES=es8=http://… uses servers that already run, as for test:backends.
+// Servers and layouts take turns. A difference is shrunk and printed as a script for test/log-query/cases. The run goes on
+// and exits with 1. ADDRESSES=es8=http://… uses servers that already run, as for test:backends.
 import { parseArgs } from "node:util";
 import fc from "fast-check";
 import type { LogLine } from "#src/core/rows.ts";
@@ -97,7 +97,10 @@ async function search(arenas: readonly Arena[], first: number, end: number): Pro
   return differences === 0 ? 0 : 1;
 }
 
-/** A response differs from the expected lines. Anything else that is thrown, such as a refused query, is reported by its message. */
+/**
+ * A response differs from the expected lines. Anything else that is thrown, such as a refused query, is reported by its
+ * message.
+ */
 class Unlike extends Error {
   override readonly name = "Unlike";
 }

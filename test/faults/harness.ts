@@ -1,5 +1,5 @@
-// The program with sources that can be made to fail: the real backend kinds over a small Elasticsearch and a small Prometheus, each
-// behind a fault proxy; and every question that reads one of them.
+// The program with sources that can be made to fail: the real backend kinds over a small Elasticsearch and a small
+// Prometheus, each behind a fault proxy; and every question that reads one of them.
 import { request as httpRequest } from "node:http";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";

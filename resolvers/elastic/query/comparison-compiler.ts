@@ -67,8 +67,8 @@ export function compileFieldComparison(
 }
 
 /**
- * Documents that may lack a value at a name. `exists` misses values that are not indexed, and finds objects, which are no values;
- * so where it cannot decide, every document may lack it.
+ * Documents that may lack a value at a name. `exists` misses values that are not indexed, and finds objects, which are no
+ * values; so where it cannot decide, every document may lack it.
  */
 export function buildMissingQuery(name: string, { group }: CompileScope): Query {
   const field = findField(group, name);
@@ -79,8 +79,8 @@ export function buildMissingQuery(name: string, { group }: CompileScope): Query 
 }
 
 /**
- * The upper bound of a comparison with one field. Where the mapping lacks the field but would map it with the next document, the
- * query finds the documents that have it by now.
+ * The upper bound of a comparison with one field. Where the mapping lacks the field but would map it with the next
+ * document, the query finds the documents that have it by now.
  */
 export function buildUpperQuery(name: string, operator: Operator, value: string, scope: CompileScope): Query {
   if (isDynamicallyIndexed(scope.group, name))

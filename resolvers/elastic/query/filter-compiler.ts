@@ -1,6 +1,7 @@
-// Compiles a filter of the log query language into a query. No mapping answers the language exactly: text is analysed, long values
-// are left out, `a.b` is also the key "a.b", and positions in arrays are lost. So every leaf compiles to two bounds, `lower ⊆
-// meaning ⊆ upper`, and negation swaps them. The upper bound is sent, and the reader keeps the lines that match the filter.
+// Compiles a filter of the log query language into a query. No mapping answers the language exactly: text is analysed, long
+// values are left out, `a.b` is also the key "a.b", and positions in arrays are lost. So every leaf compiles to two bounds,
+// `lower ⊆ meaning ⊆ upper`, and negation swaps them. The upper bound is sent, and the reader keeps the lines that match
+// the filter.
 import {
   type Compare,
   type Field,
@@ -76,9 +77,9 @@ export function compileBounds(
 }
 
 /**
- * Restricts the query of each group to its own indices, and finds all documents of indices that appeared after the mapping was
- * read. The reader notices those hits and compiles again, so that no line of a new index is lost or passes unverified. Where that
- * takes too many clauses, the query finds everything.
+ * Restricts the query of each group to its own indices, and finds all documents of indices that appeared after the mapping
+ * was read. The reader notices those hits and compiles again, so that no line of a new index is lost or passes unverified.
+ * Where that takes too many clauses, the query finds everything.
  */
 export function combineGroupQueries(
   queries: readonly { readonly group: IndexGroup; readonly query: Query }[],
@@ -117,8 +118,9 @@ export function listUnnarrowedFields(
 }
 
 /**
- * Whether a filter may name a field that was mapped after the metadata was read, in a way that `exists` does not find. Then only
- * a mapping that is read for the request is good enough. Where the body is the document itself, unmapped names narrow nothing.
+ * Whether a filter may name a field that was mapped after the metadata was read, in a way that `exists` does not find. Then
+ * only a mapping that is read for the request is good enough. Where the body is the document itself, unmapped names narrow
+ * nothing.
  */
 export function mayNameHiddenFields(
   filter: Filter,

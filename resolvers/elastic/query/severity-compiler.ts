@@ -1,5 +1,5 @@
-// Compiles comparisons with the severity of a line. It is compared as answered, so every spelling that a document may have counts,
-// and a document without one is `unknown`.
+// Compiles comparisons with the severity of a line. It is compared as answered, so every spelling that a document may have
+// counts, and a document without one is `unknown`.
 import { listSeveritySpellings, type Severity, severities } from "../../../src/core/rows.ts";
 import type { Operator } from "../../../src/log-query/ast.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";

@@ -1,5 +1,5 @@
-// Upper-bound queries for single fields and attributes of spans: the hits include every document that has the value, and possibly
-// others. A field that the index cannot answer for narrows nothing.
+// Upper-bound queries for single fields and attributes of spans: the hits include every document that has the value, and
+// possibly others. A field that the index cannot answer for narrows nothing.
 import {
   allOf,
   anyOf,

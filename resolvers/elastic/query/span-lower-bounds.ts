@@ -1,5 +1,5 @@
-// Lower-bound queries for spans: every hit is certainly a match, and can be aggregated by the index exactly as the decoder would read
-// it. All other documents have to be read. Fields whose indexed value may differ from `_source` never qualify.
+// Lower-bound queries for spans: every hit is certainly a match, and can be aggregated by the index exactly as the decoder
+// would read it. All other documents have to be read. Fields whose indexed value may differ from `_source` never qualify.
 import { requireAt, requireLast } from "../../../src/core/collections.ts";
 import {
   endOfMilli,

@@ -1,5 +1,5 @@
-// Pushes the hints of a span scan down to the index, as upper bounds like those of `span-upper-bounds.ts`. A value is compared as a
-// text whatever type the document gives it, so a number is searched in every spelling that is read as it.
+// Pushes the hints of a span scan down to the index, as upper bounds like those of `span-upper-bounds.ts`. A value is
+// compared as a text whatever type the document gives it, so a number is searched in every spelling that is read as it.
 import type { SpanPushdown, SpanSource } from "../../../src/store/spans.ts";
 import { incidentDigestAttribute, unnamedAction } from "../../../src/tracing/spans/requests.ts";
 import { allOf, anyOf, matchAll, matchNone, measureQuery, not, type Query } from "../client/query-dsl.ts";
@@ -263,7 +263,10 @@ function isSearchable(text: string): boolean {
 
 const maxLong = 2n ** 63n - 1n;
 
-/** Documents whose duration may lie in the bounds (nanoseconds). Bounds are rounded outwards; an invalid duration counts as 0. */
+/**
+ * Documents whose duration may lie in the bounds (nanoseconds). Bounds are rounded outwards; an invalid duration counts as
+ * 0.
+ */
 function buildDurationQuery(
   { group, form: { duration }, listsIgnored }: PlacedForm<SpanForm>,
   least = 0n,

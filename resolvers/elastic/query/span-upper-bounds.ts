@@ -1,5 +1,5 @@
-// Upper-bound queries for spans: the hits include every matching document and possibly others, since the reader verifies each one.
-// What the index cannot answer for narrows nothing. `span-lower-bounds.ts` has the opposite bounds.
+// Upper-bound queries for spans: the hits include every matching document and possibly others, since the reader verifies
+// each one. What the index cannot answer for narrows nothing. `span-lower-bounds.ts` has the opposite bounds.
 import type { SpanKind } from "../../../src/core/rows.ts";
 import {
   earlier,
@@ -88,8 +88,8 @@ export function buildTimeBetweenQuery(
   const era = field.type === "date_nanos" || unit === "ns" ? dateNanosRange : calendar;
   const bounds = { from: later(from ?? era.from, era.from), to: earlier(to, era.to) };
   if (bounds.from > bounds.to) return matchNone;
-  // An open bound stays open: all indices of the pattern parse each bound, and `date_nanos` rejects the year 1, `unsigned_long` a
-  // negative number.
+  // An open bound stays open: all indices of the pattern parse each bound, and `date_nanos` rejects the year 1,
+  // `unsigned_long` a negative number.
   const since = from === undefined ? undefined : bounds.from;
   if (isDate) return buildDateRangeQuery(name, since, bounds.to, field.type === "date_nanos");
   const scale = nanosPerTimeUnit[unit];
@@ -123,8 +123,9 @@ export const durationUnitsPerMilli = {
 export const durationBuckets = Array.from({ length: 12 }, (_, power) => 8 ** power);
 
 /**
- * Documents whose span may end in the range. Where only starts are indexed, a span with a duration in the bucket `[d, 8 d)` starts
- * at most `8 d` before the range. Each bucket has its own range of starts, so that long spans do not widen those of short ones.
+ * Documents whose span may end in the range. Where only starts are indexed, a span with a duration in the bucket `[d, 8 d)`
+ * starts at most `8 d` before the range. Each bucket has its own range of starts, so that long spans do not widen those of
+ * short ones.
  */
 export function buildEndTimeQuery(
   { group, form, listsIgnored }: PlacedForm<SpanForm>,

@@ -1,5 +1,6 @@
-// The tenant filter of a source, configured as `where`. It names fields of the index itself and must be exact by the index alone in
-// every index of the pattern. Anything less is refused: it is never approximated, and never checked on the document.
+// The tenant filter of a source, configured as `where`. It names fields of the index itself and must be exact by the index
+// alone in every index of the pattern. Anything less is refused: it is never approximated, and never checked on the
+// document.
 import { Unprocessable } from "../../../src/core/errors.ts";
 import type { Compare, Field, Filter } from "../../../src/log-query/ast.ts";
 import { toField } from "../../../src/log-query/field.ts";

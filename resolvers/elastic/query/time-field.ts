@@ -1,5 +1,6 @@
-// The time field of a layout group: the range query that bounds lines by it, the sort, and the instant behind a sort value. A sort
-// value is milliseconds of a `date`, nanoseconds of a `date_nanos` or where both types meet, or a whole number of the layout's unit.
+// The time field of a layout group: the range query that bounds lines by it, the sort, and the instant behind a sort value.
+// A sort value is milliseconds of a `date`, nanoseconds of a `date_nanos` or where both types meet, or a whole number of
+// the layout's unit.
 import { allTime, earlier, fromMillis, type Instant, later, printNanos } from "../../../src/core/time.ts";
 import { matchNone, type Query } from "../client/query-dsl.ts";
 

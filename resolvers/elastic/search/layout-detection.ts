@@ -225,8 +225,8 @@ async function readSample(
 }
 
 /**
- * The layout that documents show, or those by which they can be read. A shown layout that finds no message gives way to one that
- * does: its mark may be a field that other layouts have too.
+ * The layout that documents show, or those by which they can be read. A shown layout that finds no message gives way to one
+ * that does: its mark may be a field that other layouts have too.
  */
 function decideLayout(
   documents: readonly JsonObject[],

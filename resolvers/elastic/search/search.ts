@@ -289,7 +289,10 @@ export async function findShardProblem(
   }
 }
 
-/** Accepts a shard count that still differs after the mappings were read again. @throws {BackendError} where shards are missing */
+/**
+ * Accepts a shard count that still differs after the mappings were read again. @throws {BackendError} where shards are
+ * missing
+ */
 export function acceptShardCount(
   backend: string,
   pattern: string,

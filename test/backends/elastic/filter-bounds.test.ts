@@ -1,5 +1,5 @@
-// Each bound of a compiled filter by itself: every hit of `lower` satisfies the filter, and every line that satisfies it is a hit of
-// `upper`. Responses of the store would not show it, since every line is verified before it is answered.
+// Each bound of a compiled filter by itself: every hit of `lower` satisfies the filter, and every line that satisfies it is
+// a hit of `upper`. Responses of the store would not show it, since every line is verified before it is answered.
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";

@@ -1,5 +1,5 @@
-// `readout init` on real servers with two layouts and other indices: the file loads, `check` passes on the same stack, and each index
-// belongs to exactly one source.
+// `readout init` on real servers with two layouts and other indices: the file loads, `check` passes on the same stack, and
+// each index belongs to exactly one source.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

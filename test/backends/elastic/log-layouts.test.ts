@@ -1,5 +1,5 @@
-// Log layouts on real servers: `auto` detects what each shipper writes, several layouts behind one pattern are answered in exact order,
-// and what cannot be read exactly is refused.
+// Log layouts on real servers: `auto` detects what each shipper writes, several layouts behind one pattern are answered in
+// exact order, and what cannot be read exactly is refused.
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/core/errors.ts";

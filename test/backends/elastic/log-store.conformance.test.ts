@@ -1,5 +1,5 @@
-// The conformance suite of log stores on real servers, with a subject for each natural pair of server and layout. A subject writes lines
-// as the layout's shipper does. Missing pairs are not in use, or are covered by another one.
+// The conformance suite of log stores on real servers, with a subject for each natural pair of server and layout. A subject
+// writes lines as the layout's shipper does. Missing pairs are not in use, or are covered by another one.
 import { printNanos } from "#src/core/time.ts";
 import { type Excuse, logStoreSuite, type Subject } from "../../conformance/logs.ts";
 import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";

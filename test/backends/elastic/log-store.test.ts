@@ -1,5 +1,5 @@
-// The log store on real servers, with documents as Filebeat writes them: order and bursts, pages, several sources at once, and tenant
-// filters.
+// The log store on real servers, with documents as Filebeat writes them: order and bursts, pages, several sources at once,
+// and tenant filters.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "#src/config/config.ts";
 import { Refused } from "#src/core/errors.ts";

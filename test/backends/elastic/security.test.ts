@@ -1,5 +1,5 @@
-// A cluster as operators run it: TLS, passwords, and roles that may read some indices and see the mappings of some. Both products
-// silently leave out what a role may not read, which must not become an incomplete response.
+// A cluster as operators run it: TLS, passwords, and roles that may read some indices and see the mappings of some. Both
+// products silently leave out what a role may not read, which must not become an incomplete response.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { Refused } from "#src/core/errors.ts";

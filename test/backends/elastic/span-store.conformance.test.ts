@@ -1,5 +1,5 @@
-// The conformance suite of span stores on real servers, with spans as each shipper writes them, on natural pairs of server and layout.
-// Where the service is a keyword, all sites share their indices and are separated by tenant filters.
+// The conformance suite of span stores on real servers, with spans as each shipper writes them, on natural pairs of server
+// and layout. Where the service is a keyword, all sites share their indices and are separated by tenant filters.
 import { buildSpanSource } from "#src/access/sites.ts";
 import { type CountingSubject, countingSuite } from "../../conformance/span-aggregation.ts";
 import { spanStoreSuite } from "../../conformance/spans.ts";

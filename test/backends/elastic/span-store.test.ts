@@ -1,5 +1,5 @@
-// Difficult cases of reading spans on real servers: another tenant in the same indices, unusual spellings of ids, values that are not
-// indexed, indices that appear during a read, and several layouts behind one pattern.
+// Difficult cases of reading spans on real servers: another tenant in the same indices, unusual spellings of ids, values
+// that are not indexed, indices that appear during a read, and several layouts behind one pattern.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
 import { buildSpanSource } from "#src/access/sites.ts";

@@ -1,5 +1,5 @@
-// Live tails and exports on real servers: documents that arrive during a tail, an index with a long refresh interval, and a client that
-// reconnects. The expected lines follow from what was written.
+// Live tails and exports on real servers: documents that arrive during a tail, an index with a long refresh interval, and a
+// client that reconnects. The expected lines follow from what was written.
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Principal } from "#src/access/auth.ts";

@@ -1,5 +1,5 @@
-// The ways in which an index holds the time of lines: numbers of a unit, dates beyond the range of nanoseconds, doc_values alone. The
-// expected lines are the raw documents, sorted by the test.
+// The ways in which an index holds the time of lines: numbers of a unit, dates beyond the range of nanoseconds, doc_values
+// alone. The expected lines are the raw documents, sorted by the test.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";

@@ -1,5 +1,5 @@
-// The explanation of each leaf agrees with the bounds that it compiles to, for any query and mapping, and the recorder reports the
-// requests that the source received.
+// The explanation of each leaf agrees with the bounds that it compiles to, for any query and mapping, and the recorder
+// reports the requests that the source received.
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { describeProduct, type Product } from "#resolvers/elastic/client/product.ts";

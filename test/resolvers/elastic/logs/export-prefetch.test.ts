@@ -1,5 +1,5 @@
-// Exports send the next search before the last response is decoded. Each search covers a limited window of the range, and asks for a
-// limited size in bytes.
+// Exports send the next search before the last response is decoded. Each search covers a limited window of the range, and
+// asks for a limited size in bytes.
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";

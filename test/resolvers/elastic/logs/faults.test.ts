@@ -1,4 +1,5 @@
-// Every way in which a source fails, and the error that it becomes. An incomplete response with status 200 is the worst of them.
+// Every way in which a source fails, and the error that it becomes. An incomplete response with status 200 is the worst of
+// them.
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";

@@ -1,5 +1,5 @@
-// What each field type and operator compiles to on both products. The golden files are the table. That its bounds hold is proved on
-// real servers (test/backends/elastic/filter-bounds.test.ts), which have to be run when a golden file changes.
+// What each field type and operator compiles to on both products. The golden files are the table. That its bounds hold is
+// proved on real servers (test/backends/elastic/filter-bounds.test.ts), which have to be run when a golden file changes.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";

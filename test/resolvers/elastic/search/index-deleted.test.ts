@@ -1,5 +1,5 @@
-// An index that is deleted during a read, over a search server in memory. Its lines would be missing silently, even where the next
-// search cannot reveal it.
+// An index that is deleted during a read, over a search server in memory. Its lines would be missing silently, even where
+// the next search cannot reveal it.
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";

@@ -1,5 +1,5 @@
-// How `auto` reads documents and mappings, over a small search server in memory: the layout that it takes, the resulting lines, and
-// what `check` reports.
+// How `auto` reads documents and mappings, over a small search server in memory: the layout that it takes, the resulting
+// lines, and what `check` reports.
 import { describe, expect, test } from "vitest";
 import type { FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import {

@@ -1,5 +1,5 @@
-// Aliases with routing reach only some shards of an index, so a search that reaches fewer shards than exist may be complete. It is
-// incomplete where the pattern matches the indices themselves, some of which the user may not read.
+// Aliases with routing reach only some shards of an index, so a search that reaches fewer shards than exist may be
+// complete. It is incomplete where the pattern matches the indices themselves, some of which the user may not read.
 import { describe, expect, test } from "vitest";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { describeShardProblem } from "#resolvers/elastic/search/search.ts";

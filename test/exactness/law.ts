@@ -52,7 +52,7 @@ const start = Date.UTC(2024, 0, 15, 10);
 const range = { from: fromMillis(start), to: fromMillis(start + 3_600_000) };
 
 /** The layouts that shippers write to this server. */
-export function subjectsOn(target: Target): readonly Subject[] {
+export function listSubjects(target: Target): readonly Subject[] {
   const { name, product } = target;
   const own =
     product === "opensearch"
@@ -65,24 +65,24 @@ export function subjectsOn(target: Target): readonly Subject[] {
         ? [shippers.fluentBitLogs, shippers.otelNoneLogs]
         : [shippers.otelLogs, shippers.fluentBitLogs];
   return [
-    ecs(target),
+    createEcsSubject(target),
     ...[...own, shippers.logstashLogs, shippers.vectorLogs].map((shipper) =>
-      shipped(shipper.layout, shipper),
+      createShippedSubject(shipper.layout, shipper),
     ),
-    ...(product === "elasticsearch" ? [shipped("logstash-ecs", shippers.logstashEcsLogs)] : []),
+    ...(product === "elasticsearch" ? [createShippedSubject("logstash-ecs", shippers.logstashEcsLogs)] : []),
   ];
 }
 
 /** Two indices that map the same names differently, and documents for each. */
-function ecs({ product, version }: Target): Subject {
+function createEcsSubject({ product, version }: Target): Subject {
   const load =
     ({ mapped, dynamic }: Corpus): Load =>
     async (cluster, prefix) => {
       await cluster.remove(`${prefix}-*`);
       await cluster.createIndex(`${prefix}-a`, mappedDefinition(product, version));
       await cluster.createIndex(`${prefix}-b`, dynamicDefinition);
-      if (mapped.length > 0) await cluster.write(`${prefix}-a`, stamped(mapped));
-      if (dynamic.length > 0) await cluster.write(`${prefix}-b`, stamped(dynamic));
+      if (mapped.length > 0) await cluster.write(`${prefix}-a`, addTimes(mapped));
+      if (dynamic.length > 0) await cluster.write(`${prefix}-b`, addTimes(dynamic));
       return mapped.length + dynamic.length;
     };
   const shipper: shippers.LogShipper = {
@@ -96,7 +96,7 @@ function ecs({ product, version }: Target): Subject {
 }
 
 /** Uses the shipper's own mapping and, unless the layout is otel, a dynamic one as well. */
-function shipped(name: string, shipper: shippers.LogShipper): Subject {
+function createShippedSubject(name: string, shipper: shippers.LogShipper): Subject {
   const definitions = shipper.layout === "otel" ? [shipper.definition] : [shipper.definition, plain];
   const load =
     (lines: readonly shippers.ShippableLine[]): Load =>
@@ -128,7 +128,7 @@ const plain = { settings: { number_of_shards: 1, number_of_replicas: 0 } };
 
 /** Three documents in each millisecond. */
 const timeOf = (at: number): string => new Date(start + Math.floor(at / 3)).toISOString();
-function stamped(texts: readonly string[]): [string, string][] {
+function addTimes(texts: readonly string[]): [string, string][] {
   return texts.map((text, at) => [
     `d${at}`,
     text === "{}" ? `{"@timestamp":"${timeOf(at)}"}` : `{"@timestamp":"${timeOf(at)}",${text.slice(1)}`,
@@ -153,7 +153,7 @@ export async function read(
 }
 
 /** Compares what a query finds with what `matches` keeps of all lines; undefined where both are the same. */
-export async function difference(
+export async function findDifference(
   cluster: Cluster,
   layout: string,
   prefix: string,
@@ -164,12 +164,12 @@ export async function difference(
   const found = await read(cluster, layout, prefix, text).catch((error: Error) => {
     throw new Error(`${layout}: ${text}: ${error.message}`, { cause: error });
   });
-  const wanted = everything.filter((line) => matches(filter, line));
+  const expected = everything.filter((line) => matches(filter, line));
   const ids = found.map(({ id }) => id);
-  const same = ids.length === wanted.length && wanted.every(({ id }, at) => id === ids[at]);
+  const same = ids.length === expected.length && expected.every(({ id }, at) => id === ids[at]);
   if (same) return undefined;
-  const missing = wanted.filter(({ id }) => !ids.includes(id));
-  const extra = found.filter(({ id }) => !wanted.some((line) => line.id === id));
+  const missing = expected.filter(({ id }) => !ids.includes(id));
+  const extra = found.filter(({ id }) => !expected.some((line) => line.id === id));
   return { text, missing, extra, isOrdered: missing.length + extra.length > 0 };
 }
 
@@ -217,7 +217,7 @@ export function printScript(
 const scriptId = (id: string): string => id.replace(/^.*-(\w+)\//, "$1-");
 
 /** Whether `matches` agrees with the script. It does not where the query names what a layout writes beside the body. */
-export function isTrue(script: string): boolean {
+export function isConsistent(script: string): boolean {
   let lines: readonly LogLine[] = [];
   for (const step of readScript("found", script).steps) {
     if (step.kind === "load") lines = step.lines.map(toLogLine);
@@ -234,7 +234,7 @@ export function isTrue(script: string): boolean {
  * Whether a script, loaded as the conformance suite loads it, fails on the cluster. A script does not hold the mapping of a
  * layout, so a difference that depends on the mapping may not be reproduced.
  */
-export async function reproduces(
+export async function canReproduce(
   cluster: Cluster,
   shipper: shippers.LogShipper,
   script: string,

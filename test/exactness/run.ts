@@ -8,16 +8,16 @@ import type { LogLine } from "#src/core/rows.ts";
 import { downloadServer, type ServerName, serverNames, servers, start } from "../servers/servers.ts";
 import { type Cluster, openCluster } from "../support/elastic/test-index.ts";
 import {
+  canReproduce,
   type Difference,
-  difference,
-  isTrue,
+  findDifference,
+  isConsistent,
+  listSubjects,
   printScript,
   query,
   read,
-  reproduces,
   type Subject,
   spellings,
-  subjectsOn,
   type Target,
 } from "./law.ts";
 
@@ -40,10 +40,10 @@ async function main(args: readonly string[]): Promise<number> {
   const addresses = new Map(
     process.env.ADDRESSES?.split(",").map((pair) => pair.split("=", 2) as [string, string]),
   );
-  const wanted = values.servers?.split(",") ?? (addresses.size > 0 ? [...addresses.keys()] : serverNames);
-  const names = serverNames.filter((name) => wanted.includes(name));
+  const requested = values.servers?.split(",") ?? (addresses.size > 0 ? [...addresses.keys()] : serverNames);
+  const names = serverNames.filter((name) => requested.includes(name));
   const seed = Number(values.seed ?? Date.now() % 2 ** 31);
-  if (!(minutes > 0) || names.length !== wanted.length || !Number.isSafeInteger(seed)) {
+  if (!(minutes > 0) || names.length !== requested.length || !Number.isSafeInteger(seed)) {
     console.error(`${usage}\nservers: ${serverNames.join(" ")}`);
     return 2;
   }
@@ -63,13 +63,13 @@ async function main(args: readonly string[]): Promise<number> {
       stops.unshift(() => cluster.close());
       arenas.push({ target: { name, product, version }, cluster });
     }
-    return await search(arenas, seed, performance.now() + minutes * 60_000);
+    return await searchDifferences(arenas, seed, performance.now() + minutes * 60_000);
   } finally {
     for (const stop of stops) await stop();
   }
 }
 
-async function search(arenas: readonly Arena[], first: number, end: number): Promise<number> {
+async function searchDifferences(arenas: readonly Arena[], first: number, end: number): Promise<number> {
   const counts = new Map<string, number>();
   let differences = 0;
   let seed = first;
@@ -78,10 +78,10 @@ async function search(arenas: readonly Arena[], first: number, end: number): Pro
   const isOver = (): boolean => interrupted.signal.aborted || performance.now() >= end;
   while (!isOver()) {
     for (const { target, cluster } of arenas) {
-      for (const subject of subjectsOn(target)) {
+      for (const subject of listSubjects(target)) {
         if (isOver()) break;
         const label = `${target.name} ${subject.name}`;
-        const { queries, script } = await round(cluster, subject, seed);
+        const { queries, script } = await runRound(cluster, subject, seed);
         counts.set(label, (counts.get(label) ?? 0) + queries);
         if (script === undefined) continue;
         differences += 1;
@@ -115,7 +115,7 @@ interface Finding {
 }
 
 /** Runs many queries over one corpus. Where one differs, returns the smallest documents and query that do. */
-async function round(
+async function runRound(
   cluster: Cluster,
   { name, layout, shipper, shrinking: documents }: Subject,
   seed: number,
@@ -142,11 +142,11 @@ async function round(
         }
         for (const text of texts) {
           asked = text;
-          const found = await difference(cluster, layout, prefix, everything, text);
+          const found = await findDifference(cluster, layout, prefix, everything, text);
           if (!isShrinking) queries += 1;
           if (found === undefined) continue;
           const wrong = [...found.missing, ...found.extra];
-          smallest = { query: text, lines: everything, wrong, notes: notesOf(found) };
+          smallest = { query: text, lines: everything, wrong, notes: listNotes(found) };
           throw new Unlike();
         }
       } catch (error) {
@@ -163,21 +163,21 @@ async function round(
   );
   await fc.check(law, { seed, numRuns: 1, interruptAfterTimeLimit: shrinking });
   if (smallest === undefined) return { queries, script: undefined };
-  const script = await print(cluster, layout, shipper, smallest, `search-${name}-${seed}-script`);
+  const script = await printDifference(cluster, layout, shipper, smallest, `search-${name}-${seed}-script`);
   return { queries, script };
 }
 
-function notesOf({ missing, extra, isOrdered }: Difference): readonly string[] {
-  const shown = ({ id, message, json }: LogLine): string => `${id} ${JSON.stringify(message)} ${json}`;
+function listNotes({ missing, extra, isOrdered }: Difference): readonly string[] {
+  const printLine = ({ id, message, json }: LogLine): string => `${id} ${JSON.stringify(message)} ${json}`;
   return [
-    ...missing.map((line) => `missing: ${shown(line)}`),
-    ...extra.map((line) => `extra: ${shown(line)}`),
+    ...missing.map((line) => `missing: ${printLine(line)}`),
+    ...extra.map((line) => `extra: ${printLine(line)}`),
     ...(isOrdered ? [] : ["the lines are right, and their order is not"]),
   ];
 }
 
 /** The wrong lines, if a script of these alone reproduces the difference; otherwise all lines. */
-async function print(
+async function printDifference(
   cluster: Cluster,
   layout: string,
   shipper: Subject["shipper"],
@@ -188,8 +188,8 @@ async function print(
   const tries = [wrong.slice(0, 1), wrong, lines].filter((some) => some.length > 0);
   const scripts = tries.flatMap((some) => spellings.map((spell) => printScript(layout, some, query, spell)));
   for (const [at, script] of [...new Set(scripts)].entries()) {
-    if (!isTrue(script)) continue;
-    if (await reproduces(cluster, shipper, script, `${prefix}-${at}`))
+    if (!isConsistent(script)) continue;
+    if (await canReproduce(cluster, shipper, script, `${prefix}-${at}`))
       return [...comments, script].join("\n");
   }
   const reason =

@@ -23,7 +23,7 @@ const { SEED, SEEDS } = process.env;
 const seeds = Array.from({ length: Number(SEEDS ?? 1) }, (_, n) => Number(SEED ?? 1) + n);
 const hermetic = SEED === undefined && SEEDS === undefined;
 /** A kind of fault is combined with one in so many questions; with other forms of the same question less often. */
-const shareOf = ({ accept, form }: Question): number =>
+const chooseShare = ({ accept, form }: Question): number =>
   !hermetic ? 1 : accept === undefined && form === undefined ? 18 : 36;
 
 /** The failures that a kind of fault may lead to. A request to a slow source may last until the deadline. */
@@ -138,7 +138,7 @@ describe("every question", () => {
   });
 });
 
-const turns = async (count: number): Promise<void> => {
+const waitTurns = async (count: number): Promise<void> => {
   for (let n = 0; n < count; n++) await new Promise((resolve) => setImmediate(resolve));
 };
 
@@ -159,7 +159,7 @@ async function settle<T>(
   const activity = () => Object.values(sources.proxies).reduce((sum, proxy) => sum + proxy.activity(), 0);
   while (!over) {
     const before = activity();
-    await turns(40);
+    await waitTurns(40);
     const idle = !over && activity() === before;
     if (idle && moves()) vi.advanceTimersToNextTimer();
   }
@@ -167,7 +167,7 @@ async function settle<T>(
 }
 
 /** The sentence of a failure, by REST or GraphQL or in an explanation; undefined for a successful response. */
-function sentenceOf({ status, body }: Reply): string | undefined {
+function readSentence({ status, body }: Reply): string | undefined {
   const value = JSON.parse(body);
   const error = value.errors?.[0];
   if (error !== undefined) {
@@ -181,53 +181,54 @@ function sentenceOf({ status, body }: Reply): string | undefined {
   return value.error;
 }
 
-async function close(program: Program): Promise<void> {
+async function closeProgram(program: Program): Promise<void> {
   await settle(program.close());
   for (const { connections } of Object.values(sources.proxies)) {
-    for (let n = 0; n < 100 && connections() > 0; n++) await turns(10);
+    for (let n = 0; n < 100 && connections() > 0; n++) await waitTurns(10);
     expect(connections()).toBe(0);
   }
 }
 
 /** The part of a response that is equal each time: an explanation also lists requests and durations. */
-function comparable({ form }: Question, { status, body }: Reply): string {
+function toComparable({ form }: Question, { status, body }: Reply): string {
   if (form !== "explanation" || status !== 200) return body;
   const { requests: _, more_requests, time, ...same } = JSON.parse(body);
   return JSON.stringify(same);
 }
 
 /** The events of a tail, with their data. */
-function eventsOf(body: string): readonly (readonly [event: string, data: string])[] {
+function readEvents(body: string): readonly (readonly [event: string, data: string])[] {
   return [...body.matchAll(/^event: (\w+)$[\s\S]*?^data: (.*)$/gm)].map(([, event = "", data = ""]) => [
     event,
     data,
   ]);
 }
-const ofKind = (events: ReturnType<typeof eventsOf>, kind: string) =>
+const listOfKind = (events: ReturnType<typeof readEvents>, kind: string) =>
   events.filter(([event]) => event === kind).map(([, data]) => data);
 
 /** A tail reports the failure of its source and resumes. It sends each line once and in order, and all of them if it ends. */
 function checkTail(reply: Reply, expected: Reply, sentences: readonly string[], context: string): void {
-  const events = eventsOf(reply.body);
-  const lines = ofKind(events, "line");
-  const wanted = ofKind(eventsOf(expected.body), "line");
-  for (const data of ofKind(events, "retry")) expect(sentences, context).toContain(JSON.parse(data).error);
-  const told = events.map(([event]) => event).filter((event) => event !== "line");
+  const events = readEvents(reply.body);
+  const lines = listOfKind(events, "line");
+  const expectedLines = listOfKind(readEvents(expected.body), "line");
+  for (const data of listOfKind(events, "retry"))
+    expect(sentences, context).toContain(JSON.parse(data).error);
+  const states = events.map(([event]) => event).filter((event) => event !== "line");
   // Nothing is sent between a failure and its end.
-  expect(told.join(" "), context).toMatch(/^((retry )+resumed )*(end|retry)$/);
+  expect(states.join(" "), context).toMatch(/^((retry )+resumed )*(end|retry)$/);
   for (const [n, [event]] of events.entries()) {
     if (event === "line") expect(events[n - 1]?.[0], context).not.toBe("retry");
   }
-  if (told.at(-1) === "retry") {
-    expect(wanted.slice(0, lines.length), context).toEqual(lines);
+  if (states.at(-1) === "retry") {
+    expect(expectedLines.slice(0, lines.length), context).toEqual(lines);
     return;
   }
-  expect(ofKind(events, "end"), context).toEqual(['{"reason":"complete"}']);
-  expect(lines, context).toEqual(wanted);
+  expect(listOfKind(events, "end"), context).toEqual(['{"reason":"complete"}']);
+  expect(lines, context).toEqual(expectedLines);
 }
 
 /** Asks one question while the source fails at one request, or from it on. */
-async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: number): Promise<void> {
+async function runTrial(kind: FaultKind, { question, source, ...of }: Case, seed: number): Promise<void> {
   const { reply: expected, asked } = of;
   const random = createRandom(seed * 7_919 + faultKinds.indexOf(kind) * 101 + questions.indexOf(question));
   const from = Math.floor(random() * asked);
@@ -238,12 +239,12 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
   try {
     // A follower of a source that keeps failing leaves at the first `retry`.
     let waits = false;
-    const told = (text: string) => {
+    const isEnough = (text: string) => {
       waits ||= question.form === "tail" && text.includes("event: retry");
       return waits && lasting;
     };
     const moves = () => waits || !clockless.includes(kind);
-    const { result: reply, elapsed } = await settle(program.ask(question, told), moves);
+    const { result: reply, elapsed } = await settle(program.ask(question, isEnough), moves);
     const context = `${kind} of ${source} at ${question.name}, seed ${seed}: ${lasting ? "from" : "at"} request ${from} of ${asked}`;
     expect(reply.body, context).not.toContain(secret);
     const sentences = outcomes[kind].map((failure) => failures[failure]);
@@ -263,10 +264,10 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
       expect(kind === "latency" || kind === "bandwidth", context).toBe(false);
       return;
     }
-    const same = comparable(question, expected);
-    const sentence = comparable(question, reply) === same ? undefined : sentenceOf(reply);
+    const same = toComparable(question, expected);
+    const sentence = toComparable(question, reply) === same ? undefined : readSentence(reply);
     if (sentence === undefined) {
-      expect(comparable(question, reply), context).toBe(same);
+      expect(toComparable(question, reply), context).toBe(same);
       return;
     }
     expect(proxy.seen.struck + (proxy.seen.asked === 0 ? 1 : 0), context).toBeGreaterThan(0);
@@ -279,13 +280,13 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
       expect(reply.headers["retry-after"], context).toBe(seconds);
     }
   } finally {
-    await close(program);
+    await closeProgram(program);
     proxy.plan(() => undefined);
     // The pause before a retry, the clock of a cache, and the second after which tails are read again.
     await vi.advanceTimersByTimeAsync(1_000);
     // Decompression runs beside the event loop and takes real time, and the cache may then read the clock.
     for (let n = 0; n < 1_000 && vi.getTimerCount() > 0; n++) {
-      await turns(200);
+      await waitTurns(200);
       await vi.advanceTimersByTimeAsync(1);
     }
     expect(vi.getTimerCount()).toBe(0);
@@ -300,16 +301,16 @@ describe.each(seeds)("every question under faults, seed %i", (seed) => {
       // The products differ only in their clients, so a seed uses one of them for each question.
       const turn = questions.indexOf(one.question) + seed;
       if (one.source === (turn % 2 === 0 ? "OpenSearch" : "Elasticsearch")) continue;
-      if ((questions.indexOf(one.question) + faultKinds.indexOf(kind)) % shareOf(one.question) !== 0)
+      if ((questions.indexOf(one.question) + faultKinds.indexOf(kind)) % chooseShare(one.question) !== 0)
         continue;
-      await trial(kind, one, seed).catch((error: unknown) => failed.push(error));
+      await runTrial(kind, one, seed).catch((error: unknown) => failed.push(error));
     }
     if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join("\n"));
   });
 });
 
 describe("response under way when its source fails", () => {
-  const failing = async (
+  const askWhileFailing = async (
     name: string,
     source: SourceName,
     broken: (asked: number) => (n: number) => boolean,
@@ -322,7 +323,7 @@ describe("response under way when its source fails", () => {
     try {
       return { reply: (await settle(program.ask(one.question))).result, whole: one.reply };
     } finally {
-      await close(program);
+      await closeProgram(program);
       await vi.advanceTimersByTimeAsync(1_000);
     }
   };
@@ -330,7 +331,7 @@ describe("response under way when its source fails", () => {
   test.each(["logs/lines, as NDJSON", "logs/lines, as CSV"])(
     "cuts off the rest visibly: %s",
     async (name) => {
-      const { reply, whole } = await failing(name, "Elasticsearch", (asked) => (n) => n >= asked - 3);
+      const { reply, whole } = await askWhileFailing(name, "Elasticsearch", (asked) => (n) => n >= asked - 3);
       expect(reply).toMatchObject({ status: 200, complete: false });
       expect(reply.body.length).toBeGreaterThan(0);
       expect(whole.body.startsWith(reply.body)).toBe(true);
@@ -340,15 +341,15 @@ describe("response under way when its source fails", () => {
   test("reports retries in a tail and resumes when the source answers again", async () => {
     const name = "logs/lines, followed";
     // A broken connection is retried once, invisibly.
-    const { reply, whole } = await failing(
+    const { reply, whole } = await askWhileFailing(
       name,
       "Elasticsearch",
       (asked) => (n) => n === asked - 1 || n === asked,
     );
     expect(reply).toMatchObject({ status: 200, complete: true });
-    const told = eventsOf(reply.body).map(([event]) => event);
-    expect(told.filter((event) => event !== "line")).toEqual(["retry", "resumed", "end"]);
-    expect(told[0]).toBe("line");
+    const states = readEvents(reply.body).map(([event]) => event);
+    expect(states.filter((event) => event !== "line")).toEqual(["retry", "resumed", "end"]);
+    expect(states[0]).toBe("line");
     checkTail(reply, whole, [failures.unreachable], name);
   });
 });
@@ -369,7 +370,7 @@ describe("source that recovers", () => {
         let asked = -1;
         for (let n = 0; n < 50 && proxy.seen.asked > asked; n++) {
           asked = proxy.seen.asked;
-          expect(sentenceOf(await ask())).toBe(failures.unreachable);
+          expect(readSentence(await ask())).toBe(failures.unreachable);
           // Pass the moment for which caches repeat a failure.
           await vi.advanceTimersByTimeAsync(1_001);
         }
@@ -385,7 +386,7 @@ describe("source that recovers", () => {
         }
         expect(reply).toMatchObject({ status: 200, body: one.reply.body });
       } finally {
-        await close(program);
+        await closeProgram(program);
       }
     },
   );

@@ -103,7 +103,7 @@ const mallIndices = Object.entries(otel.indices("mall")).map(([name, definition]
   return [name, { mappings: { ...mappings, properties }, documents }] as const;
 });
 
-function gauges() {
+function buildGauges() {
   const { write, series } = collectSeries({ site: "shop" });
   for (let time = base; time <= base + 3_600_000; time += 60_000) {
     for (const host of ["a", "b", "c"])
@@ -152,16 +152,22 @@ const listed = {
 const page = { per_page: 5, cursor: "Time" };
 const counted = { ...hour, site_id: "mall" };
 
-function rest(source: Question["source"], questions: Readonly<Record<string, object>>): readonly Question[] {
+function createRestQuestions(
+  source: Question["source"],
+  questions: Readonly<Record<string, object>>,
+): readonly Question[] {
   return Object.entries(questions).map(([name, body]) => {
     const path = `/api/v2/${name.split(",")[0]}`;
     return { name, source, method: "POST", path, body };
   });
 }
-function logs(name: string, form: Omit<Question, "name" | "source" | "method" | "path"> & { path?: string }) {
+function createLogsQuestion(
+  name: string,
+  form: Omit<Question, "name" | "source" | "method" | "path"> & { path?: string },
+) {
   return { name, source: "documents", method: "POST", path: "/api/v2/logs/lines", ...form } as const;
 }
-function graphql(source: Question["source"], name: string, query: string): Question {
+function createGraphqlQuestion(source: Question["source"], name: string, query: string): Question {
   return { name: `GraphQL, ${name}`, source, method: "POST", path: "/graphql", body: { query } };
 }
 
@@ -178,7 +184,7 @@ export const countedQuestions: Readonly<Record<string, object>> = {
 };
 
 export const questions: readonly Question[] = [
-  ...rest("documents", {
+  ...createRestQuestions("documents", {
     "logs/lines": lines({}, 40),
     "logs/lines, a filter": lines({ query: "severity=error n>=100" }, 60),
     "logs/lines, streamed over a burst": lines({}, 2_400),
@@ -200,17 +206,17 @@ export const questions: readonly Question[] = [
     "deploys/stats": { ...around, site_id, revision: "r1" },
     ...countedQuestions,
   }),
-  graphql(
+  createGraphqlQuestion(
     "documents",
     "lines",
     `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", use_expressions: true, pagination: { per_page: 40, order: ASC, cursor: { time: null } }) { id message } }`,
   ),
-  graphql(
+  createGraphqlQuestion(
     "documents",
     "a trace",
     `{ tracing_trace(site_ids: ["shop"], trace_id: "${trace_id}") { span_id span_name } }`,
   ),
-  ...rest("series", {
+  ...createRestQuestions("series", {
     "metrics/timeseries": { ...hour, site_id, resolution: "MINUTELY", select },
     "metrics/list": listed,
     "kubernetes/nodes": { ...hour, site_id },
@@ -223,18 +229,21 @@ export const questions: readonly Question[] = [
     `saved_visuals/${visual.id}`,
     `saved_visuals/${visual.id}/csv`,
   ].map((name): Question => ({ name, source: "series", method: "GET", path: `/api/v2/${name}` })),
-  graphql(
+  createGraphqlQuestion(
     "series",
     "a timeseries",
     `{ metrics_timeseries(site_id: "shop", from: "${hour.from}", to: "${hour.to}", resolution: MINUTELY, select: [{ name: "g", field: gauge, tags: { host: "*" } }]) { series { id data { timestamp value } } } }`,
   ),
-  logs("logs/lines, as NDJSON", { body: lines(aroundLines, 1), accept: "application/x-ndjson" }),
-  logs("logs/lines, as CSV", { body: lines(aroundLines, 1), accept: "text/csv" }),
-  logs("logs/lines, followed", {
+  createLogsQuestion("logs/lines, as NDJSON", {
+    body: lines(aroundLines, 1),
+    accept: "application/x-ndjson",
+  }),
+  createLogsQuestion("logs/lines, as CSV", { body: lines(aroundLines, 1), accept: "text/csv" }),
+  createLogsQuestion("logs/lines, followed", {
     ...{ body: lines({ ...aroundLines, query: "severity=error" }, 1), accept: "text/event-stream" },
     form: "tail",
   }),
-  logs("logs/lines, explained", {
+  createLogsQuestion("logs/lines, explained", {
     ...{ body: lines({ query: "severity=error n>=100" }, 60), path: "/api/v2/logs/lines?explain=true" },
     form: "explanation",
   }),
@@ -265,7 +274,7 @@ export async function openSources(options: { readonly aggregates?: boolean } = {
     "logs-app": { mappings: logMappings, documents: logDocuments },
     ...Object.fromEntries([...spanIndices, ...mallIndices]),
   };
-  const series = [...gauges(), ...expose(model, { cluster: "c" })];
+  const series = [...buildGauges(), ...expose(model, { cluster: "c" })];
   const fakes = {
     Elasticsearch: await openScriptedSource(createFakeSearch(indices, "Elasticsearch", options).reply),
     OpenSearch: await openScriptedSource(createFakeSearch(indices, "OpenSearch", options).reply),

@@ -113,8 +113,8 @@ onServers(({ name, url }) => {
     });
     expect(await stores().store.deliver(target, [one], signal())).toEqual(new Map());
     const found = (await documents()).filter(({ _id }) => _id.startsWith(one.trace_id));
-    const whole = found.find(({ _id }) => _id === one.trace_id)?._source;
-    expect(whole?.attributes).toEqual(one.span_attributes);
+    const stored = found.find(({ _id }) => _id === one.trace_id)?._source;
+    expect(stored?.attributes).toEqual(one.span_attributes);
     expect(found.find(({ _id }) => _id === `${one.trace_id}-0`)?._source.attributes).toEqual(
       one.events[0]?.attributes,
     );
@@ -165,7 +165,7 @@ onServers(({ name, url }) => {
     );
     for (const body of bodies) expect((await post(body)).status).toBe(200);
     await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
-    await cluster.request("POST", `/${whole}/_refresh`);
+    await cluster.request("POST", `/${servedIndex}/_refresh`);
     const rows = await ask("traces/errors", { pagination });
     expect(rows.map(({ tags }: { tags: object }) => tags)).toEqual(
       expect.arrayContaining([{ number: "1" }, { number: "2" }, { number: "3" }]),
@@ -186,12 +186,12 @@ onServers(({ name, url }) => {
     await close();
   });
 
-  const whole = `${index}-whole`;
+  const servedIndex = `${index}-served`;
   /** The program as `readout serve` assembles it, over this cluster. */
   async function serve() {
     const config = parseConfig(
       `backends: { elk: { kind: elastic, url: "${url}" } }
-sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
+sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } }
 `,
       "readout.yaml",
       { kinds: new Map([[elastic.kind, elastic]]), env: {}, readText: testIO.readText },

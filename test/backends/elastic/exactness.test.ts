@@ -1,7 +1,7 @@
 // The exactness law on fixed seeds; `SEED=7 ROUNDS=50` runs others.
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { difference, query, read, subjectsOn } from "../../exactness/law.ts";
+import { findDifference, listSubjects, query, read } from "../../exactness/law.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
 
@@ -20,7 +20,7 @@ onServers((server) => {
   });
 
   // The layouts beside `ecs` differ little, so one round of each is enough here. `test:exact` is the long run.
-  const subjects = subjectsOn(server).map((subject) => ({
+  const subjects = listSubjects(server).map((subject) => ({
     ...subject,
     own: subject.name === "ecs" ? rounds : Math.ceil(rounds / 4),
   }));
@@ -40,7 +40,7 @@ onServers((server) => {
         let found = 0;
         for (const text of queries.slice(round * each, (round + 1) * each)) {
           // Compact, since a whole corpus in the text of a failure would hide the difference.
-          expect(await difference(cluster, layout, prefix, everything, text)).toBeUndefined();
+          expect(await findDifference(cluster, layout, prefix, everything, text)).toBeUndefined();
           found += 1;
         }
         expect(found).toBe(each);

@@ -40,10 +40,10 @@ async function init(...args: string[]) {
     kinds,
   };
   const code = await run([...args, "--out", out, "--force"], shell);
-  const told = shell.printed();
-  expect([code, shell.complained(), told]).toEqual([0, "", told]);
+  const output = shell.printed();
+  expect([code, shell.complained(), output]).toEqual([0, "", output]);
   const text = readFileSync(out, "utf8");
-  return { told, text, config: parseConfig(text, out, shell) };
+  return { output, text, config: parseConfig(text, out, shell) };
 }
 
 describe.each(named())("readout init on $name", ({ name, url }) => {
@@ -76,7 +76,7 @@ describe.each(named())("readout init on $name", ({ name, url }) => {
   });
 
   test("writes the detected layouts, and check passes", async () => {
-    const { told, text, config } = await init("--elastic", url, "--site", "shop");
+    const { output, text, config } = await init("--elastic", url, "--site", "shop");
     const sites = Object.values(config.sites);
     const sources = sites.flatMap(({ logs }) => Object.values(logs?.sources ?? {}));
     expect(sources).toEqual(
@@ -94,8 +94,8 @@ describe.each(named())("readout init on $name", ({ name, url }) => {
     }
     expect(text).toContain(`where: 'service.name="checkout"'`);
     expect(text).toMatch(/#\s+init-strange: no known layout/);
-    expect(told).toMatch(/0 problems, \d+ limitations\n$/);
-    const [, token] = /\n {2}(rdt_\S+)\n/.exec(told) ?? [];
+    expect(output).toMatch(/0 problems, \d+ limitations\n$/);
+    const [, token] = /\n {2}(rdt_\S+)\n/.exec(output) ?? [];
     expect(token).toBeDefined();
     expect(text).not.toContain(token);
   });

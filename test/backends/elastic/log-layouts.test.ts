@@ -493,8 +493,8 @@ onServers((server) => {
       await expect(read(source("layout-*,other:logs-*"))).rejects.toThrow(Refused);
       expect((await cluster.inspect(source("other:logs-*"), signal())).problems.join()).toMatch(/remote/);
       await expect(read(source("logs-*::failures"))).rejects.toThrow("a part of a data stream");
-      const told = await cluster.inspect(source("logs-*::failures"), signal());
-      expect(told.problems.join()).toMatch(/::failures/);
+      const report = await cluster.inspect(source("logs-*::failures"), signal());
+      expect(report.problems.join()).toMatch(/::failures/);
     });
 
     test("applies the filter and routing of an alias", async () => {

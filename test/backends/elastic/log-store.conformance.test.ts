@@ -54,8 +54,8 @@ interface Pair {
   readonly excuses: Subject["excuses"];
 }
 const every: readonly ServerName[] = ["es7", "es8", "es9", "os2", "os3"];
-const whole = { "script unindexable": unindexable };
-const dated = { ...whole, "nanoseconds order lines and bound ranges": milliseconds };
+const documentBody = { "script unindexable": unindexable };
+const dated = { ...documentBody, "nanoseconds order lines and bound ranges": milliseconds };
 const pairs: readonly Pair[] = [
   {
     name: "ecs with date",
@@ -67,12 +67,12 @@ const pairs: readonly Pair[] = [
     name: "ecs with date_nanos",
     shipper: ecs("date_nanos"),
     servers: every,
-    excuses: { ...whole, "script keys": rooted("hostname") },
+    excuses: { ...documentBody, "script keys": rooted("hostname") },
   },
   { name: "otel", shipper: otelLogs, servers: ["es8", "es9"], excuses: dated },
   { name: "ss4o without a template", shipper: ss4oLogsDynamic, servers: ["os2"], excuses: dated },
   { name: "ss4o", shipper: ss4oLogsFlat, servers: ["os3"], excuses: dated },
-  { name: "data-prepper", shipper: dataPrepperLogs, servers: ["os2", "os3"], excuses: whole },
+  { name: "data-prepper", shipper: dataPrepperLogs, servers: ["os2", "os3"], excuses: documentBody },
   {
     name: "fluent-bit",
     shipper: fluentBitLogs,

@@ -207,8 +207,8 @@ onServers((server) => {
 
   describe("tenant filter", () => {
     beforeAll(async () => {
-      await cluster.createIndex("filebeat-wall-1", filebeat);
-      await cluster.createIndex("filebeat-wall-2", {
+      await cluster.createIndex("filebeat-tenant-1", filebeat);
+      await cluster.createIndex("filebeat-tenant-2", {
         settings: { number_of_shards: 1 },
         mappings: {
           dynamic: false,
@@ -219,48 +219,52 @@ onServers((server) => {
         id,
         `{"@timestamp":"2024-01-15T10:00:00.000Z","service":{"name":${JSON.stringify(service)}},"message":${JSON.stringify(message)}}`,
       ];
-      await cluster.write("filebeat-wall-1", [
+      await cluster.write("filebeat-tenant-1", [
         line("a", "shop", "mine"),
         line("b", "blog", "theirs"),
         line("c", "Shop", "case"),
       ]);
-      await cluster.write("filebeat-wall-2", [line("d", "shop", "mine"), line("e", "blog", "theirs")]);
+      await cluster.write("filebeat-tenant-2", [line("d", "shop", "mine"), line("e", "blog", "theirs")]);
     });
-    const report = (where: string, index = "filebeat-wall-1") =>
+    const report = (where: string, index = "filebeat-tenant-1") =>
       cluster.inspect(source(index, { where }), AbortSignal.timeout(10_000));
 
     test("finds only the lines of the tenant", async () => {
-      const own = await read({ sources: [source("filebeat-wall-*", { where: 'service.name="shop"' })] });
-      expect(own.map(({ id }) => id)).toEqual(["filebeat-wall-1/a"]);
-      const others = await read({ sources: [source("filebeat-wall-1", { where: 'service.name!="shop"' })] });
-      expect(others.map(({ id }) => id)).toEqual(["filebeat-wall-1/b", "filebeat-wall-1/c"]);
+      const own = await read({ sources: [source("filebeat-tenant-*", { where: 'service.name="shop"' })] });
+      expect(own.map(({ id }) => id)).toEqual(["filebeat-tenant-1/a"]);
+      const others = await read({
+        sources: [source("filebeat-tenant-1", { where: 'service.name!="shop"' })],
+      });
+      expect(others.map(({ id }) => id)).toEqual(["filebeat-tenant-1/b", "filebeat-tenant-1/c"]);
       const filtered = await read({
-        sources: [source("filebeat-wall-*", { where: 'service.name="shop" OR service.name="Shop"' })],
+        sources: [source("filebeat-tenant-*", { where: 'service.name="shop" OR service.name="Shop"' })],
         filter: parse("message:a OR service.name=blog"),
       });
-      expect(filtered.map(({ id }) => id)).toEqual(["filebeat-wall-1/c"]);
+      expect(filtered.map(({ id }) => id)).toEqual(["filebeat-tenant-1/c"]);
     });
 
     test("refuses a tenant filter that the index cannot answer exactly", async () => {
       expect((await report('service.name="shop"')).problems).toEqual([]);
       expect((await report('message="mine"')).problems.join()).toMatch(/message is of type text/);
       expect((await report('service.name:"sh"')).problems.join()).toMatch(/only = and !=/);
-      expect((await report('service.name!="shop"', "filebeat-wall-*")).problems.join()).toMatch(/not mapped/);
+      expect((await report('service.name!="shop"', "filebeat-tenant-*")).problems.join()).toMatch(
+        /not mapped/,
+      );
       await expect(
-        read({ sources: [source("filebeat-wall-1", { where: 'message="mine"' })] }),
+        read({ sources: [source("filebeat-tenant-1", { where: 'message="mine"' })] }),
       ).rejects.toThrow(Refused);
     });
 
     test("applies the tenant filter to an index that appears under the pattern", async () => {
-      const walled = source("filebeat-wall-*", { where: 'service.name="shop"' });
-      await read({ sources: [walled] });
-      await cluster.createIndex("filebeat-wall-3", filebeat);
-      await cluster.write("filebeat-wall-3", [
+      const filteredSource = source("filebeat-tenant-*", { where: 'service.name="shop"' });
+      await read({ sources: [filteredSource] });
+      await cluster.createIndex("filebeat-tenant-3", filebeat);
+      await cluster.write("filebeat-tenant-3", [
         ["f", '{"@timestamp":"2024-01-15T11:00:00.000Z","service":{"name":"shop"}}'],
         ["g", '{"@timestamp":"2024-01-15T11:00:00.000Z","service":{"name":"blog"}}'],
       ]);
-      const found = await read({ sources: [walled] });
-      expect(found.map(({ id }) => id)).toEqual(["filebeat-wall-1/a", "filebeat-wall-3/f"]);
+      const found = await read({ sources: [filteredSource] });
+      expect(found.map(({ id }) => id)).toEqual(["filebeat-tenant-1/a", "filebeat-tenant-3/f"]);
     });
   });
 

@@ -146,7 +146,7 @@ onServers((server) => {
   });
 
   test("lets no line through a tenant filter on a name that becomes a text field", async () => {
-    const index = "trap-wall";
+    const index = "trap-tenant";
     await cluster.createIndex(index, { mappings: { properties: { "@timestamp": { type: "date" } } } });
     const where = 'tenant="acme"';
     expect(await find("", { index, where })).toEqual([]);

@@ -82,7 +82,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
     return use(
       user,
       async ({ stores: { logs } }) => {
-        const wanted: LogQuery = {
+        const logQuery: LogQuery = {
           sources: [{ id: "app", index: "app-*", layout: "ecs", ...over }],
           range: { from: fromMillis(0), to: fromMillis(Date.UTC(2025, 0)) },
           filter: parse(query),
@@ -92,7 +92,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
           documentLimit: 10_000,
         };
         const ids: string[] = [];
-        for await (const batch of logs?.lines(wanted, AbortSignal.timeout(60_000)) ?? [])
+        for await (const batch of logs?.lines(logQuery, AbortSignal.timeout(60_000)) ?? [])
           ids.push(...batch.map(({ id }) => id));
         return ids;
       },

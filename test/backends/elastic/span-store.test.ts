@@ -50,7 +50,7 @@ function make(over: Partial<ModelSpan>): ModelSpan {
   };
 }
 
-const walls: readonly (readonly [SpanShipper, string])[] = [
+const tenantFields: readonly (readonly [SpanShipper, string])[] = [
   [otel, "resource.attributes.service.name"],
   [apm, "service.name"],
   [dataPrepper, "serviceName"],
@@ -111,7 +111,7 @@ onServers((server) => {
     return shipper === apm || (shipper === otel && !server.version.startsWith("7"));
   };
 
-  test.each(walls.filter(([shipper]) => here(shipper)))(
+  test.each(tenantFields.filter(([shipper]) => here(shipper)))(
     "finds a tag however the index stores it: $name",
     async (shipper) => {
       const texts = ["eu", "EU", "Ä b", "5", "05", "5.0", "1e3", "true", "0", "-0", "x".repeat(2_000)];
@@ -163,13 +163,13 @@ onServers((server) => {
         const found: string[] = [];
         for await (const rows of cluster.traces.summaries(query, never))
           found.push(...rows.map(({ span_id }) => span_id));
-        const wanted = spans.filter((span) => textsOf(span).includes(text)).map(({ span_id }) => span_id);
-        expect([text, found.sort()]).toEqual([text, wanted.sort()]);
+        const expected = spans.filter((span) => textsOf(span).includes(text)).map(({ span_id }) => span_id);
+        expect([text, found.sort()]).toEqual([text, expected.sort()]);
       }
     },
   );
 
-  test.each(walls.filter(([shipper]) => here(shipper)))(
+  test.each(tenantFields.filter(([shipper]) => here(shipper)))(
     "hides another tenant in the same index and trace: $name",
     async (shipper, field) => {
       const secret = "the other's";
@@ -208,16 +208,18 @@ onServers((server) => {
       ].map((span) => ({ ...span, service: "blog-web" }));
       await empty(shipper);
       await write(shipper, [mine, call, ...theirs]);
-      const walled = source(shipper, { where: `${field}="shop-web"` });
+      const filteredSource = source(shipper, { where: `${field}="shop-web"` });
 
       const selections = ["all", "entries", "children", "calls", "exceptions", "statements"] as const;
       const spans = [mine, call, ...theirs].map((span) => ({ trace_id: span.trace, span_id: span.id }));
       const traceIds = [trace, "f".repeat(32)];
       const found = [
-        ...(await Promise.all(selections.map((select) => scan(walled, select)))),
-        ...(await Promise.all(selections.map((select) => find(walled, { by: "trace", traceIds, select })))),
-        await find(walled, { by: "span", spans }),
-        await find(walled, { by: "caller", spans }),
+        ...(await Promise.all(selections.map((select) => scan(filteredSource, select)))),
+        ...(await Promise.all(
+          selections.map((select) => find(filteredSource, { by: "trace", traceIds, select })),
+        )),
+        await find(filteredSource, { by: "span", spans }),
+        await find(filteredSource, { by: "caller", spans }),
       ];
       expect(found[0]).toHaveLength(2);
       expect(found[6]).toHaveLength(2);
@@ -225,13 +227,19 @@ onServers((server) => {
       expect(
         JSON.stringify(found, (_, value) => (typeof value === "bigint" ? String(value) : value)),
       ).not.toContain(secret);
-      const asked = { sources: [walled] as const, partners: [], range, budget: plenty(), namespaces: [] };
+      const query = {
+        sources: [filteredSource] as const,
+        partners: [],
+        range,
+        budget: plenty(),
+        namespaces: [],
+      };
       const answers = [
-        await cluster.traces.locate({ ...asked, traceId: trace }, never),
-        await cluster.traces.actions(asked, never),
-        await cluster.traces.siteEdges(asked, never),
+        await cluster.traces.locate({ ...query, traceId: trace }, never),
+        await cluster.traces.actions(query, never),
+        await cluster.traces.siteEdges(query, never),
         await cluster.traces.slowEvents(
-          { ...asked, requiredAttributes: [], excludedAttributes: [], limit: 10 },
+          { ...query, requiredAttributes: [], excludedAttributes: [], limit: 10 },
           never,
         ),
       ];
@@ -460,15 +468,15 @@ onServers((server) => {
     const from = source(shipper);
     const { scan: plain, find: look } = cluster.traces;
     const defined = createSpanAnalytics({ scan: plain, find: look });
-    const asked = { sources: [from] as const, range: { from: at(-1), to: at(100_000) }, namespaces: [] };
+    const query = { sources: [from] as const, range: { from: at(-1), to: at(100_000) }, namespaces: [] };
     const sorted = (rows: readonly unknown[]) => rows.map((row) => JSON.stringify(row)).sort();
     const [native, read] = [
-      await cluster.traces.actions({ ...asked, budget: plenty() }, never),
-      await defined.actions({ ...asked, budget: plenty() }, never),
+      await cluster.traces.actions({ ...query, budget: plenty() }, never),
+      await defined.actions({ ...query, budget: plenty() }, never),
     ];
     expect(read.length).toBeGreaterThan(1);
     expect(sorted(native)).toEqual(sorted(read));
-    const events = { ...asked, requiredAttributes: [], excludedAttributes: [], limit: 100 };
+    const events = { ...query, requiredAttributes: [], excludedAttributes: [], limit: 100 };
     expect(sorted(await cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(
       sorted(await defined.slowEvents({ ...events, budget: plenty() }, never)),
     );
@@ -488,8 +496,8 @@ onServers((server) => {
     await expect(find(both, { by: "trace", traceIds: [trace], select: "all" })).rejects.toMatchObject(
       refusal,
     );
-    const asked = { sources: [both] as const, partners: [], range, budget: plenty(), namespaces: [] };
-    await expect(cluster.traces.actions(asked, never)).rejects.toMatchObject(refusal);
+    const query = { sources: [both] as const, partners: [], range, budget: plenty(), namespaces: [] };
+    await expect(cluster.traces.actions(query, never)).rejects.toMatchObject(refusal);
     expect((await cluster.inspectTraces(both, never)).problems.join()).toContain(`${beside}: closed`);
     await cluster.request("POST", `/${beside}/_open?wait_for_active_shards=1`);
     expect(await cluster.inspectTraces(both, never)).toMatchObject({ problems: [] });

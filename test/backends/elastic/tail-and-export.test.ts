@@ -91,7 +91,7 @@ onServers((server) => {
       });
       await cluster.request("POST", "/_bulk", body.join(""));
     };
-    const whole = await open("", begin);
+    const complete = await open("", begin);
     const red = await open("message:red", begin);
     const first = await open("", begin);
     for (let round = 0; round < 4; round += 1) await Promise.all([write(round), delay(1_000)]);
@@ -101,17 +101,17 @@ onServers((server) => {
     const second = await open("", begin, first.lastId());
     for (let round = 7; round < 9; round += 1) await Promise.all([write(round), delay(1_000)]);
     const all = written.map(({ message }) => message).sort();
-    const arrived = () => [whole, red].map((client) => client.lines().length);
+    const arrived = () => [complete, red].map((client) => client.lines().length);
     const awaited = [all.length, written.filter((line) => line.red).length];
     await expect.poll(() => arrived(), { timeout: 2 * lateness }).toEqual(awaited);
-    // The tail reads its whole lateness window again, and must not repeat a line.
+    // The tail reads its complete lateness window again, and must not repeat a line.
     await delay(lateness / 4 + 3_000);
-    expect(whole.lines().toSorted()).toEqual(all);
+    expect(complete.lines().toSorted()).toEqual(all);
     expect(red.lines().toSorted()).toEqual(written.flatMap((line) => (line.red ? line.message : [])).sort());
     expect(second.lines().length).toBe(new Set(second.lines()).size);
     expect(first.lines().length).toBeGreaterThan(0);
     expect([...new Set([...first.lines(), ...second.lines()])].sort()).toEqual(all);
-    for (const client of [whole, red, second]) await client.leave();
+    for (const client of [complete, red, second]) await client.leave();
   });
 
   test("exports the concatenation of all pages", async () => {

@@ -41,12 +41,12 @@ onServers((server) => {
   });
 
   const signal = () => AbortSignal.timeout(60_000);
-  function queryOf(index: string, over: Partial<LogQuery> & { readonly layout?: string } = {}): LogQuery {
-    const { layout: profile = "auto", ...rest } = over;
+  function buildQuery(index: string, over: Partial<LogQuery> & { readonly layout?: string } = {}): LogQuery {
+    const { layout = "auto", ...rest } = over;
     const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
     const limits = { expectedLines: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
     return {
-      sources: [{ id: "app", index, layout: profile }],
+      sources: [{ id: "app", index, layout }],
       range,
       filter: parse(""),
       order: "asc",
@@ -59,7 +59,7 @@ onServers((server) => {
     for await (const batch of cluster.store.lines(query, signal())) lines.push(...batch);
     return lines;
   }
-  const told = (lines: readonly LogLine[]) =>
+  const describeLines = (lines: readonly LogLine[]) =>
     lines.map(({ id, time, severity, message }) => [id.slice(id.indexOf("/") + 1), time, severity, message]);
   const inspect = (index: string, layout = "auto") =>
     cluster.inspect({ id: "app", index, layout: layout }, signal());
@@ -89,19 +89,21 @@ onServers((server) => {
     test("is detected, sorted, bounded and paged", async () => {
       await cluster.createIndex("time-pino", one);
       await write("time-pino", lines, (millis) => millis);
-      expect(told(await read(queryOf("time-pino")))).toEqual(expected);
-      expect(told(await read(queryOf("time-pino", { order: "desc", expectedLines: 50 })))).toEqual(
-        expected.toReversed(),
+      expect(describeLines(await read(buildQuery("time-pino")))).toEqual(expected);
+      expect(
+        describeLines(await read(buildQuery("time-pino", { order: "desc", expectedLines: 50 }))),
+      ).toEqual(expected.toReversed());
+      expect(describeLines(await read(buildQuery("time-pino", { expectedLines: 100_000 })))).toEqual(
+        expected,
       );
-      expect(told(await read(queryOf("time-pino", { expectedLines: 100_000 })))).toEqual(expected);
       const from = fromMillis(start + 8);
       const to = (fromMillis(start + 30) + 999_999n) as Instant;
       const within = expected.filter(([, time]) => (time as Instant) >= from && (time as Instant) <= to);
-      expect(told(await read(queryOf("time-pino", { range: { from, to } })))).toEqual(within);
+      expect(describeLines(await read(buildQuery("time-pino", { range: { from, to } })))).toEqual(within);
       const between = { from: (from + 1n) as Instant, to: (from + 2n) as Instant };
-      expect(await read(queryOf("time-pino", { range: between }))).toEqual([]);
-      const errors = await read(queryOf("time-pino", { filter: parse("severity=error msg:completed") }));
-      expect(told(errors)).toEqual(
+      expect(await read(buildQuery("time-pino", { range: between }))).toEqual([]);
+      const errors = await read(buildQuery("time-pino", { filter: parse("severity=error msg:completed") }));
+      expect(describeLines(errors)).toEqual(
         expected.filter(([, , severity, msg]) => severity === "error" && msg === "request completed"),
       );
       expect(await inspect("time-pino")).toMatchObject({
@@ -123,8 +125,8 @@ onServers((server) => {
         printMillis,
       );
       for (const order of ["asc", "desc"] as const) {
-        const found = await read(queryOf("time-both-*", { order }));
-        const rows = told(found).toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+        const found = await read(buildQuery("time-both-*", { order }));
+        const rows = describeLines(found).toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1));
         expect(rows).toEqual(expected.toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
         const sorted = found.toSorted((a, b) =>
           a.time !== b.time ? (a.time < b.time ? -1 : 1) : a.id < b.id ? -1 : 1,
@@ -134,7 +136,9 @@ onServers((server) => {
       expect((await inspect("time-both-*")).problems).toEqual([]);
       await cluster.createIndex("time-both-nanos", mapped("time", { type: "date_nanos" }));
       await write("time-both-nanos", lines.slice(0, 1), printMillis);
-      await expect(read(queryOf("time-both-*"))).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      await expect(read(buildQuery("time-both-*"))).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+      });
     });
 
     test("does not replace the date of another layout", async () => {
@@ -142,7 +146,9 @@ onServers((server) => {
       await cluster.write("time-took", [
         ["a", JSON.stringify({ timestamp: printMillis(start), level: "warn", message: "slow", time: 35 })],
       ]);
-      expect(told(await read(queryOf("time-took")))).toEqual([["a", fromMillis(start), "warn", "slow"]]);
+      expect(describeLines(await read(buildQuery("time-took")))).toEqual([
+        ["a", fromMillis(start), "warn", "slow"],
+      ]);
     });
   });
 
@@ -160,7 +166,7 @@ onServers((server) => {
     const ids = async (from: number, to: number) =>
       (
         await read(
-          queryOf("time-seconds", {
+          buildQuery("time-seconds", {
             layout,
             range: { from: fromMillis(start + from), to: fromMillis(start + to) },
           }),
@@ -173,7 +179,9 @@ onServers((server) => {
       from: parseInstant("0001-01-01T00:00:00Z") ?? fromMillis(0),
       to: parseInstant("9999-12-31T23:59:59Z") ?? fromMillis(0),
     };
-    expect(await read(queryOf("time-seconds", { layout, range: everything, order: "desc" }))).toHaveLength(5);
+    expect(await read(buildQuery("time-seconds", { layout, range: everything, order: "desc" }))).toHaveLength(
+      5,
+    );
     expect(await inspect("time-seconds", layout)).toMatchObject({
       newest: fromMillis(start + 3_000),
       problems: [],
@@ -193,7 +201,7 @@ onServers((server) => {
       await cluster.createIndex("time-era-nanos", mapped("@timestamp", { type: "date_nanos" }));
       await cluster.write("time-era-date", [["a", document("1970-01-01T00:00:00Z", "first")]]);
       await cluster.write("time-era-nanos", [["b", document("2026-01-15T10:00:00.000000001Z", "second")]]);
-      const query = queryOf("time-era-*", { range });
+      const query = buildQuery("time-era-*", { range });
       expect((await read(query)).map(({ message }) => message)).toEqual(["first", "second"]);
       expect((await read({ ...query, order: "desc" })).map(({ message }) => message)).toEqual([
         "second",
@@ -213,7 +221,7 @@ onServers((server) => {
         ["a", document("1900-01-01T00:00:00.001Z", "old")],
         ["b", document("3000-01-01T00:00:00Z", "new")],
       ]);
-      expect((await read(queryOf("time-old", { range }))).map(({ message }) => message)).toEqual([
+      expect((await read(buildQuery("time-old", { range }))).map(({ message }) => message)).toEqual([
         "old",
         "new",
       ]);
@@ -227,10 +235,14 @@ onServers((server) => {
     ]);
     const report = await inspect("time-column");
     if (server.name === "es7") {
-      await expect(read(queryOf("time-column"))).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      await expect(read(buildQuery("time-column"))).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+      });
       expect(report.problems.join()).toMatch(/@timestamp is not indexed/);
     } else {
-      expect(told(await read(queryOf("time-column")))).toEqual([["a", fromMillis(start), "info", "m"]]);
+      expect(describeLines(await read(buildQuery("time-column")))).toEqual([
+        ["a", fromMillis(start), "info", "m"],
+      ]);
       expect(report.problems).toEqual([]);
       expect(report.limitations.join()).not.toMatch(/@timestamp/);
     }

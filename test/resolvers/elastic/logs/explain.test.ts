@@ -77,7 +77,7 @@ describe.each(subjects)("explained leaves, %s", (_, product, created) => {
   });
 
   test("decides the query by the index when it decides every leaf", () => {
-    let whole = 0;
+    let decided = 0;
     fc.assert(
       fc.property(query, (text) => {
         const filter = parse(text);
@@ -87,12 +87,12 @@ describe.each(subjects)("explained leaves, %s", (_, product, created) => {
           if (own.some(({ by }) => by !== "index")) continue;
           const { lower, upper } = compileBounds(filter, group, ecs, product);
           expect(lower).toEqual(upper);
-          whole += 1;
+          decided += 1;
         }
       }),
       { seed: 20_260_102, numRuns: 1_000 },
     );
-    expect(whole).toBeGreaterThan(10);
+    expect(decided).toBeGreaterThan(10);
   });
 });
 
@@ -205,11 +205,11 @@ describe("request recorder", () => {
     await backend.close();
     expect(rows).toBe(1);
     expect(read).toEqual([{ source: "app", documents: 3, kept: 1 }]);
-    const shown = sent.map(({ method, path, parameters, body }) => {
+    const recorded = sent.map(({ method, path, parameters, body }) => {
       const search = new URLSearchParams(parameters).toString();
       return { method, path: search === "" ? path : `${path}?${search}`, body: body ?? "" };
     });
-    expect(shown).toEqual(fake.requests);
+    expect(recorded).toEqual(fake.requests);
     expect(sent.every(({ outcome, took }) => outcome === "ok" && took >= 0)).toBe(true);
     expect(JSON.stringify(sent)).not.toMatch(/hunter2|s3|authorization/i);
   });

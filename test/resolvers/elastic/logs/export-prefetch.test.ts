@@ -93,7 +93,7 @@ async function* read(url: string, order: "asc" | "desc"): AsyncGenerator<readonl
 }
 
 /** The ids in the order of the contract. */
-function inOrder(times: readonly number[], order: "asc" | "desc"): readonly string[] {
+function sortIds(times: readonly number[], order: "asc" | "desc"): readonly string[] {
   return times
     .map((at, n) => ({ at, id: `logs-1/l${n}` }))
     .sort((a, b) => (a.at - b.at || (a.id < b.id ? -1 : 1)) * (order === "asc" ? 1 : -1))
@@ -106,7 +106,7 @@ async function readIds(url: string, order: "asc" | "desc"): Promise<readonly str
   return ids;
 }
 
-const searchesOf = ({ requests: asked }: ScriptedSource) =>
+const listSearches = ({ requests: asked }: ScriptedSource) =>
   asked.filter(({ path }) => path.includes("/_search"));
 const times = Array.from({ length: 5_000 }, (_, n) => Math.floor(n / (1 + (n % 7))));
 
@@ -115,8 +115,8 @@ describe("log export", () => {
     "reads every line once and sends no search twice, %s",
     async (order) => {
       const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
-      expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
-      const bodies = searchesOf(source).map(({ body }) => body);
+      expect(await readIds(source.url, order)).toEqual(sortIds(times, order));
+      const bodies = listSearches(source).map(({ body }) => body);
       expect(new Set(bodies).size).toBe(bodies.length);
     },
   );
@@ -141,7 +141,7 @@ describe("log export", () => {
         });
         const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
         try {
-          expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
+          expect(await readIds(source.url, order)).toEqual(sortIds(times, order));
         } finally {
           await source.close();
         }
@@ -156,7 +156,7 @@ describe("log export", () => {
       const times = Array.from({ length: 20_000 }, (_, n) => n * 7);
       const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
       expect(await readIds(source.url, order)).toHaveLength(times.length);
-      const [, ...later] = searchesOf(source).map(({ body }) => readSearch(body));
+      const [, ...later] = listSearches(source).map(({ body }) => readSearch(body));
       const within = later.map(({ from, to }) => times.filter((at) => at >= from && at <= to).length);
       // Without an end, each of the twenty searches would cover half of all lines on average.
       expect(later.length).toBeGreaterThan(15);
@@ -174,7 +174,7 @@ describe("log export", () => {
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body, text)));
     expect(await readIds(source.url, "asc")).toHaveLength(times.length);
     // The size of the first response is known only after the second search was sent.
-    const [, , ...later] = searchesOf(source).map(({ body }) => readSearch(body));
+    const [, , ...later] = listSearches(source).map(({ body }) => readSearch(body));
     expect(later.length).toBeGreaterThan(0);
     for (const { size } of later) {
       expect(size).toBeGreaterThanOrEqual(least);
@@ -189,7 +189,7 @@ describe("log export", () => {
     const lines = read(source.url, "asc");
     await lines.next();
     // The second page is read ahead, and the third search is sent before it is decoded.
-    await expect.poll(() => searchesOf(source).length).toBe(3);
+    await expect.poll(() => listSearches(source).length).toBe(3);
     await lines.return(undefined);
     await expect.poll(() => source.left).toBe(1);
   });
@@ -235,7 +235,7 @@ describe("log export", () => {
       if (ids.length === 0) appeared = performance.now();
       ids.push(...batch.map(({ id }) => id));
     }
-    expect(ids).toEqual(inOrder(times, "asc"));
+    expect(ids).toEqual(sortIds(times, "asc"));
     expect(refused).toBeGreaterThan(1);
   });
 
@@ -243,13 +243,13 @@ describe("log export", () => {
     const source = await serve((_, response) => sendJson(response, starting, 503));
     await expect(readIds(source.url, "asc")).rejects.toMatchObject({ failure: "overloaded" });
     // The guard's own retry, and no more.
-    expect(searchesOf(source).length).toBe(2);
+    expect(listSearches(source).length).toBe(2);
   });
 
   test("reports progress for each search without lines", async () => {
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
     const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
-    let told = 0;
+    let progressCalls = 0;
     const query: LogQuery = {
       sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
@@ -257,12 +257,12 @@ describe("log export", () => {
       order: "asc",
       ...{ expectedLines: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
       progressed: () => {
-        told += 1;
+        progressCalls += 1;
       },
     };
     for await (const _ of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
       throw new Error("a line");
     await backend.close();
-    expect(told).toBeGreaterThan(3);
+    expect(progressCalls).toBeGreaterThan(3);
   });
 });

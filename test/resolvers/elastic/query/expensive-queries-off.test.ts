@@ -42,7 +42,7 @@ async function serve(words: string) {
   opened.push(fake, backend);
   const { logs } = backend.stores;
   if (logs === undefined) throw new Error("logs expected");
-  const queryOf = (text: string, source: Partial<LogSource>): LogQuery => ({
+  const buildQuery = (text: string, source: Partial<LogSource>): LogQuery => ({
     ...{ sources: [{ id: "app", index: "logs-*", layout: "ecs", ...source }], range, ...limits },
     ...{ filter: parse(text), order: "asc" },
   });
@@ -51,19 +51,20 @@ async function serve(words: string) {
     refused: () => refused,
     async read(text: string, source: Partial<LogSource> = {}) {
       const messages: (string | undefined)[] = [];
-      for await (const batch of logs.lines(queryOf(text, source), AbortSignal.timeout(30_000)))
+      for await (const batch of logs.lines(buildQuery(text, source), AbortSignal.timeout(30_000)))
         messages.push(...batch.map(({ message }) => message));
       return messages;
     },
     fits: (text: string, source: Partial<LogSource> = {}) =>
-      logs.isWithinLimits?.(queryOf(text, source), AbortSignal.timeout(30_000)),
+      logs.isWithinLimits?.(buildQuery(text, source), AbortSignal.timeout(30_000)),
   };
 }
 
-const told = "[wildcard] queries cannot be executed when 'search.allow_expensive_queries' is set to false.";
+const rejection =
+  "[wildcard] queries cannot be executed when 'search.allow_expensive_queries' is set to false.";
 
 describe("log store, cluster without expensive queries", () => {
-  test.each([told, "in other words"])(
+  test.each([rejection, "in other words"])(
     "falls back to reading and verifying within the tenant filter: %s",
     async (words) => {
       const { fake, read, fits } = await serve(words);
@@ -78,7 +79,7 @@ describe("log store, cluster without expensive queries", () => {
   test("retries expensive queries only every five minutes and keeps the other filters pushed down", async () => {
     vi.useFakeTimers({ toFake: ["performance"] });
     try {
-      const { fake, refused, read, fits } = await serve(told);
+      const { fake, refused, read, fits } = await serve(rejection);
       expect(await fits("message:boo tenant=b")).toBe(true);
       expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
       expect(await read("message:boo tenant=a")).toEqual(["a boot"]);

@@ -91,7 +91,7 @@ const products = [
   ["OpenSearch", "2.19.1", "136408127"],
 ] as const;
 const ecs = logLayouts.get("ecs");
-if (ecs === undefined) throw new Error("no profile ecs");
+if (ecs === undefined) throw new Error("no layout ecs");
 
 describe.each(products)("filter compiler on %s", (name, version, created) => {
   const known = knowledge(created);
@@ -197,7 +197,7 @@ describe("filter compiler, where the index differs from the document", () => {
     "narrows nothing where a search cannot find the name: %s",
     (query) => {
       const otel = logLayouts.get("otel");
-      if (otel === undefined) throw new Error("no profile");
+      if (otel === undefined) throw new Error("no layout");
       const list = { type: "nested", properties: { deep: { properties: { k: { type: "keyword" } } } } };
       const lenient = { type: "long", ignore_malformed: true };
       const properties = { point: { type: "geo_point" }, span: { type: "long_range" }, list, lenient };
@@ -228,7 +228,7 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
     );
   const fluentBit = logLayouts.get("fluent-bit");
   const compiled = (days: number, query: string, product: "Elasticsearch" | "OpenSearch") => {
-    if (fluentBit === undefined) throw new Error("no profile");
+    if (fluentBit === undefined) throw new Error("no layout");
     return compileFilter(parse(query), knowledgeOf(days), fluentBit, describeProduct(product, "8.19.8"));
   };
 
@@ -357,7 +357,7 @@ describe("time range query", () => {
 describe("filter compiler, on a dotted key beside an object of its first part", () => {
   // With a flattened `a`, the index drops {"a.b": "x"}; with a field `a.b`, it drops {"a": {"b": "x"}}.
   const otel = logLayouts.get("otel");
-  if (otel === undefined) throw new Error("no profile otel");
+  if (otel === undefined) throw new Error("no layout otel");
   const keyword = { type: "keyword" };
   const upperOf = (query: string, keys: object, mappings: object = {}) => {
     const attributes = { type: "passthrough", dynamic: "true", properties: keys };

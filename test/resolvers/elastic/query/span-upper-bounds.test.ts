@@ -351,9 +351,9 @@ describe("clause limit", () => {
     expect(JSON.stringify(query)).toContain(JSON.stringify({ terms: { name: actions } }));
     expect(measureQuery(query).clauses).toBeLessThan(20);
     const errors = texts("err").map((digest) => ({ digest, exception: "Timeout" }));
-    const told = buildExceptionQuery(placed(jaeger), errors);
-    expect(JSON.stringify(told)).toContain('"logs.fields.value":["Timeout"]');
-    expect(measureQuery(told).clauses).toBeLessThan(20);
+    const errorQuery = buildExceptionQuery(placed(jaeger), errors);
+    expect(JSON.stringify(errorQuery)).toContain('"logs.fields.value":["Timeout"]');
+    expect(measureQuery(errorQuery).clauses).toBeLessThan(20);
   });
 
   test("leaves surplus tags to the reader and keeps the duration bounds", () => {

@@ -63,9 +63,9 @@ describe("tenant filter, field names", () => {
     const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties: { attributes } } } });
     const [group] = groups;
     if (group === undefined) throw new Error("no group");
-    const walled = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
-    expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
-    expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
+    const compile = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
+    expect(compile("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
+    expect(() => compile("attributes.a.b!=x")).toThrow("within an object");
   });
 });
 
@@ -87,7 +87,7 @@ describe("tenant filter", () => {
   const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties } } });
   const [group] = groups;
   if (group === undefined) throw new Error("no group");
-  const walled = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
+  const compile = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
   const term = (name: string, value: string) => ({ term: { [name]: value } });
 
   test.each([
@@ -104,7 +104,7 @@ describe("tenant filter", () => {
     ["tenant=a flag!=true", allOf([term("tenant", "a"), not(term("flag", "true"))])],
     ["tenant=a OR fixed=b", anyOf([term("tenant", "a"), term("fixed", "b")])],
   ])("compiles an exact tenant filter: %s", (where, query) => {
-    expect(walled(where)).toEqual(query);
+    expect(compile(where)).toEqual(query);
   });
 
   test.each([
@@ -122,7 +122,7 @@ describe("tenant filter", () => {
     ["map.key!=a", "inside a flattened object"],
     ["(tenant=a", "expected"],
   ])("rejects an inexact tenant filter: %s", (where, reason) => {
-    expect(() => walled(where)).toThrow(reason);
+    expect(() => compile(where)).toThrow(reason);
   });
 
   test("finds unmapped fields and lists the mapped ones", () => {

@@ -31,14 +31,14 @@ describe("log store", () => {
       let search = createFakeSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
       const fake = await openScriptedSource((...request) => search.reply(...request));
       const cluster = openCluster(fake.url);
-      const read = (wanted: number) =>
+      const read = (expectedLines: number) =>
         cluster.store.lines(
           {
             sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
             range: { from: fromMillis(0), to: fromMillis(100_000) },
             filter: parse(""),
             order: "asc",
-            ...{ expectedLines: wanted, documentLimit: 100_000, tieLimit: 10_000 },
+            ...{ expectedLines, documentLimit: 100_000, tieLimit: 10_000 },
           },
           AbortSignal.timeout(30_000),
         );

@@ -48,9 +48,9 @@ async function read({ traces }: Cluster, by: "trace" | "range"): Promise<readonl
   return spans;
 }
 
-const eventsOf = (found: readonly Span[]) =>
+const listEvents = (found: readonly Span[]) =>
   found.flatMap(({ span_id, events }) => events.map(({ attributes }) => ({ span_id, attributes })));
-const told = [{ span_id: event.span_id, attributes: { "exception.type": "IOError" } }];
+const expectedEvents = [{ span_id: event.span_id, attributes: { "exception.type": "IOError" } }];
 
 describe("span store", () => {
   test.each(["trace", "range"] as const)(
@@ -60,10 +60,10 @@ describe("span store", () => {
       const fake = await openScriptedSource((...request) => search.reply(...request));
       const cluster = openCluster(fake.url);
       try {
-        expect(eventsOf(await read(cluster, by))).toEqual([]);
+        expect(listEvents(await read(cluster, by))).toEqual([]);
         search = createServer(true);
         const after = await read(cluster, by);
-        expect([after.length, eventsOf(after)]).toEqual([3, told]);
+        expect([after.length, listEvents(after)]).toEqual([3, expectedEvents]);
       } finally {
         await cluster.close();
         await fake.close();

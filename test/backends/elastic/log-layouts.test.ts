@@ -1,21 +1,17 @@
 // Log layouts on real servers: `auto` detects what each shipper writes, several layouts behind one pattern are answered in
 // exact order, and what cannot be read exactly is refused.
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { BackendError, Refused } from "#src/core/errors.ts";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { endOfMilli, fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogQuery, LogSource } from "#src/store/logs.ts";
+import type { LogQuery } from "#src/store/logs.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import * as shippers from "../../support/elastic/log-shippers.ts";
-import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
-import { type NamedServer, onServers, withoutDataStreams } from "../selected-servers.ts";
-
-const start = Date.UTC(2026, 0, 15, 10);
-const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
+import { type NamedServer, onServers } from "../selected-servers.ts";
+import { at, createSource, listIds, range, start, useLogCluster } from "./log-cluster.ts";
 
 const ecs: shippers.LogShipper = {
   layout: "ecs",
@@ -44,43 +40,18 @@ function shippersOn({ name, product }: NamedServer): readonly shippers.LogShippe
 }
 
 onServers((server) => {
-  let cluster: Cluster;
-  beforeAll(async () => {
-    cluster = openCluster(server.url);
-    await cluster.remove("layout-*");
-  });
-  afterAll(async () => {
-    await cluster.remove("layout-*");
-    await cluster.close();
-  });
-
+  const logs = useLogCluster(server.url, "layout-*");
+  const { read, buildQuery } = logs;
   const signal = () => AbortSignal.timeout(60_000);
-  const source = (index: string, over: Partial<LogSource> = {}): LogSource => ({
-    id: "app",
-    index,
-    layout: "auto",
-    ...over,
-  });
-  function queryOf(from: LogSource, text = "", over: Partial<LogQuery> = {}): LogQuery {
-    const limits = { expectedLines: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
-    return { sources: [from], range, filter: parse(text), order: "asc", ...limits, ...over };
-  }
-  async function read(from: LogSource, text = "", over: Partial<LogQuery> = {}): Promise<LogLine[]> {
-    const lines: LogLine[] = [];
-    for await (const batch of cluster.store.lines(queryOf(from, text, over), signal())) lines.push(...batch);
-    return lines;
-  }
-  const idsOf = (lines: readonly LogLine[]) => lines.map(({ id }) => id.slice(id.indexOf("/") + 1));
   async function ship(shipper: shippers.LogShipper, prefix: string, lines: readonly LoadedLine[]) {
     const index = shipper.index(prefix);
-    await cluster.createIndex(index, shipper.definition);
-    await cluster.write(
+    await logs.cluster.createIndex(index, shipper.definition);
+    await logs.cluster.write(
       index,
       lines.map(({ id, ...line }) => [id, shipper.document(line)]),
     );
     return index;
   }
-  const at = (millis: number): string => new Date(start + millis).toISOString();
 
   describe("one layout behind a pattern", () => {
     const lines: readonly LoadedLine[] = [
@@ -105,7 +76,7 @@ onServers((server) => {
     ];
     test.each(shippersOn(server))("detects, reads and reports $profile", async (shipper) => {
       const index = await ship(shipper, `layout-one-${shipper.layout}`, lines);
-      const found = await read(source(index));
+      const found = await read(createSource(index));
       expect(
         found.map(({ id: _, source_id: __, json: ___, time, ...fields }) => ({
           time: printNanos(time),
@@ -131,9 +102,9 @@ onServers((server) => {
         ["k=y OR absent=1", ["b"]],
         ["absent!=1", ["a", "b"]],
       ] as const) {
-        expect({ text, ids: idsOf(await read(source(index), text)) }).toEqual({ text, ids });
+        expect({ text, ids: listIds(await read(createSource(index), text)) }).toEqual({ text, ids });
       }
-      const report = await cluster.inspect(source(index), signal());
+      const report = await logs.cluster.inspect(createSource(index), signal());
       expect(report).toMatchObject({ layout: shipper.layout, problems: [] });
       expect(report.newest).toBe(fromMillis(start + 2));
     });
@@ -243,14 +214,14 @@ onServers((server) => {
     test.each(sets)("reads special records of %s", async (layout, shipper, own) => {
       for (const [name, { document, line, body, finds }] of Object.entries(own)) {
         const index = shipper.index(`layout-own-${name}`);
-        await cluster.createIndex(index, shipper.definition);
-        await cluster.write(index, [[name, document]]);
-        const found = await read(source(index, { layout: layout }));
+        await logs.cluster.createIndex(index, shipper.definition);
+        await logs.cluster.write(index, [[name, document]]);
+        const found = await read(createSource(index, { layout: layout }));
         expect(found).toHaveLength(1);
         expect(found[0]).toMatchObject(line);
         expect(JSON.parse(found[0]?.json ?? "")).toMatchObject(body);
         for (const text of finds) {
-          expect({ text, ids: idsOf(await read(source(index, { layout: layout }), text)) }).toEqual({
+          expect({ text, ids: listIds(await read(createSource(index, { layout: layout }), text)) }).toEqual({
             text,
             ids: [name],
           });
@@ -312,8 +283,8 @@ onServers((server) => {
     test.each(["", "severity=error", "message:pay n>4", "group!=cart severity!=info", "n=3 OR message=x-1"])(
       "answers %j in exact order",
       async (text) => {
-        expect((await read(source(pattern), text)).map(({ id }) => id)).toEqual(expected(text));
-        const falling = await read(source(pattern), text, { order: "desc", expectedLines: 50 });
+        expect((await read(createSource(pattern), text)).map(({ id }) => id)).toEqual(expected(text));
+        const falling = await read(createSource(pattern), text, { order: "desc", expectedLines: 50 });
         expect(falling.map(({ id }) => id)).toEqual(expected(text).reverse());
       },
     );
@@ -322,9 +293,12 @@ onServers((server) => {
       const seen: string[] = [];
       let from: Instant | undefined = range.from;
       while (from !== undefined) {
-        const rest: LogQuery = queryOf(source(pattern), "", { range: { ...range, from }, expectedLines: 70 });
+        const rest: LogQuery = buildQuery(createSource(pattern), "", {
+          range: { ...range, from },
+          expectedLines: 70,
+        });
         from = undefined;
-        for await (const batch of cluster.store.lines(rest, signal())) {
+        for await (const batch of logs.cluster.store.lines(rest, signal())) {
           seen.push(...batch.map(({ id }) => id));
           from = (endOfMilli(batch.at(-1)?.time ?? range.to) + 1n) as Instant;
           break;
@@ -333,8 +307,8 @@ onServers((server) => {
       expect(seen).toEqual(expected(""));
       const all = kept.length;
       const fits = (documentLimit: number) =>
-        cluster.store.isWithinLimits?.(
-          queryOf(source(pattern), "", { expectedLines: all, documentLimit }),
+        logs.cluster.store.isWithinLimits?.(
+          buildQuery(createSource(pattern), "", { expectedLines: all, documentLimit }),
           signal(),
         );
       expect(await fits(all + 256 * (mixed.length + 1))).toBe(true);
@@ -342,7 +316,7 @@ onServers((server) => {
     });
 
     test("check reports each layout", async () => {
-      const report = await cluster.inspect(source(pattern), signal());
+      const report = await logs.cluster.inspect(createSource(pattern), signal());
       expect(report.problems).toEqual([]);
       const layouts = [...new Set(mixed.map(({ layout }) => layout))];
       expect(report.layout.split(", ").toSorted()).toEqual(layouts.toSorted());
@@ -352,8 +326,8 @@ onServers((server) => {
     test("reads a layout that appears during the read by its own rules", async () => {
       const seen: LogLine[] = [];
       let added = false;
-      for await (const batch of cluster.store.lines(
-        queryOf(source("layout-late-*,layout-mixed-0*")),
+      for await (const batch of logs.cluster.store.lines(
+        buildQuery(createSource("layout-late-*,layout-mixed-0*")),
         signal(),
       )) {
         seen.push(...batch);
@@ -375,14 +349,14 @@ onServers((server) => {
         "@version": { type: "keyword" },
       };
       for (const name of ["a", "b"])
-        await cluster.createIndex(`layout-both-${name}`, { mappings: { properties } });
-      await cluster.write("layout-both-a", [
+        await logs.cluster.createIndex(`layout-both-${name}`, { mappings: { properties } });
+      await logs.cluster.write("layout-both-a", [
         ["a", shippers.logstashLogs.document({ time: at(1), severity: "error", group: "cron", json: "{}" })],
       ]);
-      await cluster.write("layout-both-b", [
+      await logs.cluster.write("layout-both-b", [
         ["b", printDocument({ time: at(2), severity: "error", group: "nginx", json: "{}" })],
       ]);
-      const found = await read(source("layout-both-*"));
+      const found = await read(createSource("layout-both-*"));
       expect(found.map(({ severity, group }) => [severity, group])).toEqual([
         ["error", "cron"],
         ["error", "nginx"],
@@ -400,20 +374,22 @@ onServers((server) => {
     test("keep message and severity, each in its own index", async () => {
       for (const [turn, document] of documents.entries()) {
         const index = `layout-shown-${turn}`;
-        await cluster.createIndex(index, {});
-        await cluster.write(index, [["a", JSON.stringify({ "@timestamp": at(turn), ...document })]]);
-        expect((await read(source(index), "severity=error")).map(({ message }) => message)).toEqual([
+        await logs.cluster.createIndex(index, {});
+        await logs.cluster.write(index, [["a", JSON.stringify({ "@timestamp": at(turn), ...document })]]);
+        expect((await read(createSource(index), "severity=error")).map(({ message }) => message)).toEqual([
           (document.message ?? String(document.log)).trim(),
         ]);
       }
-      const all = await read(source("layout-shown-*"));
+      const all = await read(createSource("layout-shown-*"));
       expect(all.map(({ severity }) => severity)).toEqual(documents.map(() => "error"));
-      expect(idsOf(await read(source("layout-shown-*"), "message:by severity=error"))).toHaveLength(2);
+      expect(listIds(await read(createSource("layout-shown-*"), "message:by severity=error"))).toHaveLength(
+        2,
+      );
     });
   });
 
   test("prints a structured Fluent Bit body without text as compact JSON", async () => {
-    await cluster.createIndex("layout-structured", {});
+    await logs.cluster.createIndex("layout-structured", {});
     const documents = ['{"msg":"hi there","n":1.50}', "{}", "[]", "null"].map(
       (log, turn): [string, string] => [
         `${turn}`,
@@ -421,8 +397,8 @@ onServers((server) => {
       ],
     );
     // One request each, so that the first object decides the mapping.
-    for (const document of documents.toReversed()) await cluster.write("layout-structured", [document]);
-    const lines = await read(source("layout-structured"));
+    for (const document of documents.toReversed()) await logs.cluster.write("layout-structured", [document]);
+    const lines = await read(createSource("layout-structured"));
     expect(lines.map(({ message }) => message)).toEqual([
       '{"msg":"hi there","n":1.50}',
       "{}",
@@ -435,180 +411,10 @@ onServers((server) => {
       ["message!:{", ["2", "3"]],
       ["log.n=1.50", ["0"]],
     ] as const) {
-      expect({ text, ids: idsOf(await read(source("layout-structured"), text)) }).toEqual({ text, ids });
+      expect({ text, ids: listIds(await read(createSource("layout-structured"), text)) }).toEqual({
+        text,
+        ids,
+      });
     }
-  });
-
-  describe("indices that appear, disappear or are hidden", () => {
-    const documents = (from: number, count: number): (readonly [string, string])[] =>
-      Array.from({ length: count }, (_, n) => [
-        `n${from + n}`,
-        printDocument({
-          time: at(from + n),
-          message: `m ${n % 7}`,
-          group: n % 2 ? "odd" : "even",
-          json: "{}",
-        }),
-      ]);
-
-    test("fails when an index is deleted during the read", async () => {
-      await cluster.createIndex("layout-gone-1", filebeat);
-      await cluster.createIndex("layout-gone-2", filebeat);
-      await cluster.write("layout-gone-1", documents(0, 1_000));
-      await cluster.write("layout-gone-2", documents(1_000, 1_000));
-      const reading = (async () => {
-        let seen = 0;
-        for await (const batch of cluster.store.lines(
-          queryOf(source("layout-gone-*"), "", { expectedLines: 100 }),
-          signal(),
-        )) {
-          if (seen === 0) await cluster.remove("layout-gone-2");
-          seen += batch.length;
-        }
-        return seen;
-      })();
-      await expect(reading).rejects.toThrow(BackendError);
-      expect(await read(source("layout-gone-*"))).toHaveLength(1_000);
-    });
-
-    test("refuses and reports a closed index, and reads it again once open", async () => {
-      await cluster.createIndex("layout-closed-1", filebeat);
-      await cluster.createIndex("layout-closed-2", filebeat);
-      await cluster.write("layout-closed-1", documents(0, 3));
-      await cluster.write("layout-closed-2", documents(10, 3));
-      const both = source("layout-closed-*");
-      expect(await read(both)).toHaveLength(6);
-      await cluster.request("POST", "/layout-closed-2/_close");
-      await expect(read(both)).rejects.toThrow(Refused);
-      await expect(read(source("layout-closed-2"))).rejects.toThrow(Refused);
-      expect((await cluster.inspect(both, signal())).problems.join()).toMatch(/layout-closed-2: closed/);
-      expect(await read(source("layout-closed-*,-layout-closed-2"))).toHaveLength(3);
-      await cluster.request("POST", "/layout-closed-2/_open?wait_for_active_shards=1");
-      expect(await read(both)).toHaveLength(6);
-      expect(await cluster.inspect(both, signal())).toMatchObject({ indices: 2, problems: [] });
-    });
-
-    test("refuses and reports names of a remote cluster", async () => {
-      await expect(read(source("other:logs-*"))).rejects.toThrow(Refused);
-      await expect(read(source("layout-*,other:logs-*"))).rejects.toThrow(Refused);
-      expect((await cluster.inspect(source("other:logs-*"), signal())).problems.join()).toMatch(/remote/);
-      await expect(read(source("logs-*::failures"))).rejects.toThrow("a part of a data stream");
-      const report = await cluster.inspect(source("logs-*::failures"), signal());
-      expect(report.problems.join()).toMatch(/::failures/);
-    });
-
-    test("applies the filter and routing of an alias", async () => {
-      await cluster.createIndex("layout-aliased", {
-        ...filebeat,
-        settings: { number_of_shards: 3, number_of_replicas: 0 },
-      });
-      await cluster.write("layout-aliased", documents(0, 60));
-      const actions = [
-        {
-          add: { index: "layout-aliased", alias: "layout-odd", filter: { term: { "event.dataset": "odd" } } },
-        },
-        { add: { index: "layout-aliased", alias: "layout-routed", search_routing: "7" } },
-      ];
-      await cluster.request("POST", "/_aliases", JSON.stringify({ actions }));
-      expect(idsOf(await read(source("layout-odd")))).toEqual(
-        documents(0, 60)
-          .map(([id]) => id)
-          .filter((_, n) => n % 2 === 1),
-      );
-      expect(await read(source("layout-odd"), "group=even")).toEqual([]);
-      const shard = (await cluster.request("POST", "/layout-aliased/_search?routing=7&size=100&q=*")) as {
-        hits: { hits: { _id: string }[] };
-      };
-      const routed = await read(source("layout-routed"));
-      expect(idsOf(routed).toSorted()).toEqual(shard.hits.hits.map(({ _id }) => _id).toSorted());
-    });
-
-    test("loses and repeats no line over a rollover between two pages", async () => {
-      await cluster.createIndex("layout-roll-000001", {
-        ...filebeat,
-        aliases: { "layout-rolled": { is_write_index: true } },
-      });
-      await cluster.write("layout-rolled", documents(0, 150));
-      const first = await read(source("layout-rolled"), "", {
-        range: { ...range, to: fromMillis(start + 99) },
-      });
-      await cluster.request(
-        "POST",
-        "/layout-rolled/_rollover",
-        JSON.stringify({ mappings: filebeat.mappings, settings: filebeat.settings }),
-      );
-      await cluster.write("layout-rolled", documents(150, 150));
-      const rest = await read(source("layout-rolled"), "", {
-        range: { ...range, from: fromMillis(start + 100) },
-      });
-      expect(idsOf([...first, ...rest])).toEqual(documents(0, 300).map(([id]) => id));
-    });
-
-    async function rollStream(): Promise<void> {
-      const template = {
-        index_patterns: ["layout-stream*"],
-        data_stream: {},
-        priority: 901,
-        template: { mappings: filebeat.mappings },
-      };
-      await cluster.request("PUT", "/_index_template/layout-stream", JSON.stringify(template));
-      try {
-        await cluster.request("PUT", "/_data_stream/layout-stream");
-        await cluster.write("layout-stream", documents(0, 150));
-        const first = await read(source("layout-stream"), "", {
-          range: { ...range, to: fromMillis(start + 99) },
-        });
-        await cluster.request("POST", "/layout-stream/_rollover");
-        await cluster.write("layout-stream", documents(150, 150));
-        const rest = await read(source("layout-str*"), "", {
-          range: { ...range, from: fromMillis(start + 100) },
-        });
-        expect(idsOf([...first, ...rest])).toEqual(documents(0, 300).map(([id]) => id));
-        await cluster.request("DELETE", "/_data_stream/layout-stream");
-      } finally {
-        await cluster.request("DELETE", "/_index_template/layout-stream");
-      }
-    }
-    test("loses and repeats no line over a rollover of a data stream", async () => {
-      const lack = withoutDataStreams[server.name];
-      if (lack === undefined) await rollStream();
-      else await expect(rollStream()).rejects.toThrow(lack.failure);
-    });
-
-    test("names the fields to map when a query exceeds the budget", async () => {
-      const properties = {
-        "@timestamp": { type: "date" },
-        blind: { type: "keyword", index: false },
-        off: { type: "object", enabled: false },
-      };
-      await cluster.createIndex("layout-blind", { mappings: { dynamic: false, properties } });
-      await cluster.write(
-        "layout-blind",
-        Array.from({ length: 50 }, (_, n) => [
-          `${n}`,
-          `{"@timestamp":"${at(n)}","blind":"${n}","off":{"k":${n}}}`,
-        ]),
-      );
-      const refused = read(source("layout-blind"), "blind=7 OR off.k=8", { documentLimit: 40 });
-      await expect(refused).rejects.toMatchObject({
-        slug: "result_too_large",
-        message: /map blind, off\.k as keyword/,
-      });
-      expect(idsOf(await read(source("layout-blind"), "blind=7 OR off.k=8"))).toEqual(["7", "8"]);
-      const { limitations } = await cluster.inspect(source("layout-blind"), signal());
-      expect(limitations.join("\n")).toMatch(/blind, off cannot be searched/);
-    });
-
-    test("skips documents without a time, and check counts them", async () => {
-      await cluster.createIndex("layout-untimed", filebeat);
-      await cluster.write("layout-untimed", [
-        ["a", '{"message":"lost"}'],
-        ["b", printDocument({ time: at(1), json: "{}" })],
-      ]);
-      expect(idsOf(await read(source("layout-untimed")))).toEqual(["b"]);
-      expect((await cluster.inspect(source("layout-untimed"), signal())).limitations.join()).toMatch(
-        /1 documents? ha.* no @timestamp/,
-      );
-    });
   });
 });

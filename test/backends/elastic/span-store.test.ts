@@ -1,54 +1,22 @@
 // Difficult cases of reading spans on real servers: another tenant in the same indices, unusual spellings of ids, values
 // that are not indexed, indices that appear during a read, and several layouts behind one pattern.
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
-import { buildSpanSource } from "#src/access/sites.ts";
+import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
-import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { ListingQuery } from "#src/store/span-analytics.ts";
-import type { SpanLookup, SpanSelection, SpanSource } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { normaliseId } from "#src/tracing/spans/span-ids.ts";
-import { type ModelSpan, toSpan } from "../../conformance/trace-fixture.ts";
+import { toSpan } from "../../conformance/trace-fixture.ts";
 import { apm } from "../../support/elastic/span-shippers/apm.ts";
 import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
 import { jaeger, jaegerFields } from "../../support/elastic/span-shippers/jaeger.ts";
 import { otel } from "../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
 import { ss4oBare } from "../../support/elastic/span-shippers/ss4o.ts";
-import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
+import { at, id, make, never, plenty, range, start, trace, useSpanCluster } from "./span-cluster.ts";
 
-const start = Date.UTC(2026, 0, 15, 12);
-const at = (millis: number, nanos = 0n): Instant => (fromMillis(start + millis) + nanos) as Instant;
-const range = { from: at(-3_600_000), to: at(3_600_000) };
-const never = new AbortController().signal;
-const plenty = () => createBudget(1_000_000);
-const trace = "00000000000000000af7651916cd43dd";
-const id = (n: number): string => n.toString(16).padStart(16, "0");
 type Json = Readonly<Record<string, unknown>>;
-
-function make(over: Partial<ModelSpan>): ModelSpan {
-  return {
-    site: "shop",
-    trace,
-    id: id(0xa1),
-    service: "shop-web",
-    name: "GET /cart",
-    kind: "server",
-    start: at(0),
-    end: at(10),
-    status: "OK",
-    attributes: {},
-    resource: {},
-    events: [],
-    links: [],
-    count: 1,
-    ...over,
-  };
-}
 
 const tenantFields: readonly (readonly [SpanShipper, string])[] = [
   [otel, "resource.attributes.service.name"],
@@ -59,50 +27,8 @@ const tenantFields: readonly (readonly [SpanShipper, string])[] = [
 ];
 
 onServers((server) => {
-  let cluster: Cluster;
-  const prefix = "hurt";
-  beforeAll(() => {
-    cluster = openCluster(server.url);
-  });
-  afterAll(async () => {
-    await cluster.remove(`${prefix}-*`);
-    await cluster.close();
-  });
-
-  const source = (shipper: SpanShipper, over: Partial<SpanSource> = {}): SpanSource => ({
-    ...buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" }),
-    ...over,
-  });
-  async function write(shipper: SpanShipper, models: readonly ModelSpan[]): Promise<void> {
-    const documents = shipper.write(prefix, models.map(toSpan));
-    for (const [index, shipped] of Map.groupBy(documents, ({ index }) => index)) {
-      await cluster.write(
-        index,
-        shipped.map(({ document }) => [undefined, document]),
-      );
-    }
-  }
-  /** A new cluster object, because the old one remembers the mappings of deleted indices. */
-  async function empty(shipper: SpanShipper): Promise<void> {
-    await cluster.remove(`${prefix}-*`);
-    await cluster.close();
-    cluster = openCluster(server.url);
-    for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
-      await cluster.createIndex(index, definition);
-    }
-  }
-  async function collect(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
-    const spans: Span[] = [];
-    for await (const batch of batches) spans.push(...batch);
-    return spans;
-  }
-  // One signal per call, like one per request: within a request, mappings may be served from the cache.
-  const find = (from: SpanSource, of: SpanLookup["of"]) =>
-    collect(cluster.traces.find({ sources: [from], of, budget: plenty() }, new AbortController().signal));
-  const scan = (from: SpanSource, select: SpanSelection = "all", over = range) => {
-    const query = { sources: [from], range: over, select, budget: plenty() } as const;
-    return collect(cluster.traces.scan(query, new AbortController().signal));
-  };
+  const store = useSpanCluster(server.url, "hurt");
+  const { prefix, source, write, empty, find, scan } = store;
 
   /** Whether the layout is in use on such a server. */
   const here = (shipper: SpanShipper): boolean => {
@@ -161,7 +87,7 @@ onServers((server) => {
           },
         };
         const found: string[] = [];
-        for await (const rows of cluster.traces.summaries(query, never))
+        for await (const rows of store.cluster.traces.summaries(query, never))
           found.push(...rows.map(({ span_id }) => span_id));
         const expected = spans.filter((span) => textsOf(span).includes(text)).map(({ span_id }) => span_id);
         expect([text, found.sort()]).toEqual([text, expected.sort()]);
@@ -235,10 +161,10 @@ onServers((server) => {
         namespaces: [],
       };
       const answers = [
-        await cluster.traces.locate({ ...query, traceId: trace }, never),
-        await cluster.traces.actions(query, never),
-        await cluster.traces.siteEdges(query, never),
-        await cluster.traces.slowEvents(
+        await store.cluster.traces.locate({ ...query, traceId: trace }, never),
+        await store.cluster.traces.actions(query, never),
+        await store.cluster.traces.siteEdges(query, never),
+        await store.cluster.traces.slowEvents(
           { ...query, requiredAttributes: [], excludedAttributes: [], limit: 10 },
           never,
         ),
@@ -269,7 +195,7 @@ onServers((server) => {
         references: [],
       }));
       const [index = ""] = Object.keys(jaegerFields.indices(prefix));
-      await cluster.write(
+      await store.cluster.write(
         index,
         documents.map((document) => [undefined, JSON.stringify(document)]),
       );
@@ -304,7 +230,7 @@ onServers((server) => {
         ...{ traceID, spanID: `${n}`, parentSpanID: undefined, references: [] },
       }));
       const [index = ""] = Object.keys(jaegerFields.indices(prefix));
-      await cluster.write(
+      await store.cluster.write(
         index,
         documents.map((document) => [undefined, JSON.stringify(document)]),
       );
@@ -344,71 +270,6 @@ onServers((server) => {
       }
       expect(await scan(source(jaeger), "entries")).toEqual([]);
     });
-  });
-
-  test("reads an index that appears during the read, within the tenant filter", async () => {
-    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
-    const field = shipper === apm ? "service.name" : "serviceName";
-    await empty(shipper);
-    await write(shipper, [make({})]);
-    const from = source(shipper, { where: `${field}="shop-web"` });
-    expect(await scan(from)).toHaveLength(1);
-    for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
-      const next = `${index}-next`;
-      await cluster.createIndex(next, definition);
-      const documents = shipper
-        .write(prefix, [make({ id: id(2) }), make({ id: id(3), service: "blog-web" })].map(toSpan))
-        .filter((shipped) => shipped.index === index);
-      await cluster.write(
-        next,
-        documents.map(({ document }) => [undefined, document]),
-      );
-    }
-    expect((await scan(from)).map(({ span_id }) => span_id).sort()).toEqual([id(2), id(0xa1)]);
-    expect(await find(from, { by: "span", spans: [{ trace_id: trace, span_id: id(3) }] })).toEqual([]);
-  });
-
-  test("reads spans and exceptions that become mapped during the read", async () => {
-    await empty(ss4oBare);
-    await cluster.remove(`${prefix}-*`);
-    const bare = { mappings: { properties: { "@timestamp": { type: "date" } } } };
-    for (const index of Object.keys(otel.indices(prefix))) await cluster.createIndex(index, bare);
-    const from = source(otel);
-    expect(await scan(from)).toEqual([]);
-    await write(otel, [make({})]);
-    expect(await scan(from)).toHaveLength(1);
-    expect(await scan(from, "exceptions")).toEqual([]);
-    const failed = make({
-      id: id(2),
-      events: [{ name: "exception", time: at(5), attributes: { "exception.type": "E" } }],
-    });
-    await write(otel, [failed]);
-    expect((await scan(from, "exceptions")).map(({ span_id }) => span_id)).toEqual([id(2)]);
-  });
-
-  test("reads several layouts behind one pattern as one source", async () => {
-    const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
-    await empty(both[0] ?? apm);
-    for (const [index, definition] of Object.entries(both[1]?.indices(prefix) ?? {})) {
-      await cluster.createIndex(index, definition);
-    }
-    for (const [n, shipper] of both.entries()) {
-      const events = [{ name: "exception", time: at(n), attributes: { "exception.type": `E${n}` } }];
-      await write(shipper, [make({ id: id(n + 1), end: at(20 + n), events })]);
-    }
-    const from = buildSpanSource("shop", { index: `${prefix}-*`, layout: "auto" });
-    const found = await find(from, { by: "trace", traceIds: [trace], select: "exceptions" });
-    expect(
-      found.map(({ span_id, events }) => [span_id, events[0]?.attributes["exception.type"]]).sort(),
-    ).toEqual([
-      [id(1), "E0"],
-      [id(2), "E1"],
-    ]);
-    expect(await scan(from, "exceptions")).toHaveLength(2);
-    const report = await cluster.inspectTraces(from, never);
-    expect(report.problems).toEqual([]);
-    expect(report.layout.split(", ").sort()).toEqual(both.map(({ layout }) => layout).sort());
-    expect(report.newest).toBe(at(21));
   });
 
   test.each([
@@ -457,7 +318,7 @@ onServers((server) => {
     });
     // One document is written first: in one bulk over several shards, any of them could decide the type of the action.
     const bulk = (some: readonly string[]) =>
-      cluster.request(
+      store.cluster.request(
         "POST",
         `/${index}/_bulk?refresh=true`,
         some.map((document) => `{"create":{}}\n${document}\n`).join(""),
@@ -466,68 +327,20 @@ onServers((server) => {
     // A mapping may reject an unusual value, which is then missing for both.
     await bulk(documents.toSpliced(first, 1));
     const from = source(shipper);
-    const { scan: plain, find: look } = cluster.traces;
+    const { scan: plain, find: look } = store.cluster.traces;
     const defined = createSpanAnalytics({ scan: plain, find: look });
     const query = { sources: [from] as const, range: { from: at(-1), to: at(100_000) }, namespaces: [] };
     const sorted = (rows: readonly unknown[]) => rows.map((row) => JSON.stringify(row)).sort();
     const [native, read] = [
-      await cluster.traces.actions({ ...query, budget: plenty() }, never),
+      await store.cluster.traces.actions({ ...query, budget: plenty() }, never),
       await defined.actions({ ...query, budget: plenty() }, never),
     ];
     expect(read.length).toBeGreaterThan(1);
     expect(sorted(native)).toEqual(sorted(read));
     const events = { ...query, requiredAttributes: [], excludedAttributes: [], limit: 100 };
-    expect(sorted(await cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(
+    expect(sorted(await store.cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(
       sorted(await defined.slowEvents({ ...events, budget: plenty() }, never)),
     );
-  });
-
-  test("refuses a closed index until it is open, and a remote cluster always", async () => {
-    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
-    await empty(shipper);
-    await write(shipper, [make({})]);
-    const beside = `${prefix}-old`;
-    await cluster.createIndex(beside, {});
-    const both = source(shipper, { index: `${shipper.pattern(prefix)},${beside}` });
-    const refusal = { slug: "not_supported_by_backend" };
-    expect(await scan(both)).toHaveLength(1);
-    await cluster.request("POST", `/${beside}/_close`);
-    await expect(scan(both)).rejects.toMatchObject(refusal);
-    await expect(find(both, { by: "trace", traceIds: [trace], select: "all" })).rejects.toMatchObject(
-      refusal,
-    );
-    const query = { sources: [both] as const, partners: [], range, budget: plenty(), namespaces: [] };
-    await expect(cluster.traces.actions(query, never)).rejects.toMatchObject(refusal);
-    expect((await cluster.inspectTraces(both, never)).problems.join()).toContain(`${beside}: closed`);
-    await cluster.request("POST", `/${beside}/_open?wait_for_active_shards=1`);
-    expect(await cluster.inspectTraces(both, never)).toMatchObject({ problems: [] });
-    expect(await scan(both)).toHaveLength(1);
-
-    const remote = source(shipper, { index: `${shipper.pattern(prefix)},other:spans-*` });
-    await expect(scan(remote)).rejects.toMatchObject(refusal);
-    expect((await cluster.inspectTraces(remote, never)).problems.join()).toContain("remote");
-  });
-
-  test("reports layout, limitations and problems to operators", async () => {
-    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
-    await empty(shipper);
-    await write(shipper, [make({})]);
-    const good = await cluster.inspectTraces(source(shipper), never);
-    expect(good).toMatchObject({ layout: shipper.layout, problems: [], newest: at(10) });
-    const wrong = await cluster.inspectTraces(source(shipper, { where: "nothing!=x" }), never);
-    expect(wrong.problems.join()).toContain("where: nothing is not mapped");
-    const none = await cluster.inspectTraces({ ...source(shipper), index: "nothing-like-it-*" }, never);
-    expect(none.problems).toEqual(["no open index matches nothing-like-it-*"]);
-    const foreign = await cluster.inspectTraces(source(shipper, { layout: "jaeger" }), never);
-    expect(foreign.problems.join()).toContain("holds spans of a known layout");
-    const { lacks } = spanLayouts.get(shipper.layout) ?? { lacks: [] };
-    expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.layout}: ${lack}`));
-    const [spans = ""] = Object.keys(shipper.indices(prefix));
-    await cluster.write(spans, [
-      [undefined, JSON.stringify({ "@timestamp": new Date(start).toISOString(), event_name: "note" })],
-    ]);
-    const beside = await cluster.inspectTraces(source(shipper), never);
-    expect(beside.limitations.join()).toContain("not shown: 1");
   });
 
   if (here(otel)) {
@@ -576,7 +389,7 @@ onServers((server) => {
       });
       const { trace: _, parent: __, transaction: ___, ...outside } = JSON.parse(error(id(7), 5)) as Json;
       const [, errors = ""] = Object.keys(apm.indices(prefix));
-      await cluster.write(errors, [
+      await store.cluster.write(errors, [
         [undefined, error(child.id, 1)],
         [undefined, error(request.id, 2)],
         [undefined, error(id(9), 3)],
@@ -609,7 +422,7 @@ onServers((server) => {
       const requests = await scan(source(apm), "entries");
       expect(requests.map(({ span_id }) => span_id)).toEqual([request.id]);
       const failed = { sources: [source(apm)] as const, budget: plenty() };
-      expect((await cluster.traces.findTraceIdsWithExceptions?.(failed, never))?.toSorted()).toEqual(
+      expect((await store.cluster.traces.findTraceIdsWithExceptions?.(failed, never))?.toSorted()).toEqual(
         [lone, trace].sort(),
       );
     });

@@ -1,0 +1,135 @@
+// Spans on real servers while indices appear, gain fields, are closed or hold several layouts, and what `check` reports of them.
+import { describe, expect, test } from "vitest";
+import { spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
+import { toSpan } from "../../conformance/trace-fixture.ts";
+import { apm } from "../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
+import { jaegerFields } from "../../support/elastic/span-shippers/jaeger.ts";
+import { otel } from "../../support/elastic/span-shippers/otel.ts";
+import { ss4oBare } from "../../support/elastic/span-shippers/ss4o.ts";
+import { onServers } from "../selected-servers.ts";
+import { at, id, make, never, plenty, range, start, trace, useSpanCluster } from "./span-cluster.ts";
+
+onServers((server) => {
+  const store = useSpanCluster(server.url, "changing");
+  const { prefix, source, write, empty, find, scan } = store;
+
+  describe("span store, changing indices", () => {
+    test("reads an index that appears during the read, within the tenant filter", async () => {
+      const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+      const field = shipper === apm ? "service.name" : "serviceName";
+      await empty(shipper);
+      await write(shipper, [make({})]);
+      const from = source(shipper, { where: `${field}="shop-web"` });
+      expect(await scan(from)).toHaveLength(1);
+      for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+        const next = `${index}-next`;
+        await store.cluster.createIndex(next, definition);
+        const documents = shipper
+          .write(prefix, [make({ id: id(2) }), make({ id: id(3), service: "blog-web" })].map(toSpan))
+          .filter((shipped) => shipped.index === index);
+        await store.cluster.write(
+          next,
+          documents.map(({ document }) => [undefined, document]),
+        );
+      }
+      expect((await scan(from)).map(({ span_id }) => span_id).sort()).toEqual([id(2), id(0xa1)]);
+      expect(await find(from, { by: "span", spans: [{ trace_id: trace, span_id: id(3) }] })).toEqual([]);
+    });
+
+    test("reads spans and exceptions that become mapped during the read", async () => {
+      await empty(ss4oBare);
+      await store.cluster.remove(`${prefix}-*`);
+      const bare = { mappings: { properties: { "@timestamp": { type: "date" } } } };
+      for (const index of Object.keys(otel.indices(prefix))) await store.cluster.createIndex(index, bare);
+      const from = source(otel);
+      expect(await scan(from)).toEqual([]);
+      await write(otel, [make({})]);
+      expect(await scan(from)).toHaveLength(1);
+      expect(await scan(from, "exceptions")).toEqual([]);
+      const failed = make({
+        id: id(2),
+        events: [{ name: "exception", time: at(5), attributes: { "exception.type": "E" } }],
+      });
+      await write(otel, [failed]);
+      expect((await scan(from, "exceptions")).map(({ span_id }) => span_id)).toEqual([id(2)]);
+    });
+
+    test("reads several layouts behind one pattern as one source", async () => {
+      const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
+      await empty(both[0] ?? apm);
+      for (const [index, definition] of Object.entries(both[1]?.indices(prefix) ?? {})) {
+        await store.cluster.createIndex(index, definition);
+      }
+      for (const [n, shipper] of both.entries()) {
+        const events = [{ name: "exception", time: at(n), attributes: { "exception.type": `E${n}` } }];
+        await write(shipper, [make({ id: id(n + 1), end: at(20 + n), events })]);
+      }
+      const from = buildSpanSource("shop", { index: `${prefix}-*`, layout: "auto" });
+      const found = await find(from, { by: "trace", traceIds: [trace], select: "exceptions" });
+      expect(
+        found.map(({ span_id, events }) => [span_id, events[0]?.attributes["exception.type"]]).sort(),
+      ).toEqual([
+        [id(1), "E0"],
+        [id(2), "E1"],
+      ]);
+      expect(await scan(from, "exceptions")).toHaveLength(2);
+      const report = await store.cluster.inspectTraces(from, never);
+      expect(report.problems).toEqual([]);
+      expect(report.layout.split(", ").sort()).toEqual(both.map(({ layout }) => layout).sort());
+      expect(report.newest).toBe(at(21));
+    });
+
+    test("refuses a closed index until it is open, and a remote cluster always", async () => {
+      const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+      await empty(shipper);
+      await write(shipper, [make({})]);
+      const beside = `${prefix}-old`;
+      await store.cluster.createIndex(beside, {});
+      const both = source(shipper, { index: `${shipper.pattern(prefix)},${beside}` });
+      const refusal = { slug: "not_supported_by_backend" };
+      expect(await scan(both)).toHaveLength(1);
+      await store.cluster.request("POST", `/${beside}/_close`);
+      await expect(scan(both)).rejects.toMatchObject(refusal);
+      await expect(find(both, { by: "trace", traceIds: [trace], select: "all" })).rejects.toMatchObject(
+        refusal,
+      );
+      const query = { sources: [both] as const, partners: [], range, budget: plenty(), namespaces: [] };
+      await expect(store.cluster.traces.actions(query, never)).rejects.toMatchObject(refusal);
+      expect((await store.cluster.inspectTraces(both, never)).problems.join()).toContain(`${beside}: closed`);
+      await store.cluster.request("POST", `/${beside}/_open?wait_for_active_shards=1`);
+      expect(await store.cluster.inspectTraces(both, never)).toMatchObject({ problems: [] });
+      expect(await scan(both)).toHaveLength(1);
+
+      const remote = source(shipper, { index: `${shipper.pattern(prefix)},other:spans-*` });
+      await expect(scan(remote)).rejects.toMatchObject(refusal);
+      expect((await store.cluster.inspectTraces(remote, never)).problems.join()).toContain("remote");
+    });
+
+    test("reports layout, limitations and problems to operators", async () => {
+      const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+      await empty(shipper);
+      await write(shipper, [make({})]);
+      const good = await store.cluster.inspectTraces(source(shipper), never);
+      expect(good).toMatchObject({ layout: shipper.layout, problems: [], newest: at(10) });
+      const wrong = await store.cluster.inspectTraces(source(shipper, { where: "nothing!=x" }), never);
+      expect(wrong.problems.join()).toContain("where: nothing is not mapped");
+      const none = await store.cluster.inspectTraces(
+        { ...source(shipper), index: "nothing-like-it-*" },
+        never,
+      );
+      expect(none.problems).toEqual(["no open index matches nothing-like-it-*"]);
+      const foreign = await store.cluster.inspectTraces(source(shipper, { layout: "jaeger" }), never);
+      expect(foreign.problems.join()).toContain("holds spans of a known layout");
+      const { lacks } = spanLayouts.get(shipper.layout) ?? { lacks: [] };
+      expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.layout}: ${lack}`));
+      const [spans = ""] = Object.keys(shipper.indices(prefix));
+      await store.cluster.write(spans, [
+        [undefined, JSON.stringify({ "@timestamp": new Date(start).toISOString(), event_name: "note" })],
+      ]);
+      const beside = await store.cluster.inspectTraces(source(shipper), never);
+      expect(beside.limitations.join()).toContain("not shown: 1");
+    });
+  });
+});

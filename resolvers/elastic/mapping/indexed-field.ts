@@ -106,31 +106,37 @@ function readProperties(reader: FieldReader, properties: unknown, parent: Parent
     : [];
   for (const [key, value] of Object.entries(properties)) {
     if (!isJsonObject(value)) continue;
-    const name = parent.prefix + key;
-    const type = typeof value.type === "string" ? value.type : "object";
-    for (const target of [value.copy_to].flat())
-      if (typeof target === "string") reader.copyTargets.add(target);
     const partial = objectKeys.some((other) => key === other || key.startsWith(`${other}.`));
-    reader.fields.set(name, { ...readField(name, type, value, parent, reader.defaults), partial });
-    readProperties(reader, value.properties, {
-      prefix: `${name}.`,
-      nested: type === "nested" ? name : parent.nested,
-      enabled: parent.enabled && value.enabled !== false,
-      flat: parent.flat || type === "passthrough" || String(value.subobjects) === "false",
-    });
-    for (const [sub, subValue] of Object.entries(isJsonObject(value.fields) ? value.fields : {}))
-      if (isJsonObject(subValue)) addMultiField(reader, `${name}.${sub}`, subValue, parent, partial);
+    readProperty(reader, parent.prefix + key, value, parent, partial);
   }
 }
 
-function addMultiField(
-  { fields, defaults }: FieldReader,
+/** Adds the field of a property, the properties below it and its multi-fields. */
+function readProperty(
+  reader: FieldReader,
   name: string,
   value: JsonObject,
   parent: ParentObject,
   partial: boolean,
 ): void {
-  fields.set(name, { ...readField(name, String(value.type), value, parent, defaults), partial });
+  const { fields, copyTargets, defaults } = reader;
+  const type = typeof value.type === "string" ? value.type : "object";
+  for (const target of [value.copy_to].flat()) if (typeof target === "string") copyTargets.add(target);
+  fields.set(name, { ...readField(name, type, value, parent, defaults), partial });
+  readProperties(reader, value.properties, {
+    prefix: `${name}.`,
+    nested: type === "nested" ? name : parent.nested,
+    enabled: parent.enabled && value.enabled !== false,
+    flat: parent.flat || type === "passthrough" || String(value.subobjects) === "false",
+  });
+  for (const [sub, subValue] of Object.entries(isJsonObject(value.fields) ? value.fields : {})) {
+    if (!isJsonObject(subValue)) continue;
+    const subName = `${name}.${sub}`;
+    fields.set(subName, {
+      ...readField(subName, String(subValue.type), subValue, parent, defaults),
+      partial,
+    });
+  }
 }
 
 function readField(

@@ -13,6 +13,7 @@ import { findCurrentSpan, type OwnSpan, runInSpan } from "../../src/telemetry/tr
 import { type AuthBackoff, createAuthBackoff } from "./auth-backoff.ts";
 import { type Bulkhead, createBulkhead, QueueFullError } from "./bulkhead.ts";
 import { type BreakerOutcome, type CircuitBreaker, createCircuitBreaker } from "./circuit-breaker.ts";
+import { raceAbort, sleep } from "./waiting.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
@@ -147,7 +148,7 @@ async function runOnce<T>(
       reportOutcome("unknown");
       throw credentialsRefusedError(backend);
     }
-    return await attempt(state, signal, request, reportOutcome, observe).catch((error: unknown) => {
+    return await runAttempt(state, signal, request, reportOutcome, observe).catch((error: unknown) => {
       onFailure(error);
       throw error;
     });
@@ -174,7 +175,7 @@ interface Attempt {
 }
 
 /** Settles when the deadline passes or the caller leaves, also where the request ignores its signal. */
-async function attempt<T>(
+async function runAttempt<T>(
   state: GuardState,
   signal: AbortSignal,
   request: (signal: AbortSignal) => Promise<T>,
@@ -315,42 +316,4 @@ export function toBackendError(backend: string, cause: unknown): BackendError {
   }
   if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, { cause });
   return new BackendError(backend, "malformed", text === "" ? String(cause) : text, { cause });
-}
-
-// ---- Waiting ------------------------------------------------------------------------------------------------
-
-/** Waits for so long. Rejects with the signal's reason as soon as it is aborted. */
-export async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, duration);
-  try {
-    await raceAbort(promise, signal);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** Settles with `shared`, or rejects with the signal's reason as soon as this caller leaves. */
-export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
-  // A caller who has already left does not handle the failure of `shared`.
-  if (signal.aborted) shared.catch(() => {});
-  signal.throwIfAborted();
-  const left = Promise.withResolvers<never>();
-  const leave = () => left.reject(signal.reason);
-  signal.addEventListener("abort", leave, { once: true });
-  try {
-    return await Promise.race([shared, left.promise]);
-  } finally {
-    signal.removeEventListener("abort", leave);
-  }
-}
-
-let lastTurn: Promise<unknown> = Promise.resolve();
-/**
- * Resolves in a turn of the event loop of its own. Decoding a response blocks the event loop, so one response is decoded in
- * each turn, whatever its backend, and many large ones together do not delay a small request.
- */
-export function yieldToEventLoop(): Promise<unknown> {
-  lastTurn = lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return lastTurn;
 }

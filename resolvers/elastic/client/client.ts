@@ -4,7 +4,8 @@ import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
-import { createGuard, type Guard, type GuardSettings, raceAbort, readRetryAfter } from "../../http/guard.ts";
+import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
+import { raceAbort } from "../../http/waiting.ts";
 import { createNodePool, type Transport } from "./node-pool.ts";
 import { describeProduct, type Product } from "./product.ts";
 import {

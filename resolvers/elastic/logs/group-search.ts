@@ -39,7 +39,7 @@ export async function searchPlanned(
     const { metadata } = plan;
     // Another reader may have noticed the change before.
     requireSameIndices(backend, source.index, reader.lastMetadata, metadata);
-    const result = await search(plan).catch(catchRejected);
+    const result = await search(plan).catch(returnRejection);
     if (result instanceof BackendError) {
       if (attempt === maxRefreshes) throw result;
       // An index that the mapping did not know may reject what was compiled without it. A cluster may also reject expensive
@@ -58,7 +58,7 @@ export async function searchPlanned(
   }
 }
 
-function catchRejected(error: unknown): BackendError {
+function returnRejection(error: unknown): BackendError {
   if (error instanceof BackendError && error.failure === "rejected") return error;
   throw error;
 }
@@ -122,13 +122,13 @@ export async function searchPage(
   reader.prefetched = undefined;
   const bytes = await pending;
   reader.hasResponse = true;
-  if (window !== undefined) prefetchNextPage(reader, plan, range, rest, body, bytes);
+  if (window !== undefined) sendNextPageAhead(reader, plan, range, rest, body, bytes);
   const response = await readCompleteResponse(context.backend, bytes, plan.layout);
   window?.recordSize(bytes.length, response.hits.length);
   return response;
 }
 
-function prefetchNextPage(
+function sendNextPageAhead(
   reader: GroupReader,
   plan: SearchPlan,
   range: TimeRange,

@@ -80,7 +80,7 @@ async function* mergeSeveral(
   const heads = streams.map((stream): StreamHead => ({ stream, lines: [], isDone: false }));
   try {
     for (;;) {
-      await Promise.all(heads.filter(({ isDone, lines }) => !isDone && lines.length === 0).map(refillHead));
+      await Promise.all(heads.filter(({ isDone, lines }) => !isDone && lines.length === 0).map(fillHead));
       const open = heads.filter((head) => head.lines.length > 0);
       if (open.length === 0) return;
       const ready = takeReadyLines(open, order);
@@ -91,7 +91,7 @@ async function* mergeSeveral(
   }
 }
 
-async function refillHead(head: StreamHead): Promise<void> {
+async function fillHead(head: StreamHead): Promise<void> {
   const { value, done } = await head.stream.next();
   if (done === true) head.isDone = true;
   else head.lines = value;

@@ -40,7 +40,7 @@ export function createLogStore(backend: string, client: ElasticClient, mappingCa
         try {
           return await estimateWithinLimits(store, query, signal);
         } catch (error) {
-          rethrowUnlessRestartable(backend, error, attempt, query.sources[0].index);
+          requireRestartable(backend, error, attempt, query.sources[0].index);
         }
       }
     },
@@ -121,12 +121,12 @@ async function* readSource(
       }
       return;
     } catch (error) {
-      rethrowUnlessRestartable(store.backend, error, attempt, source.index);
+      requireRestartable(store.backend, error, attempt, source.index);
     }
   }
 }
 
-function rethrowUnlessRestartable(backend: string, error: unknown, attempt: number, pattern: string): void {
+function requireRestartable(backend: string, error: unknown, attempt: number, pattern: string): void {
   if (!(error instanceof LayoutsChanged)) throw error;
   if (attempt === maxRestarts) throw mappingChangedError(backend, pattern);
 }

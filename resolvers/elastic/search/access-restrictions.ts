@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
-import { raceAbort } from "../../http/guard.ts";
+import { raceAbort } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
@@ -261,7 +261,7 @@ async function findMaskedInSample(
 ): Promise<readonly string[]> {
   const probe: Probe = { client, pattern, signal };
   // By values, not by ordinals, which the columns of a masked field do not have.
-  const values = await aggregateEach(
+  const values = await runAggregations(
     probe,
     query,
     names.map((field) => ({
@@ -275,7 +275,7 @@ async function findMaskedInSample(
     return typeof key === "string" ? [{ field, term: { term: { [field]: key } } }] : [];
   });
   if (terms.length === 0) return [];
-  const counts = await aggregateEach(
+  const counts = await runAggregations(
     probe,
     query,
     terms.map(({ term }) => ({ filter: term })),
@@ -298,7 +298,7 @@ async function searchSample({ client, pattern, signal }: Probe, body: object): P
 }
 
 /** The results of several aggregations over the sample, in order; undefined where one does not have the form. */
-async function aggregateEach<T>(
+async function runAggregations<T>(
   probe: Probe,
   query: Query,
   aggs: readonly object[],

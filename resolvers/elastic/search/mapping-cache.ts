@@ -7,7 +7,7 @@ import type { Millis } from "../../../src/core/time.ts";
 import type { CustomLayouts, IO } from "../../../src/store/backend.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
-import { raceAbort } from "../../http/guard.ts";
+import { raceAbort } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";

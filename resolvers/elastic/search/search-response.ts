@@ -1,7 +1,7 @@
 // Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
 import type { AttributeValue } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../http/guard.ts";
+import { yieldToEventLoop } from "../../http/waiting.ts";
 import { isValueObject, parseExactIntegers } from "../document/flatten.ts";
 import { formatHitId, type Hit, type SearchResponse, scanSearchResponse } from "../document/hit-scanner.ts";
 import { malformedResponseError, noPickedFields, requireComplete } from "./search.ts";

@@ -4,7 +4,7 @@
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
-import { sleep, yieldToEventLoop } from "../../http/guard.ts";
+import { sleep, yieldToEventLoop } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
   encodePattern,

@@ -7,7 +7,7 @@ import type { AttributeValue } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import type { Budget, SpanSource } from "../../../src/store/spans.ts";
-import { yieldToEventLoop } from "../../http/guard.ts";
+import { yieldToEventLoop } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
   addSharedQuery,

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import { type Millis, minute, toMillis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
-import { raceAbort } from "../../http/guard.ts";
+import { raceAbort } from "../../http/waiting.ts";
 import { call, number, type RangeEdge } from "./promql.ts";
 import { buildQueryRequest, printSeconds } from "./query-request.ts";
 import { detectAlignment, type RangeAlignment } from "./range-alignment.ts";

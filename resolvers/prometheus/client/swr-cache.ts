@@ -3,7 +3,7 @@
 import { LRUCache } from "lru-cache";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
-import { raceAbort } from "../../http/guard.ts";
+import { raceAbort } from "../../http/waiting.ts";
 
 export interface SwrCache<V> {
   /**

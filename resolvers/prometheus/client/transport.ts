@@ -6,13 +6,8 @@ import { BackendError, type Failure } from "../../../src/core/errors.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { omitUndefined, type Tls } from "../../http/connection.ts";
-import {
-  createGuard,
-  type Guard,
-  type GuardSettings,
-  readRetryAfter,
-  yieldToEventLoop,
-} from "../../http/guard.ts";
+import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
+import { yieldToEventLoop } from "../../http/waiting.ts";
 import { envelope, UnexpectedFormat } from "./response-scanner.ts";
 
 export interface ClientSettings extends GuardSettings {

@@ -3,7 +3,7 @@
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
-import { yieldToEventLoop } from "../../http/guard.ts";
+import { yieldToEventLoop } from "../../http/waiting.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "./bucket-survey.ts";

@@ -1,7 +1,6 @@
 // The backend for Elasticsearch and OpenSearch: its configuration, its stores, and what the command line inspects of it.
 import { z } from "zod";
-import { httpUrl } from "../../src/config/http-url.ts";
-import { parseSettings, strictObject } from "../../src/config/validation.ts";
+import { httpUrl, parseSettings, strictObject } from "../../src/config/validation.ts";
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";

@@ -1,8 +1,7 @@
 // The connection settings that all kinds of HTTP backends share (TLS, headers, timeout, credentials), and their parsing.
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { parseNumeral } from "../../src/config/env-number.ts";
-import { strictObject } from "../../src/config/validation.ts";
+import { parseNumeral, strictObject } from "../../src/config/validation.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 

@@ -1,8 +1,7 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import { parseNumeral } from "../../src/config/env-number.ts";
-import { parseSettings, strictObject } from "../../src/config/validation.ts";
+import { parseNumeral, parseSettings, strictObject } from "../../src/config/validation.ts";
 import {
   day,
   fromMillis,

@@ -1,7 +1,6 @@
 // The backend kind `prometheus`: Prometheus itself and the servers that offer its HTTP API.
 import type { z } from "zod";
-import { httpUrl } from "../../src/config/http-url.ts";
-import { parseSettings, strictObject } from "../../src/config/validation.ts";
+import { httpUrl, parseSettings, strictObject } from "../../src/config/validation.ts";
 import { parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import { basicOrBearer, createConnectionSchema, readTls } from "../http/connection.ts";

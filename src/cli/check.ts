@@ -1,7 +1,8 @@
 // `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
-import { type Config, type SiteConfig, siteParts } from "../config/config.ts";
+import type { Config, SiteConfig } from "../config/config.ts";
+import { siteParts } from "../config/schema.ts";
 import { mapConcurrent } from "../core/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
 import { durationUnits, type Instant, type Millis, nanosPerMilli, printDuration } from "../core/time.ts";

@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../access/auth.ts";
-import { type Config, defaults, type SiteConfig } from "../config/config.ts";
+import type { Config, SiteConfig } from "../config/config.ts";
+import { defaults } from "../config/schema.ts";
 import { toErrorMessage } from "../core/errors.ts";
 import { type Instant, toMillis } from "../core/time.ts";
 import { serve } from "./serve/serve.ts";

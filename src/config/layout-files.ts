@@ -3,8 +3,9 @@
 import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
 import type { BackendKind, CustomLayouts, LayoutReader } from "../store/backend.ts";
+import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
-import { type Path, toMapping } from "./yaml.ts";
+import type { Path } from "./yaml.ts";
 
 /** Those of a kind of backend, by the part of a site. */
 export type LayoutReadersByPart = NonNullable<BackendKind<unknown>["layouts"]>;

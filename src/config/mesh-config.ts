@@ -1,5 +1,5 @@
 // What of `.meshrc.yaml` can be checked without Mesh: enough to say at start that GraphQL will not work.
-import * as z from "zod";
+import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
 import { readPlainYaml } from "./yaml.ts";
 

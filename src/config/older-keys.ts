@@ -1,7 +1,9 @@
 // Older names of configuration keys. A file that uses them still works: each is renamed before anything is checked.
 // Messages name a key as the file spells it.
+
+import { toMapping } from "./plain-values.ts";
 import type { IssueReporter } from "./validation.ts";
-import { formatPathKey, type Path, toMapping } from "./yaml.ts";
+import { formatPathKey, type Path } from "./yaml.ts";
 
 interface RenamedKey {
   /** The path of the map that holds the key; `*` stands for any key. */

@@ -1,6 +1,7 @@
-// What is wrong with a configuration file, in our words: never with a value, which may be a secret.
+// Building blocks of the schemas of configuration files, and messages in our own words. No message repeats a value, which
+// may be a secret.
 import { z } from "zod";
-import { calculateEditDistance } from "./edit-distance.ts";
+import { day, type Millis, parseDuration } from "../core/time.ts";
 import type { Path } from "./yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
@@ -40,6 +41,59 @@ export function parseSettings<T extends z.ZodType>(settings: T, value: unknown):
   return settings.parse(value, { error: explainIssue });
 }
 
+/** Text that `read` turns into something; undefined is `message`. */
+export function createTextSchema<T>(read: (text: string) => T | undefined, message: string) {
+  return z
+    .string({ error: (issue) => (issue.input == null ? undefined : message) })
+    .transform((value, context) => {
+      const result = read(value);
+      if (result !== undefined) return result;
+      context.issues.push({ code: "custom", message, input: undefined });
+      return z.NEVER;
+    });
+}
+
+export const text = z.string().min(1, "must not be empty");
+
+// Names appear in paths of the API, in messages and in queries.
+export const namedRecord = <Value extends z.ZodType>(value: Value) =>
+  z.record(z.string().regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\'), value);
+
+export const duration = (most: Millis) =>
+  createTextSchema(
+    (value) => {
+      const length = parseDuration(value);
+      return length !== undefined && length > 0 && length <= most ? length : undefined;
+    },
+    `expected a duration such as 250ms, 10s or 30d, at most ${most / day}d`,
+  );
+
+export const count = (least: number, message = `expected a whole number from ${least} up`) =>
+  z.preprocess(
+    parseNumeral,
+    z.int({ error: (issue) => (issue.input == null ? undefined : message) }).min(least, message),
+  );
+
+/** The number that a text spells in digits, with or without a fraction; anything else as it is, for a schema to judge. */
+export function parseNumeral(value: unknown): unknown {
+  return typeof value === "string" && /^\d{1,15}(?:\.\d{1,15})?$/.test(value) ? Number(value) : value;
+}
+
+/** Clients differ in what they make of the other parts of an address, and some drop them in silence. */
+export const httpUrl = z
+  .url({
+    protocol: /^https?$/,
+    error: ({ input }) => (input == null ? undefined : "expected an http:// or https:// address"),
+  })
+  .refine((text) => {
+    const { username, password } = URL.parse(text) ?? { username: "", password: "" };
+    return username === "" && password === "";
+  }, "expected an address without user and password: they are given apart from it")
+  .refine(
+    (text) => !/[?#]/.test(text),
+    "expected an address without a query and a fragment: they would not be sent",
+  );
+
 /** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
 export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: IssueReporter): void {
   const path = [...prefix, ...issue.path.map(String)];
@@ -77,6 +131,21 @@ export function formatSuggestion(word: string, known: readonly string[]): string
     .toSorted((a, b) => a.distance - b.distance)[0];
   if (near !== undefined) return `; did you mean "${near.candidate}"?`;
   return known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
+}
+
+/** Letters to add, drop or change (Levenshtein); 3 stands for all that is farther in length. */
+function calculateEditDistance(a: string, b: string): number {
+  if (Math.abs(a.length - b.length) > 2) return 3;
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (const [index, letter] of [...a].entries()) {
+    const next = [index + 1];
+    for (const [column, other] of [...b].entries()) {
+      const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1);
+      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
 }
 
 // Shorter ones occur in every sentence and give nothing away.

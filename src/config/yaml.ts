@@ -244,8 +244,3 @@ export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
   });
   return document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }
-
-/** A map of the file; of anything else nothing. */
-export function toMapping(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
-}

@@ -27,7 +27,7 @@ import {
 import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
-import type { Limits } from "../config/config.ts";
+import type { Limits } from "../config/limits.ts";
 import {
   describeFailure,
   type FailureResponse,

@@ -2,7 +2,7 @@
 // cannot be, or a tail. What is streamed keeps its place among the streamed answers until its client has all of it.
 
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
-import type { Limits } from "../config/config.ts";
+import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
 import { type Exchange, readJson } from "../http/request.ts";
 import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";

@@ -1,7 +1,7 @@
 // The live tails of a configuration: how many there may be, which of them share a poller, and how all of them end.
 
 import type { Principal } from "../access/auth.ts";
-import type { Limits } from "../config/config.ts";
+import type { Limits } from "../config/limits.ts";
 import { TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { StreamedBody } from "../http/response.ts";

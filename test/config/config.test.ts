@@ -5,7 +5,8 @@ import { parse as parseYaml } from "yaml";
 import { z } from "zod";
 import { kinds as realKinds } from "../../resolvers/index.ts";
 import { hashToken } from "../../src/access/auth.ts";
-import { type BackendKinds, type Config, defaults, parseConfig } from "../../src/config/config.ts";
+import { type BackendKinds, type Config, parseConfig } from "../../src/config/config.ts";
+import { defaults } from "../../src/config/schema.ts";
 import { ConfigError } from "../../src/core/errors.ts";
 import { parseDuration, parseInstant } from "../../src/core/time.ts";
 

@@ -3,7 +3,7 @@
 // fault. `npm run test:faults` draws place and time of a fault from ten seeds, or from SEED=7; `npm test` combines each
 // kind of fault with one in eighteen questions. The clock is fake and advances only while nothing happens on the wire.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { type Failure, failures } from "#src/core/errors.ts";
 import { createRandom } from "../conformance/trace-fixture.ts";
 import { type FaultKind, faultKinds, secret } from "../support/fault-proxy.ts";

@@ -5,7 +5,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { connectSites } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";

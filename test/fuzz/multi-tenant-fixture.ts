@@ -7,7 +7,7 @@ import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer, type Server } from "#src/server/server.ts";

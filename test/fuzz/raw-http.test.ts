@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { Server as HttpServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 import { bodyLimitBytes, createIntake, createIntakeServer } from "#src/intake/intake.ts";

@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { type RequestOptions, request, type Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { defaults, type IntakeConfig } from "#src/config/config.ts";
+import type { IntakeConfig } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import {
   bodyLimitBytes,

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openErrorIntake } from "#src/cli/serve/error-intake.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { BackendError, ConfigError } from "#src/core/errors.ts";
 import { now } from "#src/core/time.ts";
 import type { ErrorReportStore } from "#src/store/error-reports.ts";

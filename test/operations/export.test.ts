@@ -2,7 +2,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
-import { defaults, type Limits } from "#src/config/config.ts";
+import type { Limits } from "#src/config/limits.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { csv, ndjson } from "#src/operations/logs/export.ts";
 import { lines } from "#src/operations/logs/lines.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { Unprocessable } from "#src/core/errors.ts";
 import { type Buckets, type Container, type NodesRow, podPhases } from "#src/core/rows.ts";
 import { fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";

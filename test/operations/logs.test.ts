@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant, printNanos } from "#src/core/time.ts";
 import { lines } from "#src/operations/logs/lines.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemorySpans, type StoredSpan } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createTailRegistry } from "#src/tail/tail-registry.ts";

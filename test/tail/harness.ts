@@ -1,7 +1,8 @@
 // Tails over a memory store, in a time of the test's own, with clients that read as a test tells them to.
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Principal } from "#src/access/auth.ts";
-import { defaults, type Limits } from "#src/config/config.ts";
+import type { Limits } from "#src/config/limits.ts";
+import { defaults } from "#src/config/schema.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Millis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";

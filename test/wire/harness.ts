@@ -3,7 +3,8 @@ import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { RateLimiter } from "#src/access/rate-limit.ts";
 import type { Site } from "#src/access/sites.ts";
-import { defaults, type Limits } from "#src/config/config.ts";
+import type { Limits } from "#src/config/limits.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer, type Server, type ServerOptions } from "#src/server/server.ts";

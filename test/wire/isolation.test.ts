@@ -5,7 +5,7 @@ import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";

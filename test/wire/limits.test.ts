@@ -1,7 +1,7 @@
 // Each limit of the server: what it answers, that room comes back, and that it is counted where an operator looks.
 import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { failures } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { anonymousPrincipal } from "#src/operations/runtime/executor.ts";

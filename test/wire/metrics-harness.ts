@@ -1,7 +1,8 @@
 // The metrics routes of a server over a metric store, for a site `generateShopTrace` and one without metrics, `bare`.
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
-import { defaults, type Limits } from "#src/config/config.ts";
+import type { Limits } from "#src/config/limits.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis, hour } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { ServedConfig } from "#src/server/server.ts";

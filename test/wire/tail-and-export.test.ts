@@ -4,7 +4,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { createAuthenticator } from "#src/access/auth.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { BackendError } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, printMillis } from "#src/core/time.ts";

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";

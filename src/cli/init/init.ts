@@ -6,7 +6,7 @@ import { basename, dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../../access/auth.ts";
 import { type Config, parseConfig } from "../../config/config.ts";
-import { httpUrl } from "../../config/http-url.ts";
+import { httpUrl } from "../../config/validation.ts";
 import { BackendError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
 import { type Millis, printMillis, toMillis } from "../../core/time.ts";
 import type { Backend, BackendInfo } from "../../store/backend.ts";

@@ -3,7 +3,8 @@
 // looked at by both.
 
 import { buildSpanSource } from "../../access/sites.ts";
-import type { Config, SiteConfig, SitePart } from "../../config/config.ts";
+import type { Config, SiteConfig } from "../../config/config.ts";
+import type { SitePart } from "../../config/schema.ts";
 import { type Instant, now } from "../../core/time.ts";
 import { formatIndexName } from "../../intake/intake.ts";
 import type { Backend } from "../../store/backend.ts";

@@ -4,7 +4,7 @@
 // far the client has come.
 import * as z from "zod";
 import type { Site } from "../../access/sites.ts";
-import type { Limits } from "../../config/config.ts";
+import type { Limits } from "../../config/limits.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
 import type { LogLine } from "../../core/rows.ts";
 import {

@@ -2,7 +2,7 @@
 // deadline, and the sites that it names, each authorised before anything runs.
 import type { Principal } from "../../access/auth.ts";
 import { createSiteViews, type Sites } from "../../access/sites.ts";
-import type { Limits } from "../../config/config.ts";
+import type { Limits } from "../../config/limits.ts";
 import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../../core/errors.ts";
 import type { Instant } from "../../core/time.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";

@@ -2,7 +2,7 @@
 // metric label all derive from it, and `demoSites` is required, so that no route can forget authorisation.
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
-import type { Limits } from "../../config/config.ts";
+import type { Limits } from "../../config/limits.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
 import type { LogSource, LogStore } from "../../store/logs.ts";

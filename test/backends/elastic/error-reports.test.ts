@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildSpanSource, connectSites } from "#src/access/sites.ts";
-import { defaults, parseConfig } from "#src/config/config.ts";
+import { parseConfig } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import type { Span } from "#src/core/rows.ts";
 import { now } from "#src/core/time.ts";
 import { startDelivery } from "#src/intake/delivery.ts";

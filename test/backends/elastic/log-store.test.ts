@@ -1,7 +1,7 @@
 // The log store on real servers, with documents as Filebeat writes them: order and bursts, pages, several sources at once,
 // and tenant filters.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, printNanos } from "#src/core/time.ts";

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Principal } from "#src/access/auth.ts";
-import { defaults } from "#src/config/config.ts";
+import { defaults } from "#src/config/schema.ts";
 import { fromMillis, now } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { ndjson } from "#src/operations/logs/export.ts";

@@ -1,0 +1,156 @@
+// The schema of readout.yaml: its keys, their values and their defaults. Messages are our own words and never repeat a value.
+import { isIPv4, isIPv6 } from "node:net";
+import { z } from "zod";
+import { day, parseInstant } from "../core/time.ts";
+import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
+import { deepFreeze } from "./plain-values.ts";
+import {
+  count,
+  createTextSchema,
+  duration,
+  httpUrl,
+  namedRecord,
+  parseNumeral,
+  strictObject,
+  text,
+} from "./validation.ts";
+
+/** What an absent key means. The README's reference is tested against it. */
+export const defaults = deepFreeze({
+  listen: { host: "127.0.0.1", port: 8080 },
+  spool: "data/spool.db",
+  spoolBytes: 1_073_741_824,
+  keyRate: 2_000,
+  addressRate: 100,
+  proxies: 0,
+  retention: 30 * day,
+  counterDefault: "cumulative",
+  layout: "auto",
+  otlp: { ratio: 1, service: "readout" },
+  limits: defaultLimits,
+} as const satisfies Record<string, unknown>);
+
+/** The parts of a site, each of which names a backend. */
+export const siteParts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
+
+export type SitePart = (typeof siteParts)[number];
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+const addressSchema = createTextSchema(
+  readAddress,
+  "expected host:port, such as 127.0.0.1:8080 or [::1]:8080",
+);
+
+function readAddress(value: string): Address | undefined {
+  const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})$/.exec(value) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > 65_535) return undefined;
+  if (bracketed !== undefined) return isIPv6(bracketed) ? { host: bracketed, port } : undefined;
+  if (plain === undefined || (/^[\d.]+$/.test(plain) && !isIPv4(plain))) return undefined;
+  return { host: plain, port };
+}
+
+const hashOfEmptyText = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+const hashSchema = createTextSchema((value) => {
+  const hex = value.toLowerCase();
+  return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfEmptyText ? hex : undefined;
+}, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
+
+const tokenSchema = strictObject({
+  user: text,
+  sha256: hashSchema,
+  sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
+    error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
+  }),
+  expires: createTextSchema(
+    parseInstant,
+    "expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z",
+  ).optional(),
+});
+
+const sourceKeys = { index: text, layout: text.default(defaults.layout), where: text.optional() };
+
+const metricsSchema = strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
+
+const siteSchema = strictObject({
+  name: text.optional(),
+  environment: text.optional(),
+  retention: duration(36_500 * day).default(defaults.retention),
+  counter_default: z
+    .enum(["cumulative", "increment"], {
+      error: (issue) => (issue.input == null ? undefined : "expected cumulative or increment"),
+    })
+    .default(defaults.counterDefault),
+  logs: strictObject({
+    backend: text,
+    sources: namedRecord(strictObject(sourceKeys)).refine(
+      (all) => Object.keys(all).length > 0,
+      "names no source",
+    ),
+  }).optional(),
+  traces: strictObject({
+    backend: text,
+    ...sourceKeys,
+    tag_prefixes: z.array(text).optional(),
+    namespace_attribute: text.optional(),
+    action_attribute: text.optional(),
+  }).optional(),
+  metrics: metricsSchema.optional(),
+  kubernetes: metricsSchema.optional(),
+  frontend: strictObject({
+    keys: z.array(text).min(1, "names no key"),
+    backend: text,
+    index: text.regex(
+      /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
+      "expected the name of one index, with {date} or {month} or neither",
+    ),
+    layout: text.default(defaults.layout),
+  }).optional(),
+});
+
+const expectedRatio = "expected a number from 0 to 1";
+
+const otlpSchema = strictObject({
+  url: httpUrl,
+  headers: z
+    .record(
+      z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, "no name of a header"),
+      text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header"),
+    )
+    .default({}),
+  ratio: z
+    .preprocess(
+      parseNumeral,
+      z
+        .number({ error: (issue) => (issue.input == null ? undefined : expectedRatio) })
+        .min(0, expectedRatio)
+        .max(1, expectedRatio),
+    )
+    .default(defaults.otlp.ratio),
+  service: text.default(defaults.otlp.service),
+});
+
+export const fileSchema = strictObject({
+  listen: addressSchema.default(defaults.listen),
+  intake: strictObject({
+    listen: addressSchema.optional(),
+    spool: text.default(defaults.spool),
+    spool_bytes: count(1_000_000).default(defaults.spoolBytes),
+    key_rate: count(1).default(defaults.keyRate),
+    address_rate: count(1).default(defaults.addressRate),
+    proxies: count(0).default(defaults.proxies),
+  }).optional(),
+  tokens: z.array(tokenSchema).default([]),
+  backends: namedRecord(z.looseObject({ kind: text })),
+  sites: namedRecord(siteSchema),
+  visuals: text.optional(),
+  mesh: text.optional(),
+  limits: limitsSchema.prefault({}),
+  tail: tailSchema.prefault({}),
+  otlp: otlpSchema.optional(),
+});

@@ -49,9 +49,11 @@ const sharedNames: Readonly<Record<string, string>> = {
   "logs.ts": "log lines: their contract, and the demo's",
   "metric-store.ts": "a backend's metric store",
   "metrics.ts": "metrics, of one folder's subject",
+  "n-plus-one.ts": "which requests repeat a query: what it means in tracing, how an index finds candidates",
   "openapi.ts": "the OpenAPI description of a group of routes",
   "request.ts": "what a request is, at one layer",
   "schema.ts": "the schemas of a group of routes",
+  "search-plan.ts": "what a source is searched by for one request, of lines or of spans",
   "span-store.ts": "a backend's span store",
 };
 

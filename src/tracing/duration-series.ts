@@ -1,11 +1,13 @@
-// How long the requests of actions took, over time.
-
+// Durations of the requests of each action over time.
 import { type Millis, toMillis } from "../core/time.ts";
 import type { SpanReader, SpanScan } from "../store/spans.ts";
 import { createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { deriveNames, formatActionKey, isRequest } from "./spans/requests.ts";
 
-/** The figures of each action, by `formatActionKey`, of whole buckets of a width since 1970; buckets without any are left out. */
+/**
+ * The statistics of each action, by `formatActionKey`, in buckets of `width` aligned to the epoch. Buckets without requests
+ * are absent.
+ */
 export async function readActionSeries(
   reader: SpanReader,
   scan: Pick<SpanScan, "sources" | "range" | "budget">,
@@ -20,9 +22,9 @@ export async function readActionSeries(
       const buckets = series.get(key) ?? new Map<Millis, DurationStats>();
       series.set(key, buckets);
       const start = Math.floor(toMillis(span.end) / width) * width;
-      const figures = buckets.get(start) ?? createDurationStats();
-      buckets.set(start, figures);
-      figures.add(span);
+      const stats = buckets.get(start) ?? createDurationStats();
+      buckets.set(start, stats);
+      stats.add(span);
     }
   }
   return series;

@@ -1,5 +1,5 @@
-// Counts, means and percentiles of durations. Exact: a percentile is the value at its rank. A span that stands for
-// several equal ones counts as that many, each as long as its share.
+// Counts, means and exact percentiles of durations. A compressed span counts as the spans that it stands for, each with an
+// equal share of the duration.
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { SpanTally } from "../store/spans.ts";
@@ -12,12 +12,13 @@ export interface DurationStats {
   readonly errorCount: () => number;
   /** Nanoseconds. */
   readonly total: () => bigint;
+  /** 0 without spans. */
   readonly mean: () => Millis;
 }
 
-/** Keeps every length, which `DurationStats` do not: tallies have to tell them, unless they are of whole spans. */
+/** Keeps all durations. A tally of several spans must have its `lengths`. */
 export interface DurationDistribution extends DurationStats {
-  /** The least value that at least so many percent of the values do not pass (nearest rank). */
+  /** The nearest-rank percentile; 0 without spans. */
   readonly percentile: (percent: number) => Millis;
 }
 
@@ -26,15 +27,15 @@ export function createDurationStats(): DurationStats {
   let errors = 0;
   let total = 0n;
 
-  function take({ status_code }: Span, spans: number, time: bigint): void {
+  function addSpans({ status_code }: Span, spans: number, time: bigint): void {
     count += spans;
     if (status_code === "ERROR") errors += spans;
     total += time;
   }
 
   return {
-    add: (span) => take(span, span.count, calculateTotalTime(span)),
-    addTally: ({ span, isSingle: whole, spans, total: time }) => take(span, whole ? span.count : spans, time),
+    add: (span) => addSpans(span, span.count, calculateTotalTime(span)),
+    addTally: ({ span, isSingle, spans, total: time }) => addSpans(span, isSingle ? span.count : spans, time),
     count: () => count,
     errorCount: () => errors,
     total: () => total,
@@ -43,30 +44,31 @@ export function createDurationStats(): DurationStats {
 }
 
 export function createDurationDistribution(): DurationDistribution {
-  const figures = createDurationStats();
+  const stats = createDurationStats();
   const values: { readonly value: number; readonly weight: number }[] = [];
-  let sorted = true;
+  let isSorted = true;
 
   function add(span: Span): void {
     values.push({ value: Number(calculateTotalTime(span)) / span.count, weight: span.count });
-    sorted = false;
-    figures.add(span);
+    isSorted = false;
+    stats.add(span);
   }
 
   return {
-    ...figures,
+    ...stats,
     add,
     addTally: (tally) => {
       if (tally.isSingle) return add(tally.span);
-      for (const { length, spans: weight } of tally.lengths ?? []) values.push({ value: length, weight });
-      sorted = false;
-      figures.addTally(tally);
+      if (tally.lengths === undefined) throw new Error("a tally of several spans without their durations");
+      for (const { length, spans: weight } of tally.lengths) values.push({ value: length, weight });
+      isSorted = false;
+      stats.addTally(tally);
     },
     percentile: (percent) => {
-      if (!sorted) values.sort((a, b) => a.value - b.value);
-      sorted = true;
-      // A product of integers first: 0.95 * 60 would be a little less than 57.
-      let rest = Math.ceil((percent * figures.count()) / 100);
+      if (!isSorted) values.sort((a, b) => a.value - b.value);
+      isSorted = true;
+      // Multiplies integers first: in floating point, 0.95 * 60 is not 57 exactly.
+      let rest = Math.ceil((percent * stats.count()) / 100);
       for (const { value, weight } of values) {
         rest -= weight;
         if (rest <= 0) return value / 1e6;

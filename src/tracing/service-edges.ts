@@ -1,77 +1,77 @@
-// Edges: who calls whom, counted and measured on the caller's side and by the caller's end. Both directions are made
-// of the same pairs, so that what A sees downstream of itself is what B sees upstream.
+// Service edges: who calls whom. Calls are counted and measured on the caller's side, and belong to the range by the caller's
+// end. Upstream and downstream come from the same pairs, so that the downstream edges of A equal the upstream edges of B.
+import { isNonEmpty } from "../core/collections.ts";
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
-import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
-import type { SpanId, SpanReader, SpanSource } from "../store/spans.ts";
+import type { SpanId, SpanReader, SpanSource, SpanSources } from "../store/span-reader.ts";
+import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/store.ts";
 import { createDurationDistribution, type DurationDistribution } from "./duration-stats.ts";
 import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import { deriveNames, deriveNamesAbove, formatSpanKey, isCalleeSide, isRequest } from "./spans/requests.ts";
 
-/** A caller and one request that it made; or a caller whose callee has no spans that can be seen. */
+/** A caller and one request that it made, or a caller whose callee has no visible spans. */
 interface Call {
   readonly caller: Span;
   readonly callee?: Span;
-  readonly linked: boolean;
+  readonly isLinked: boolean;
 }
 interface Calls {
-  /** Made by the site, and by its partners to the site. */
+  /** By the site. */
   readonly made: readonly Call[];
+  /** From the site's partners. */
   readonly received: readonly Call[];
 }
 
-/** `siteEdges` of the contract. */
+/** `SpanAnalytics.siteEdges`. */
 export async function findSiteEdges(
   reader: SpanReader,
   query: EdgesQuery,
   signal: AbortSignal,
 ): Promise<SiteEdges> {
-  const { made, received: taken } = await findCalls(reader, query, signal);
-  const site = query.sources[0].site;
+  const { made, received } = await findCalls(reader, query, signal);
+  const { site } = query.sources[0];
   const isInternal = ({ callee }: Call): boolean => callee?.site_id === site;
-  const byCallee = ({ caller, callee }: Call) => {
+  const deriveCallee = ({ caller, callee }: Call) => {
     const service = callee?.service_name ?? caller.peer;
     return service === undefined ? undefined : { service };
   };
+  const external = made.filter((call) => !isInternal(call));
   return {
-    upstream: groupCalls(taken, ({ caller }) => ({ service: caller.service_name })),
-    downstream: groupCalls(
-      made.filter((call) => !isInternal(call)),
-      byCallee,
-    ),
-    internal: groupCalls(made.filter(isInternal), byCallee),
+    upstream: groupCalls(received, ({ caller }) => ({ service: caller.service_name })),
+    downstream: groupCalls(external, deriveCallee),
+    internal: groupCalls(made.filter(isInternal), deriveCallee),
   };
 }
 
-/** `actionEdges` of the contract. */
+/** `SpanAnalytics.actionEdges`. */
 export async function findActionEdges(
   reader: SpanReader,
   query: ActionEdgesQuery,
   signal: AbortSignal,
 ): Promise<ActionEdges> {
-  const { made, received: taken } = await findCalls(reader, query, signal);
-  const isAsked = (request: Span): boolean => {
+  const { made, received } = await findCalls(reader, query, signal);
+  const isOfAction = (request: Span): boolean => {
     const { namespace, action } = deriveNames(request);
-    // Both may have slashes in them, and the API joins them by one: nobody can tell `a/b` and `c` from `a` and `b/c`.
-    const isOne = `${request.service_name}/${namespace}` === `${query.service}/${query.namespace}`;
-    return isOne && action === query.action;
+    // Compared as the API joins them: both may contain slashes, so that `a/b` and `c` equal `a` and `b/c`.
+    const isOfService = `${request.service_name}/${namespace}` === `${query.service}/${query.namespace}`;
+    return isOfService && action === query.action;
   };
   // A partner may have an action of the same name.
-  const toIt = [...taken, ...made].filter(
-    ({ callee }) => callee?.site_id === query.sources[0].site && isAsked(callee),
+  const toAction = [...received, ...made].filter(
+    ({ callee }) => callee?.site_id === query.sources[0].site && isOfAction(callee),
   );
-  const callers = new Set([...made, ...toIt].map(({ caller }) => caller));
-  const family = await loadAncestors(reader, listAllSources(query), [...callers], query.budget, signal);
-  const fromIt = made.filter(({ caller }) => {
-    const entry = family.findEntry(caller);
-    return entry !== undefined && isRequest(entry) && isAsked(entry);
+  const callers = new Set([...made, ...toAction].map(({ caller }) => caller));
+  const ancestors = await loadAncestors(reader, listAllSources(query), [...callers], query.budget, signal);
+  const fromAction = made.filter(({ caller }) => {
+    const entry = ancestors.findEntry(caller);
+    return entry !== undefined && isRequest(entry) && isOfAction(entry);
   });
   return {
-    upstream: groupCalls(toIt, (call) => {
-      const entry = family.findEntry(call.caller);
+    upstream: groupCalls(toAction, (call) => {
+      const entry = ancestors.findEntry(call.caller);
       const service = (entry ?? call.caller).service_name;
       return { service, ...deriveNamesAbove(entry), ...deriveEdgeKinds(call) };
     }),
-    downstream: groupCalls(fromIt, (call) => {
+    downstream: groupCalls(fromAction, (call) => {
       const { caller, callee } = call;
       if (callee !== undefined) {
         return { service: callee.service_name, ...deriveNames(callee), ...deriveEdgeKinds(call) };
@@ -83,9 +83,9 @@ export async function findActionEdges(
 
 type EdgeKinds = Pick<ActionEdge, "span_kind" | "peer_span_kind" | "edge_type">;
 
-function deriveEdgeKinds({ caller, callee, linked }: Call): EdgeKinds {
+function deriveEdgeKinds({ caller, callee, isLinked }: Call): EdgeKinds {
   const kinds = [caller.span_kind, callee?.span_kind];
-  const isAsync = linked || kinds.includes("producer") || kinds.includes("consumer");
+  const isAsync = isLinked || kinds.includes("producer") || kinds.includes("consumer");
   return {
     span_kind: caller.span_kind,
     peer_span_kind: callee?.span_kind,
@@ -93,107 +93,114 @@ function deriveEdgeKinds({ caller, callee, linked }: Call): EdgeKinds {
   };
 }
 
-function listAllSources({ sources, partners }: EdgesQuery): readonly [SpanSource, ...SpanSource[]] {
+function listAllSources({ sources, partners }: EdgesQuery): SpanSources {
   return [...sources, ...partners];
 }
 
+// ---- Calls ----------------------------------------------------------------------------------------------------
+
 async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
   const { sources, partners, range, budget } = query;
-  const site = sources[0].site;
-  const scanned = await readAllSpans(
-    reader.scan(
-      { sources: listAllSources(query), range, select: "calls", withoutEvents: true, budget },
-      signal,
-    ),
-  );
-  const callers = deduplicateSpans(scanned, site);
+  const { site } = sources[0];
+  const all = listAllSources(query);
+  const scan = { sources: all, range, select: "calls", withoutEvents: true, budget } as const;
+  const callers = deduplicateSpans(await readAllSpans(reader.scan(scan, signal)), site);
   const own = callers.filter(({ site_id }) => site_id === site);
   const others = callers.filter(({ site_id }) => site_id !== site);
-  const called = async (spans: readonly Span[], [first, ...rest]: readonly SpanSource[]): Promise<Span[]> => {
-    if (spans.length === 0 || first === undefined) return [];
-    const ids = new Map<string, SpanId>();
-    for (const { trace_id, span_id } of spans) {
-      const id = { trace_id, span_id };
-      ids.set(formatSpanKey(id), id);
-    }
-    const of = { by: "caller", spans: [...ids.values()] } as const;
-    const callees = await readAllSpans(
-      reader.find({ sources: [first, ...rest], of, withoutEvents: true, budget }, signal),
-    );
-    return deduplicateSpans(callees.filter(isRequest), site);
-  };
-  const calleesOfOwn = await called(own, listAllSources(query));
-  const calleesOfOthers = await called(others, sources);
-  const callersOfIt = new Set(matchCalls(others, calleesOfOthers).map(({ caller }) => caller));
-  const besideIt = await called([...callersOfIt], partners);
+  const calleesOfOwn = await readCallees(reader, query, all, own, signal);
+  const calleesOfOthers = await readCallees(reader, query, sources, others, signal);
+  const callersOfSite = new Set(matchCalls(others, calleesOfOthers).map(({ caller }) => caller));
+  const otherCallees = await readCallees(reader, query, partners, [...callersOfSite], signal);
   const made = matchCalls(own, calleesOfOwn);
-  const paired = new Set(made.map(({ caller }) => caller));
-  const unanswered = own.filter((caller) => !paired.has(caller));
+  const answered = new Set(made.map(({ caller }) => caller));
+  const unanswered = own.filter((caller) => !answered.has(caller));
   return {
-    made: [...made, ...unanswered.map((caller) => ({ caller, linked: false }))],
-    received: matchCalls(others, calleesOfOthers, besideIt),
+    made: [...made, ...unanswered.map((caller) => ({ caller, isLinked: false }))],
+    received: matchCalls(others, calleesOfOthers, otherCallees),
   };
 }
 
-/** Sites may hold the same documents. A span is one even so: the site's own, else that of the first partner by id. */
-function deduplicateSpans(spans: readonly Span[], site: string): Span[] {
-  const held = new Map<string, Span>();
+/** The requests in these sources that the callers made. */
+async function readCallees(
+  reader: SpanReader,
+  query: EdgesQuery,
+  sources: readonly SpanSource[],
+  callers: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Span[]> {
+  if (callers.length === 0 || !isNonEmpty(sources)) return [];
+  const ids = new Map<string, SpanId>();
+  for (const { trace_id, span_id } of callers) {
+    const id = { trace_id, span_id };
+    ids.set(formatSpanKey(id), id);
+  }
+  const of = { by: "caller", spans: [...ids.values()] } as const;
+  const lookup = { sources, of, withoutEvents: true, budget: query.budget };
+  const callees = await readAllSpans(reader.find(lookup, signal));
+  return deduplicateSpans(callees.filter(isRequest), query.sources[0].site);
+}
+
+/** Sites may hold the same documents. Keeps one span of each: the site's own, else that of the first partner by id. */
+function deduplicateSpans(spans: readonly Span[], site: string): readonly Span[] {
+  const kept = new Map<string, Span>();
   for (const span of spans) {
     const key = `${formatSpanKey(span)} ${span.span_kind} ${span.start}`;
-    const other = held.get(key);
-    const isOther = other === undefined || span.site_id === site;
-    if (isOther || (other.site_id !== site && span.site_id < other.site_id)) held.set(key, span);
+    const other = kept.get(key);
+    const isPreferred = other === undefined || span.site_id === site;
+    if (isPreferred || (other.site_id !== site && span.site_id < other.site_id)) kept.set(key, span);
   }
-  return [...held.values()];
+  return [...kept.values()];
 }
 
 /**
- * Every pair of a caller and a callee that is its other side, names it as its parent or links to it, once. What other
- * callees the callers have, `partial` those that count, may be their other sides as well.
+ * Each pair of a caller and a callee that is its other side, names it as its parent or links to it, once. `otherCallees` are
+ * not paired, but may be the other sides of callers as well.
  */
 function matchCalls(
   callers: readonly Span[],
   callees: readonly Span[],
-  beside: readonly Span[] = [],
+  otherCallees: readonly Span[] = [],
 ): readonly Required<Call>[] {
-  const byId = Map.groupBy(callers, formatSpanKey);
-  const isShared = (callee: Span): boolean => isCalleeSide(callee) && byId.has(formatSpanKey(callee));
-  const shared = new Set([...callees, ...beside].filter(isShared).map(formatSpanKey));
-  // Where both sides have one id, both name the parent of the call, and what names that id is below the side called.
-  const callerIdOf = (callee: Span): string | undefined => {
+  const callersByKey = Map.groupBy(callers, formatSpanKey);
+  const isOtherSide = (callee: Span): boolean =>
+    isCalleeSide(callee) && callersByKey.has(formatSpanKey(callee));
+  const sharedKeys = new Set([...callees, ...otherCallees].filter(isOtherSide).map(formatSpanKey));
+  const listCallers = (key: string): readonly Span[] => callersByKey.get(key) ?? [];
+  const findParents = (callee: Span): readonly Span[] => {
     const { trace_id, parent_span_id: span_id } = callee;
-    if (isShared(callee)) return formatSpanKey(callee);
-    const parent = span_id === undefined ? undefined : formatSpanKey({ trace_id, span_id });
-    return parent === undefined || shared.has(parent) ? undefined : parent;
+    if (isOtherSide(callee)) return listCallers(formatSpanKey(callee));
+    if (span_id === undefined) return [];
+    const parent = formatSpanKey({ trace_id, span_id });
+    // Where both sides share an id, spans that name it as their parent are below the called side.
+    return sharedKeys.has(parent) ? [] : listCallers(parent);
   };
   return callees.flatMap((callee) => {
-    const parents = byId.get(callerIdOf(callee) ?? "") ?? [];
-    const linked = new Set(callee.links.flatMap((link) => byId.get(formatSpanKey(link)) ?? []));
-    const both = new Set([...parents, ...linked]);
-    return [...both].map((caller) => ({ caller, callee, linked: linked.has(caller) }));
+    const linked = new Set(callee.links.flatMap((link) => listCallers(formatSpanKey(link))));
+    const both = new Set([...findParents(callee), ...linked]);
+    return [...both].map((caller) => ({ caller, callee, isLinked: linked.has(caller) }));
   });
 }
 
-/** One row per key; calls without a key are none. */
+/** One edge per key. Calls without a key are left out. */
 function groupCalls<K extends object>(
   calls: readonly Call[],
-  keyOf: (call: Call) => K | undefined,
+  deriveKey: (call: Call) => K | undefined,
 ): readonly (K & Omit<Edge, "service">)[] {
-  const groups = new Map<string, { readonly key: K; readonly figures: DurationDistribution }>();
+  const groups = new Map<string, { readonly key: K; readonly durations: DurationDistribution }>();
   for (const call of calls) {
-    const key = keyOf(call);
+    const key = deriveKey(call);
     if (key === undefined) continue;
     const id = JSON.stringify(key);
-    const found = groups.get(id) ?? { key, figures: createDurationDistribution() };
-    found.figures.add(call.caller);
-    groups.set(id, found);
+    const group = groups.get(id) ?? { key, durations: createDurationDistribution() };
+    group.durations.add(call.caller);
+    groups.set(id, group);
   }
-  return [...groups.values()].map(({ key, figures }) => ({
+  return [...groups.values()].map(({ key, durations }) => ({
     ...key,
-    count: figures.count(),
-    error_count: figures.errorCount(),
-    mean: figures.mean(),
-    p_90: figures.percentile(90),
-    p_95: figures.percentile(95),
+    count: durations.count(),
+    error_count: durations.errorCount(),
+    mean: durations.mean(),
+    p_90: durations.percentile(90),
+    p_95: durations.percentile(95),
   }));
 }

@@ -1,5 +1,5 @@
-// Slow events: the spans below requests, grouped by what they do. A group's impact is its share of the time that all of
-// them took, so it says where time goes and not only what is slow once.
+// Slow events: the spans below requests, grouped by service, kind, name and normalised statement. The impact of a group is its
+// share of the time of all groups: it shows where time goes, and not only what is slow once.
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
 import type { SpanReader, SpanTally } from "../store/spans.ts";
@@ -18,7 +18,7 @@ import {
 import { readTallies, toTally } from "./spans/span-tally.ts";
 import { createNormaliser } from "./spans/statement-cache.ts";
 
-/** `slowEvents` of the contract, greatest impact first, then by key. */
+/** `SpanAnalytics.slowEvents`: greatest impact first, then by key. */
 export async function findSlowEvents(
   reader: SpanReader,
   query: SlowEventsQuery,
@@ -28,21 +28,22 @@ export async function findSlowEvents(
   const events = createEventGroups();
   let total = 0n;
   const scan = { sources, range, select: "children", budget } as const;
-  // Who is asked for attributes has to look at each span.
-  const plain = query.requiredAttributes.length === 0 && query.excludedAttributes.length === 0;
-  const tallies = plain
-    ? readTallies(reader, { ...scan, by: "event" }, signal)
-    : readTallies({ scan: reader.scan, find: reader.find }, { ...scan, by: "event" }, signal);
-  for await (const batch of tallies) {
-    for (const one of batch) {
-      total += one.total;
-      if (isIncluded(query, one.span)) events.add(one);
+  // Tallies have no attributes, so that a filter by these needs each span.
+  const hasAttributeFilter = query.requiredAttributes.length > 0 || query.excludedAttributes.length > 0;
+  const tallied = hasAttributeFilter ? { scan: reader.scan, find: reader.find } : reader;
+  for await (const batch of readTallies(tallied, { ...scan, by: "event" }, signal)) {
+    for (const tally of batch) {
+      total += tally.total;
+      if (isIncluded(query, tally.span)) events.add(tally);
     }
   }
   return events.listGreatest(query.limit, total, query.requiredAttributes);
 }
 
-/** The slow events within requests of each action, by `formatActionKey`; their impact is as in `findSlowEvents`. */
+/**
+ * The `limit` slowest events within requests of each action, by `formatActionKey`. Their impact relates to all spans below
+ * requests, as in `findSlowEvents`.
+ */
 export async function findSlowEventsByAction(
   reader: SpanReader,
   { sources, range, budget }: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
@@ -52,11 +53,11 @@ export async function findSlowEventsByAction(
   const spans = await readAllSpans(
     reader.scan({ sources, range, select: "children", withoutEvents: true, budget }, signal),
   );
-  const family = await loadAncestors(reader, sources, spans, budget, signal);
+  const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   const total = spans.reduce((sum, span) => sum + calculateTotalTime(span), 0n);
   const byAction = new Map<string, EventGroups>();
   for (const span of spans) {
-    const entry = family.findEntry(span);
+    const entry = ancestors.findEntry(span);
     if (entry === undefined || !isRequest(entry)) continue;
     const key = formatActionKey(deriveNames(entry));
     const events = byAction.get(key) ?? createEventGroups();
@@ -68,49 +69,54 @@ export async function findSlowEventsByAction(
 
 interface EventGroups {
   readonly add: (tally: SpanTally) => void;
-  readonly listGreatest: (limit: number, total: bigint, wanted: readonly string[]) => readonly SlowEvent[];
+  /** The groups with the greatest impact on `total` nanoseconds, with these attributes of the longest span of each. */
+  readonly listGreatest: (
+    limit: number,
+    total: bigint,
+    attributes: readonly string[],
+  ) => readonly SlowEvent[];
 }
 
 function createEventGroups(): EventGroups {
   const normalise = createNormaliser();
   const groups = new Map<string, EventGroup>();
   return {
-    add: (one) => {
-      const { span } = one;
+    add: (tally) => {
+      const { span } = tally;
       const { service_name: service, span_kind: kind, span_name: name } = span;
       const statement = span.statement === undefined ? undefined : normalise(span.statement);
       const id = JSON.stringify([service, kind, name, statement]);
       const group = groups.get(id) ?? {
         key: { service, kind, name, statement },
-        figures: createDurationStats(),
+        stats: createDurationStats(),
         longest: span,
       };
-      group.figures.addTally(one);
+      group.stats.addTally(tally);
       if (compareByDuration(span, group.longest) < 0) group.longest = span;
       groups.set(id, group);
     },
-    listGreatest: (limit, total, wanted) =>
+    listGreatest: (limit, total, attributes) =>
       [...groups]
-        .sort(([idA, a], [idB, b]) => compare(b.figures.total(), a.figures.total()) || compare(idA, idB))
+        .sort(([idA, a], [idB, b]) => compare(b.stats.total(), a.stats.total()) || compare(idA, idB))
         .slice(0, limit)
-        .map(([, { key, figures, longest }]) => ({
+        .map(([, { key, stats, longest }]) => ({
           ...key,
-          count: figures.count(),
-          mean: figures.mean(),
-          impact: total === 0n ? 0 : (100 * Number(figures.total())) / Number(total),
-          attributes: pickAttributes(longest.span_attributes, wanted),
+          count: stats.count(),
+          mean: stats.mean(),
+          impact: total === 0n ? 0 : (100 * Number(stats.total())) / Number(total),
+          attributes: pickAttributes(longest.span_attributes, attributes),
         })),
   };
 }
 
 interface EventGroup {
   readonly key: EventKey;
-  readonly figures: DurationStats;
-  /** Means something only where attributes are wanted. */
+  readonly stats: DurationStats;
+  /** Used for its attributes only. */
   longest: Span;
 }
 
-/** The slow event that a span belongs to, as its digest has it. */
+/** The key of a span's slow event, with the hash of the statement as in digests. */
 function toEventKey(
   { service_name: service, span_kind: kind, span_name: name, statement }: Span,
   normalise: (statement: string) => string,
@@ -123,7 +129,7 @@ function toEventKey(
   };
 }
 
-/** `slowEventActions` of the contract. */
+/** `SpanAnalytics.slowEventActions`: a row for each action. Empty for a digest of anything else. */
 export async function findSlowEventActions(
   reader: SpanReader,
   { sources, range, digest, budget }: SlowEventActionsQuery,
@@ -139,22 +145,23 @@ export async function findSlowEventActions(
   for await (const batch of reader.scan(scan, signal)) {
     for (const span of batch) if (encodeEventDigest(toEventKey(span, normalise)) === digest) spans.push(span);
   }
-  const family = await loadAncestors(reader, sources, spans, budget, signal);
-  const rows = Map.groupBy(spans, (span) => formatActionKey(deriveNamesAbove(family.findEntry(span))));
-  return [...rows.values()].map((found) => {
-    const longest = found.reduce((best, span) => (compareByDuration(span, best) < 0 ? span : best));
-    const { namespace, action } = deriveNamesAbove(family.findEntry(longest));
+  const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
+  const deriveAction = (span: Span) => deriveNamesAbove(ancestors.findEntry(span));
+  const spansByAction = Map.groupBy(spans, (span) => formatActionKey(deriveAction(span)));
+  return [...spansByAction.values()].map((own) => {
+    const longest = own.reduce((best, span) => (compareByDuration(span, best) < 0 ? span : best));
+    const { namespace, action } = deriveAction(longest);
     return {
       namespace,
       action_name: action,
-      count: found.reduce((count, span) => count + span.count, 0),
+      count: own.reduce((count, span) => count + span.count, 0),
       trace_id: longest.trace_id,
       start_time: longest.start,
     };
   });
 }
 
-/** The longest, then the earliest, then by trace and span id. */
+/** The longest first, then the earliest, then by trace and span id. */
 function compareByDuration(a: Span, b: Span): number {
   return (
     compare(calculateDuration(b), calculateDuration(a)) ||
@@ -164,13 +171,14 @@ function compareByDuration(a: Span, b: Span): number {
   );
 }
 
-function isIncluded(
-  { kind, requiredAttributes: wanted, excludedAttributes: excluded }: SlowEventsQuery,
-  span: Span,
-): boolean {
+function isIncluded({ kind, requiredAttributes, excludedAttributes }: SlowEventsQuery, span: Span): boolean {
   const has = (name: string): boolean =>
     Object.hasOwn(span.span_attributes, name) && span.span_attributes[name] !== null;
-  return (kind === undefined || span.span_kind === kind) && wanted.every(has) && !excluded.some(has);
+  return (
+    (kind === undefined || span.span_kind === kind) &&
+    requiredAttributes.every(has) &&
+    !excludedAttributes.some(has)
+  );
 }
 
 function pickAttributes(attributes: Attributes, names: readonly string[]): Attributes {

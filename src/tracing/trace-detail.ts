@@ -1,4 +1,5 @@
-// The spans of a trace as they are answered: in order, each with what only the whole trace can tell.
+// The spans of a trace in the order of the API, each with what depends on the other spans of the trace.
+import { requireAt } from "../core/collections.ts";
 import type { Span } from "../core/rows.ts";
 import { encodeActionDigest } from "./spans/digest.ts";
 import { hasException, listExceptions } from "./spans/exceptions.ts";
@@ -9,20 +10,22 @@ import {
   createAncestorIndex,
   deriveNames,
   incidentDigestAttribute,
+  isCalleeSide,
   isPreferredOwner,
   isRoot,
 } from "./spans/requests.ts";
 
 export interface TraceDetailSpan {
-  /** Every exception event carries its digest. */
+  /** With a digest on every exception event. */
   readonly span: Span;
-  /** Of the entry above it; absent where there is none. */
+  /** Of the entry above the span. Undefined where there is none. */
   readonly names: (ActionNames & { readonly digest: string }) | undefined;
+  /** Whether the service changes at this span, or it is the called side of a call. */
   readonly subtraceRoot: boolean;
 }
 
 /**
- * By start and span id, behind the first: the span of the named error where it is there, else a root, else the earliest.
+ * Orders spans by start and span id. The first is the span of the named error if it is there, else a root, else the earliest.
  */
 export function buildTraceDetail(
   spans: readonly Span[],
@@ -32,64 +35,63 @@ export function buildTraceDetail(
   const named = sorted.filter(
     ({ site_id, span_id }) => span_id === error?.span_id && site_id === error.site_id,
   );
-  // Both sides of a call may have one id, and one of them the exception.
+  // The two sides of a call may share an id, and one of them has the exception.
   const first = named.find(hasException) ?? named[0] ?? sorted.find(isRoot);
   const ordered = first === undefined ? sorted : [first, ...sorted.filter((span) => span !== first)];
-  const trace: DetailContext = {
+  const context: DetailContext = {
     spans,
-    family: createAncestorIndex(spans),
+    ancestors: createAncestorIndex(spans),
     namesByEntry: new Map(),
-    byId: undefined,
+    spansById: undefined,
   };
-  return ordered.map((span) => buildDetailSpan(trace, span));
+  return ordered.map((span) => buildDetailSpan(context, span));
 }
 
-/** What is known of a trace while its spans are arranged. */
 interface DetailContext {
   readonly spans: readonly Span[];
-  readonly family: AncestorIndex;
-  /** Of entries. */
+  readonly ancestors: AncestorIndex;
   readonly namesByEntry: Map<Span, TraceDetailSpan["names"]>;
-  /** For parents in other sites: who has an id, whatever the order that they come in. */
-  byId: ReadonlyMap<string, Span> | undefined;
+  /** For parents in other sites; made when the first is needed. */
+  spansById: ReadonlyMap<string, Span> | undefined;
 }
 
-function buildDetailSpan(trace: DetailContext, span: Span): TraceDetailSpan {
-  const { parent_span_id, span_kind, service_name } = span;
-  const entry = trace.family.findEntry(span);
-  const names = entry && resolveNames(trace, entry);
+function buildDetailSpan(context: DetailContext, span: Span): TraceDetailSpan {
+  const { parent_span_id, service_name } = span;
+  const entry = context.ancestors.findEntry(span);
+  const names = entry && resolveNames(context, entry);
   const parent =
     parent_span_id === undefined
       ? undefined
-      : (trace.family.findParent(span) ?? findInAnySite(trace, parent_span_id));
+      : (context.ancestors.findParent(span) ?? findInAnySite(context, parent_span_id));
   return {
     span: span.events.length === 0 ? span : addDigests(span, names ?? deriveNames(span)),
     names,
-    subtraceRoot: parent?.service_name !== service_name || span_kind === "server" || span_kind === "consumer",
+    subtraceRoot: parent?.service_name !== service_name || isCalleeSide(span),
   };
 }
 
-function resolveNames(trace: DetailContext, entry: Span): TraceDetailSpan["names"] {
-  const known = trace.namesByEntry.get(entry);
+function resolveNames({ namesByEntry }: DetailContext, entry: Span): TraceDetailSpan["names"] {
+  const known = namesByEntry.get(entry);
   if (known !== undefined) return known;
   const names = deriveNames(entry);
-  const own = { ...names, digest: encodeActionDigest(names) };
-  trace.namesByEntry.set(entry, own);
-  return own;
+  const resolved = { ...names, digest: encodeActionDigest(names) };
+  namesByEntry.set(entry, resolved);
+  return resolved;
 }
 
-function findInAnySite(trace: DetailContext, id: string): Span | undefined {
-  trace.byId ??= indexPreferredById(trace.spans);
-  return trace.byId.get(id);
+function findInAnySite(context: DetailContext, id: string): Span | undefined {
+  context.spansById ??= indexPreferredById(context.spans);
+  return context.spansById.get(id);
 }
 
+/** By id: of several spans with one id the one that owns its children, in whatever order they come. */
 function indexPreferredById(spans: readonly Span[]): ReadonlyMap<string, Span> {
-  const nearest = new Map<string, Span>();
+  const preferred = new Map<string, Span>();
   for (const span of spans) {
-    const other = nearest.get(span.span_id);
-    if (other === undefined || isPreferredOwner(span, other)) nearest.set(span.span_id, span);
+    const other = preferred.get(span.span_id);
+    if (other === undefined || isPreferredOwner(span, other)) preferred.set(span.span_id, span);
   }
-  return nearest;
+  return preferred;
 }
 
 function addDigests(span: Span, names: ActionNames): Span {
@@ -98,7 +100,7 @@ function addDigests(span: Span, names: ActionNames): Span {
   let position = 0;
   const events = span.events.map((event) => {
     if (event.name !== "exception") return event;
-    const digest = exceptions[position]?.digest ?? "";
+    const { digest } = requireAt(exceptions, position);
     position += 1;
     return { ...event, attributes: { ...event.attributes, [incidentDigestAttribute]: digest } };
   });

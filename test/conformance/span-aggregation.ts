@@ -1,6 +1,6 @@
-// What a store counts at its source: as the definition over the spans themselves, whatever is asked; and counted indeed,
-// so that falling back to reading every span does not pass for it. Where a layout leaves no other way than reading,
-// the subject says why, and the test holds it to that.
+// The conformance suite of native span aggregation. Answers must equal the definition over the spans, and must really be
+// aggregated at the backend: a store that falls back to reading every span does not pass. Where a layout allows nothing else,
+// the subject gives a reason, and the test requires the fallback.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
@@ -21,7 +21,7 @@ import {
 } from "./trace-fixture.ts";
 
 export interface CountingSubject extends TracingSubject {
-  /** What this source cannot count, each with its reason. */
+  /** What this backend cannot aggregate, each with its reason. */
   readonly reads: Readonly<Partial<Record<TallyQuery["by"] | "crowds", string>>>;
 }
 
@@ -39,7 +39,7 @@ function createWatchedBudget(): Budget & { readonly spent: () => number } {
 
 const hex = (n: number, digits: number): string => n.toString(16).padStart(digits, "0");
 
-/** Requests of few actions, each with queries that are alike; no two are equally long. */
+/** Requests of few actions, each with equal queries. No two requests have the same duration. */
 function makeRequests(count: number): readonly ModelSpan[] {
   const common = {
     site: "shop",
@@ -76,19 +76,19 @@ function makeRequests(count: number): readonly ModelSpan[] {
 
 export function countingSuite(subject: CountingSubject): void {
   const lacks = Object.keys(subject.lacks).filter((part): part is ModelPart => part in removeParts);
-  const carried = (span: ModelSpan): Span =>
+  const reduce = (span: ModelSpan): Span =>
     toSpan(lacks.reduce((left, part) => removeParts[part](left), span));
 
-  describe(`${subject.name}: counting`, () => {
+  describe(`${subject.name}: span aggregation`, () => {
     let running: RunningTracingSubject;
     beforeAll(async () => {
       running = await subject.start();
     });
     afterAll(() => running.stop());
 
-    describe("of many requests", () => {
+    describe("many requests", () => {
       const models = makeRequests(400);
-      const spans = models.map(carried);
+      const spans = models.map(reduce);
       beforeAll(() => running.seed(models));
 
       const tallies = async (over: Pick<TallyQuery, "by" | "select" | "pushdown">): Promise<SpanTally[]> => {
@@ -107,18 +107,21 @@ export function countingSuite(subject: CountingSubject): void {
         { by: "request", select: "entries" },
         { by: "event", select: "children" },
         { by: "deploy", select: "entries", pushdown: { revision: "r1" } },
-      ] as const)("$by: by the source, or for the stated reason not", async (asked) => {
-        const found = await tallies(asked);
-        const wanted = spans.filter(({ entry }) => entry === (asked.select === "entries"));
-        expect(found.reduce((sum, tally) => sum + tally.spans, 0)).toBe(wanted.length);
-        const time = wanted.reduce((sum, { start, end }) => sum + (end - start), 0n);
-        expect(found.reduce((sum, tally) => sum + tally.total, 0n)).toBe(time);
-        const counted = found.reduce((sum, { isSingle: whole, spans }) => sum + (whole ? 0 : spans), 0);
-        if (subject.reads[asked.by] === undefined) expect(counted).toBeGreaterThan(wanted.length * 0.9);
-        else expect(counted).toBe(0);
-      });
+      ] as const)(
+        "aggregates by $by at the backend, or reads every span for the stated reason",
+        async (asked) => {
+          const found = await tallies(asked);
+          const wanted = spans.filter(({ entry }) => entry === (asked.select === "entries"));
+          expect(found.reduce((sum, tally) => sum + tally.spans, 0)).toBe(wanted.length);
+          const time = wanted.reduce((sum, { start, end }) => sum + (end - start), 0n);
+          expect(found.reduce((sum, tally) => sum + tally.total, 0n)).toBe(time);
+          const counted = found.reduce((sum, { isSingle: whole, spans }) => sum + (whole ? 0 : spans), 0);
+          if (subject.reads[asked.by] === undefined) expect(counted).toBeGreaterThan(wanted.length * 0.9);
+          else expect(counted).toBe(0);
+        },
+      );
 
-      test("crowds: all parents of so many queries, and few others, or for the stated reason none", async () => {
+      test("lists every parent with enough queries and few others, or nothing for the stated reason", async () => {
         const query = { sources: [running.sources.shop] as const, least: 5, budget: createWatchedBudget() };
         const found = await running.store.findNPlusOneParents?.(query, never);
         if (subject.reads.crowds !== undefined) {
@@ -138,7 +141,7 @@ export function countingSuite(subject: CountingSubject): void {
         expect(children).toHaveLength(18);
       });
 
-      test("the longest and the shortest requests are read without the others", async () => {
+      test("reads the longest and the shortest requests without the others", async () => {
         for (const order of ["asc", "desc"] as const) {
           const budget = createWatchedBudget();
           const listing: ListingQuery = {
@@ -157,16 +160,16 @@ export function countingSuite(subject: CountingSubject): void {
           const wanted: TraceSummary[] = [];
           for await (const batch of all) wanted.push(...batch);
           expect(rows).toEqual(wanted.slice(0, rows.length));
-          // A hundred requests, those once more with all of their trace's, and the queries of the rows.
+          // A hundred requests, these again with all entries of their traces, and the queries of the rows.
           if (subject.reads.deploy === undefined) expect(budget.spent()).toBeLessThan(300);
         }
       });
     });
 
-    test("whatever is asked, native answers are those of the definition", async () => {
+    test("answers random queries as the definition over spans does", async () => {
       const models = makeTraces(77, 80);
       await running.seed(models);
-      const store = createSpanAnalytics(createArrayReader(models.map(carried)));
+      const store = createSpanAnalytics(createArrayReader(models.map(reduce)));
       const random = createRandom(4);
       const below = (limit: number): number => Math.floor(random() * limit);
       const pick = <T>(choices: readonly [T, ...T[]]): T => choices[below(choices.length)] ?? choices[0];
@@ -216,7 +219,7 @@ export function countingSuite(subject: CountingSubject): void {
   });
 }
 
-/** Rows in one order, figures without the last digits of their binary form. */
+/** Sorted rows with numbers rounded to nine digits. */
 function toPlain(value: unknown): unknown {
   const text = JSON.stringify(value, (_, inner: unknown) =>
     typeof inner === "bigint"

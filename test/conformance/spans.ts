@@ -1,22 +1,30 @@
-// What every span store must do, run against each of them. A subject is a store on a server with a data layout; it
-// writes the neutral model (traces.ts) as that layout's shipper would. What a store answers natively is compared with
-// the definition over the model, and laws hold that need no definition.
+// The conformance suite of span stores. A subject is a store on a server with a data layout. It writes the spans of the model
+// (`trace-fixture.ts`) as a shipper of that layout does. Native answers are compared with the definition over the model.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
-import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
-import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store/span-analytics.ts";
-import type { Budget, SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/spans.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import type { SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/span-reader.ts";
+import type { ListingQuery, SpanStore } from "#src/store/store.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { compareRows, deriveTie } from "#src/tracing/listing/listing.ts";
-import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import {
-  encodeActionDigest,
-  encodeErrorDigest,
-  encodeEventDigest,
-  hashStatement,
-} from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { deriveNames } from "#src/tracing/spans/requests.ts";
+import {
+  analyses,
+  buildListing,
+  buildListings,
+  createLargeBudget,
+  createSignal,
+  expectNearly,
+  formatKey,
+  isException,
+  narrow,
+  orders,
+  readAllRows,
+  readAllSpans,
+  readPages,
+  sortRows,
+  wide,
+} from "./span-queries.ts";
 import {
   createArrayReader,
   isInSelection,
@@ -39,15 +47,11 @@ export interface TracingSubject {
 export interface RunningTracingSubject {
   readonly store: SpanStore;
   readonly sources: Readonly<Record<SiteName, SpanSource>>;
-  /** Replaces all spans; resolves when they can be found. */
+  /** Replaces all spans. Resolves when they can be found. */
   readonly seed: (spans: readonly ModelSpan[]) => Promise<void>;
   readonly stop: () => Promise<void>;
 }
 
-const hour = 3_600_000;
-const wide: TimeRange = { from: fromMillis(midnight - 12 * hour), to: fromMillis(midnight + 12 * hour) };
-/** Cuts through what `makeTraces` makes. */
-const narrow: TimeRange = { from: fromMillis(midnight - 30), to: fromMillis(midnight + 40) };
 const trace = "0af7651916cd43dd8448eb211c80319c";
 const at = (micros: number): Instant => (fromMillis(midnight) + BigInt(micros) * 1_000n) as Instant;
 
@@ -69,10 +73,10 @@ const plain: ModelSpan = {
 };
 const formatId = (n: number): string => n.toString(16).padStart(16, "0");
 
-/** `rounds` is how many random sets of traces are written and asked about. */
+/** Runs the suite. `rounds` is the number of random sets of traces that are written and queried. */
 export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
   const lacks = Object.keys(subject.lacks).filter((part): part is ModelPart => part in removeParts);
-  const carried = (span: ModelSpan): ModelSpan => lacks.reduce((left, part) => removeParts[part](left), span);
+  const reduce = (span: ModelSpan): ModelSpan => lacks.reduce((left, part) => removeParts[part](left), span);
 
   describe(`${subject.name}: span store`, () => {
     let running: RunningTracingSubject;
@@ -95,7 +99,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
     const find = (of: SpanLookup["of"], sources = all()) =>
       running.store.find({ sources, of, budget: createLargeBudget() }, createSignal());
 
-    describe("spans", () => {
+    describe("reading spans", () => {
       const rich: ModelSpan = {
         ...plain,
         end: (at(1_234_567) + 89n) as Instant,
@@ -116,7 +120,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         resource: { "host.name": "web-1" },
         events: [
           { name: "cache.miss", time: at(3), attributes: { key: "cart" } },
-          // Another millisecond: of events of one time in documents of their own no server tells the order.
+          // Another millisecond, because servers return separate events of one time in any order.
           {
             name: "exception",
             time: at(2_005),
@@ -143,14 +147,14 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         count: 6,
       };
 
-      test("come back as they were written", async () => {
-        const written = [rich, compressed].map(carried);
+      test("returns spans as they were written", async () => {
+        const written = [rich, compressed].map(reduce);
         await running.seed([rich, compressed]);
         const found = await readAllSpans(find({ by: "trace", traceIds: [trace], select: "all" }));
         for (const model of written) {
           const span = found.find(({ span_id }) => span_id === model.id);
           const { resource_attributes, span_attributes, events, ...rest } = toSpan(model);
-          // A shipper may add attributes of its own; it drops and changes none.
+          // A shipper may add attributes of its own, but drops and changes none.
           expect(span).toMatchObject({ resource_attributes, span_attributes, events });
           expect(span).toEqual({
             ...rest,
@@ -162,7 +166,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         expect(found).toHaveLength(2);
       });
 
-      test.each(Object.entries(subject.lacks))("an excuse that holds: %s (%s)", async (part) => {
+      test.each(Object.entries(subject.lacks))("does not carry %s (%s)", async (part) => {
         if (!(part in removeParts)) throw new Error("no such part");
         const others = lacks.filter((other) => other !== part);
         const claimed = [rich, compressed].map((span) =>
@@ -174,7 +178,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         expect(inOrder).not.toMatchObject(claimed.map(toSpan));
       });
 
-      test("that name nothing are nothing: no parent, revision, message, events", async () => {
+      test("leaves out absent fields: parent, revision, message, events", async () => {
         await running.seed([plain]);
         const [found] = await readAllSpans(scan());
         expect(found).toMatchObject({ entry: true, events: [], links: [], tags: {}, count: 1 });
@@ -182,13 +186,13 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       });
     });
 
-    describe("primitives", () => {
-      test("scan: the range is that of the end, both bounds inclusive, however long a span is", async () => {
+    describe("scan and find", () => {
+      test("scan selects by the end of a span, both bounds inclusive, whatever its length", async () => {
         const spans = [0, 1, 2, 3].map((n) => ({ ...plain, id: formatId(n + 1), end: at(n) }));
         const long = {
           ...plain,
           id: formatId(9),
-          start: fromMillis(midnight - 40 * 24 * hour),
+          start: fromMillis(midnight - 40 * 86_400_000),
           end: at(2),
         };
         await running.seed([...spans.map((span) => ({ ...span, start: fromMillis(midnight - 1) })), long]);
@@ -196,7 +200,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         expect(found.map(({ span_id }) => span_id).sort()).toEqual([formatId(2), formatId(3), formatId(9)]);
       });
 
-      test("scan and find: a source holds its own site's spans, and each comes once", async () => {
+      test("scan returns only spans of the source's site, each once", async () => {
         await running.seed(makeTraces(1, 20));
         const { shop, blog } = running.sources;
         const own = await readAllSpans(scan({ sources: [shop] }));
@@ -206,7 +210,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         expect(both.length).toBeGreaterThan(own.length);
       });
 
-      test("thousands of ids, most of which nothing has", async () => {
+      test("find accepts thousands of ids, most of them unknown", async () => {
         const model = makeTraces(2, 30);
         await running.seed(model);
         const ids = Array.from({ length: 5_000 }, (_, n) => ({
@@ -219,7 +223,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         expect(found.map(formatKey).sort()).toEqual(some.map((span) => formatKey(toSpan(span))).sort());
       });
 
-      test("nothing found is nothing, and a budget refuses", async () => {
+      test("find returns nothing for unknown traces, and a spent budget refuses", async () => {
         await running.seed(makeTraces(3, 5));
         expect(await readAllSpans(find({ by: "trace", traceIds: ["f".repeat(32)], select: "all" }))).toEqual(
           [],
@@ -231,7 +235,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         });
       });
 
-      test("an aborted signal rejects with its reason", async () => {
+      test("rejects with the reason of an aborted signal", async () => {
         await running.seed(makeTraces(3, 5));
         const reason = new Error("enough");
         await expect(readAllSpans(scan({}, AbortSignal.abort(reason)))).rejects.toBe(reason);
@@ -240,9 +244,9 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       });
     });
 
-    describe.each(Array.from({ length: rounds }, (_, n) => n + 10))("traces of seed %i", (seed) => {
+    describe.each(Array.from({ length: rounds }, (_, n) => n + 10))("random traces of seed %i", (seed) => {
       const models = makeTraces(seed, 60);
-      const spans = models.map((model) => toSpan(carried(model)));
+      const spans = models.map((model) => toSpan(reduce(model)));
       const expected = createSpanAnalytics(createArrayReader(spans));
       beforeAll(() => running.seed(models));
 
@@ -257,7 +261,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         },
       );
 
-      test("find: by trace, span, id and caller", async () => {
+      test("find looks up by trace, span, id and caller", async () => {
         const some = spans.filter((_, n) => n % 7 === 0);
         const traceIds = [...new Set(some.map(({ trace_id }) => trace_id))];
         const lookups: readonly SpanLookup["of"][] = [
@@ -274,27 +278,27 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test("failed traces: all that have an exception, of those of a type or digest, and listings made of them", async () => {
+      test("lists all traces with an exception, of a type or digest, and builds the error listing from them", async () => {
         const { store } = running;
         if (store.findTraceIdsWithExceptions === undefined) return;
         const failing = (accepts: (attributes: Span["span_attributes"]) => boolean): readonly string[] =>
           spans
             .filter(({ events }) => events.some((event) => isException(event) && accepts(event.attributes)))
             .map(({ trace_id }) => trace_id);
-        const ask = (errors?: readonly { readonly digest: string; readonly exception?: string }[]) =>
+        const listFailed = (errors?: readonly { readonly digest: string; readonly exception?: string }[]) =>
           store.findTraceIdsWithExceptions?.(
             { sources: all(), errors, budget: createLargeBudget() },
             createSignal(),
           );
-        expect(await ask()).toEqual(expect.arrayContaining([...failing(() => true)]));
+        expect(await listFailed()).toEqual(expect.arrayContaining([...failing(() => true)]));
         const chosen = failing((own) => {
           return own["exception.type"] === "Timeout" || own["appsignal.incident_digest"] === "digest-1";
         });
-        const found = await ask([{ digest: "digest-1" }, { digest: "unknown", exception: "Timeout" }]);
+        const found = await listFailed([{ digest: "digest-1" }, { digest: "unknown", exception: "Timeout" }]);
         expect(found).toEqual(expect.arrayContaining([...chosen]));
-        // Nobody knows that the range's requests are few.
+        // Without a count, the store does not know that the range has few requests.
         const unknowing = createSpanAnalytics({ ...store, count: async () => undefined });
-        // A fifth of the filters: all of them go through a source like this in `tracing/windows.test.ts`.
+        // A fifth of the filters: `tracing/listing/windows.test.ts` tests all of them over such a store.
         const some = buildListings(spans).filter((_, at) => at % 5 === 0);
         for (const [name, { filter = buildListing(all()).filter }] of some) {
           const query: ListingQuery = {
@@ -308,7 +312,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test.each(buildListings(spans))("listing %s", async (_, over) => {
+      test.each(buildListings(spans))("lists traces %s", async (_, over) => {
         for (const sources of [all(), [running.sources.shop]] as const) {
           const query = { ...buildListing(sources), ...over };
           const [found, wanted] = [
@@ -320,7 +324,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test.each(orders)("pages by %s %s are the whole listing", async (by, order) => {
+      test.each(orders)("pages by %s %s add up to the whole listing", async (by, order) => {
         for (const candidates of ["requests", "errors"] as const) {
           const query = { ...buildListing(all()), by, order, candidates, range: narrow };
           const whole = await readAllRows(running.store.summaries(query, createSignal()));
@@ -338,7 +342,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test("batches end between two milliseconds, and between two durations", async () => {
+      test("ends a batch of the listing only between two milliseconds or two durations", async () => {
         for (const [by, order] of orders) {
           const query = { ...buildListing(all()), by, order, expectedRows: 1 };
           let last: bigint | undefined;
@@ -351,7 +355,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test("too many rows in one tie are refused", async () => {
+      test("refuses a listing with too many rows in one tie", async () => {
         const query = { ...buildListing(all()), by: "duration", tieLimit: 1 } as const;
         await expect(readAllRows(running.store.summaries(query, createSignal()))).rejects.toMatchObject({
           slug: "result_too_large",
@@ -359,7 +363,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         });
       });
 
-      test("every listed trace is found by its id and by the locator", async () => {
+      test("finds every listed trace by its id and locates it", async () => {
         for (const candidates of ["requests", "errors"] as const) {
           const rows = await readAllRows(
             running.store.summaries({ ...buildListing(all()), candidates }, createSignal()),
@@ -382,21 +386,21 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test.each(analyses)("%s", async (_, ask) => {
+      test.each(analyses)("analyses %s as the definition does", async (_, analyse) => {
         for (const range of [wide, narrow]) {
           const { shop, stock, blog } = running.sources;
           for (const site of [shop, stock]) {
             const partners = [shop, stock, blog].filter((other) => other !== site);
             const [found, wanted] = [
-              await ask(running.store, { sources: [site], partners, range, budget: createLargeBudget() }),
-              await ask(expected, { sources: [site], partners, range, budget: createLargeBudget() }),
+              await analyse(running.store, { sources: [site], partners, range, budget: createLargeBudget() }),
+              await analyse(expected, { sources: [site], partners, range, budget: createLargeBudget() }),
             ];
             expectNearly(found, wanted);
           }
         }
       });
 
-      test("what A sees downstream at B is what B sees upstream at A", async () => {
+      test("the downstream edges of a site equal the upstream edges of its partner", async () => {
         const { shop, stock } = running.sources;
         const range = narrow;
         const down = { sources: [shop], partners: [stock], range, budget: createLargeBudget() } as const;
@@ -416,8 +420,8 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         const known = taken.upstream.filter(({ action }) => action !== "");
         expect(known.length).toBeGreaterThan(1);
         for (const { service, namespace = "", action = "", ...figures } of known) {
-          const asked = { service, namespace, action, budget: createLargeBudget() };
-          const made = await running.store.actionEdges({ ...down, ...asked }, createSignal());
+          const edge = { service, namespace, action, budget: createLargeBudget() };
+          const made = await running.store.actionEdges({ ...down, ...edge }, createSignal());
           const {
             service: _,
             namespace: __,
@@ -429,7 +433,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test("the sums over actions are those over the entries of the range", async () => {
+      test("the sums over actions equal those over the entries of the range", async () => {
         for (const range of [wide, narrow]) {
           const query = { sources: [running.sources.shop], range, budget: createLargeBudget() } as const;
           const rows = await running.store.actions({ ...query, namespaces: [] }, createSignal());
@@ -475,7 +479,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       }
     });
 
-    test("a trace of 10,000 spans comes whole", async () => {
+    test("returns a trace of 10,000 spans completely", async () => {
       const children = Array.from({ length: 9_999 }, (_, n) => ({
         ...plain,
         ...{
@@ -491,213 +495,4 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       expect(new Set(found.map(({ span_id }) => span_id)).size).toBe(10_000);
     });
   });
-}
-
-// ---- Questions ----------------------------------------------------------------------------------------------
-
-const orders = [
-  ["time", "asc"],
-  ["time", "desc"],
-  ["duration", "asc"],
-  ["duration", "desc"],
-] as const;
-
-function buildListing(sources: SpanSources): ListingQuery {
-  return {
-    sources,
-    candidates: "requests",
-    range: wide,
-    filter: { query: { kind: "all" } },
-    by: "time",
-    order: "desc",
-    expectedRows: 25,
-    tieLimit: 10_000,
-    budget: createLargeBudget(),
-  };
-}
-
-function buildListings(spans: readonly Span[]): readonly (readonly [string, Partial<ListingQuery>])[] {
-  const all = { kind: "all" } as const;
-  const failed = spans.find(({ entry, events }) => entry && events.length > 0)?.trace_id;
-  const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
-  /** A root with the only exception of its trace. */
-  const broken = spans.find(
-    ({ trace_id, parent_span_id, events }) =>
-      parent_span_id === undefined &&
-      events.some(isException) &&
-      spans.filter((span) => span.trace_id === trace_id && span.events.some(isException)).length === 1,
-  );
-  const unnumbered = spans.flatMap((span) =>
-    span.entry
-      ? span.events.flatMap(({ name, attributes }) =>
-          name === "exception" && attributes["appsignal.incident_digest"] === undefined
-            ? [encodeErrorDigest(String(attributes["exception.type"]), deriveNames(span))]
-            : [],
-        )
-      : [],
-  );
-  const [derived = ""] = unnumbered;
-  const filters: readonly (readonly [string, ListingQuery["filter"]])[] = [
-    ["of all", { query: all }],
-    ["of a namespace", { namespace: "web", query: all }],
-    ["of an action", { action: "Cart#show", query: all }],
-    ["of a span's name as action", { action: "POST /reserve", query: all }],
-    ["from a length on", { minDuration: 22_000_000n, query: all }],
-    ["of one trace", { traceId: failed, query: all }],
-    ["of an action's digest", { digests: [digest], query: all }],
-    ["of an error's digest", { digests: ["digest-1", "unknown"], query: all }],
-    ["of a tag", { query: parseTraceQuery("tag.region=eu") }],
-    ["of a required tag and revision", { query: parseTraceQuery("revision=r1 tag.region=us") }],
-    ["of required names", { query: parseTraceQuery('namespace=web action_name="Cart#show"') }],
-    ["of a trace in the query", { query: parseTraceQuery(`trace_id=${failed} namespace!=x`) }],
-    ["of a span", { query: parseTraceQuery(`span_id=${broken?.span_id}`) }],
-    ["of the digest of an error of ours", { digests: [derived], query: all }],
-    ["of other tags", { query: parseTraceQuery("tag.region!=eu revision:r") }],
-    ["of either", { query: parseTraceQuery("revision=r1 OR (namespace=admin action_name!:Cart)") }],
-    ["of a word", { query: parseTraceQuery("Cart") }],
-  ];
-  return filters.flatMap(([name, filter]) => [
-    [`${name}: requests`, { filter }],
-    [`${name}: requests of a part`, { filter, range: narrow, order: "asc" }],
-    [`${name}: errors`, { filter, candidates: "errors" }],
-    [
-      `${name}: errors of a part by duration`,
-      { filter, candidates: "errors", range: narrow, by: "duration" },
-    ],
-  ]);
-}
-
-const isException = ({ name }: { readonly name: string }): boolean => name === "exception";
-
-interface AnalysisInput {
-  readonly sources: SpanSources;
-  readonly partners: readonly SpanSource[];
-  readonly range: TimeRange;
-  readonly budget: Budget;
-}
-type Analysis = (store: SpanAnalytics, asked: AnalysisInput) => Promise<unknown>;
-
-const slow = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
-const analyses: readonly (readonly [string, Analysis])[] = [
-  ["actions", (store, asked) => store.actions({ ...asked, namespaces: [] }, createSignal())],
-  [
-    "actions of a namespace and revision",
-    (store, asked) =>
-      store.actions({ ...asked, namespaces: ["web", "admin"], revision: "r1" }, createSignal()),
-  ],
-  [
-    "one action",
-    (store, asked) => store.actions({ ...asked, namespaces: [], action: "Cart#pay" }, createSignal()),
-  ],
-  ["site edges", (store, asked) => store.siteEdges(asked, createSignal())],
-  ...(
-    [
-      ["shop-web", "web", "Cart#show"],
-      ["stock", "web", "POST /reserve"],
-      ["shop-worker", "background", "MailJob"],
-    ] as const
-  ).map(([service, namespace, action]): readonly [string, Analysis] => [
-    `edges of ${action}`,
-    (store, asked) => store.actionEdges({ ...asked, service, namespace, action }, createSignal()),
-  ]),
-  ["slow events", (store, asked) => store.slowEvents({ ...asked, ...slow }, createSignal())],
-  ["the slowest event", (store, asked) => store.slowEvents({ ...asked, ...slow, limit: 1 }, createSignal())],
-  [
-    "slow events of a kind with an attribute",
-    (store, asked) =>
-      store.slowEvents(
-        { ...asked, ...slow, kind: "client", requiredAttributes: ["db.system.name"] },
-        createSignal(),
-      ),
-  ],
-  [
-    "slow events without an attribute",
-    (store, asked) =>
-      store.slowEvents({ ...asked, ...slow, excludedAttributes: ["db.system.name"] }, createSignal()),
-  ],
-  [
-    "the actions of a slow event",
-    (store, asked) => {
-      const statement = hashStatement("select * from users where id = ?");
-      const key = { service: "shop-web", kind: "client", name: "query", statement } as const;
-      return store.slowEventActions({ ...asked, digest: encodeEventDigest(key) }, createSignal());
-    },
-  ],
-  ["a revision", (store, asked) => store.revisionStats({ ...asked, revision: "r1" }, createSignal())],
-  [
-    "an unknown revision",
-    (store, asked) => store.revisionStats({ ...asked, revision: "r9" }, createSignal()),
-  ],
-];
-
-// ---- Reading and comparing ----------------------------------------------------------------------------------
-
-function createLargeBudget(): Budget {
-  return createBudget(1_000_000);
-}
-
-function createSignal(): AbortSignal {
-  return new AbortController().signal;
-}
-
-async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
-  const spans: Span[] = [];
-  for await (const batch of batches) {
-    expect(batch.length).toBeGreaterThan(0);
-    spans.push(...batch);
-  }
-  return spans;
-}
-
-async function readAllRows(batches: AsyncIterable<readonly TraceSummary[]>): Promise<TraceSummary[]> {
-  const rows: TraceSummary[] = [];
-  for await (const batch of batches) rows.push(...batch);
-  return rows;
-}
-
-/** At least so many rows, and the rest of the last tie. */
-async function readPages(store: SpanStore, query: ListingQuery, perPage: number): Promise<TraceSummary[]> {
-  const rows: TraceSummary[] = [];
-  for await (const batch of store.summaries({ ...query, expectedRows: perPage }, createSignal())) {
-    for (const row of batch) {
-      const last = rows.at(-1);
-      if (rows.length >= perPage && last && deriveTie(query, row) !== deriveTie(query, last)) return rows;
-      rows.push(row);
-    }
-  }
-  return rows;
-}
-
-function formatKey({ site_id, trace_id, span_id }: Pick<Span, "site_id" | "trace_id" | "span_id">): string {
-  return `${site_id} ${trace_id} ${span_id}`;
-}
-
-function sortRows<T>(rows: readonly T[]): T[] {
-  return rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
-}
-
-/** Equal but for the order of rows, the last digits of figures, and percentiles, which have a test of their own. */
-function expectNearly(found: unknown, wanted: unknown): void {
-  expect(roundNumbers(found)).toEqual(roundNumbers(wanted));
-}
-
-function roundNumbers(value: unknown): unknown {
-  if (typeof value === "number") return Number(value.toPrecision(9));
-  if (Array.isArray(value)) return sortRows(value.map(roundNumbers).map(toText));
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).flatMap(([key, inner]) =>
-      key === "p_90" || key === "p_95" || inner === undefined ? [] : [[key, roundNumbers(inner)]],
-    ),
-  );
-}
-
-function toText(value: unknown): string {
-  return JSON.stringify(value, (_, inner: unknown) =>
-    typeof inner === "bigint"
-      ? `${inner}n`
-      : typeof inner === "object" && inner !== null && !Array.isArray(inner)
-        ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-        : inner,
-  );
 }

@@ -1,6 +1,5 @@
-// Traces as an application makes them, before any shipper has written them: the neutral model that every subject of the
-// tracing suite writes in its own layout's form. `toSpan` says what a store must read of it, by the rules of the
-// contract alone and not by the code under test.
+// The neutral model of traces, as an application makes them. Each subject of the span suites writes it in the form of its layout.
+// `toSpan` is what a store must read, by the rules of the contract and not by the code under test.
 import type { Attributes, Span, SpanEvent, SpanKind, SpanLink, StatusCode } from "#src/core/rows.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
 import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/store/spans.ts";
@@ -22,9 +21,9 @@ export interface ModelSpan {
   readonly revision?: string;
   readonly state?: string;
   readonly scope?: { readonly name: string; readonly version: string };
-  /** Namespace, action, tags, statement and peer are among them, under OpenTelemetry's and the contract's names. */
+  /** With namespace, action, tags, statement and peer, by the names of OpenTelemetry and the contract. */
   readonly attributes: Attributes;
-  /** But for `service.name` and `service.version`, which are `service` and `revision`. */
+  /** Without `service.name` and `service.version`, which are `service` and `revision`. */
   readonly resource: Attributes;
   readonly events: readonly SpanEvent[];
   readonly links: readonly SpanLink[];
@@ -32,7 +31,7 @@ export interface ModelSpan {
   readonly count: number;
 }
 
-/** What a layout may be unable to carry; the suite then expects the span without it. */
+/** Removes what a layout may be unable to carry: the suite then expects the span without it. */
 export const removeParts = {
   /** Times below the microsecond. */
   nanoseconds: (span: ModelSpan): ModelSpan => ({
@@ -59,7 +58,7 @@ export const removeParts = {
     ...span,
     links: span.links.map((link) => ({ ...link, trace_state: "" })),
   }),
-  /** Events that are no exceptions. */
+  /** Events other than exceptions. */
   events: (span: ModelSpan): ModelSpan => ({
     ...span,
     events: span.events.filter(({ name }) => name === "exception"),
@@ -110,7 +109,7 @@ const peers = [
   "messaging.destination",
 ];
 
-/** What a store must read. */
+/** The span that a store must read. */
 export function toSpan(model: ModelSpan): Span {
   const { attributes, parent, kind, revision } = model;
   const text = (key: string): string | undefined => {
@@ -157,7 +156,7 @@ export function toSpan(model: ModelSpan): Span {
   };
 }
 
-/** The two primitives over spans in an array, as plainly as they can be said. */
+/** `scan` and `find` over an array of spans, in their simplest form. */
 export function createArrayReader(spans: readonly Span[]): SpanReader {
   async function* select(
     sources: readonly SpanSource[],
@@ -210,7 +209,7 @@ export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {
 
 // ---- Traces at random ---------------------------------------------------------------------------------------
 
-/** The middle of what `makeTraces` makes: 2026-01-15, a millisecond before midnight. */
+/** Around this time `makeTraces` makes its traces. */
 export const midnight = Date.UTC(2026, 0, 16);
 const statements = [
   (n: number) => `SELECT * FROM users WHERE id = ${n}`,
@@ -219,8 +218,8 @@ const statements = [
 ];
 
 /**
- * Traces of a shop that asks a stock service of another site, and queues work for a worker of its own, and of a blog;
- * around midnight. Roots may be missing, spans may end after them, times and durations tie.
+ * Random traces around midnight: of a shop that calls a stock service of another site and queues work for its own worker, and
+ * of a blog. Roots may be missing, spans may end after their root, and times and durations tie.
  */
 export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
   const random = createRandom(seed);
@@ -246,7 +245,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       ...over,
     };
   }
-  /** Some microseconds, few enough to tie. */
+  /** One of few durations, so that some tie. */
   const length = () => BigInt(pick([500, 1_000, 1_000, 2_500, 12_000, 40_000])) * 1_000n;
   const later = (time: bigint, nanos: bigint) => (time + nanos) as Instant;
   const exception = (time: Instant): SpanEvent => ({
@@ -287,7 +286,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       events: chance(0.3) ? [exception(later(start, 2_000_000n))] : [],
     });
     spans.push(middle);
-    // A trace whose root never arrived, or came to another cluster.
+    // In some traces the root never arrived, or went to another cluster.
     if (!chance(0.1)) spans.push(chance(0.1) ? { ...root, events: [exception(root.end)] } : root);
     const statement = pick([0, 1, 2]);
     for (let query = pick([0, 1, 4, 5, 7]); query > 0; query -= 1) {

@@ -1,4 +1,4 @@
-// The definitions against figures worked out by hand.
+// The analytics against results worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
@@ -19,7 +19,7 @@ import {
 
 const shop = createSource("shop");
 
-test("figures: nearest rank, means over what compressed spans stand for", () => {
+test("createDurationDistribution computes nearest-rank percentiles and weights compressed spans", () => {
   const figures = createDurationDistribution();
   for (let n = 1; n <= 60; n += 1) figures.add(createSpan({ span_id: `s${n}`, to: n }));
   expect([figures.percentile(90), figures.percentile(95), figures.mean()]).toEqual([54, 57, 30.5]);
@@ -33,7 +33,7 @@ test("figures: nearest rank, means over what compressed spans stand for", () => 
   expect(createDurationDistribution().percentile(95)).toBe(0);
 });
 
-test("actions: by namespace and action whatever the service, with errors and N+1", async () => {
+test("actions groups requests by namespace and action, with errors and N+1", async () => {
   const request = (id: string, over: Partial<Span> = {}): Span =>
     createSpan({ span_id: id, trace_id: id, span_kind: "server", action: "A", to: 100, ...over });
   const queries = Array.from({ length: 5 }, (_, n) =>
@@ -58,7 +58,7 @@ test("actions: by namespace and action whatever the service, with errors and N+1
   expect(await ask({ revision: "r2" })).toEqual([{ ...a, count: 1, mean: 300, has_npo: false }]);
 });
 
-test("an N+1 is found in the last of many traces, and in the first", async () => {
+test("actions finds an N+1 in the first and the last of many traces", async () => {
   const requests = Array.from({ length: 1_200 }, (_, n) =>
     createSpan({
       ...{ trace_id: `${n}`, span_id: "r", span_kind: "server" },
@@ -123,7 +123,7 @@ describe("slow events", () => {
     impact: 50,
   };
 
-  test("share the time of all children of the range, filtered or not", async () => {
+  test("slowEvents relates impact to the time of all children of the range, filtered or not", async () => {
     expect(await ask({})).toMatchObject([
       { ...queries, mean: 40 / 3, attributes: {} },
       {
@@ -150,7 +150,7 @@ describe("slow events", () => {
     ]);
   });
 
-  test("and the actions that they are part of, with the longest of them", async () => {
+  test("slowEventActions lists the actions of an event with its longest span", async () => {
     const digest = encodeEventDigest({
       service: "web",
       kind: "client",
@@ -169,7 +169,7 @@ describe("slow events", () => {
   });
 });
 
-test("below one id of both sides of a call the called one is asked for, also where the caller is in hand", async () => {
+test("shared span id: children resolve to the server span, also when the client span is loaded", async () => {
   const call = { service_name: "web", span_kind: "client", span_name: "call" } as const;
   const spans = [
     createSpan({ span_id: "root", span_kind: "server", action: "Pay" }),
@@ -198,7 +198,7 @@ test("below one id of both sides of a call the called one is asked for, also whe
   expect(await listRows(spans, { candidates: "errors", ...lost })).toMatchObject([{ span_id: "below" }]);
 });
 
-test("both sides of the call that begins a trace under one id are requests, each with what is below itself", async () => {
+test("shared span id at the root: both sides are requests and the server span owns the children", async () => {
   const call = createSpan({
     trace_id: "t9",
     span_id: "x",
@@ -233,7 +233,7 @@ test("both sides of the call that begins a trace under one id are requests, each
   }
 });
 
-test("a revision's requests, first and last by their ends", async () => {
+test("revisionStats counts a revision's requests and finds their first and last end", async () => {
   const request = (id: string, to: number, over: Partial<Span> = {}): Span =>
     createSpan({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });
   const spans = [

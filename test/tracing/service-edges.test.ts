@@ -1,4 +1,4 @@
-// Edges, against figures worked out by hand.
+// Service edges against results worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { EdgesQuery } from "#src/store/span-analytics.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
@@ -8,7 +8,7 @@ import { at, createSource, createSpan, createTestBudget, range, signal } from ".
 const shop = createSource("shop");
 const stock = createSource("stock");
 
-describe("edges", () => {
+describe("service edges", () => {
   const root = createSpan({ span_id: "root", span_kind: "server", action: "Pay", to: 200 });
   const middle = createSpan({ span_id: "m", parent_span_id: "root" });
   const call = createSpan({
@@ -53,7 +53,7 @@ describe("edges", () => {
     return { count, error_count, mean, p_90: mean, p_95: mean };
   };
 
-  test("of a site: callers' figures, peers without spans by name, what links join", async () => {
+  test("lists a site's edges with the callers' figures, including named peers without spans and links", async () => {
     expect(await siteEdges(asked, signal)).toEqual({
       upstream: [],
       downstream: [
@@ -69,14 +69,14 @@ describe("edges", () => {
     });
   });
 
-  test("a partner that may not be seen is known by the caller's attributes, and calls nobody", async () => {
+  test("names a hidden partner by the caller's attributes and lists no calls of it", async () => {
     const { downstream } = await siteEdges({ ...asked, partners: [] }, signal);
     expect(downstream).toContainEqual({ service: "stock.internal", ...figures(1, 0, 40) });
     const { upstream } = await siteEdges({ ...asked, sources: [stock], partners: [] }, signal);
     expect(upstream).toEqual([]);
   });
 
-  test("of sites that hold the same spans are counted once, as the site's own where it has them", async () => {
+  test("counts a span of several sites once, as the site's own if it has it", async () => {
     const spans = [root, middle, call, taken, query, nameless, send, job];
     const copies = spans.flatMap((one) => [
       { ...one, site_id: "both" },
@@ -97,7 +97,7 @@ describe("edges", () => {
     ]);
   });
 
-  test("of calls whose sides have one id join these, and not what is below with what is above", async () => {
+  test("shared span id: pairs the two sides of a call, and not their children with the caller", async () => {
     const till = createSource("till");
     const reserve = { ...taken, span_id: "c", parent_span_id: "m" };
     const pay = { ...call, site_id: "stock", service_name: "stock", span_id: "d", parent_span_id: "c" };
@@ -131,7 +131,7 @@ describe("edges", () => {
     expect(upstream).toMatchObject([{ service: "stock", action: "Reserve", edge_type: "SYNC", count: 1 }]);
   });
 
-  test("of an action are not those of a partner's action of the same name", async () => {
+  test("separates an action from a partner's action of the same name", async () => {
     const twin = { ...taken, service_name: "web", action: "Pay" };
     const twins = createSpanAnalytics(createArrayReader([root, middle, call, twin])).actionEdges;
     const pay = { service: "web", namespace: "web", action: "Pay" };
@@ -140,7 +140,7 @@ describe("edges", () => {
     expect(downstream).toMatchObject([{ service: "web", action: "Pay", count: 1 }]);
   });
 
-  test("have the percentiles of all their calls", async () => {
+  test("computes percentiles over all calls of an edge", async () => {
     const calls = Array.from({ length: 200 }, (_, n) =>
       createSpan({ span_id: `c${n}`, parent_span_id: "root", span_kind: "client", peer: "db", to: n + 1 }),
     );
@@ -156,32 +156,29 @@ describe("edges", () => {
     ["client", "server", true, "ASYNC"],
     ["client", "consumer", false, "ASYNC"],
     ["producer", "server", false, "ASYNC"],
-  ] as const)(
-    "from %s to %s, linked: %s, are %s, of the caller's request",
-    async (kind, of, linked, type) => {
-      const caller = { ...call, span_kind: kind, service_name: "library" };
-      const links = [{ trace_id: "t1", span_id: "c", trace_state: "", attributes: {} }];
-      const callee = { ...taken, span_kind: of, links: linked ? links : [], namespace: "web" };
-      const { actionEdges } = createSpanAnalytics(createArrayReader([root, middle, caller, callee]));
-      const reserve = { service: "stock", namespace: "web", action: "Reserve" };
-      const up = { ...asked, sources: [stock] as const, partners: [shop], ...reserve };
-      const kinds = { span_kind: kind, peer_span_kind: of, edge_type: type, count: 1 };
-      const { upstream } = await actionEdges(up, signal);
-      expect(upstream).toMatchObject([{ service: "web", action: "Pay", ...kinds }]);
-      const { downstream } = await actionEdges(
-        { ...asked, service: "web", namespace: "web", action: "Pay" },
-        signal,
-      );
-      expect(downstream).toMatchObject([{ ...reserve, ...kinds }]);
-    },
-  );
+  ] as const)("classifies a call from %s to %s, linked %s, as %s", async (kind, of, linked, type) => {
+    const caller = { ...call, span_kind: kind, service_name: "library" };
+    const links = [{ trace_id: "t1", span_id: "c", trace_state: "", attributes: {} }];
+    const callee = { ...taken, span_kind: of, links: linked ? links : [], namespace: "web" };
+    const { actionEdges } = createSpanAnalytics(createArrayReader([root, middle, caller, callee]));
+    const reserve = { service: "stock", namespace: "web", action: "Reserve" };
+    const up = { ...asked, sources: [stock] as const, partners: [shop], ...reserve };
+    const kinds = { span_kind: kind, peer_span_kind: of, edge_type: type, count: 1 };
+    const { upstream } = await actionEdges(up, signal);
+    expect(upstream).toMatchObject([{ service: "web", action: "Pay", ...kinds }]);
+    const { downstream } = await actionEdges(
+      { ...asked, service: "web", namespace: "web", action: "Pay" },
+      signal,
+    );
+    expect(downstream).toMatchObject([{ ...reserve, ...kinds }]);
+  });
 
-  test("are in the range by the caller's end", async () => {
+  test("selects calls by the caller's end", async () => {
     const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
     expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);
   });
 
-  test("of an action whose namespace has a slash: service and namespace are compared as they are joined", async () => {
+  test("compares service and namespace joined by a slash, because a namespace may contain one", async () => {
     const caller = createSpan({ span_kind: "server", span_id: "s1", namespace: "jobs/mail", action: "A" });
     const call = createSpan({ span_id: "s2", parent_span_id: "s1", span_kind: "client", peer: "smtp" });
     const { actionEdges } = createSpanAnalytics(createArrayReader([caller, call]));
@@ -195,7 +192,7 @@ describe("edges", () => {
     }
   });
 
-  test("of an action: both ends' kinds, and nothing at an end without spans", async () => {
+  test("reports the kinds of both sides of a call, and none for a side without spans", async () => {
     const pay = { service: "web", namespace: "web", action: "Pay" };
     const { upstream, downstream } = await actionEdges({ ...asked, ...pay }, signal);
     expect(upstream).toEqual([]);

@@ -1,4 +1,4 @@
-// Spans for tests by hand: a trace is a list of lines, times are milliseconds.
+// Builds single spans for tests. Times are milliseconds after `base`.
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { ListingQuery } from "#src/store/span-analytics.ts";
@@ -23,7 +23,7 @@ export function createSource(site: string): SpanSource {
   };
 }
 
-/** `from` and `to` in milliseconds after `lastBase`; an entry as the contract says, if not told. */
+/** `from` and `to` are milliseconds after `base`. Without `entry`, the span is an entry as the contract says. */
 export function createSpan(
   over: Partial<Omit<Span, "start" | "end">> & { from?: number; to?: number } = {},
 ): Span {

@@ -1,5 +1,5 @@
-// Layouts keep events in documents of their own, which cost a search for each thousand spans: only who looks at events may
-// ask for them. Spans that were asked for without their events refuse to show any.
+// Separate events cost a search for each thousand spans, so only callers that need events may read them. Spans that are read
+// without events throw when their events are accessed.
 import { expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -13,7 +13,7 @@ import { createSource, createTestBudget, signal } from "./span-builder.ts";
 const spans = makeTraces(3, 40).map(toSpan);
 const range = { from: fromMillis(midnight - 3_600_000), to: fromMillis(midnight + 3_600_000) };
 
-test("only exceptions and whole traces are read with their events", async () => {
+test("reads events only for exceptions and for complete traces", async () => {
   const reader = createArrayReader(spans);
   const whole: string[] = [];
   async function* reading(batches: AsyncIterable<readonly Span[]>, bare: boolean | undefined, what: string) {

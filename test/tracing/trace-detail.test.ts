@@ -1,11 +1,11 @@
-// A trace as it is answered, against figures worked out by hand.
+// The detail of a trace against results worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import { encodeErrorDigest } from "#src/tracing/spans/digest.ts";
 import { buildTraceDetail } from "#src/tracing/trace-detail.ts";
 import { at, createException, createSpan, listRows } from "./span-builder.ts";
 
-describe("a trace arranged", () => {
+describe("buildTraceDetail", () => {
   const root = createSpan({ span_id: "z", span_kind: "server", action: "Pay", from: 5 });
   const early = createSpan({ span_id: "y", parent_span_id: "gone", from: 0 });
   const failed = createSpan({
@@ -16,7 +16,7 @@ describe("a trace arranged", () => {
   });
   const twin = createSpan({ span_id: "a", parent_span_id: "z", from: 6, service_name: "cache" });
 
-  test("the root first, then by start and id; or the named span first", () => {
+  test("puts the root or the named span first, then orders by start and id", () => {
     const ids = (named?: Span) =>
       buildTraceDetail([failed, early, twin, root], named).map(({ span }) => span.span_id);
     expect(ids()).toEqual(["z", "y", "a", "b"]);
@@ -24,7 +24,7 @@ describe("a trace arranged", () => {
     expect(buildTraceDetail([early, failed]).map(({ span }) => span.span_id)).toEqual(["y", "b"]);
   });
 
-  test("names of the entry above, none below a lost parent; where a subtrace begins", () => {
+  test("names spans by the entry above them and marks subtrace roots", () => {
     const asks = ["server", "consumer"] as const;
     const own = asks.map((kind, n) =>
       createSpan({ span_id: `c${n}`, parent_span_id: "z", span_kind: kind, from: 7, action: "Own" }),
@@ -42,7 +42,7 @@ describe("a trace arranged", () => {
     ]);
   });
 
-  test("both sides of a call under one id: the called one is the parent, and who failed comes first", () => {
+  test("shared span id: the server span is the parent, and the side with the exception comes first", () => {
     const call = createSpan({ span_id: "c", parent_span_id: "z", span_kind: "client", from: 6 });
     const called = {
       ...call,
@@ -70,7 +70,7 @@ describe("a trace arranged", () => {
     }
   });
 
-  test("every exception has its digest, and keeps one of its own", () => {
+  test("adds a digest to every exception and keeps an existing one", () => {
     const events = [
       createException(6, "Oops"),
       { name: "note", time: at(7), attributes: {} },
@@ -85,7 +85,7 @@ describe("a trace arranged", () => {
   });
 });
 
-test("both sides of a call under one id that begin at once come in one order, whichever is read first", async () => {
+test("shared span id with equal start: order is deterministic", async () => {
   const call = createSpan({ span_id: "x", span_kind: "client", action: "Call" });
   const called = createSpan({ span_id: "x", span_kind: "server", action: "Serve" });
   for (const spans of [

@@ -1,17 +1,20 @@
-// Ids alone, listed by the index page by page: far shorter than the documents that have them. What the index does not have
-// as the reader would see it, it cannot list, and then it lists nothing.
+// Lists ids by aggregations of the index, page by page. They are far shorter than the documents that have them. Where the
+// index may hold other values than the decoder reads, it lists nothing.
+
 import { z } from "zod";
-import type { Budget, SpanSource } from "../../../src/store/spans.ts";
+import { requireFirst } from "../../../src/core/collections.ts";
+import type { Budget } from "../../../src/store/span-reader.ts";
 import { allOf, matchNone, not } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
-import { deriveGroupableField } from "../query/span-lower-bounds.ts";
-import type { Condition, SearchPlan, SpanDocuments } from "./span-documents.ts";
+import { deriveGroupableField, type GroupableField } from "../query/span-lower-bounds.ts";
+import { hasDocuments, type SpanDocuments } from "./span-documents.ts";
+import type { AggregationQuery, Condition } from "./span-search.ts";
 
-/** So many ids count as one document: see `Budget`. */
-export const idsPerBudgetUnit = 100;
+/** Ids that count as one document of the budget, see `Budget`. */
+const idsPerBudgetUnit = 100;
 const pageSize = 10_000;
-/** Documents of which more would take longer to list than anybody waits. */
+/** More documents than this would take too long to list. */
 const maxListedDocuments = 1_000_000;
 
 const compositePageSchema = z.object({
@@ -19,51 +22,74 @@ const compositePageSchema = z.object({
   buckets: z.array(z.object({ key: z.record(z.string(), z.union([z.string(), z.number(), z.null()])) })),
 });
 
+/** The ids of one document, in the order of the fields; undefined where it has none. */
+export type IdTuple = readonly (string | undefined)[];
+
+/** Takes listed ids from the budget. @throws {Refused} `result_too_large` */
+export function spendIds(budget: Budget, count: number): void {
+  budget.spend(Math.ceil(count / idsPerBudgetUnit));
+}
+
 /**
- * The values that documents have at several names together, each combination once, in the order of the names; of a list
- * each element. Undefined where the index cannot tell.
+ * The distinct combinations of values that documents have in several fields, in the order of `listNames`. A list counts as
+ * each of its elements. Undefined where the index cannot list them exactly, or there are too many documents.
+ * @throws {Refused} `result_too_large` by the budget
+ * @throws {PlanOutdatedError}
+ * @throws {BackendError} `rejected` where the server refuses the aggregation
  */
 export async function listIds<Form extends SpanForm | EventForm>(
   documents: SpanDocuments,
-  source: SpanSource,
-  plan: SearchPlan,
-  forms: readonly PlacedForm<Form>[],
-  condition: Condition<Form>,
-  namesOf: (form: Form) => readonly string[],
+  query: AggregationQuery<Form>,
+  listNames: (form: Form) => readonly string[],
   budget: Budget,
   signal: AbortSignal,
-): Promise<readonly (readonly (string | undefined)[])[] | undefined> {
-  const found: (readonly (string | undefined)[])[] = [];
-  const holding = forms.filter((placed) => condition(placed, source) !== matchNone);
-  const columnsOf = (placed: PlacedForm<Form>) =>
-    namesOf(placed.form).map((name) => deriveGroupableField(placed, name));
-  const alike = Map.groupBy(holding, (placed) => JSON.stringify(columnsOf(placed).map(({ field }) => field)));
-  for (const same of alike.values()) {
-    const [first] = same;
-    const fields = first === undefined ? [] : columnsOf(first).map(({ field }) => field);
-    const unsure: Condition<Form> = (placed) =>
-      allOf([condition(placed, source), not(allOf(columnsOf(placed).map(({ certain: sure }) => sure)))]);
-    const ask = (asked: Condition<Form>, body: object) =>
-      documents.aggregate(source, plan, same, asked, { track_total_hits: true, ...body }, signal);
-    if (same.some((placed) => unsure(placed, source) !== matchNone) && (await ask(unsure, {})).total > 0)
+): Promise<readonly IdTuple[] | undefined> {
+  const { source, condition } = query;
+  const deriveFields = (placed: PlacedForm<Form>): readonly GroupableField[] =>
+    listNames(placed.form).map((name) => deriveGroupableField(placed, name));
+  const forms = query.forms.filter((placed) => condition(placed, source) !== matchNone);
+  const formsByFields = Map.groupBy(forms, (placed) =>
+    JSON.stringify(deriveFields(placed).map(({ field }) => field)),
+  );
+  const found: IdTuple[] = [];
+  for (const own of formsByFields.values()) {
+    const uncertain: Condition<Form> = (placed) =>
+      allOf([condition(placed, source), not(allOf(deriveFields(placed).map(({ certain }) => certain)))]);
+    if (await hasDocuments(documents, { ...query, forms: own, condition: uncertain }, signal))
       return undefined;
-    const sources = fields.flatMap((field, at) =>
-      field === undefined ? [] : [{ [`c${at}`]: { terms: { field, missing_bucket: true } } }],
-    );
-    if (sources.length === 0) continue;
-    for (let after: unknown; ; ) {
-      const composite = { size: pageSize, sources, ...(after === undefined ? {} : { after }) };
-      const { total, aggregations } = await ask(condition, { aggs: { ids: { composite } } });
-      if (total > maxListedDocuments) return undefined;
-      if (aggregations.ids === undefined) break;
-      const { buckets, after_key } = compositePageSchema.parse(aggregations.ids);
-      budget.spend(Math.ceil(buckets.length / idsPerBudgetUnit));
-      for (const { key } of buckets) found.push(fields.map((_, at) => toText(key[`c${at}`])));
-      if (after_key === undefined || buckets.length < pageSize) break;
-      after = after_key;
-    }
+    const fields = deriveFields(requireFirst(own)).map(({ field }) => field);
+    const isComplete = await addPages(documents, { ...query, forms: own }, fields, found, budget, signal);
+    if (!isComplete) return undefined;
   }
   return found;
+}
+
+/** Adds the combinations of fields that all forms have in common; false where there are too many documents. */
+async function addPages<Form extends SpanForm | EventForm>(
+  documents: SpanDocuments,
+  query: AggregationQuery<Form>,
+  fields: readonly (string | undefined)[],
+  found: IdTuple[],
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const sources = fields.flatMap((field, index) =>
+    field === undefined ? [] : [{ [`c${index}`]: { terms: { field, missing_bucket: true } } }],
+  );
+  if (sources.length === 0) return true;
+  for (let after: unknown; ; ) {
+    const composite = { size: pageSize, sources, ...(after === undefined ? {} : { after }) };
+    const body = { track_total_hits: true, aggs: { ids: { composite } } };
+    const { total, aggregations } = await documents.aggregate(query, body, signal);
+    if (total > maxListedDocuments) return false;
+    // Servers return no aggregations where no shard was searched.
+    if (aggregations.ids === undefined) return true;
+    const { buckets, after_key } = compositePageSchema.parse(aggregations.ids);
+    spendIds(budget, buckets.length);
+    for (const { key } of buckets) found.push(fields.map((_, index) => toText(key[`c${index}`])));
+    if (after_key === undefined || buckets.length < pageSize) return true;
+    after = after_key;
+  }
 }
 
 function toText(value: string | number | null | undefined): string | undefined {

@@ -1,5 +1,5 @@
-// What an index tells about spans beside the spans themselves: where a scan can be cut, which traces failed, how much there
-// is to read. All is asked of the index alone, and errs on one side only.
+// Hints about spans that the index gives without their documents: where a scan can be cut, which traces have exceptions, how
+// much there is to read. Lists are supersets. `undefined` means that the index does not know.
 import { BackendError } from "../../../src/core/errors.ts";
 import type {
   Budget,
@@ -22,54 +22,104 @@ import {
 import { findField } from "../mapping/mapping.ts";
 import { buildErrorEventQuery, buildExceptionQuery } from "../query/span-pushdown.ts";
 import { buildAllMissingQuery } from "../query/span-upper-bounds.ts";
-import { listIds } from "./id-listing.ts";
+import { type IdTuple, listIds } from "./id-listing.ts";
+import { PlanOutdatedError, type SearchPlan } from "./search-plan.ts";
 import { buildCandidateQuery } from "./span-aggregation.ts";
-import { type Condition, PlanOutdatedError, type SpanDocuments } from "./span-documents.ts";
+import type { SpanDocuments } from "./span-documents.ts";
 import { type EventOwners, toEventOwners } from "./span-matchers.ts";
+import type { Condition } from "./span-search.ts";
 
-// ---- Milestones -----------------------------------------------------------------------------------------------
+/** The result of `search`. Undefined if the server rejects the query or the mapping changes while it runs. */
+export async function tryHint<T>(search: () => Promise<T | undefined>): Promise<T | undefined> {
+  try {
+    return await search();
+  } catch (error) {
+    if (error instanceof PlanOutdatedError) return undefined;
+    if (error instanceof BackendError && error.failure === "rejected") return undefined;
+    throw error;
+  }
+}
 
-/** `SpanReader.milestone` over one source: of several fields the first in the order. */
+/** The hints of several sources; undefined if one of them is. */
+export function combineHints<T>(hints: readonly (T | undefined)[]): readonly T[] | undefined {
+  const known = hints.filter((hint) => hint !== undefined);
+  return known.length === hints.length ? known : undefined;
+}
+
+// ---- Split points ---------------------------------------------------------------------------------------------
+
+/** `SpanReader.findSplitPoint` over one source. Where forms have different fields, the first value in the order. */
 export async function findSplitPoint(
   documents: SpanDocuments,
   source: SpanSource,
   query: SplitPointQuery,
   signal: AbortSignal,
 ): Promise<bigint | undefined> {
-  const { by, order, nth } = query;
   return tryHint(async () => {
     const plan = await documents.planSearch(source, signal);
-    const condition: Condition<SpanForm> = (placed) => buildCandidateQuery(placed, query, source);
-    const sorted = Map.groupBy(plan.layout.spans, ({ form }) => {
-      const { field, unit } = (by === "duration" ? form.duration : (form.end ?? form.start)) ?? {};
-      return field === undefined ? undefined : `${unit} ${field}`;
-    });
+    const formsByField = groupFormsBySortField(plan, query);
+    if (formsByField === undefined) return undefined;
     const found: bigint[] = [];
-    for (const [key, forms] of sorted) {
-      const { form, group } = forms[0] ?? {};
-      const time = by === "duration" ? form?.duration : (form?.end ?? form?.start);
-      const field = group && time && findField(group, time.field);
-      if (key === undefined || time === undefined || !field?.indexed || !field.docValues) return undefined;
-      const typed =
-        time.unit === "date" ? { numeric_type: "date", unmapped_type: "date" } : { unmapped_type: "long" };
-      const sort = [{ [time.field]: { order, ...typed } }];
-      const body = { from: nth - 1, size: 1, track_total_hits: false, _source: false, sort };
-      const { hits } = await documents.aggregate(source, plan, forms, condition, body, signal);
-      const value = hits[0]?.sort[0];
-      if (typeof value === "number" && Number.isFinite(value))
-        found.push(BigInt(Math.trunc(value)) * nanosPerTimeUnit[time.unit]);
+    for (const { field, forms } of formsByField) {
+      const value = await findNthValue(documents, { source, plan, forms }, field, query, signal);
+      if (value !== undefined) found.push(value);
     }
-    return found.reduce<bigint | undefined>(
-      (first, value) =>
-        first === undefined || (order === "asc" ? value < first : value > first) ? value : first,
-      undefined,
-    );
+    const isFirst = (value: bigint): boolean =>
+      found.every((other) => (query.order === "asc" ? value <= other : value >= other));
+    return found.find(isFirst);
   });
+}
+
+type SortField = SpanForm["start"];
+interface SortedForms {
+  readonly field: SortField;
+  readonly forms: readonly PlacedForm<SpanForm>[];
+}
+
+/** Undefined where an index cannot sort by the field of one of its forms. */
+function groupFormsBySortField(
+  { forms: { spans } }: SearchPlan,
+  { by }: SplitPointQuery,
+): readonly SortedForms[] | undefined {
+  const groups = new Map<string, { readonly field: SortField; readonly forms: PlacedForm<SpanForm>[] }>();
+  for (const placed of spans) {
+    const { form, group } = placed;
+    const field = by === "duration" ? form.duration : (form.end ?? form.start);
+    if (field === undefined) return undefined;
+    const key = `${field.unit} ${field.field}`;
+    const known = groups.get(key);
+    if (known !== undefined) {
+      known.forms.push(placed);
+      continue;
+    }
+    const indexed = findField(group, field.field);
+    if (!indexed?.indexed || !indexed.docValues) return undefined;
+    groups.set(key, { field, forms: [placed] });
+  }
+  return [...groups.values()];
+}
+
+/** Nanoseconds; undefined where there are fewer than `nth` spans. */
+async function findNthValue(
+  documents: SpanDocuments,
+  target: { readonly source: SpanSource; readonly plan: SearchPlan; readonly forms: SortedForms["forms"] },
+  { field, unit }: SortField,
+  query: SplitPointQuery,
+  signal: AbortSignal,
+): Promise<bigint | undefined> {
+  const condition: Condition<SpanForm> = (placed, source) => buildCandidateQuery(placed, query, source);
+  const type = unit === "date" ? { numeric_type: "date", unmapped_type: "date" } : { unmapped_type: "long" };
+  const sort = [{ [field]: { order: query.order, ...type } }];
+  const body = { from: query.nth - 1, size: 1, track_total_hits: false, _source: false, sort };
+  const { hits } = await documents.aggregate({ ...target, condition }, body, signal);
+  const value = hits[0]?.sort[0];
+  if (typeof value !== "number" || !Number.isFinite(value)) return undefined;
+  return BigInt(Math.trunc(value)) * nanosPerTimeUnit[unit];
 }
 
 // ---- Exceptions -----------------------------------------------------------------------------------------------
 
-/** `SpanReader.failedTraces` over one source. */
+/** `SpanReader.findTraceIdsWithExceptions` over one source. */
 export async function listTraceIdsWithExceptions(
   documents: SpanDocuments,
   source: SpanSource,
@@ -78,32 +128,33 @@ export async function listTraceIdsWithExceptions(
 ): Promise<readonly string[] | undefined> {
   return tryHint(async () => {
     const plan = await documents.planSearch(source, signal);
-    const { spans, events } = plan.layout;
-    const telling: Condition<SpanForm> = (placed) => buildExceptionQuery(placed, errors);
-    const isListed: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
-    // By themselves: a trace has few, and without one each has its own.
-    const isUntraced: Condition<EventForm> = (placed) =>
+    const { spans, events } = plan.forms;
+    const hasException: Condition<SpanForm> = (placed) => buildExceptionQuery(placed, errors);
+    const isError: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
+    const isErrorWithoutTrace: Condition<EventForm> = (placed) =>
       allOf([buildAllMissingQuery(placed, placed.form.trace_id), buildErrorEventQuery(placed, errors)]);
     const list = <Form extends SpanForm | EventForm>(
       forms: readonly PlacedForm<Form>[],
       condition: Condition<Form>,
-      namesOf: (form: Form) => readonly string[],
-    ) => listIds(documents, source, plan, forms, condition, namesOf, budget, signal);
-    const alone = events.filter(({ form }) => form.alone !== undefined);
+      listNames: (form: Form) => readonly string[],
+    ) => listIds(documents, { source, plan, forms, condition }, listNames, budget, signal);
+    const standalone = events.filter(({ form }) => form.alone !== undefined);
     const lists = await Promise.all([
-      list(spans, telling, ({ trace_id }) => trace_id),
-      list(events, isListed, ({ trace_id }) => trace_id),
-      list(alone, isUntraced, (form) =>
+      list(spans, hasException, ({ trace_id }) => trace_id),
+      list(events, isError, ({ trace_id }) => trace_id),
+      // A list of its own: errors within traces share few ids, and each error outside of one has another.
+      list(standalone, isErrorWithoutTrace, (form) =>
         listEventTraceNames(form).filter((name) => !form.trace_id.includes(name)),
       ),
     ]);
-    if (lists.includes(undefined)) return undefined;
-    const ids = lists.flatMap((list) => list?.flat() ?? []).filter((id) => id !== undefined);
-    return [...new Set(ids.map((id) => normaliseId(id, 32)))];
+    const ids = combineHints(lists)
+      ?.flat(2)
+      .filter((id) => id !== undefined);
+    return ids && [...new Set(ids.map((id) => normaliseId(id, 32)))];
   });
 }
 
-/** The spans that documents of events may belong to; undefined where the index cannot list them. */
+/** Ids of the spans that separate events may belong to, each once. Undefined where the index cannot list them. */
 export async function listSpanIdsOfEvents(
   documents: SpanDocuments,
   source: SpanSource,
@@ -113,30 +164,31 @@ export async function listSpanIdsOfEvents(
 ): Promise<readonly SpanId[] | undefined> {
   return tryHint(async () => {
     const plan = await documents.planSearch(source, signal);
-    const found: SpanId[] = [];
-    const ids = new Set<string>();
-    for (const placed of plan.layout.events) {
-      const { trace_id: traces, span: spans } = placed.form;
-      const namesOf = () => [...traces, ...spans];
-      const list = await listIds(documents, source, plan, [placed], condition, namesOf, budget, signal);
+    const found = new Map<string, SpanId>();
+    for (const placed of plan.forms.events) {
+      const query = { source, plan, forms: [placed], condition };
+      const listNames = ({ trace_id, span }: EventForm) => [...trace_id, ...span];
+      const list = await listIds(documents, query, listNames, budget, signal);
       if (list === undefined) return undefined;
-      for (const values of list) {
-        for (const trace of values.slice(0, traces.length)) {
-          for (const span of values.slice(traces.length)) {
-            if (trace === undefined || span === undefined) continue;
-            const id = { trace_id: normaliseId(trace, 32), span_id: normaliseId(span, 16) };
-            const key = formatSpanKey(id);
-            if (!ids.has(key)) found.push(id);
-            ids.add(key);
-          }
-        }
-      }
+      for (const tuple of list) addSpanIds(found, tuple, placed.form.trace_id.length);
     }
-    return found;
+    return [...found.values()];
   });
 }
 
-/** Where events belong that may be spans of their own; undefined where the index cannot list their ids. */
+/** Adds each pair of a trace id, of which a tuple begins with `traces`, and a span id. */
+function addSpanIds(found: Map<string, SpanId>, tuple: IdTuple, traces: number): void {
+  for (const trace of tuple.slice(0, traces)) {
+    for (const span of tuple.slice(traces)) {
+      if (trace === undefined || span === undefined) continue;
+      const id = { trace_id: normaliseId(trace, 32), span_id: normaliseId(span, 16) };
+      const key = formatSpanKey(id);
+      if (!found.has(key)) found.set(key, id);
+    }
+  }
+}
+
+/** The possible owners of events that may be standalone spans. Undefined where the index cannot list their ids. */
 export async function listEventOwners(
   documents: SpanDocuments,
   source: SpanSource,
@@ -147,23 +199,35 @@ export async function listEventOwners(
   return tryHint(async () => {
     const plan = await documents.planSearch(source, signal);
     const found: EventOwners[] = [];
-    for (const placed of plan.layout.events) {
+    for (const placed of plan.forms.events) {
       const { form } = placed;
-      const own = form.alone?.span_id ?? [];
-      const names = [...new Set([...listEventTraceNames(form), ...form.span, ...own])];
-      const list = await listIds(documents, source, plan, [placed], condition, () => names, budget, signal);
+      const names = listOwnerNames(form);
+      const query = { source, plan, forms: [placed], condition };
+      const list = await listIds(documents, query, () => names, budget, signal);
       if (list === undefined) return undefined;
-      for (const values of list) {
-        const idsAt = (asked: readonly string[], digits: 16 | 32) =>
-          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => normaliseId(id, digits));
-        const [trace_id] = idsAt(listEventTraceNames(form), 32);
-        const spans = idsAt(form.trace_id, 32).length === 0 ? [] : idsAt(form.span, 16);
-        if (trace_id !== undefined)
-          found.push(toEventOwners({ trace_id, spanIds: spans, standaloneId: idsAt(own, 16)[0] }));
-      }
+      for (const tuple of list) found.push(...readOwners(form, names, tuple));
     }
     return found;
   });
+}
+
+function listOwnerNames(form: EventForm): readonly string[] {
+  const standalone = form.alone === undefined ? [] : form.alone.span_id;
+  return [...new Set([...listEventTraceNames(form), ...form.span, ...standalone])];
+}
+
+/** The owners that a tuple of `names` tells of; none without a trace id. */
+function readOwners(form: EventForm, names: readonly string[], tuple: IdTuple): readonly EventOwners[] {
+  const readIds = (fields: readonly string[], digits: 16 | 32): readonly string[] =>
+    fields.flatMap((name) => {
+      const id = tuple[names.indexOf(name)];
+      return id === undefined ? [] : [normaliseId(id, digits)];
+    });
+  const [trace_id] = readIds(listEventTraceNames(form), 32);
+  if (trace_id === undefined) return [];
+  const spanIds = readIds(form.trace_id, 32).length === 0 ? [] : readIds(form.span, 16);
+  const [standaloneId] = form.alone === undefined ? [] : readIds(form.alone.span_id, 16);
+  return [toEventOwners({ trace_id, spanIds, standaloneId })];
 }
 
 // ---- Counts ---------------------------------------------------------------------------------------------------
@@ -178,15 +242,4 @@ export function countCandidates(
   return tryHint(() =>
     documents.countSpans(source, (placed) => buildCandidateQuery(placed, query, source), signal),
   );
-}
-
-/** What a server refuses, or what changes while it is asked, is not known. */
-export async function tryHint<T>(ask: () => Promise<T | undefined>): Promise<T | undefined> {
-  try {
-    return await ask();
-  } catch (error) {
-    if (error instanceof PlanOutdatedError) return undefined;
-    if (error instanceof BackendError && error.failure === "rejected") return undefined;
-    throw error;
-  }
 }

@@ -1,11 +1,19 @@
-// What `readout check` tells of a source of spans: the layout of each group of indices, what a layout cannot carry, what
-// these indices cannot narrow, and whether the wall holds.
-
+// Inspects a source of spans for `readout check`: the layout of each group of indices, what a layout cannot carry, which
+// fields cannot be searched, and whether the tenant filter is exact.
 import type { Instant } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, matchNone, not } from "../client/query-dsl.ts";
+import {
+  allOf,
+  anyOf,
+  buildIndicesQuery,
+  isRemote,
+  matchAll,
+  matchNone,
+  not,
+  type Query,
+} from "../client/query-dsl.ts";
 import { parseExactIntegers } from "../document/flatten.ts";
 import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
@@ -18,12 +26,18 @@ import { findRestrictions } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
 
-/** @throws {BackendError} */
+/** What is found, in the order of the report. A problem makes the source unusable, a limitation does not. */
+interface Findings {
+  readonly limitations: string[];
+  readonly problems: string[];
+}
+
+/** The report of `readout check` on a source of spans. @throws {BackendError} */
 export async function inspectSpanSource(
   backend: string,
   source: SpanSource,
   client: ElasticClient,
-  catalog: MappingCache,
+  mappingCache: MappingCache,
   signal: AbortSignal,
 ): Promise<SourceInspection> {
   if (isRemote(source.index)) {
@@ -31,82 +45,81 @@ export async function inspectSpanSource(
     return { layout: source.layout, limitations: [], problems };
   }
   const product = await client.detectProduct(signal);
-  const knowledge = await catalog.refresh(source.index, signal);
-  const forms = placeForms(knowledge, catalog.listSpanLayouts(source), product);
-  const layout = forms.layouts.map(({ name }) => name).join(", ") || source.layout;
-  const indices = knowledge.indices.size;
-  const limitations: string[] = [];
-  const problems: string[] = [];
-  if (knowledge.opaque) {
-    problems.push(`the mapping may not be read (it ${needsMapping}), so spans cannot be found`);
-  } else if (indices === 0) problems.push(`no open index matches ${source.index}`);
-  else if (forms.spans.length === 0)
-    problems.push(`no index of ${source.index} holds spans of a known layout`);
-  problems.push(...listUnreachableProblems(source.index, knowledge));
-  limitations.push(...listKeptStreams(source.index, knowledge.indices));
-  if (forms.layouts.length > 1) {
-    for (const { name } of forms.layouts) {
-      const own = [
-        ...new Set(
-          forms.spans.filter(({ layout }) => layout === name).map(({ group }) => summariseIndices(group)),
-        ),
-      ];
-      if (own.length > 0) limitations.push(`${own.join(", ")}: read as ${name}`);
-    }
-  }
-  for (const { name, lacks, events, copies } of forms.layouts) {
-    const held = listCopyIndices(copies, knowledge);
-    if (held.length > 0) {
-      const advice = `let the pattern end in ,-${copies}`;
-      limitations.push(`${held.join(", ")}: copies of other spans, which figures count again; ${advice}`);
-    }
-    limitations.push(...lacks.map((lack) => `${name}: ${lack}`));
-    if (events.length > 0 && !forms.events.some((placed) => placed.layout === name)) {
-      limitations.push(
-        `${name}: no index of the pattern holds its events and exceptions, so spans have none`,
-      );
-    }
-  }
-  for (const group of forms.unrecognised)
-    limitations.push(`${summariseIndices(group)}: holds no spans of a known layout`);
-  for (const placed of forms.spans) reportIndexGroup(placed, limitations, problems);
+  const metadata = await mappingCache.refresh(source.index, signal);
+  const forms = placeForms(metadata, mappingCache.listSpanLayouts(source), product);
+  const findings: Findings = { limitations: [], problems: [] };
+  const { limitations, problems } = findings;
+  reportIndices(source, metadata, forms, findings);
+  reportLayouts(metadata, forms, findings);
+  for (const placed of forms.spans) reportForm(placed, findings);
   problems.push(...forms.misspeltFields.map(describeMisspelt));
-  if (source.where !== undefined && !knowledge.opaque) {
-    try {
-      const tenantFilter = parseTenantFilter(source.where);
-      for (const { group } of [...forms.spans, ...forms.events]) compileTenantFilter(tenantFilter, group);
-    } catch (error) {
-      if (!(error instanceof TenantFilterError)) throw error;
-      problems.push(error.message);
-    }
-  }
-  const unread = await findShardProblem(backend, source.index, knowledge, client, signal);
+  if (!metadata.opaque) reportTenantFilter(source, forms, findings);
+  const unread = await findShardProblem(backend, source.index, metadata, client, signal);
   if (unread !== undefined) problems.push(unread);
   const consequence = "requests that have to filter by them are refused";
-  limitations.push(...(await findRestrictions(client, source.index, knowledge, consequence, signal)));
-  if (problems.length === 0)
+  limitations.push(...(await findRestrictions(client, source.index, metadata, consequence, signal)));
+  let newest: Instant | undefined;
+  if (problems.length === 0) {
     limitations.push(...(await describeUnknownDocuments(backend, source, forms, client, signal)));
-  const newest =
-    problems.length > 0
-      ? undefined
-      : await findNewestEnd(backend, source, knowledge, forms.spans, client, signal);
+    newest = await findNewestEnd(backend, source, metadata, forms.spans, client, signal);
+  }
   return {
-    layout,
-    ...(!knowledge.opaque && { indices }),
+    layout: forms.layouts.map(({ name }) => name).join(", ") || source.layout,
+    ...(!metadata.opaque && { indices: metadata.indices.size }),
     newest,
     limitations: [...new Set(limitations)],
     problems: [...new Set(problems)],
   };
 }
 
-/** The indices that hold the spans of others a second time. */
-export function listCopyIndices(copies: string | undefined, { indices }: IndexMetadata): readonly string[] {
-  return copies === undefined
-    ? []
-    : [...indices.keys()].filter((name) => isNameInPattern(copies, name)).sort();
+function reportIndices(
+  { index }: SpanSource,
+  metadata: IndexMetadata,
+  { spans }: PlacedForms,
+  { limitations, problems }: Findings,
+): void {
+  if (metadata.opaque) {
+    problems.push(`the mapping may not be read (it ${needsMapping}), so spans cannot be found`);
+  } else if (metadata.indices.size === 0) problems.push(`no open index matches ${index}`);
+  else if (spans.length === 0) problems.push(`no index of ${index} holds spans of a known layout`);
+  problems.push(...listUnreachableProblems(index, metadata));
+  limitations.push(...listKeptStreams(index, metadata.indices));
 }
 
-function reportIndexGroup(placed: PlacedForm<SpanForm>, limitations: string[], problems: string[]): void {
+/** Which groups of indices have which layout, and what each layout lacks there. */
+function reportLayouts(metadata: IndexMetadata, forms: PlacedForms, { limitations }: Findings): void {
+  const { layouts, spans, events, unrecognised } = forms;
+  if (layouts.length > 1) {
+    for (const { name } of layouts) {
+      const own = spans.filter(({ layout }) => layout === name);
+      const groups = [...new Set(own.map(({ group }) => summariseIndices(group)))];
+      if (groups.length > 0) limitations.push(`${groups.join(", ")}: read as ${name}`);
+    }
+  }
+  for (const { name, lacks, events: ownEvents, copies } of layouts) {
+    const copied = listCopyIndices(copies, metadata);
+    if (copied.length > 0) {
+      const advice = `let the pattern end in ,-${copies}`;
+      limitations.push(`${copied.join(", ")}: copies of other spans, which figures count again; ${advice}`);
+    }
+    limitations.push(...lacks.map((lack) => `${name}: ${lack}`));
+    if (ownEvents.length > 0 && !events.some(({ layout }) => layout === name)) {
+      limitations.push(
+        `${name}: no index of the pattern holds its events and exceptions, so spans have none`,
+      );
+    }
+  }
+  for (const group of unrecognised)
+    limitations.push(`${summariseIndices(group)}: holds no spans of a known layout`);
+}
+
+/** The indices that hold copies of the spans of other indices. */
+export function listCopyIndices(copies: string | undefined, { indices }: IndexMetadata): readonly string[] {
+  return copies === undefined ? [] : [...indices].filter((name) => isNameInPattern(copies, name)).sort();
+}
+
+/** What the mapping of a group of indices does not allow. */
+function reportForm(placed: PlacedForm<SpanForm>, { limitations, problems }: Findings): void {
   const { group, form } = placed;
   const where = summariseIndices(group);
   if (group.sourceMode === "cut")
@@ -116,28 +129,48 @@ function reportIndexGroup(placed: PlacedForm<SpanForm>, limitations: string[], p
   }
   const reason = describeTimeProblem(placed);
   if (reason !== undefined) problems.push(`${where}: ${reason}, so spans cannot be bounded by time`);
-  const probe = ["0123456789abcdef"];
+  // A query that matches everything shows that the index cannot search the field.
+  const canSearch = (names: readonly string[]): boolean =>
+    buildIdQuery(group, names, ["0123456789abcdef"]) !== matchAll;
   for (const names of [form.trace_id, form.span_id, form.parent]) {
-    if (buildIdQuery(group, names, probe) !== matchAll) continue;
+    if (canSearch(names)) continue;
     limitations.push(
       `${where}: ${names.join(", ")} is not a keyword; looking spans up by it reads every span`,
     );
   }
-  const { links } = form;
-  if (links !== undefined && buildIdQuery(group, [`${links.at}.${links.span_id}`], probe) === matchAll) {
+  const { links, duration } = form;
+  if (links !== undefined && !canSearch([`${links.at}.${links.span_id}`])) {
     limitations.push(`${where}: ${links.at} is not searchable; edges read every request to find linked ones`);
   }
-  const length = form.duration;
-  if (length !== undefined && findField(group, length.field)?.indexed !== true) {
+  if (duration !== undefined && findField(group, duration.field)?.indexed !== true) {
     limitations.push(
-      `${where}: ${length.field} is not searchable; a range reads every span that started before its end`,
+      `${where}: ${duration.field} is not searchable; a range reads every span that started before its end`,
     );
   }
 }
 
+/** A tenant filter that some group of indices cannot compile exactly is a problem. */
+function reportTenantFilter(
+  { where }: SpanSource,
+  { spans, events }: PlacedForms,
+  { problems }: Findings,
+): void {
+  if (where === undefined) return;
+  try {
+    const tenantFilter = parseTenantFilter(where);
+    for (const { group } of [...spans, ...events]) compileTenantFilter(tenantFilter, group);
+  } catch (error) {
+    if (!(error instanceof TenantFilterError)) throw error;
+    problems.push(error.message);
+  }
+}
+
+/** Unknown documents are counted up to this number. */
+const maxCountedUnknown = 10_000;
+
 /**
- * Documents beside the spans that no layout knows: events, for example, that the collector's `elasticsearch` exporter
- * writes into the index of the spans where a configuration names it, and whose names the mapping there lacks.
+ * The number of documents in indices of spans that have no known layout. The collector's `elasticsearch` exporter makes such
+ * documents, for example: with an `index` it writes events among the spans, and their mapping lacks the fields of events.
  */
 async function describeUnknownDocuments(
   backend: string,
@@ -145,55 +178,58 @@ async function describeUnknownDocuments(
   { spans, events }: PlacedForms,
   client: ElasticClient,
   signal: AbortSignal,
-): Promise<string[]> {
+): Promise<readonly string[]> {
   const known = anyOf(
     [...spans, ...events].map((placed) =>
       allOf([buildIndicesQuery(placed.group.indices), buildFormQuery(placed)]),
     ),
   );
-  const beside = allOf([buildIndicesQuery(spans.flatMap(({ group }) => group.indices)), not(known)]);
-  if (beside === matchNone) return [];
-  const body = { size: 0, track_total_hits: maxCountedUnknown, query: beside };
+  const query = allOf([buildIndicesQuery(spans.flatMap(({ group }) => group.indices)), not(known)]);
+  if (query === matchNone) return [];
+  const body = { size: 0, track_total_hits: maxCountedUnknown, query };
   const { total = `over ${maxCountedUnknown}` } = await searchComplete(backend, client, index, body, signal);
   if (total === 0) return [];
   return [
     `documents beside the spans that are neither spans nor events of a known layout, not shown: ${total}`,
   ];
 }
-const maxCountedUnknown = 10_000;
 
-/** The end of the span that started last. */
+/** The end of the span that started last. Undefined without spans. */
 async function findNewestEnd(
   backend: string,
   source: SpanSource,
-  knowledge: IndexMetadata,
+  metadata: IndexMetadata,
   placed: readonly PlacedForm<SpanForm>[],
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
-  const tenantFilter = source.where === undefined ? undefined : parseTenantFilter(source.where);
   let newest: Instant | undefined;
-  for (const { field } of new Map(placed.map(({ form }) => [form.start.field, form.start])).values()) {
-    const own = placed.filter(({ form }) => form.start.field === field);
-    const query = anyOf(
-      own.map((one) => {
-        const walled = tenantFilter === undefined ? matchAll : compileTenantFilter(tenantFilter, one.group);
-        return allOf([buildIndicesQuery(one.group.indices), buildFormQuery(one), walled]);
-      }),
-    );
+  for (const [field, forms] of Map.groupBy(placed, ({ form }) => form.start.field)) {
+    const query = buildFormsQuery(source, forms);
     if (query === matchNone) continue;
-    const dates = own.some(({ form }) => form.start.unit === "date");
-    const typed = dates ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
-    const sort = { [field]: { order: "desc", ...typed } };
-    const body = { size: 1, track_total_hits: false, query, sort: [sort] };
-    const answer = await searchComplete(backend, client, source.index, body, signal);
-    const [hit] = answer.hits;
-    if (hit === undefined || !knowledge.indices.has(hit.index)) continue;
+    const isDate = forms.some(({ form }) => form.start.unit === "date");
+    const type = isDate ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
+    const sort = [{ [field]: { order: "desc", ...type } }];
+    const body = { size: 1, track_total_hits: false, query, sort };
+    const { hits } = await searchComplete(backend, client, source.index, body, signal);
+    const [hit] = hits;
+    if (hit === undefined || !metadata.indices.has(hit.index)) continue;
     const document = parseExactIntegers(hit.source);
-    for (const { group, form } of own) {
-      const span = group.indices.includes(hit.index) ? decodeSpan(document, form, source) : undefined;
+    for (const { form } of forms.filter(({ group }) => group.indices.includes(hit.index))) {
+      const span = decodeSpan(document, form, source);
       if (span !== undefined && (newest === undefined || span.end > newest)) newest = span.end;
     }
   }
   return newest;
+}
+
+/** All spans of these forms behind the tenant filter. */
+function buildFormsQuery({ where }: SpanSource, forms: readonly PlacedForm<SpanForm>[]): Query {
+  const tenantFilter = where === undefined ? undefined : parseTenantFilter(where);
+  return anyOf(
+    forms.map((placed) => {
+      const filter = tenantFilter === undefined ? matchAll : compileTenantFilter(tenantFilter, placed.group);
+      return allOf([buildIndicesQuery(placed.group.indices), buildFormQuery(placed), filter]);
+    }),
+  );
 }

@@ -1,7 +1,8 @@
-// Which parents may have many children that ask the same of a database. The index is asked for lists of parents by the
-// number of their children, which err on one side only: whoever has so many children is in them.
+// Finds N+1 candidates: parents with at least `least` child spans that run the same normalised statement. Uses terms
+// aggregations on the parent id. The result is a superset (no false negatives).
 import { z } from "zod";
-import type { NPlusOneQuery, SpanSource } from "../../../src/store/spans.ts";
+import { requireFirst, zip } from "../../../src/core/collections.ts";
+import type { NPlusOneQuery, SpanSource } from "../../../src/store/span-reader.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { createNormaliser } from "../../../src/tracing/spans/statement-cache.ts";
 import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";
@@ -14,13 +15,104 @@ import {
   deriveGroupableFields,
 } from "../query/span-lower-bounds.ts";
 import { buildSelectionQuery } from "../query/span-upper-bounds.ts";
-import { idsPerBudgetUnit } from "./id-listing.ts";
+import { spendIds } from "./id-listing.ts";
 import { tryHint } from "./index-hints.ts";
-import type { Condition, SearchPlan, SpanDocuments } from "./span-documents.ts";
+import type { SearchPlan } from "./search-plan.ts";
+import { hasDocuments, type SpanDocuments } from "./span-documents.ts";
+import type { AggregationQuery, AggregationResult, Condition } from "./span-search.ts";
 
+/** Children of one form, or of several that name the parent in the same field. */
+interface ParentSearch extends NPlusOneQuery {
+  readonly documents: SpanDocuments;
+  readonly source: SpanSource;
+  readonly plan: SearchPlan;
+  /** The field that the index groups by. */
+  readonly field: string;
+  readonly forms: readonly PlacedForm<SpanForm>[];
+  /** The parents found so far. */
+  readonly found: Set<string>;
+}
+
+/** `SpanReader.findNPlusOneParents` over one source. */
+export async function findNPlusOneParents(
+  documents: SpanDocuments,
+  source: SpanSource,
+  query: NPlusOneQuery,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  return tryHint(async () => {
+    const plan = await documents.planSearch(source, signal);
+    const found = new Set<string>();
+    for (const [field, forms] of groupFormsByParentField(plan)) {
+      if (field === undefined) return undefined;
+      const search: ParentSearch = { ...query, documents, source, plan, field, forms, found };
+      const isCertain = await addParents(search, signal);
+      if (!isCertain) return undefined;
+    }
+    return [...found];
+  });
+}
+
+/** Forms by the field that names the parent; undefined is the key of those that no index can group by it. */
+function groupFormsByParentField({
+  forms: { spans },
+}: SearchPlan): ReadonlyMap<string | undefined, readonly PlacedForm<SpanForm>[]> {
+  const forms = spans.filter((placed) => buildStatementQuery(placed) !== matchNone);
+  return Map.groupBy(forms, (placed) => {
+    const [name, ...others] = placed.form.parent;
+    return name === undefined || others.length > 0 ? undefined : deriveGroupableField(placed, name).field;
+  });
+}
+
+/** Adds all candidates of one parent field; false where the field may lack the parent of a span. */
+async function addParents(search: ParentSearch, signal: AbortSignal): Promise<boolean> {
+  const { documents, source, forms } = search;
+  const uncertain: Condition<SpanForm> = (placed) =>
+    allOf([buildStatementQuery(placed), not(buildCertainParentQuery(placed))]);
+  if (await hasDocuments(documents, toQuery(search, uncertain), signal)) return false;
+  // A span that stands for several, which the index counts as one, makes its parent a candidate.
+  const several: Condition<SpanForm> = (placed) =>
+    allOf([buildStatementQuery(placed), not(buildCertainCountOneQuery(placed))]);
+  if (forms.some((placed) => several(placed, source) !== matchNone)) {
+    await addAllParents(search, several, 1, signal);
+  }
+  const byStatement = await listParentsByStatement(search, signal);
+  if (byStatement === undefined) await addLargestParents(search, signal);
+  else addIds(search, byStatement);
+  return true;
+}
+
+function addIds({ budget, found }: ParentSearch, ids: readonly string[]): void {
+  spendIds(budget, ids.length);
+  for (const id of ids) found.add(normaliseId(id, 16));
+}
+
+function toQuery(
+  { source, plan, forms }: ParentSearch,
+  condition: Condition<SpanForm>,
+): AggregationQuery<SpanForm> {
+  return { source, plan, forms, condition };
+}
+
+function buildStatementQuery(placed: PlacedForm<SpanForm>): Query {
+  return buildSelectionQuery(placed, "statements");
+}
+
+/** Documents whose field certainly has the parent, if they name one. */
+function buildCertainParentQuery(placed: PlacedForm<SpanForm>): Query {
+  const { group, form } = placed;
+  const { field, certain } = deriveGroupableField(placed, requireFirst(form.parent));
+  if (form.parent_reference === undefined) return certain;
+  const isMissing = not({ exists: { field } });
+  return allOf([certain, not(allOf([isMissing, buildParentReferenceQuery(group, form.parent_reference)]))]);
+}
+
+// ---- By the number of all children ----------------------------------------------------------------------------
+
+/** Parents per list or page. */
 const parentPageSize = 10_000;
-/** Terms that each shard sends: with fewer parents than this on a shard none is left out. */
-const shardTermLimits = { least: 50_000, ofAll: 1_000_000 } as const;
+/** Terms per shard: a shard with fewer parents leaves none out. */
+const shardTermLimits = { min: 50_000, allShards: 1_000_000 } as const;
 
 const parentTermsSchema = z.object({
   doc_count_error_upper_bound: z.number(),
@@ -31,131 +123,80 @@ const parentPageSchema = z.object({
   buckets: z.array(z.object({ key: z.object({ parent: z.string() }), doc_count: z.number() })),
 });
 
-/** `SpanReader.crowds` over one source. */
-export async function findNPlusOneParents(
-  documents: SpanDocuments,
-  source: SpanSource,
-  { least, budget }: NPlusOneQuery,
+/** Adds the parents with `least` children by one list, or all pages of parents where a list may lack some. */
+async function addLargestParents(search: ParentSearch, signal: AbortSignal): Promise<void> {
+  const { least } = search;
+  let list = await listLargestParents(search, least, signal);
+  // A count may lack what shards left out of their lists, by this error at most.
+  const error = list.doc_count_error_upper_bound;
+  if (error > 0 && error < least - 1) list = await listLargestParents(search, least - error, signal);
+  const { buckets } = list;
+  const last = buckets.at(-1);
+  const isCut = last !== undefined && buckets.length === parentPageSize && last.doc_count + error >= least;
+  if (isCut || list.doc_count_error_upper_bound > error || error >= least - 1) {
+    await addAllParents(search, buildStatementQuery, least, signal);
+  } else {
+    addIds(
+      search,
+      buckets.map(({ key }) => key),
+    );
+  }
+}
+
+async function listLargestParents(
+  search: ParentSearch,
+  minCount: number,
   signal: AbortSignal,
-): Promise<readonly string[] | undefined> {
-  return tryHint(async () => {
-    const plan = await documents.planSearch(source, signal);
-    const found = new Set<string>();
-    const ask = async (
-      field: string,
-      forms: readonly PlacedForm<SpanForm>[],
-      condition: Condition<SpanForm>,
-      aggs: object,
-    ) => {
-      const answer = await documents.aggregate(
-        source,
-        plan,
-        forms,
-        condition,
-        { track_total_hits: false, aggs },
-        signal,
-      );
-      return answer.aggregations[field];
-    };
-    const add = (id: string): void => void found.add(normaliseId(id, 16));
-    async function addAll(
-      field: string,
-      forms: readonly PlacedForm<SpanForm>[],
-      condition: Condition<SpanForm>,
-      atLeast: number,
-    ) {
-      const sources = [{ parent: { terms: { field } } }];
-      for (let after: object | undefined; ; ) {
-        const composite = { size: parentPageSize, sources, ...(after === undefined ? {} : { after }) };
-        const page = parentPageSchema.parse(
-          await ask("parents", forms, condition, { parents: { composite } }),
-        );
-        budget.spend(Math.ceil(page.buckets.length / idsPerBudgetUnit));
-        for (const { key, doc_count } of page.buckets) if (doc_count >= atLeast) add(key.parent);
-        if (page.after_key === undefined || page.buckets.length < parentPageSize) return;
-        after = page.after_key;
-      }
+): Promise<z.output<typeof parentTermsSchema>> {
+  const { field, plan } = search;
+  const perShard = Math.floor(shardTermLimits.allShards / Math.max(1, plan.metadata.shards));
+  const shardSize = Math.max(shardTermLimits.min, perShard);
+  const parents = {
+    terms: { field, size: parentPageSize, shard_size: shardSize, min_doc_count: minCount },
+  };
+  const { aggregations } = await aggregateParents(search, buildStatementQuery, { parents }, signal);
+  return parentTermsSchema.parse(aggregations.parents);
+}
+
+/** Adds the parents with at least `minCount` documents of a condition, by pages of all parents. */
+async function addAllParents(
+  search: ParentSearch,
+  condition: Condition<SpanForm>,
+  minCount: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const { field, budget, found } = search;
+  const sources = [{ parent: { terms: { field } } }];
+  for (let after: object | undefined; ; ) {
+    const composite = { size: parentPageSize, sources, ...(after === undefined ? {} : { after }) };
+    const { aggregations } = await aggregateParents(search, condition, { parents: { composite } }, signal);
+    const { buckets, after_key } = parentPageSchema.parse(aggregations.parents);
+    spendIds(budget, buckets.length);
+    for (const { key, doc_count } of buckets) {
+      if (doc_count >= minCount) found.add(normaliseId(key.parent, 16));
     }
-    for (const [field, forms] of groupFormsByParentField(plan)) {
-      if (field === undefined) return undefined;
-      const unsure: Condition<SpanForm> = (placed) =>
-        allOf([buildStatementQuery(placed), not(buildCertainParentQuery(placed))]);
-      const options = { track_total_hits: true };
-      const isSure = forms.every((placed) => unsure(placed, source) === matchNone);
-      if (!isSure && (await documents.aggregate(source, plan, forms, unsure, options, signal)).total > 0)
-        return undefined;
-      const condition: Condition<SpanForm> = (placed) => buildStatementQuery(placed);
-      const several: Condition<SpanForm> = (placed) =>
-        allOf([buildStatementQuery(placed), not(buildCertainCountOneQuery(placed))]);
-      if (forms.some((placed) => several(placed, source) !== matchNone))
-        await addAll(field, forms, several, 1);
-      const alike = await listParentsByStatement(documents, source, plan, field, forms, least, signal);
-      if (alike !== undefined) {
-        budget.spend(Math.ceil(alike.length / idsPerBudgetUnit));
-        for (const id of alike) add(id);
-        continue;
-      }
-      const { shards } = plan.knowledge;
-      const shard_size = Math.max(
-        shardTermLimits.least,
-        Math.floor(shardTermLimits.ofAll / Math.max(1, shards)),
-      );
-      const list = async (min_doc_count: number) => {
-        const parents = { terms: { field, size: parentPageSize, shard_size, min_doc_count } };
-        return parentTermsSchema.parse(await ask("parents", forms, condition, { parents }));
-      };
-      // A count may lack what shards left out of their lists, which the bound of the error says.
-      let answer = await list(least);
-      const error = answer.doc_count_error_upper_bound;
-      if (error > 0 && error < least - 1) answer = await list(least - error);
-      const last = answer.buckets.at(-1)?.doc_count ?? 0;
-      const isCut = answer.buckets.length === parentPageSize && last + error >= least;
-      if (isCut || answer.doc_count_error_upper_bound > error || error >= least - 1) {
-        await addAll(field, forms, condition, least);
-      } else {
-        budget.spend(Math.ceil(answer.buckets.length / idsPerBudgetUnit));
-        for (const { key } of answer.buckets) add(key);
-      }
-    }
-    return [...found];
-  });
+    if (after_key === undefined || buckets.length < parentPageSize) return;
+    after = after_key;
+  }
 }
 
-function buildStatementQuery(placed: PlacedForm<SpanForm>) {
-  return buildSelectionQuery(placed, "statements");
-}
-
-/** Places by the field that names the parent; undefined where an index cannot group by it. */
-function groupFormsByParentField({
-  layout,
-}: SearchPlan): ReadonlyMap<string | undefined, readonly PlacedForm<SpanForm>[]> {
-  const holding = layout.spans.filter((placed) => buildStatementQuery(placed) !== matchNone);
-  return Map.groupBy(holding, (placed) => {
-    const [name, ...others] = placed.form.parent;
-    return name === undefined || others.length > 0 ? undefined : deriveGroupableField(placed, name).field;
-  });
-}
-
-/** Documents whose parent, if they have one, surely stands in its field. */
-function buildCertainParentQuery(placed: PlacedForm<SpanForm>) {
-  const { group, form } = placed;
-  const [name = ""] = form.parent;
-  const column = deriveGroupableField(placed, name);
-  const present = { exists: { field: column.field } };
-  if (form.parent_reference === undefined) return column.certain;
-  return allOf([
-    column.certain,
-    not(allOf([not(present), buildParentReferenceQuery(group, form.parent_reference)])),
-  ]);
+function aggregateParents(
+  search: ParentSearch,
+  condition: Condition<SpanForm>,
+  aggs: object,
+  signal: AbortSignal,
+): Promise<AggregationResult> {
+  const body = { track_total_hits: false, aggs };
+  return search.documents.aggregate(toQuery(search, condition), body, signal);
 }
 
 // ---- By statement ---------------------------------------------------------------------------------------------
 
-/** Distinct statements, and characters of all of them, of which more are not sent back to the index. */
+/** Beyond so many distinct statements, or characters of all, they are not sent back to the index. */
 const statementLimits = { count: 500, chars: 100_000 } as const;
-/** Heaps of statements whose parents are counted apart: each takes the index a number for each parent. */
+/** Groups of statements: for each, the index keeps a number per parent. */
 const maxStatementGroups = 8;
-/** Servers return no more than 65,535 groups in all. */
+/** Servers return at most 65,535 buckets in all. */
 const maxBuckets = 60_000;
 const maxCountedSpans = 4_000_000;
 
@@ -168,100 +209,132 @@ const statementGroupSchema = z.object({
   parents: z.object({ buckets: z.array(z.object({ key: z.string() })) }),
 });
 
+/** A statement as the documents have it. */
+interface Statement {
+  readonly field: string;
+  readonly text: string;
+  readonly spans: number;
+}
+
 /**
- * Parents that may have so many children with one normalised statement, where it has few: of each statement, or of a few
- * together, the children of a parent are counted apart. Whoever has so many of them has its share of them on some shard,
- * so that shards send only the parents that have as many, and most send none. Undefined where that leaves too many.
+ * Parents with at least `least` children of one group of statements; statements that are normalised alike are in the same
+ * group. A parent with so many children has its share of them on some shard, so that each shard sends only parents with
+ * that share, and most shards send none. Undefined where the statements are too many or uncertain, or the share is 1.
  */
 async function listParentsByStatement(
-  documents: SpanDocuments,
-  source: SpanSource,
-  plan: SearchPlan,
-  parentField: string,
-  forms: readonly PlacedForm<SpanForm>[],
-  least: number,
+  search: ParentSearch,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  const indices = new Set(forms.flatMap(({ group }) => group.indices));
-  const shards = [...indices].reduce((sum, index) => sum + (plan.knowledge.shardsByIndex.get(index) ?? 1), 0);
-  const share = Math.ceil(least / Math.max(1, shards));
-  // Everybody has one.
-  if (share < 2) return undefined;
-  const columns = (placed: PlacedForm<SpanForm>) => deriveGroupableFields(placed, placed.form.statement);
-  const fields = [...new Set(forms.flatMap((placed) => columns(placed).flatMap(({ field }) => field ?? [])))];
-  const ask = (condition: Condition<SpanForm>, body: object) =>
-    documents.aggregate(source, plan, forms, condition, body, signal);
-  const unsure: Condition<SpanForm> = (placed) =>
-    allOf([buildStatementQuery(placed), not(allOf(columns(placed).map(({ certain: sure }) => sure)))]);
-  const isSure = forms.every((placed) => unsure(placed, source) === matchNone);
-  const size = statementLimits.count;
-  const lists = fields.map((field, at) => [`statements${at}`, { terms: { field, size, min_doc_count: 1 } }]);
-  const [doubtful, listed] = await Promise.all([
-    isSure ? undefined : ask(unsure, { track_total_hits: true }),
-    ask(buildStatementQuery, { track_total_hits: true, aggs: Object.fromEntries(lists) }),
-  ]);
-  if ((doubtful?.total ?? 0) > 0 || listed.total > maxCountedSpans) return undefined;
-  const known = fields.flatMap((field, at) => {
-    const list = statementTermsSchema.parse(listed.aggregations[`statements${at}`]);
-    const isWhole = list.doc_count_error_upper_bound === 0 && list.sum_other_doc_count === 0;
-    return [{ field, isWhole, statementBuckets: list.buckets }];
-  });
-  if (known.some(({ isWhole }) => !isWhole)) return undefined;
-  // Each has at least one.
-  const counted = known
-    .flatMap(({ statementBuckets }) => statementBuckets)
-    .reduce((sum, { doc_count }) => sum + doc_count, 0);
-  if (counted < listed.total) return undefined;
-  const texts = known.flatMap(({ statementBuckets }) => statementBuckets.map(({ key }) => key));
-  // A number may be spelled otherwise in the document.
-  if (texts.some((text) => typeof text !== "string" || /^-?\d|^(?:true|false)$/.test(text))) return undefined;
-  if (texts.join("").length > statementLimits.chars) return undefined;
-  const heaps = partitionStatements(known, least);
-  if (heaps.length === 0) return [];
-  const limit = Math.floor(maxBuckets / heaps.length);
-  const most = { size: limit, shard_size: limit, min_doc_count: share, shard_min_doc_count: share };
-  const aggs = heaps.map((heap, at) => [
-    `heap${at}`,
-    { filter: heap, aggs: { parents: { terms: { field: parentField, ...most } } } },
-  ]);
-  const { aggregations } = await ask(buildStatementQuery, {
-    track_total_hits: false,
-    aggs: Object.fromEntries(aggs),
-  });
-  const found = heaps.map((_, at) => statementGroupSchema.parse(aggregations[`heap${at}`]).parents.buckets);
-  // A list that is not full lacks nobody: all that a shard sent is in it.
-  if (found.some((buckets) => buckets.length >= limit)) return undefined;
-  return [...new Set(found.flatMap((buckets) => buckets.map(({ key }) => key)))];
-}
-
-interface StatementBuckets {
-  readonly field: string;
-  readonly statementBuckets: readonly { readonly key: string | number; readonly doc_count: number }[];
-}
-
-/** Statements that are normalised alike are in one heap, and heaps are about equally large. */
-function partitionStatements(lists: readonly StatementBuckets[], least: number): readonly Query[] {
-  const normalise = createNormaliser();
-  const all = lists.flatMap(({ field, statementBuckets: buckets }) =>
-    buckets.map(({ key, doc_count }) => ({ field, text: String(key), spans: doc_count })),
+  const minPerShard = Math.ceil(search.least / Math.max(1, countShards(search)));
+  if (minPerShard < 2) return undefined;
+  const statements = await listStatements(search, signal);
+  if (statements === undefined) return undefined;
+  const groups = partitionStatements(statements, search.least);
+  if (groups.length === 0) return [];
+  const size = Math.floor(maxBuckets / groups.length);
+  const terms = {
+    ...{ field: search.field, size, shard_size: size },
+    ...{ min_doc_count: minPerShard, shard_min_doc_count: minPerShard },
+  };
+  const aggs = groups.map((filter, index) => [`heap${index}`, { filter, aggs: { parents: { terms } } }]);
+  const { aggregations } = await aggregateParents(
+    search,
+    buildStatementQuery,
+    Object.fromEntries(aggs),
+    signal,
   );
-  const alike = [...Map.groupBy(all, ({ text }) => normalise(text)).values()]
+  const ids = new Set<string>();
+  for (const index of groups.keys()) {
+    const { buckets } = statementGroupSchema.parse(aggregations[`heap${index}`]).parents;
+    // A bucket list shorter than `size` is complete.
+    if (buckets.length >= size) return undefined;
+    for (const { key } of buckets) ids.add(key);
+  }
+  return [...ids];
+}
+
+function countShards({ forms, plan }: ParentSearch): number {
+  const indices = new Set(forms.flatMap(({ group }) => group.indices));
+  return [...indices].reduce((sum, index) => sum + (plan.metadata.shardsByIndex.get(index) ?? 1), 0);
+}
+
+/** All statements of the documents; undefined where these are too many, or the index may hold others. */
+async function listStatements(
+  search: ParentSearch,
+  signal: AbortSignal,
+): Promise<readonly Statement[] | undefined> {
+  const { documents, forms } = search;
+  const deriveFields = (placed: PlacedForm<SpanForm>) => deriveGroupableFields(placed, placed.form.statement);
+  const uncertain: Condition<SpanForm> = (placed) =>
+    allOf([buildStatementQuery(placed), not(allOf(deriveFields(placed).map(({ certain }) => certain)))]);
+  const fields = [
+    ...new Set(
+      forms.flatMap((placed) =>
+        deriveFields(placed).flatMap(({ field }) => (field === undefined ? [] : [field])),
+      ),
+    ),
+  ];
+  const { count: size } = statementLimits;
+  const aggs = fields.map((field, index) => [
+    `statements${index}`,
+    { terms: { field, size, min_doc_count: 1 } },
+  ]);
+  const body = { track_total_hits: true, aggs: Object.fromEntries(aggs) };
+  const [isUncertain, { total, aggregations }] = await Promise.all([
+    hasDocuments(documents, toQuery(search, uncertain), signal),
+    documents.aggregate(toQuery(search, buildStatementQuery), body, signal),
+  ]);
+  if (isUncertain || total > maxCountedSpans) return undefined;
+  const lists = fields.map((_, index) => statementTermsSchema.parse(aggregations[`statements${index}`]));
+  return readStatements(fields, lists, total);
+}
+
+/** The statements of complete lists that cover `total` documents; undefined of other lists. */
+function readStatements(
+  fields: readonly string[],
+  lists: readonly z.output<typeof statementTermsSchema>[],
+  total: number,
+): readonly Statement[] | undefined {
+  const isComplete = lists.every(
+    (list) => list.doc_count_error_upper_bound === 0 && list.sum_other_doc_count === 0,
+  );
+  if (!isComplete) return undefined;
+  const statements: Statement[] = [];
+  for (const [field, { buckets }] of zip(fields, lists)) {
+    for (const { key, doc_count } of buckets) {
+      // A number or a boolean may be spelled differently in the document.
+      if (typeof key !== "string" || /^-?\d|^(?:true|false)$/.test(key)) return undefined;
+      statements.push({ field, text: key, spans: doc_count });
+    }
+  }
+  // Each document has at least one.
+  if (statements.reduce((sum, { spans }) => sum + spans, 0) < total) return undefined;
+  const chars = statements.reduce((sum, { text }) => sum + text.length, 0);
+  return chars > statementLimits.chars ? undefined : statements;
+}
+
+/**
+ * Queries for groups of about equal numbers of spans. Statements that are normalised alike are in one group; those that all
+ * documents run fewer than `least` times are in none.
+ */
+function partitionStatements(statements: readonly Statement[], least: number): readonly Query[] {
+  const normalise = createNormaliser();
+  const classes = [...Map.groupBy(statements, ({ text }) => normalise(text)).values()]
     .map((own) => ({ own, spans: own.reduce((sum, { spans }) => sum + spans, 0) }))
     .filter(({ spans }) => spans >= least)
     .sort((a, b) => b.spans - a.spans);
-  const heaps = Array.from({ length: Math.min(maxStatementGroups, alike.length) }, () => {
-    return { own: [] as (typeof all)[number][], spans: 0 };
+  const groups = Array.from({ length: Math.min(maxStatementGroups, classes.length) }, () => {
+    return { own: [] as Statement[], spans: 0 };
   });
-  for (const { own, spans } of alike) {
-    const smallest = heaps.reduce((a, b) => (b.spans < a.spans ? b : a));
+  for (const { own, spans } of classes) {
+    const smallest = groups.reduce((a, b) => (b.spans < a.spans ? b : a));
     smallest.own.push(...own);
     smallest.spans += spans;
   }
-  return heaps.map(({ own }) =>
-    anyOf(
-      [...Map.groupBy(own, ({ field }) => field)].map(([field, same]) => ({
-        terms: { [field]: same.map(({ text }) => text) },
-      })),
-    ),
-  );
+  return groups.map(({ own }) => buildStatementsQuery(own));
+}
+
+function buildStatementsQuery(statements: readonly Statement[]): Query {
+  const byField = Map.groupBy(statements, ({ field }) => field);
+  return anyOf([...byField].map(([field, own]) => ({ terms: { [field]: own.map(({ text }) => text) } })));
 }

@@ -1,9 +1,11 @@
-// Which spans a reading has given already: sources of one site may hold the same documents.
+// De-duplicates spans: overlapping index patterns of one site may return the same document twice.
 import type { Span } from "../../../src/core/rows.ts";
 
-/** Spans that were given already: by span id the first of each, and the keys of all others. */
+/** The spans or documents that a read has returned already. */
 export interface SeenSpans {
+  /** By span id: the first span that has it. */
   readonly firstById: Map<string, Span>;
+  /** Of further spans with a known id, and of documents. */
   readonly keys: Set<string>;
 }
 
@@ -11,20 +13,24 @@ export function createSeenSpans(): SeenSpans {
   return { firstById: new Map(), keys: new Set() };
 }
 
+/** Adds a key. Returns whether it was new. */
 export function addIfNew({ keys }: SeenSpans, key: string): boolean {
   if (keys.has(key)) return false;
   keys.add(key);
   return true;
 }
 
-/** Both sides of a call may have one id, and an exporter may send a document twice. */
-export function addSpanIfNew(given: SeenSpans, span: Span): boolean {
+/**
+ * Adds a span. Returns whether it was new. The two sides of a call may share an id and are two spans; a document that an
+ * exporter sent twice is one.
+ */
+export function addSpanIfNew(seen: SeenSpans, span: Span): boolean {
   const { trace_id, span_id, span_kind, start } = span;
-  const first = given.firstById.get(span_id);
+  const first = seen.firstById.get(span_id);
   if (first === undefined) {
-    given.firstById.set(span_id, span);
+    seen.firstById.set(span_id, span);
     return true;
   }
   if (first.trace_id === trace_id && first.span_kind === span_kind && first.start === start) return false;
-  return addIfNew(given, `${trace_id}${span_id}${span_kind}${start}`);
+  return addIfNew(seen, `${trace_id}${span_id}${span_kind}${start}`);
 }

@@ -1,8 +1,10 @@
-// Spans counted by the index. The documents of a scan fall into two parts: those of which the index surely knows all that
-// is asked, which it groups and adds up page by page, and the others, such as those near the ends of a range whose ends
-// are not indexed, which are read one by one. A group comes back as a document that has what its members share, and is
-// read as any other, so that what a kind or a name is stands in one place.
+// Aggregates spans in the index. The index groups the documents whose values it certainly has as the decoder reads them, and
+// returns the groups page by page. The others, such as those near the ends of a range whose ends are not indexed, are read
+// one by one. A group is decoded like a document that has what its members share, so that one place decides what a kind or
+// a name is.
+
 import { z } from "zod";
+import { requireAt, requireKey, requireLast } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { type AttributeValue, errorReportAttribute, type Span } from "../../../src/core/rows.ts";
 import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
@@ -11,7 +13,7 @@ import { toTally } from "../../../src/tracing/spans/span-tally.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
-import type { SpanForm } from "../layout/span-layout.ts";
+import { nanosPerTimeUnit, type SpanForm } from "../layout/span-layout.ts";
 import {
   buildCertainChildQuery,
   buildCertainCountOneQuery,
@@ -30,24 +32,19 @@ import {
   buildKindQuery,
   buildSelectionQuery,
   durationBuckets,
-  durationUnitsPerMilli,
 } from "../query/span-upper-bounds.ts";
-import {
-  type AggregationResult,
-  type Condition,
-  PlanOutdatedError,
-  type SearchPlan,
-  type SpanDocuments,
-} from "./span-documents.ts";
+import { PlanOutdatedError, type SearchPlan } from "./search-plan.ts";
+import type { SpanDocuments } from "./span-documents.ts";
+import type { AggregationQuery, AggregationResult, Condition } from "./span-search.ts";
 
-/** Groups of one answer, and of one whose groups have lengths: servers count no more than 65,535 buckets in all. */
-const groupPageSizes = { plain: 10_000, lengths: 50 } as const;
-/** Groups of fewer spans than this on average are no shorter to read than the spans themselves. */
+/** Groups per page; fewer with durations, because servers return at most 65,535 buckets in all. */
+const pageSizes = { plain: 10_000, durations: 50 } as const;
+/** Groups of fewer spans on average are not shorter to read than the spans themselves. */
 const minSpansPerGroup = 2;
 const maxAttempts = 3;
 
 /**
- * `SpanReader.tally` over one source. `read` gives the spans of the source that satisfy a condition, by documents.
+ * `SpanReader.tally` over one source. `read` returns the spans of the source whose documents match a condition.
  * @throws {PlanOutdatedError} when indices come and go faster than their mappings can be read
  */
 export async function* tallySpans(
@@ -59,31 +56,35 @@ export async function* tallySpans(
 ): AsyncGenerator<readonly SpanTally[]> {
   for (let attempt = 1; ; attempt++) {
     const plan = await documents.planSearch(source, signal);
-    let given = false;
+    let hasYielded = false;
     try {
+      const blocks = buildBlocks(plan, query, source);
       const counts = await Promise.all(
-        buildBlocks(plan, query, source).map((block) =>
-          countBlock(documents, plan, query, block, source, signal),
-        ),
+        blocks.map((block) => countBlock(documents, plan, query, block, source, signal)),
       );
-      const counted = counts.filter((found) => found !== undefined);
-      const unsure: Condition<SpanForm> = (placed) => {
-        const sure = counted.map(({ block, ambiguous: doubtful }) =>
-          allOf([block.certain.get(placed) ?? matchNone, not(anyOf(doubtful))]),
-        );
-        return allOf([buildCandidateQuery(placed, query, source), not(anyOf(sure))]);
-      };
-      for await (const batch of read(unsure, plan)) {
-        given = true;
+      const counted = counts.filter((block) => block !== undefined);
+      const uncounted: Condition<SpanForm> = (placed) =>
+        allOf([
+          buildCandidateQuery(placed, query, source),
+          not(anyOf(counted.map((block) => buildCountedQuery(block, placed)))),
+        ]);
+      for await (const batch of read(uncounted, plan)) {
+        hasYielded = true;
         yield batch.map(toTally);
       }
       for (const { tallies } of counted) if (tallies.length > 0) yield tallies;
       return;
     } catch (error) {
-      if (!(error instanceof PlanOutdatedError) || given || attempt === maxAttempts) throw error;
+      if (!(error instanceof PlanOutdatedError) || hasYielded || attempt === maxAttempts) throw error;
       await documents.refreshMappings(source, signal);
     }
   }
+}
+
+/** The documents that the tallies of a block stand for. */
+function buildCountedQuery({ block, ambiguous }: CountedBlock, placed: PlacedForm<SpanForm>): Query {
+  const certain = block.certain.get(placed);
+  return certain === undefined ? matchNone : allOf([certain, not(anyOf(ambiguous))]);
 }
 
 /** All documents that may be of the scan. */
@@ -105,51 +106,67 @@ export function buildCandidateQuery(
 interface AggregationBlock {
   readonly form: SpanForm;
   readonly side: "root" | "child" | "any";
-  readonly columns: readonly NamedColumn[];
-  readonly length: { readonly field: string; readonly unit: bigint };
-  /** Which of the candidates of each place are sure. */
+  /** What the index groups by, in order. */
+  readonly columns: readonly GroupColumn[];
+  readonly duration: { readonly field: string; readonly unit: bigint };
+  /** By form: the candidates that the index certainly groups as the decoder would. */
   readonly certain: Map<PlacedForm<SpanForm>, Query>;
 }
-type NamedColumn = GroupableField & {
-  /** Only texts count at this name, which an index does not tell from numbers. */
-  readonly textOnly: boolean;
-};
+interface GroupColumn {
+  readonly name: string;
+  readonly field: string;
+  /** Only strings count at this name, which an index does not distinguish from numbers. */
+  readonly isTextOnly: boolean;
+}
+type NamedField = GroupableField & Pick<GroupColumn, "isTextOnly">;
 
 function buildBlocks(
-  { layout }: SearchPlan,
+  { forms: { spans } }: SearchPlan,
   query: TallyQuery,
   source: SpanSource,
 ): readonly AggregationBlock[] {
   const blocks = new Map<string, AggregationBlock>();
-  for (const placed of layout.spans) {
+  for (const placed of spans) {
     const { form } = placed;
-    const length = findDurationColumn(placed);
-    const columns = listGroupingColumns(placed, query, source);
-    if (length === undefined || columns.every(({ field }) => field === undefined)) continue;
+    const duration = findDurationColumn(placed);
+    const fields = listGroupingFields(placed, query, source);
+    const columns = toColumns(fields);
+    if (duration === undefined || columns.length === 0) continue;
     for (const side of listSides(form, query)) {
-      const sure = allOf([
+      const certain = allOf([
         buildCertainFormQuery(placed),
         buildCertainEndTimeQuery(placed, query.range),
         buildCertainCountOneQuery(placed),
         buildSideQuery(placed, side, query),
-        ...columns.map((column) => column.certain),
+        ...fields.map((field) => field.certain),
       ]);
-      if (sure === matchNone) continue;
-      const key = JSON.stringify([form, side, length.field, columns.map(({ name, field }) => [name, field])]);
-      const block = blocks.get(key) ?? { form, side, columns, length, certain: new Map() };
-      block.certain.set(placed, sure);
+      if (certain === matchNone) continue;
+      const key = JSON.stringify([
+        form,
+        side,
+        duration.field,
+        fields.map(({ name, field }) => [name, field]),
+      ]);
+      const block = blocks.get(key) ?? { form, side, columns, duration, certain: new Map() };
+      block.certain.set(placed, certain);
       blocks.set(key, block);
     }
   }
   return [...blocks.values()];
 }
 
-/** What makes spans alike, as `TallyQuery` says. */
-function listGroupingColumns(
+function toColumns(fields: readonly NamedField[]): readonly GroupColumn[] {
+  return fields.flatMap(({ name, field, isTextOnly }) =>
+    field === undefined ? [] : [{ name, field, isTextOnly }],
+  );
+}
+
+/** The fields that spans of one group have in common, as `TallyQuery.by` says. */
+function listGroupingFields(
   placed: PlacedForm<SpanForm>,
   { by, pushdown }: TallyQuery,
   { namespaceAttribute, actionAttribute }: SpanSource,
-): readonly NamedColumn[] {
+): readonly NamedField[] {
   const { form } = placed;
   const { name, revision, service, statement } = form;
   const names = {
@@ -162,14 +179,14 @@ function listGroupingColumns(
     deploy: [namespaceAttribute],
     event: [],
   }[by];
-  const found = [
+  const ofForm = [
     ...deriveGroupableFields(placed, [...listRuleFields(form.kind), ...names]),
     ...(by === "event" ? [] : deriveAttributeFields(placed, form.span_attributes, errorReportAttribute)),
-  ].map((column) => ({ ...column, textOnly: false }));
-  const own = texts
+  ].map((field) => ({ ...field, isTextOnly: false }));
+  const ofSite = texts
     .flatMap((key) => deriveAttributeFields(placed, form.span_attributes, key))
-    .map((column) => ({ ...column, textOnly: true }));
-  return [...new Map([...found, ...own].map((column) => [column.name, column])).values()];
+    .map((field) => ({ ...field, isTextOnly: true }));
+  return [...new Map([...ofForm, ...ofSite].map((field) => [field.name, field])).values()];
 }
 
 function listSides({ entry }: SpanForm, { select }: TallyQuery): readonly AggregationBlock["side"][] {
@@ -192,9 +209,9 @@ function buildSideQuery(
 
 interface CountedBlock {
   readonly block: AggregationBlock;
-  readonly tallies: readonly SpanTally[];
-  /** What the groups could not tell, so that these of their documents have to be read. */
-  readonly ambiguous: readonly Query[];
+  readonly tallies: SpanTally[];
+  /** Documents of the block that no tally counts, so that they have to be read. */
+  readonly ambiguous: Query[];
 }
 
 const numberSchema = z.number();
@@ -209,10 +226,11 @@ const groupPageSchema = z.object({
     }),
   ),
 });
-type GroupBucket = z.output<typeof groupPageSchema>["buckets"][number];
+type GroupPage = z.output<typeof groupPageSchema>;
+type GroupBucket = GroupPage["buckets"][number];
 const singleValueSchema = z.object({ doc_count: numberSchema, values: z.object({ value: numberSchema }) });
 
-/** Undefined where the index turns out not to group as the reader would. */
+/** Counts a block page by page. Undefined where the index turns out not to group as the decoder would. */
 async function countBlock(
   documents: SpanDocuments,
   plan: SearchPlan,
@@ -221,63 +239,80 @@ async function countBlock(
   source: SpanSource,
   signal: AbortSignal,
 ): Promise<CountedBlock | undefined> {
-  const fields = block.columns.flatMap(({ field }) => field ?? []);
   const condition: Condition<SpanForm> = (placed) =>
-    allOf([buildCandidateQuery(placed, query, source), block.certain.get(placed) ?? matchNone]);
-  const tallies: SpanTally[] = [];
-  const doubtful: Query[] = [];
-  const size = query.by === "deploy" ? groupPageSizes.lengths : groupPageSizes.plain;
+    allOf([buildCandidateQuery(placed, query, source), requireKey(block.certain, placed)]);
+  const search = { source, plan, forms: [...block.certain.keys()], condition };
+  const counted: CountedBlock = { block, tallies: [], ambiguous: [] };
+  const size = query.by === "deploy" ? pageSizes.durations : pageSizes.plain;
   let total: number | undefined;
-  let grouped = 0;
+  let spans = 0;
   let groups = 0;
   for (let after: unknown; ; ) {
-    const body = buildGroupPageBody(query, block, fields, size, after);
-    let answer: AggregationResult;
-    try {
-      answer = await documents.aggregate(source, plan, [...block.certain.keys()], condition, body, signal);
-    } catch (error) {
-      // Too many buckets, or a field that a server cannot group by: its documents can be read.
-      if (error instanceof BackendError && error.failure === "rejected") return undefined;
-      throw error;
-    }
+    const body = buildPageBody(query, block, size, after);
+    const answer = await aggregateUnlessRejected(documents, search, body, signal);
+    if (answer?.aggregations.groups === undefined) return undefined;
+    const isFirstPage = total === undefined;
     total ??= answer.total;
-    if (answer.aggregations.groups === undefined) return undefined;
     const { buckets, after_key } = groupPageSchema.parse(answer.aggregations.groups);
-    if (after === undefined && !hasSingleValues(answer, block)) return undefined;
+    if (isFirstPage && !hasSingleValues(answer, block)) return undefined;
     groups += buckets.length;
-    if (groups > query.budget.limit) return undefined;
-    for (const bucket of buckets) {
-      if (bucket.length.count !== bucket.doc_count) return undefined;
-      grouped += bucket.doc_count;
-      const doubt = listAmbiguousQueries(block, bucket);
-      if (doubt.length > 0) doubtful.push(...doubt);
-      else tallies.push(...tallyBucket(block, bucket, query, source));
-    }
-    // A page that is not full is the last.
+    if (groups > query.budget.limit || !buckets.every(hasDurations)) return undefined;
+    spans += buckets.reduce((sum, { doc_count }) => sum + doc_count, 0);
+    addBuckets(counted, buckets, query, source);
+    // A page shorter than `size` is the last.
     if (after_key === undefined || buckets.length < size) break;
-    if (after === undefined && grouped < buckets.length * minSpansPerGroup && grouped < total)
-      return undefined;
+    if (isFirstPage && spans < buckets.length * minSpansPerGroup && spans < total) return undefined;
     after = after_key;
   }
   // A document with several values in a column is in several groups.
-  if (grouped !== total) return undefined;
+  if (spans !== total) return undefined;
   query.budget.spend(groups);
-  return { block, tallies, ambiguous: doubtful };
+  return counted;
 }
 
-function buildGroupPageBody(
+function addBuckets(
+  { block, tallies, ambiguous }: CountedBlock,
+  buckets: GroupPage["buckets"],
   query: TallyQuery,
-  block: AggregationBlock,
-  fields: readonly string[],
+  source: SpanSource,
+): void {
+  for (const bucket of buckets) {
+    const queries = listAmbiguousQueries(block, bucket);
+    if (queries.length > 0) ambiguous.push(...queries);
+    else tallies.push(...tallyBucket(block, bucket, query, source));
+  }
+}
+
+/** Undefined where the server rejects it: there are too many buckets, or it cannot group by a field. */
+async function aggregateUnlessRejected(
+  documents: SpanDocuments,
+  query: AggregationQuery<SpanForm>,
+  body: object,
+  signal: AbortSignal,
+): Promise<AggregationResult | undefined> {
+  try {
+    return await documents.aggregate(query, body, signal);
+  } catch (error) {
+    if (error instanceof BackendError && error.failure === "rejected") return undefined;
+    throw error;
+  }
+}
+
+function buildPageBody(
+  { by }: TallyQuery,
+  { form, duration, side, columns }: AggregationBlock,
   size: number,
   after: unknown,
 ): object {
-  const { form, length, side } = block;
-  const sources = fields.map((field, at) => ({ [`c${at}`]: { terms: { field, missing_bucket: true } } }));
-  const withLengths = query.by === "deploy";
-  const lengths = { lengths: { range: { field: length.field, ranges: buildLengthRanges(form) } } };
-  const once = [(form.end ?? form.start).field, ...(side === "root" ? form.parent : [])].map((field, at) => [
-    `single${at}`,
+  const sources = columns.map(({ field }, index) => ({
+    [`c${index}`]: { terms: { field, missing_bucket: true } },
+  }));
+  const lengths = {
+    lengths: { range: { field: duration.field, ranges: buildDurationRanges(duration.unit) } },
+  };
+  const filtered = [(form.end ?? form.start).field, ...(side === "root" ? form.parent : [])];
+  const singles = filtered.map((field, index) => [
+    `single${index}`,
     { filter: { exists: { field } }, aggs: { values: { value_count: { field } } } },
   ]);
   return {
@@ -285,93 +320,93 @@ function buildGroupPageBody(
     aggs: {
       groups: {
         composite: { size, sources, ...(after === undefined ? {} : { after }) },
-        aggs: { length: { stats: { field: length.field } }, ...(withLengths ? lengths : {}) },
+        aggs: { length: { stats: { field: duration.field } }, ...(by === "deploy" ? lengths : {}) },
       },
-      ...(after === undefined ? Object.fromEntries(once) : {}),
+      ...(after === undefined ? Object.fromEntries(singles) : {}),
     },
   };
 }
 
-/** Whether what is filtered by, but not grouped by, has one value in each document. */
+/** Whether the fields that are filtered by, but not grouped by, have one value in each document. */
 function hasSingleValues({ aggregations }: AggregationResult, { form, side }: AggregationBlock): boolean {
-  return Array.from({ length: side === "root" ? form.parent.length + 1 : 1 }).every((_, at) => {
-    const { doc_count, values } = singleValueSchema.parse(aggregations[`single${at}`]);
+  return Array.from({ length: side === "root" ? form.parent.length + 1 : 1 }).every((_, index) => {
+    const { doc_count, values } = singleValueSchema.parse(aggregations[`single${index}`]);
     return doc_count === values.value;
   });
 }
 
-/** Texts that may stand for a number, where the reader would take it otherwise than the index does. */
-function listAmbiguousQueries({ columns }: AggregationBlock, { key }: GroupBucket): readonly Query[] {
-  return columns
-    .filter(({ field }) => field !== undefined)
-    .flatMap(({ field = "", textOnly }, at) => {
-      const value = key[`c${at}`];
-      if (typeof value !== "string") return [];
-      const isScalar = /^(-?\d+(\.\d+)?([eE][+-]?\d+)?|true|false)$/.test(value);
-      const isPlain =
-        !textOnly && (/^(0|-?[1-9]\d*|true|false)$/.test(value) || String(Number(value)) === value);
-      return isScalar && !isPlain ? [{ term: { [field]: value } }] : [];
-    });
+/** Whether each span of the group has one duration. */
+function hasDurations({ doc_count, length }: GroupBucket): boolean {
+  return length.count === doc_count;
 }
 
-/** The group as a span, if it is of the selection. */
+/** Queries for strings that may stand for a number or boolean that the decoder prints differently from the index. */
+function listAmbiguousQueries({ columns }: AggregationBlock, { key }: GroupBucket): readonly Query[] {
+  return columns.flatMap(({ field, isTextOnly }, index) => {
+    const value = key[`c${index}`];
+    if (typeof value !== "string") return [];
+    const isScalar = /^(-?\d+(\.\d+)?([eE][+-]?\d+)?|true|false)$/.test(value);
+    const isPlain =
+      !isTextOnly && (/^(0|-?[1-9]\d*|true|false)$/.test(value) || String(Number(value)) === value);
+    return isScalar && !isPlain ? [{ term: { [field]: value } }] : [];
+  });
+}
+
+/** The tally of a group; none where its spans are not of the selection. */
 function tallyBucket(
-  { form, side, columns, length }: AggregationBlock,
+  { form, side, columns, duration }: AggregationBlock,
   bucket: GroupBucket,
   { select }: TallyQuery,
   source: SpanSource,
 ): readonly SpanTally[] {
   const document: Record<string, AttributeValue> = {};
-  const time = [form.start.field, ...(form.end === undefined ? [] : [form.end.field]), length.field];
-  for (const name of [...form.present, ...time]) document[name] = 0;
+  const times = [form.start.field, ...(form.end === undefined ? [] : [form.end.field]), duration.field];
+  for (const name of [...form.present, ...times]) document[name] = 0;
   for (const names of [form.trace_id, form.span_id, ...(side === "child" ? [form.parent] : [])]) {
     for (const name of names) document[name] = "1";
   }
-  columns
-    .filter(({ field }) => field !== undefined)
-    .forEach(({ name }, at) => {
-      const value = bucket.key[`c${at}`];
-      if (value === undefined || value === null) delete document[name];
-      else document[name] = value;
-    });
+  columns.forEach(({ name }, index) => {
+    const value = bucket.key[`c${index}`];
+    if (value === undefined || value === null) delete document[name];
+    else document[name] = value;
+  });
   const span = decodeSpan(document, form, source);
   if (span === undefined) throw new Error(`a group of ${form.name} is no span`);
   if (!isInSelection(select, span)) return [];
-  const unit = Number(length.unit);
-  const lengths = bucket.lengths?.buckets.flatMap(({ doc_count: spans }, at) =>
-    spans === 0 ? [] : [{ length: calculateMiddleLength(form, at) * unit, spans }],
+  const { unit } = duration;
+  const lengths = bucket.lengths?.buckets.flatMap(({ doc_count: spans }, index) =>
+    spans === 0 ? [] : [{ length: calculateMiddle(unit, index) * Number(unit), spans }],
   );
-  const total = BigInt(Math.round(bucket.length.sum)) * length.unit;
+  const total = BigInt(Math.round(bucket.length.sum)) * unit;
   return [{ span, isSingle: false, spans: bucket.doc_count, total, lengths }];
 }
 
-// ---- Lengths --------------------------------------------------------------------------------------------------
+// ---- Duration ranges ------------------------------------------------------------------------------------------
 
-/** Each so much longer than the one before that its middle is within 2 % of all that it holds. */
-const lengthGrowth = 1.035;
-const boundsByForm = new Map<SpanForm, readonly number[]>();
+/** The factor between the bounds of a range: the middle is within 2 % of all durations in it. */
+const rangeGrowth = 1.035;
+const boundsByUnit = new Map<bigint, readonly number[]>();
 
-/** Where classes of lengths begin, in the form's units, from 0 on. */
-function listLengthBounds(form: SpanForm): readonly number[] {
-  const known = boundsByForm.get(form);
+/** The bounds of the ranges from 0 to the longest duration, in a unit of so many nanoseconds. */
+function listBounds(unit: bigint): readonly number[] {
+  const known = boundsByUnit.get(unit);
   if (known !== undefined) return known;
-  const perMilli = (form.duration && durationUnitsPerMilli[form.duration.unit]) ?? 1;
-  const longest = (durationBuckets.at(-1) ?? 1) * perMilli;
-  const found = [0];
-  for (let bound = 1; bound < longest; bound = Math.max(bound + 1, Math.floor(bound * lengthGrowth)))
-    found.push(bound);
-  found.push(longest);
-  boundsByForm.set(form, found);
-  return found;
+  const longest = requireLast(durationBuckets) * Number(nanosPerTimeUnit.ms / unit);
+  const bounds = [0];
+  for (let bound = 1; bound < longest; bound = Math.max(bound + 1, Math.floor(bound * rangeGrowth)))
+    bounds.push(bound);
+  bounds.push(longest);
+  boundsByUnit.set(unit, bounds);
+  return bounds;
 }
 
-function buildLengthRanges(form: SpanForm): readonly object[] {
-  const found = listLengthBounds(form);
-  return found.slice(0, -1).map((from, at) => ({ from, to: found[at + 1] }));
+function buildDurationRanges(unit: bigint): readonly object[] {
+  const bounds = listBounds(unit);
+  return bounds.slice(1).map((to, index) => ({ from: requireAt(bounds, index), to }));
 }
 
-function calculateMiddleLength(form: SpanForm, at: number): number {
-  const [from = 0, to = from] = listLengthBounds(form).slice(at, at + 2);
-  // Lengths are whole: the last in a class is one unit before the next.
-  return Math.sqrt(from * (to - 1));
+/** The geometric middle of a range. Durations are whole numbers: the last in a range is one unit below the next bound. */
+function calculateMiddle(unit: bigint, index: number): number {
+  const bounds = listBounds(unit);
+  return Math.sqrt(requireAt(bounds, index) * (requireAt(bounds, index + 1) - 1));
 }

@@ -1,4 +1,4 @@
-// Which spans and events are wanted, as a condition for the index and as a test of what it found.
+// Span matchers: a candidate query plus a predicate applied to the decoded span. Also who owns separately stored events.
 import type { Span } from "../../../src/core/rows.ts";
 import type { SpanId } from "../../../src/store/spans.ts";
 import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
@@ -13,29 +13,34 @@ import {
   buildSelectionQuery,
   maxIdsPerSearch,
 } from "../query/span-upper-bounds.ts";
-import type { Condition } from "./span-documents.ts";
+import type { Condition } from "./span-search.ts";
 
 export interface SpanMatcher {
   readonly condition: Condition<SpanForm>;
-  /** Decided without the events of other documents. */
+  /** Applied to the span as its own document has it, without separate events. */
   readonly accepts: (span: Span) => boolean;
-  /** Whether spans are told apart by their documents, and not by what they are. */
+  /** Spans are de-duplicated by their documents, and not by their ids. */
   readonly byDocument?: boolean;
-  /** Nothing else is read for the call: of what one source gives, each document once, no keys are kept. */
+  /** Nothing else is read for the call. A single source returns each document once then, so that no keys are kept. */
   readonly isSingleRead?: boolean;
-  /** Set where all spans of these traces are wanted: their events can be read at the same time. */
+  /** Set where all spans of these traces match: their separate events can be read at the same time. */
   readonly completeTraceIds?: readonly string[];
-  /** More than one answer holds, as far as is known. */
+  /** The documents are expected to exceed one response. */
   readonly exceedsFirstSearch?: boolean;
 }
 
-/** Events that are spans of their own. */
+/** Events that are spans of their own where none of their owners is stored. */
 export interface StandaloneMatcher {
   readonly condition: Condition<EventForm>;
   readonly accepts: (span: Span) => boolean;
 }
 
-/** The events that would be such spans. */
+export interface EventMatcher {
+  readonly condition: Condition<EventForm>;
+  readonly accepts: (event: SeparateEvent) => boolean;
+}
+
+/** Events that, as standalone spans, match. */
 export function matchStandaloneSpans({ condition, accepts }: SpanMatcher): StandaloneMatcher {
   return {
     condition: (placed, source) => {
@@ -48,7 +53,7 @@ export function matchStandaloneSpans({ condition, accepts }: SpanMatcher): Stand
 
 export function matchSpans(ids: readonly SpanId[]): SpanMatcher {
   const sought = new Set(ids.map(formatSpanKey));
-  const [traceIds, spanIds] = listTraceAndSpanIds(ids);
+  const { traceIds, spanIds } = listTraceAndSpanIds(ids);
   return {
     condition: ({ group, form }) =>
       allOf([buildIdQuery(group, form.span_id, spanIds), buildIdQuery(group, form.trace_id, traceIds)]),
@@ -56,6 +61,7 @@ export function matchSpans(ids: readonly SpanId[]): SpanMatcher {
   };
 }
 
+/** Spans with these ids, in any trace. */
 export function matchSpanIds(spanIds: readonly string[]): SpanMatcher {
   const sought = new Set(spanIds);
   return {
@@ -64,22 +70,24 @@ export function matchSpanIds(spanIds: readonly string[]): SpanMatcher {
   };
 }
 
+/** Requests that these spans called: as the other side under the same id, as a child or by a link. */
 export function matchCallees(ids: readonly SpanId[]): SpanMatcher {
   const callers = new Set(ids.map(formatSpanKey));
-  const [traceIds, spanIds] = listTraceAndSpanIds(ids);
+  const { traceIds, spanIds } = listTraceAndSpanIds(ids);
   return {
     condition: (placed) =>
       allOf([buildSelectionQuery(placed, "entries"), buildCalleeQuery(placed, traceIds, spanIds)]),
     accepts: (span) => {
       const { trace_id, parent_span_id: span_id, links } = span;
-      const isOther = isCalleeSide(span) && callers.has(formatSpanKey(span));
+      const isOtherSide = isCalleeSide(span) && callers.has(formatSpanKey(span));
       const isChild = span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }));
-      const isCalled = isOther || isChild || links.some((link) => callers.has(formatSpanKey(link)));
+      const isCalled = isOtherSide || isChild || links.some((link) => callers.has(formatSpanKey(link)));
       return isInSelection("entries", span) && isCalled;
     },
   };
 }
 
+/** Database calls below these spans, in any trace. */
 export function matchStatementChildren(spanIds: readonly string[]): SpanMatcher {
   const parents = new Set(spanIds);
   return {
@@ -92,65 +100,78 @@ export function matchStatementChildren(spanIds: readonly string[]): SpanMatcher 
   };
 }
 
-export function listTraceAndSpanIds(ids: readonly SpanId[]): readonly [readonly string[], readonly string[]] {
-  return [[...new Set(ids.map(({ trace_id }) => trace_id))], [...new Set(ids.map(({ span_id }) => span_id))]];
+export function matchEventsOfTraces(traceIds: readonly string[]): EventMatcher {
+  const sought = new Set(traceIds);
+  return {
+    condition: ({ group, form }) => buildIdQuery(group, listEventTraceNames(form), traceIds),
+    accepts: ({ trace_id }) => sought.has(trace_id),
+  };
 }
 
+// ---- Ids ------------------------------------------------------------------------------------------------------
+
+/** The distinct trace ids and the distinct span ids. */
+export function listTraceAndSpanIds(ids: readonly SpanId[]): {
+  readonly traceIds: readonly string[];
+  readonly spanIds: readonly string[];
+} {
+  return {
+    traceIds: [...new Set(ids.map(({ trace_id }) => trace_id))],
+    spanIds: [...new Set(ids.map(({ span_id }) => span_id))],
+  };
+}
+
+export function deduplicateIds(ids: readonly SpanId[]): readonly SpanId[] {
+  return [...new Map(ids.map((id) => [formatSpanKey(id), id])).values()];
+}
+
+/** Chunks that fit one search each. */
 export function* chunkIds<T>(ids: readonly T[]): Generator<readonly T[]> {
-  for (let at = 0; at < ids.length; at += maxIdsPerSearch) yield ids.slice(at, at + maxIdsPerSearch);
+  for (let start = 0; start < ids.length; start += maxIdsPerSearch)
+    yield ids.slice(start, start + maxIdsPerSearch);
 }
 
-/** Batches as groups of spans about which one search can ask, or a batch more. */
+/** Joins batches until they have enough spans for one look-up by id; a chunk exceeds that by a batch at most. */
 export async function* chunkSpans(batches: AsyncIterable<readonly Span[]>): AsyncGenerator<readonly Span[]> {
-  let group: Span[] = [];
+  let chunk: Span[] = [];
   for await (const batch of batches) {
-    group.push(...batch);
-    if (group.length < maxIdsPerSearch) continue;
-    yield group;
-    group = [];
+    chunk.push(...batch);
+    if (chunk.length < maxIdsPerSearch) continue;
+    yield chunk;
+    chunk = [];
   }
-  if (group.length > 0) yield group;
+  if (chunk.length > 0) yield chunk;
 }
 
-/** Events of these traces. */
-export function matchEventsOfTraces(
-  ids: readonly string[],
-): readonly [Condition<EventForm>, (event: SeparateEvent) => boolean] {
-  const sought = new Set(ids);
-  return [
-    ({ group, form }) => buildIdQuery(group, listEventTraceNames(form), ids),
-    ({ trace_id }) => sought.has(trace_id),
-  ];
-}
+// ---- Owners of events -----------------------------------------------------------------------------------------
 
-// ---- where events belong --------------------------------------------------------------------------------------
-
-/** The spans that an event may belong to, the nearest first, and the one that it is where none of these is there. */
 export interface EventOwners {
+  /** The spans that the event may belong to, the nearest first. */
   readonly spans: readonly SpanId[];
+  /** The span that the event itself is where none of them is stored. */
   readonly standalone: SpanId | undefined;
 }
 
 export function toEventOwners({
   trace_id,
-  spanIds: spans,
-  standaloneId: alone,
+  spanIds,
+  standaloneId,
 }: Omit<SeparateEvent, "event">): EventOwners {
   return {
-    spans: spans.map((span_id) => ({ trace_id, span_id })),
-    standalone: alone === undefined ? undefined : { trace_id, span_id: alone },
+    spans: spanIds.map((span_id) => ({ trace_id, span_id })),
+    standalone: standaloneId === undefined ? undefined : { trace_id, span_id: standaloneId },
   };
 }
 
-/** What those events are of which no span was met. */
+/** The standalone spans of events that have no owner among `stored`, which holds span keys. */
 export function findOrphanedSpanIds(
-  places: readonly EventOwners[],
-  met: ReadonlySet<string>,
+  owners: readonly EventOwners[],
+  stored: ReadonlySet<string>,
 ): readonly SpanId[] {
-  const alone = places.filter(({ spans }) => !spans.some((span) => met.has(formatSpanKey(span))));
-  return deduplicateIds(alone.flatMap((place) => place.standalone ?? []));
-}
-
-export function deduplicateIds(ids: readonly SpanId[]): readonly SpanId[] {
-  return [...new Map(ids.map((id) => [formatSpanKey(id), id])).values()];
+  return deduplicateIds(
+    owners.flatMap(({ spans, standalone }) => {
+      const isOwned = spans.some((span) => stored.has(formatSpanKey(span)));
+      return isOwned || standalone === undefined ? [] : [standalone];
+    }),
+  );
 }

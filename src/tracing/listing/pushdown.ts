@@ -1,5 +1,5 @@
-// What the filters of a listing say for sure of its rows, before any is read: the traces and the spans that they name,
-// and what a source may leave out. Rows are held to the filters all the same.
+// Derives from the filter of a listing what a store may leave out, and which trace or span all rows belong to. Each row is
+// still checked against the filter.
 import type { Compare, Filter } from "../../log-query/ast.ts";
 import type { TraceField, TraceFilter } from "../../store/span-analytics.ts";
 import type { SpanPushdown } from "../../store/spans.ts";
@@ -8,7 +8,7 @@ import { unknownException } from "../spans/exceptions.ts";
 import type { ActionNames } from "../spans/requests.ts";
 import { normaliseId } from "../spans/span-ids.ts";
 
-/** Leaves without which no row satisfies the query, that a source can look for: all others say nothing by themselves. */
+/** The comparisons that every row of the query satisfies and a store can search for. */
 export function listRequiredLeaves(filter: Filter<TraceField>): readonly Compare<TraceField>[] {
   if (filter.kind === "and") return filter.operands.flatMap(listRequiredLeaves);
   return filter.kind === "compare" && filter.operator === "=" && isPushable(filter.field) ? [filter] : [];
@@ -18,7 +18,7 @@ function isPushable(field: TraceField): boolean {
   return field.kind === "tag" || (field.kind === "row" && field.name !== "site_id");
 }
 
-/** The names that rows of these digests have; undefined where a digest does not tell, or none is asked for. */
+/** The names of rows with these digests. Undefined without digests, or where one of them has no names. */
 export function decodeDigestNames(digests: TraceFilter["digests"]): readonly ActionNames[] | undefined {
   const names = digests?.map(decodeDigest).flatMap((key) => (hasNames(key) ? [key] : []));
   return names?.length === digests?.length ? names : undefined;
@@ -28,7 +28,7 @@ function hasNames(key: Digest | undefined): key is Exclude<Digest, { of: "event"
   return key?.of === "action" || key?.of === "error";
 }
 
-/** What the entries of rows have, or the span itself where a row has none. */
+/** What every entry of a row has, or the span itself where a row has no entry. */
 export function deriveNarrowing({
   namespace,
   action,
@@ -52,24 +52,24 @@ export function deriveNarrowing({
   };
 }
 
-/** The exceptions that rows of errors tell of; undefined where any may be. */
+/** The only exceptions that rows of errors can have. Undefined where they may have any. */
 function deriveErrors(digests: TraceFilter["digests"]): SpanPushdown["errors"] {
   const errors = digests?.flatMap((digest) => {
     const key = decodeDigest(digest);
-    // An exception without a type has the name of none.
+    // An exception without a type cannot be searched by its name.
     if (key?.of === "action" || (key?.of === "error" && key.exception === unknownException)) return [];
     return [{ digest, exception: key?.of === "error" ? key.exception : undefined }];
   });
   return errors?.length === digests?.length ? errors : undefined;
 }
 
-/** The trace that all rows are of. */
+/** The trace that all rows belong to. */
 export function findNamedTraceId({ traceId, query }: TraceFilter): string | undefined {
   const id = findLeafText(listRequiredLeaves(query), "trace_id");
   return traceId ?? (id === undefined ? undefined : normaliseId(id, 32));
 }
 
-/** The span that all rows tell of. */
+/** The span of all rows. */
 export function findNamedSpanId({ query }: TraceFilter): string | undefined {
   const id = findLeafText(listRequiredLeaves(query), "span_id");
   return id === undefined ? undefined : normaliseId(id, 16);

@@ -1,6 +1,5 @@
-// The filters of the trace routes: the trace query language, and whether a row passes. The language is joined as the
-// log language is; its names and its four operators are its own.
-
+// The filters of the trace routes: the trace query language, and whether a row passes. The language has the syntax of the log
+// query language, with its own fields and four operators.
 import type { AttributeValue, TraceSummary } from "../../core/rows.ts";
 import type { Compare, Filter, Operator } from "../../log-query/ast.ts";
 import { parseAs, type Term } from "../../log-query/parse.ts";
@@ -15,15 +14,15 @@ export type TraceRow = Omit<TraceSummary, "has_npo">;
 const operators: ReadonlySet<Operator> = new Set(["=", "!=", ":", "!:"]);
 const fieldNames = `tag.<name>, ${traceFields.join(", ")}`;
 
-/** @throws {Unprocessable} `invalid_log_query`, `log_query_too_complex` */
+/** Parses a trace query. @throws {Unprocessable} `invalid_log_query`, `log_query_too_complex` */
 export function parseTraceQuery(query: string): Filter<TraceField> {
   return parseAs(query, { bareTermField: { kind: "any" }, resolveField: readField, hasLists: false });
 }
 
-/** Text that `parseTraceQuery` reads as this filter, but for spans. */
+/** Text that `parseTraceQuery` parses to this filter, except for source positions. */
 export function printTraceQuery(filter: Filter<TraceField>): string {
   return printAs(filter, "", ({ field, operator, value }) => {
-    // A bare word that is not in quotes might be read as a term with an operator.
+    // Without quotes, a word could be parsed as a term with an operator.
     if (field.kind === "any") return quoteValue(value);
     const name = field.kind === "tag" ? `tag.${escapeKey(field.name)}` : field.name;
     return `${name}${operator}${printValue(value)}`;
@@ -52,10 +51,7 @@ function readField({ query, keys, operator, field }: Term): TraceField {
   return name === undefined ? { kind: "tag", name: tag } : { kind: "row", name };
 }
 
-/**
- * Whether a row satisfies the filter, but for the choice of digests, which its caller knows: `digests` are those of
- * the row's exceptions that count.
- */
+/** Whether a row satisfies the filter. `digests` are those of the exceptions that count for the row. */
 export function isRowAccepted(filter: TraceFilter, row: TraceRow, digests: readonly string[]): boolean {
   const { traceId, namespace, action, minDuration } = filter;
   if (traceId !== undefined && row.trace_id !== traceId) return false;
@@ -64,24 +60,24 @@ export function isRowAccepted(filter: TraceFilter, row: TraceRow, digests: reado
   if (minDuration !== undefined && row.duration < minDuration) return false;
   if (filter.digests !== undefined) {
     const own = encodeActionDigest({ namespace: row.namespace, action: row.action_name });
-    const holds = (digest: string): boolean =>
-      digest === own || (digests.includes(digest) && isDigestOfRow(digest, row));
-    if (!filter.digests.some(holds)) return false;
+    const isOfRow = (digest: string): boolean =>
+      digest === own || (digests.includes(digest) && canBeDigestOfRow(digest, row));
+    if (!filter.digests.some(isOfRow)) return false;
   }
   return matchesTrace(filter.query, row);
 }
 
 /**
- * A digest of ours finds what it stands for and nothing else, so that a source can be asked for that: an exception may
- * carry any text as its digest, also what is an action's, or another request's error.
+ * Whether a digest may belong to an error of the row. An exception may carry any text as its digest, even the derived digest of
+ * another error or of an action. Such digests find only what they stand for, so that a store can narrow by that.
  */
-function isDigestOfRow(digest: string, { namespace, action_name }: TraceRow): boolean {
+function canBeDigestOfRow(digest: string, { namespace, action_name }: TraceRow): boolean {
   const key = decodeDigest(digest);
   if (key?.of !== "error") return key?.of !== "action";
   return key.namespace === namespace && key.action === action_name;
 }
 
-/** Whether a row satisfies the query. A field that it lacks satisfies only `!=` and `!:`. */
+/** Whether a row satisfies the query. An absent field satisfies only `!=` and `!:`. */
 function matchesTrace(filter: Filter<TraceField>, row: TraceRow): boolean {
   switch (filter.kind) {
     case "all":
@@ -100,13 +96,13 @@ function matchesTrace(filter: Filter<TraceField>, row: TraceRow): boolean {
 function isComparisonTrue({ field, operator, value }: Compare<TraceField>, row: TraceRow): boolean {
   const isNegative = operator === "!=" || operator === "!:";
   const isWhole = operator === "=" || operator === "!=";
-  const sought = field.kind === "row" ? listSpellings(field.name, isWhole, value) : [value];
-  const holds = (text: string): boolean =>
-    sought.some((spelling) => (isWhole ? text === spelling : text.includes(spelling)));
-  return listFieldTexts(field, row).some(holds) !== isNegative;
+  const spellings = field.kind === "row" ? listSpellings(field.name, isWhole, value) : [value];
+  const isMatch = (text: string): boolean =>
+    spellings.some((spelling) => (isWhole ? text === spelling : text.includes(spelling)));
+  return listFieldTexts(field, row).some(isMatch) !== isNegative;
 }
 
-/** How a row may have what a query says of it, whole or as a part. */
+/** The spellings of a value that a row may have: ids are normalised. */
 function listSpellings(name: string, isWhole: boolean, value: string): readonly string[] {
   if (name !== "trace_id" && name !== "span_id") return [value];
   return isWhole ? [normaliseId(value, name === "trace_id" ? 32 : 16)] : [value, value.toLowerCase()];
@@ -127,7 +123,7 @@ function listFieldTexts(field: TraceField, row: TraceRow): readonly string[] {
   }
 }
 
-/** A value as the texts that operators see: an array stands for its elements, `null` and objects for nothing. */
+/** The texts that operators compare: those of the elements of an array; none for `null` and objects. */
 function listTexts(value: AttributeValue | undefined): readonly string[] {
   if (value === undefined || value === null) return [];
   if (isList(value)) return value.flatMap(listTexts);

@@ -1,11 +1,11 @@
-// Digests stand for a group of requests, errors or slow events. Ours are the group's key itself, encoded, so that a
-// filter by digest needs no memory of what was answered before.
+// Digests identify a group of requests, errors or slow events. A derived digest is the encoded key of its group, so that a
+// filter by digest needs no state.
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type SpanKind, spanKinds } from "../../core/rows.ts";
 import type { ActionNames } from "./requests.ts";
 
-/** What a digest of ours stands for. */
+/** What a derived digest stands for. */
 export type Digest =
   | ({ readonly of: "action" } & ActionNames)
   | ({ readonly of: "error"; readonly exception: string } & ActionNames)
@@ -15,16 +15,16 @@ export interface EventKey {
   readonly service: string;
   readonly kind: SpanKind;
   readonly name: string;
-  /** `hashStatement` of the normalised statement, which may be far too long for a digest. */
+  /** `hashStatement` of the normalised statement, which itself may be too long for a digest. */
   readonly statement: string | undefined;
 }
 
-/** Of the rows of `actions` and of the spans below a request. URL-safe, as all digests of ours. */
+/** The digest of an action, for rows of `actions` and spans below a request. URL-safe, like all derived digests. */
 export function encodeActionDigest({ namespace, action }: ActionNames): string {
   return encodeDigest("act_", [namespace, action]);
 }
 
-/** Of an exception that carries none of its own; the names are those of the request that it happened in. */
+/** The digest of an exception that carries none. The names are those of the request that it happened in. */
 export function encodeErrorDigest(exception: string, { namespace, action }: ActionNames): string {
   return encodeDigest("err_", [exception, namespace, action]);
 }
@@ -65,7 +65,7 @@ const digestForms = [
   },
 ] as const;
 
-/** Undefined for any text that none of the functions above makes. */
+/** Undefined for any text that is not a derived digest. */
 export function decodeDigest(digest: string): Digest | undefined {
   const form = digestForms.find(({ prefix }) => digest.startsWith(prefix));
   if (form === undefined) return undefined;
@@ -84,7 +84,7 @@ function encodeDigest(prefix: string, key: unknown): string {
   return prefix + Buffer.from(JSON.stringify(key)).toString("base64url");
 }
 
-/** The number under which an error is known in a site: 1 to 2^53 - 1, the same on every instance and for ever. */
+/** The stable number of an error within a site, from 1 to 2^53 - 1; equal on every instance. */
 export function deriveIncidentNumber(site: string, digest: string): number {
   const hash = createHash("sha256").update(`${site}\0${digest}`).digest();
   return Number(hash.readBigUInt64BE() >> 11n) || 1;

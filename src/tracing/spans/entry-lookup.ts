@@ -1,8 +1,7 @@
-// What has to be looked up beside the spans of a scan: the entries above them, their requests' N+1 queries.
+// Reads spans from a store together with the entries above them.
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanId, SpanReader, SpanSources } from "../../store/spans.ts";
 import { type AncestorIndex, createAncestorIndex, formatSpanKey } from "./requests.ts";
-import { createNormaliser } from "./statement-cache.ts";
 
 export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
   const spans: Span[] = [];
@@ -10,12 +9,12 @@ export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Pro
   return spans;
 }
 
-/** Most entries are a few levels up. What is deeper than this is recursion, whose every level would cost a round. */
+/** Most entries are a few levels up. Deeper nesting is recursion, and costs a read of the whole trace. */
 const maxLevels = 16;
 
 /**
- * The spans with all that is needed to tell the entry above each of them: level by level, and of deep traces whole. A
- * parent that is in hand is asked for as well: both sides of a call may have one id, and only one of them be in hand.
+ * The spans with all spans that are needed to find the entry above each: read level by level, or whole traces beyond the
+ * last level. A parent is read even where a span with its id is among the spans: the two sides of a call may share an id.
  */
 export async function loadAncestors(
   reader: SpanReader,
@@ -24,74 +23,40 @@ export async function loadAncestors(
   budget: Budget,
   signal: AbortSignal,
 ): Promise<AncestorIndex> {
-  const family = createAncestorIndex(spans);
-  const asked = new Set<string>();
-  let level: readonly Span[] = spans;
-  for (let round = 1; level.length > 0; round++) {
-    const missing: SpanId[] = [];
-    for (const span of level) {
-      const { trace_id, parent_span_id: span_id } = span;
-      if (span.entry || span_id === undefined) continue;
-      const key = formatSpanKey({ trace_id, span_id });
-      if (asked.has(key)) continue;
-      asked.add(key);
-      missing.push({ trace_id, span_id });
-    }
-    if (missing.length === 0) break;
-    if (round > maxLevels) {
-      const traceIds = [...new Set(missing.map(({ trace_id }) => trace_id))];
-      const of = { by: "trace", traceIds, select: "all" } as const;
-      family.add(await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal)));
-      break;
-    }
-    level = await readAllSpans(
-      reader.find({ sources, of: { by: "span", spans: missing }, withoutEvents: true, budget }, signal),
-    );
-    family.add(level);
+  const ancestors = createAncestorIndex(spans);
+  const requested = new Set<string>();
+  let parents = listNewParents(spans, requested);
+  for (let level = 1; parents.length > 0; level++) {
+    const isLast = level > maxLevels;
+    const of = isLast
+      ? ({ by: "trace", traceIds: listTraceIds(parents), select: "all" } as const)
+      : ({ by: "span", spans: parents } as const);
+    const found = await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+    ancestors.add(found);
+    if (isLast) break;
+    parents = listNewParents(found, requested);
   }
-  return family;
+  return ancestors;
 }
 
-/** So many equal sibling queries make an N+1. */
-export const npoThreshold = 5;
-
-/**
- * One span of each N+1 among the spans: at least five client spans of one parent with the same normalised statement;
- * a compressed span counts as its count. An entry is a request of its own, and no query of what is above it.
- */
-export function findNPlusOnes(spans: Iterable<Span>): readonly Span[] {
-  const normalise = createNormaliser();
-  const groups = new Map<string, { readonly span: Span; count: number }>();
-  for (const span of spans) {
-    const { site_id, trace_id, parent_span_id, span_kind, statement, entry } = span;
-    if (entry || span_kind !== "client" || statement === undefined || parent_span_id === undefined) continue;
-    const key = `${site_id} ${trace_id} ${parent_span_id} ${normalise(statement)}`;
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, { span, count: span.count });
-    else group.count += span.count;
+/** The parents of spans below an entry that are not requested yet. Marks them as requested. */
+function listNewParents(spans: readonly Span[], requested: Set<string>): readonly SpanId[] {
+  const parents: SpanId[] = [];
+  for (const { trace_id, parent_span_id: span_id, entry } of spans) {
+    if (entry || span_id === undefined) continue;
+    const key = formatSpanKey({ trace_id, span_id });
+    if (requested.has(key)) continue;
+    requested.add(key);
+    parents.push({ trace_id, span_id });
   }
-  return [...groups.values()].filter(({ count }) => count >= npoThreshold).map(({ span }) => span);
+  return parents;
 }
 
-/** The entries, of the given traces, below which there is an N+1; by `formatEntryKey`. */
-export async function findEntriesWithNpo(
-  reader: SpanReader,
-  sources: SpanSources,
-  traceIds: readonly string[],
-  budget: Budget,
-  signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
-  const statements = reader.find(
-    { sources, of: { by: "trace", traceIds, select: "statements" }, withoutEvents: true, budget },
-    signal,
-  );
-  const found = findNPlusOnes(await readAllSpans(statements));
-  const family = await loadAncestors(reader, sources, found, budget, signal);
-  const entries = found.flatMap((span) => family.findEntry(span) ?? []);
-  return new Set(entries.map(formatEntryKey));
+function listTraceIds(ids: readonly SpanId[]): readonly string[] {
+  return [...new Set(ids.map(({ trace_id }) => trace_id))];
 }
 
-/** Tells entries from each other: both sides of a call may have one id, and both be entries. */
+/** Identifies an entry. The two sides of a call may share an id, and both may be entries. */
 export function formatEntryKey({
   site_id,
   trace_id,

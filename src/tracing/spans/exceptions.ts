@@ -1,4 +1,4 @@
-// Exceptions of spans: events named `createException`, and the digest that tells which of them are one error.
+// Exceptions of spans: events named `exception`, and the digest that identifies their error.
 import type { Span } from "../../core/rows.ts";
 import type { Instant } from "../../core/time.ts";
 import { encodeErrorDigest } from "./digest.ts";
@@ -17,14 +17,15 @@ export function hasException({ events }: Pick<Span, "events">): boolean {
   return events.some(({ name }) => name === "exception");
 }
 
-/** The span's exceptions in their order. `names` are those of the entry above it, or its own where it has none. */
+/** The span's exceptions in their order. `names` are those of the entry above the span, or its own without an entry. */
 export function listExceptions(span: Span, names: ActionNames): readonly SpanException[] {
   return span.events.flatMap(({ time, name: event, attributes }) => {
     if (event !== "exception") return [];
     const type = attributes["exception.type"];
     const name = typeof type === "string" && type !== "" ? type : unknownException;
-    const given = attributes[incidentDigestAttribute];
-    const digest = typeof given === "string" && given !== "" ? given : encodeErrorDigest(name, names);
+    const carried = attributes[incidentDigestAttribute];
+    const hasDigest = typeof carried === "string" && carried !== "";
+    const digest = hasDigest ? carried : encodeErrorDigest(name, names);
     return [{ time, name, digest }];
   });
 }

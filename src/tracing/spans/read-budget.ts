@@ -1,14 +1,14 @@
-// What one request may read, counted over all its calls to all its backends.
+// Budgets: how many documents one request may read, over all its calls to all its backends.
 import { Refused } from "../../core/errors.ts";
 import type { Budget } from "../../store/spans.ts";
 import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 
-/** A share of a budget is spent, and the budget itself is not: there may be another way. */
+/** A share of a budget is spent, but not the budget itself: the caller may try another way. */
 export class BudgetShareSpent extends Error {
-  override readonly name = "ShareSpent";
+  override readonly name = "BudgetShareSpent";
 }
 
-/** A part of a budget; what does not fit into the part is not taken from the whole. */
+/** A share of a budget. What exceeds the share is not taken from the budget. @throws {BudgetShareSpent} by `spend` */
 export function createBudgetShare(budget: Budget, limit: number): Budget {
   let spent = 0;
   return {
@@ -21,7 +21,7 @@ export function createBudgetShare(budget: Budget, limit: number): Budget {
   };
 }
 
-/** The budget, with a count of what is spent of it from here on. */
+/** The same budget, and a function that returns what is spent from it from now on. */
 export function trackBudget(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
   let spent = 0;
   const spend = (documents: number): void => {
@@ -31,6 +31,7 @@ export function trackBudget(budget: Budget): { readonly budget: Budget; readonly
   return { budget: { limit: budget.limit, spend }, spent: () => spent };
 }
 
+/** A budget whose `spend` throws `Refused` `result_too_large`, and records for the explanation of the request. */
 export function createBudget(limit: number): Budget {
   let spent = 0;
   const recorder = findCurrentRecorder();

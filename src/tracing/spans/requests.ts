@@ -1,5 +1,5 @@
-// What a request is, and which request a span belongs to. Entries are found within one site: what a site's spans are
-// called depends on its own spans alone, whichever other sites are asked for together with it.
+// Requests: which spans are requests, how they are named, and to which request a span belongs. Entries are searched within
+// one site, so that the names of its spans do not depend on the other sites of a query.
 import { compare, type Span, type TraceSummary } from "../../core/rows.ts";
 import type { SpanId } from "../../store/spans.ts";
 
@@ -11,15 +11,15 @@ export interface ActionNames {
   readonly action: string;
 }
 
-/** A request is an entry that is no error's own. */
+/** A request is an entry that is not a report, which is the span of an error. */
 export function isRequest(span: Span): boolean {
   return span.entry && !span.report;
 }
 
-/** The action of an entry that nothing names. */
+/** The action of an entry without any name. */
 export const unnamedAction = "unknown";
 
-/** What a span is called as an entry. Neither is ever empty. */
+/** The namespace and action of an entry. Neither is ever empty. */
 export function deriveNames(entry: Span): ActionNames {
   return {
     namespace: entry.namespace || (entry.span_kind === "server" ? "web" : "background"),
@@ -27,12 +27,12 @@ export function deriveNames(entry: Span): ActionNames {
   };
 }
 
-/** What a span is called by the entry above it; below a lost parent both are empty. */
+/** The names of the entry above a span. Both are empty without an entry, as below a missing parent. */
 export function deriveNamesAbove(entry: Span | undefined): ActionNames {
   return entry === undefined ? { namespace: "", action: "" } : deriveNames(entry);
 }
 
-/** Tells actions from each other. */
+/** Identifies an action. */
 export function formatActionKey({ namespace, action }: ActionNames): string {
   return JSON.stringify([namespace, action]);
 }
@@ -41,47 +41,48 @@ export function isRoot(span: Span): boolean {
   return span.parent_span_id === undefined;
 }
 
-/** Nanoseconds; a clock that ran backwards makes no negative length. */
+/** Nanoseconds; 0 where a clock ran backwards. */
 export function calculateDuration({ start, end }: Span): bigint {
   return end > start ? end - start : 0n;
 }
 
-/** Nanoseconds that a span, or all those that it stands for, took: those of a compressed span leave out its pauses. */
+/** Nanoseconds that a span took. For a compressed span, the sum over its spans without the pauses between them. */
 export function calculateTotalTime(span: Span): bigint {
   return span.sum ?? calculateDuration(span);
 }
 
-/** The wire's milliseconds. */
+/** Milliseconds as the API has them. */
 export function toFloatMillis(nanos: bigint): number {
   return Number(nanos) / 1e6;
 }
 
+/** Identifies a span id within its trace. The two sides of a call may share it. */
 export function formatSpanKey({ trace_id, span_id }: SpanId): string {
   return `${trace_id} ${span_id}`;
 }
 
-/** The summary row that a span makes; `span_id` may be another's. */
-export function toSummaryRow(named: Span, span_id: string): Omit<TraceSummary, "has_npo"> {
-  const { namespace, action } = deriveNames(named);
+/** The summary row of an entry; `span_id` may be that of a span below it. */
+export function toSummaryRow(entry: Span, span_id: string): Omit<TraceSummary, "has_npo"> {
+  const { namespace, action } = deriveNames(entry);
   return {
-    site_id: named.site_id,
-    trace_id: named.trace_id,
+    site_id: entry.site_id,
+    trace_id: entry.trace_id,
     span_id,
     namespace,
     action_name: action,
-    revision: named.revision,
-    time: named.end,
-    duration: calculateDuration(named),
-    tags: named.tags,
+    revision: entry.revision,
+    time: entry.end,
+    duration: calculateDuration(entry),
+    tags: entry.tags,
   };
 }
 
-/** Of several requests of a site in one trace: the root, else the earliest, then by id. */
+/** Orders the requests of a site in one trace: roots first, then as `compareSpans`. */
 export function compareRequests(a: Span, b: Span): number {
   return Number(isRoot(b)) - Number(isRoot(a)) || compareSpans(a, b);
 }
 
-/** By start, then span id; both sides of a call may have these in common. */
+/** Orders spans by start, span id, site and kind. */
 export function compareSpans(a: Span, b: Span): number {
   return (
     compare(a.start, b.start) ||
@@ -91,59 +92,60 @@ export function compareSpans(a: Span, b: Span): number {
   );
 }
 
-/** Spans by id, for the way up. */
+/** Finds the spans above a span, among those that are added. */
 export interface AncestorIndex {
   readonly add: (spans: Iterable<Span>) => void;
   readonly findParent: (span: Span) => Span | undefined;
-  /** The nearest entry above the span, itself included; undefined below a lost parent. */
+  /** The nearest entry above the span, itself included. Undefined below a missing parent. */
   readonly findEntry: (span: Span) => Span | undefined;
 }
 
-/** Its functions are the module's: what V8 compiles of functions made for each trace, it forgets with that trace. */
+/** The state of an index. Its functions are module functions, because V8 discards compiled closures with each trace. */
 interface AncestorMaps {
-  /** By span id the first that has it, and others that do, of which there are hardly any. */
+  /** By span id: the spans of the trace that had the id first. */
   readonly firstById: Map<string, Span>;
+  /** By `formatMemberKey`: spans of other traces and sites with a known id, which are rare. */
   readonly others: Map<string, Span>;
-  /** The entries above spans, as far as they were asked for. */
+  /** The entry above each span that was looked up. */
   readonly entries: Map<Span, Span | undefined>;
 }
 
 export function createAncestorIndex(spans: Iterable<Span> = []): AncestorIndex {
-  const members: AncestorMaps = { firstById: new Map(), others: new Map(), entries: new Map() };
-  const add = (added: Iterable<Span>) => addSpans(members, added);
+  const maps: AncestorMaps = { firstById: new Map(), others: new Map(), entries: new Map() };
+  const add = (added: Iterable<Span>) => addSpans(maps, added);
   add(spans);
   return {
     add,
-    findParent: (span) => lookUpParent(members, span),
-    findEntry: (span) => lookUpEntry(members, span),
+    findParent: (span) => lookUpParent(maps, span),
+    findEntry: (span) => lookUpEntry(maps, span),
   };
 }
 
-function addSpans({ firstById: held, others, entries }: AncestorMaps, added: Iterable<Span>): void {
+function addSpans({ firstById, others, entries }: AncestorMaps, added: Iterable<Span>): void {
   entries.clear();
   for (const span of added) {
-    const first = held.get(span.span_id);
+    const first = firstById.get(span.span_id);
     const [known, key] =
       first === undefined || isSameTrace(first, span)
-        ? [held, span.span_id]
+        ? [firstById, span.span_id]
         : [others, formatMemberKey(span, span.span_id)];
     const other = known.get(key);
-    // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
+    // Some tracers give both sides of a call one id: children of that id belong to the called side.
     if (other === undefined || isPreferredOwner(span, other)) known.set(key, span);
   }
 }
 
-function lookUpParent({ firstById: held, others }: AncestorMaps, span: Span): Span | undefined {
+function lookUpParent({ firstById, others }: AncestorMaps, span: Span): Span | undefined {
   const { parent_span_id } = span;
   if (parent_span_id === undefined) return undefined;
-  const first = held.get(parent_span_id);
+  const first = firstById.get(parent_span_id);
   if (first === undefined || isSameTrace(first, span)) return first;
   return others.get(formatMemberKey(span, parent_span_id));
 }
 
-function lookUpEntry(members: AncestorMaps, span: Span): Span | undefined {
-  const { entries } = members;
-  // Mostly none: what is above a span has been asked for before it.
+function lookUpEntry(maps: AncestorMaps, span: Span): Span | undefined {
+  const { entries } = maps;
+  // Stays undefined mostly, because the entry above the parent is known already.
   let passed: Span[] | undefined;
   let at: Span | undefined = span;
   while (at !== undefined && !at.entry) {
@@ -151,17 +153,17 @@ function lookUpEntry(members: AncestorMaps, span: Span): Span | undefined {
       at = entries.get(at);
       break;
     }
-    // None, until one is found: a document may name itself, or its child, as its parent.
+    // Ends cycles: a document may name itself, or a span below it, as its parent.
     entries.set(at, undefined);
     if (at !== span) {
       passed ??= [];
       passed.push(at);
     }
-    at = lookUpParent(members, at);
+    at = lookUpParent(maps, at);
   }
   if (at === undefined || at === span) return at;
   entries.set(span, at);
-  for (const below of passed ?? []) entries.set(below, at);
+  if (passed !== undefined) for (const below of passed) entries.set(below, at);
   return at;
 }
 
@@ -169,19 +171,19 @@ function formatMemberKey({ site_id, trace_id }: Span, span: string): string {
   return `${site_id} ${trace_id} ${span}`;
 }
 
-/** Whether both are of one trace as one site has it. */
+/** Whether both spans are of one trace and one site. */
 function isSameTrace(a: Span, b: Span): boolean {
   return a.site_id === b.site_id && a.trace_id === b.trace_id;
 }
 
-/** Whether a span is the side that was called of any call under its id: both sides of a call may have one. */
+/** Whether a span is the called side of a call. Both sides of a call may share an id. */
 export function isCalleeSide({ span_kind }: Pick<Span, "span_kind">): boolean {
   return span_kind === "server" || span_kind === "consumer";
 }
 
 /**
- * Of two spans with one id, whether this is the one that children and exceptions belong to: the side that was called.
- * The caller may be an entry as well, where a trace begins with it.
+ * Whether children and exceptions of a shared id belong to this span rather than the other: to the entry, else to the called
+ * side. Both may be entries where the trace begins with the call.
  */
 export function isPreferredOwner(span: Span, other: Span): boolean {
   if (span.entry !== other.entry) return span.entry;

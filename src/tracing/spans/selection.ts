@@ -1,9 +1,9 @@
-// What `SpanSelection` means. Stores narrow their reading by it as they can, and hold each span to this.
+// The definition of `SpanSelection`. Stores may narrow their queries by it, and check each span with it.
 import type { Span } from "../../core/rows.ts";
 import type { SpanSelection } from "../../store/spans.ts";
 import { hasException } from "./exceptions.ts";
 
-/** Whether the span, with all its events, is of the selection. */
+/** Whether a span, with all its events, is of the selection. */
 export function isInSelection(
   select: SpanSelection,
   span: Pick<Span, "entry" | "report" | "span_kind" | "statement" | "events">,

@@ -1,12 +1,12 @@
-// What a site's configuration reads out of a span's attributes.
+// Reads the namespace, action and tags that a site's configuration finds in the attributes of a span.
 import type { Attributes, AttributeValue, Span } from "../../core/rows.ts";
 import type { SpanSource } from "../../store/spans.ts";
 
 type ConfiguredNames = Pick<Span, "namespace" | "action" | "tags">;
 
 /**
- * The namespace, action and tags of a span, by its own attributes alone. Texts count, and are never empty; a list
- * stands for its first, because an index does not tell a list of one from its element.
+ * Only non-empty strings count as namespace and action. A list counts as its first value, because an index does not
+ * distinguish a list of one value from the value.
  */
 export function readConfiguredNames(
   attributes: Attributes,
@@ -36,9 +36,9 @@ function isList(value: AttributeValue | undefined): value is readonly AttributeV
 
 const noTags: Attributes = {};
 
-/** Of two keys that name one tag the first prefix wins. */
+/** The attributes below the prefixes, without the prefix. Where two keys name one tag, the first prefix wins. */
 function readTags(attributes: Attributes, prefixes: readonly string[]): Attributes {
-  // Hardly any span has one.
+  // Most spans have no tags.
   let tags: Map<string, AttributeValue> | undefined;
   for (const prefix of prefixes) {
     for (const key in attributes) {

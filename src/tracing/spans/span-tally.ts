@@ -1,14 +1,15 @@
-// Spans that are alike, counted together by the source where it can do so exactly. Over a source that cannot count,
-// every span is a tally of its own, so what is computed from tallies is computed from spans.
+// Tallies of spans that the store aggregates where it can do so exactly. Of a store that cannot aggregate, each span is a tally
+// of its own, so that statistics are always computed from tallies.
 import type { Span } from "../../core/rows.ts";
 import type { SpanReader, SpanTally, TallyQuery } from "../../store/spans.ts";
 import { calculateTotalTime } from "./requests.ts";
 
+/** The tally of a single span. */
 export function toTally(span: Span): SpanTally {
   return { span, isSingle: true, spans: 1, total: calculateTotalTime(span) };
 }
 
-/** `SpanReader.tally`, also of a reader that has none. */
+/** The tallies of a reader, or one for each span of its scan if it has no `tally`. */
 export async function* readTallies(
   reader: SpanReader,
   query: TallyQuery,

@@ -1,4 +1,4 @@
-// The listing of traces, against rows worked out by hand. `windows.test.ts` holds it to its definition.
+// The listing of traces against rows worked out by hand. `windows.test.ts` compares it with its definition.
 import { describe, expect, test } from "vitest";
 import type { Attributes, Span, TraceSummary } from "#src/core/rows.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
@@ -17,7 +17,7 @@ import {
 
 const shop = createSource("shop");
 
-describe("listings", () => {
+describe("listSummaries", () => {
   const root = createSpan({ span_id: "root", from: 0, to: 100, action: "Root", span_kind: "server" });
   const early = createSpan({
     span_id: "b",
@@ -37,33 +37,33 @@ describe("listings", () => {
   });
   const ids = (rows: readonly TraceSummary[]): string[] => rows.map(({ span_id }) => span_id);
 
-  test("one row per site and trace: the root, else the earliest start, then the least id", async () => {
+  test("chooses one row per site and trace: the root, else the earliest start, then the least id", async () => {
     expect(ids(await listRows([early, root, twin]))).toEqual(["root"]);
     expect(ids(await listRows([early, twin]))).toEqual(["a"]);
     expect(ids(await listRows([root, { ...early, site_id: "stock" }]))).toEqual(["b", "root"]);
     expect(ids(await listRows([root, { ...root, trace_id: "t2" }]))).toEqual(["root", "root"]);
   });
 
-  test("filters come before the row is chosen, and the position after it", async () => {
+  test("filters before it chooses the row, and applies the page position after", async () => {
     const filter = { action: "Early", query: { kind: "all" } } as const;
     expect(ids(await listRows([early, root, twin], { filter }))).toEqual(["b"]);
     expect(ids(await listRows([early, root, twin], { range: { from: at(0), to: at(99) } }))).toEqual(["a"]);
     expect(ids(await listRows([early, root, twin], { order: "desc", beyond: at(50) }))).toEqual([]);
   });
 
-  test("a request is in the range by its end, to the nanosecond", async () => {
+  test("selects requests by their end, to the nanosecond", async () => {
     expect(ids(await listRows([root], { range: { from: at(100), to: at(100) } }))).toEqual(["root"]);
     expect(ids(await listRows([root], { range: { from: at(0), to: at(99.999999) } }))).toEqual([]);
     expect(ids(await listRows([root], { range: { from: at(100.000001), to: at(200) } }))).toEqual([]);
   });
 
-  test("a clock that ran backwards makes no negative length", async () => {
+  test("reports no negative duration when a clock ran backwards", async () => {
     expect(await listRows([createSpan({ from: 20, to: 10 })])).toMatchObject([
       { time: at(10), duration: 0n },
     ]);
   });
 
-  test("too many rows are those of one millisecond, and not of many", async () => {
+  test("refuses too many rows in one millisecond, but not over several", async () => {
     const rows = (to: (n: number) => number) =>
       listRows(
         [1, 2, 3].map((n) => createSpan({ trace_id: `t${n}`, to: to(n) })),
@@ -74,7 +74,7 @@ describe("listings", () => {
     await expect(rows((n) => 1 + n / 10)).rejects.toMatchObject({ slug: "result_too_large" });
   });
 
-  test("a row tells of its entry: asynchronous children that end later do not count", async () => {
+  test("takes duration and end from the entry, not from asynchronous children that end later", async () => {
     const late = createSpan({ span_id: "late", parent_span_id: "root", to: 900 });
     const [row] = await listRows([{ ...root, tags: { region: "eu" }, revision: "r1" }, late]);
     expect(row).toEqual({
@@ -83,7 +83,7 @@ describe("listings", () => {
     });
   });
 
-  test("N+1: five equal queries below one parent, counted whole, and of this request alone", async () => {
+  test("reports an N+1 for five equal queries below one parent of this request", async () => {
     const query = (n: number, over: Partial<Span> = {}): Span =>
       createSpan({
         ...{ span_id: `q${n}`, parent_span_id: "m", span_kind: "client" },
@@ -108,7 +108,7 @@ describe("listings", () => {
     expect(await detects({ ...early, site_id: "shop" }, ...queries(5, { parent_span_id: "b" }))).toBe(false);
   });
 
-  test.each([undefined, "", 5, null])("an exception without a type is unknown: %j", (type) => {
+  test.each([undefined, "", 5, null])("names an exception without a type `unknown`: %j", (type) => {
     const told = { "exception.type": type, "appsignal.incident_digest": type };
     const attributes = Object.fromEntries(Object.entries(told).filter(([, value]) => value !== undefined));
     const one = createSpan({
@@ -120,7 +120,7 @@ describe("listings", () => {
     ]);
   });
 
-  describe("of errors", () => {
+  describe("error rows", () => {
     const inner = createSpan({
       ...{ span_id: "i", parent_span_id: "root", from: 5, to: 50, span_name: "charge" },
       events: [createException(20, "Timeout"), createException(6, "KeyError")],
@@ -131,7 +131,7 @@ describe("listings", () => {
       events: [createException(10, "Timeout", "d1")],
     });
 
-    test("the first exception's span, with the entry above it, in the range by the entry's end", async () => {
+    test("chooses the first exception's span, selected by the end of the entry above it", async () => {
       const errors = { candidates: "errors" } as const;
       const [row] = await listRows([root, inner, other], errors);
       expect(row).toMatchObject({ span_id: "j", action_name: "Root", time: at(100), duration: 100_000_000n });
@@ -147,7 +147,7 @@ describe("listings", () => {
       expect(ids(await listRows([root, inner, ended], errors))).toEqual(["i"]);
     });
 
-    test("that the filters accept: by digest the other span's", async () => {
+    test("chooses the first exception that the digest filter accepts", async () => {
       const digest = encodeErrorDigest("KeyError", { namespace: "web", action: "Root" });
       const only = async (digests: readonly [string, ...string[]]) =>
         ids(
@@ -165,7 +165,7 @@ describe("listings", () => {
       expect(ids(requests)).toEqual(["root"]);
     });
 
-    test("without an entry above: its own span's name, kind, end and length", async () => {
+    test("takes name, kind, end and duration from the span when no entry is above it", async () => {
       const lost = { ...inner, parent_span_id: "gone", span_kind: "client" } as const;
       const [row] = await listRows([lost], { candidates: "errors" });
       expect(row).toMatchObject({
@@ -176,7 +176,7 @@ describe("listings", () => {
       });
     });
 
-    test("reports are errors and no requests", async () => {
+    test("lists reports as errors and not as requests", async () => {
       const report = createSpan({
         report: true,
         namespace: "frontend",

@@ -1,5 +1,5 @@
-// What filters let a source leave out, and that a listing asks it to. That no row is lost by it is held by the suites
-// over real servers, which compare with a store that leaves out nothing.
+// What a filter allows a store to leave out, and that listings pass it on. The suites over real servers check that no row is
+// missing: they compare with a store that leaves out nothing.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import type { ListingQuery, TraceFilter } from "#src/store/span-analytics.ts";
@@ -31,8 +31,8 @@ const deriveWithDefaults = (asked: TraceFilter): Partial<SpanPushdown> =>
     Object.entries(deriveNarrowing(asked)).filter(([, value]) => value !== undefined && value.length !== 0),
   );
 
-describe("a source may leave out", () => {
-  test("what has other names than the digests stand for", () => {
+describe("deriveNarrowing", () => {
+  test("narrows to the names that digests stand for", () => {
     const digests = [
       encodeActionDigest(cart),
       encodeErrorDigest("Timeout", job),
@@ -44,7 +44,7 @@ describe("a source may leave out", () => {
     });
   });
 
-  test("other exceptions than the digests stand for or are", () => {
+  test("narrows to the exceptions that digests stand for or equal", () => {
     const [timeout, untyped] = [encodeErrorDigest("Timeout", job), encodeErrorDigest("unknown", job)];
     expect(deriveWithDefaults(buildFilter({ digests: [timeout, "incident-7"] }))).toEqual({
       errors: [{ digest: timeout, exception: "Timeout" }, { digest: "incident-7" }],
@@ -53,7 +53,7 @@ describe("a source may leave out", () => {
       expect(deriveWithDefaults(buildFilter({ digests: [timeout, other] }))).not.toHaveProperty("errors");
   });
 
-  test("nothing, where one of the digests is the source's own, or a slow event's", () => {
+  test("narrows nothing when a digest is the backend's own or a slow event's", () => {
     const event = encodeEventDigest({ service: "web", kind: "client", name: "query", statement: undefined });
     for (const other of ["incident-7", event, "act_broken"]) {
       const { errors: _, ...entries } = deriveWithDefaults(
@@ -63,7 +63,7 @@ describe("a source may leave out", () => {
     }
   });
 
-  test("what lacks a value that the query requires", () => {
+  test("narrows to values that the query requires", () => {
     const query = "tag.region=eu (revision=r1 tag.plan=pro) namespace=web action_name=A";
     expect(deriveWithDefaults(buildFilter({}, query))).toEqual({
       tags: [
@@ -76,7 +76,7 @@ describe("a source may leave out", () => {
     });
   });
 
-  test("nothing by tags that are called as fields are", async () => {
+  test("narrows nothing by tags named like fields", async () => {
     const fields = ["namespace", "action_name", "revision", "trace_id", "span_id"];
     const asked = buildFilter({}, fields.map((name) => `tag.${name}=1`).join(" "));
     expect(deriveWithDefaults(asked)).toEqual({ tags: fields.map((name) => ({ name, value: "1" })) });
@@ -84,7 +84,7 @@ describe("a source may leave out", () => {
     expect((await listRows([createSpan({ tags })], asked)).found).toEqual(["s1"]);
   });
 
-  test("nothing by what is not required, or not equality", () => {
+  test("narrows nothing by optional terms or terms other than equality", () => {
     for (const query of [
       "tag.region=eu OR revision=r1",
       "tag.region!=eu",
@@ -151,8 +151,8 @@ const spans = [1, 2, 3].flatMap((n) => [
   }),
 ]);
 
-describe("a listing", () => {
-  test("of a trace or a span that the query names scans nothing", async () => {
+describe("listSummaries with narrowing", () => {
+  test("scans nothing when the query names a trace or a span", async () => {
     for (const query of [
       `trace_id=${formatHex(2, 32)}`,
       "trace_id=2",
@@ -176,7 +176,7 @@ describe("a listing", () => {
     expect(early.finds).toContain("trace");
   });
 
-  test("hands on what may be left out, of exceptions without a request too", async () => {
+  test("passes the narrowing to scans of requests and of exceptions", async () => {
     const { scans } = await listRows(spans, buildFilter({}, "tag.x=1"), "errors");
     expect(scans.length).toBeGreaterThan(1);
     for (const pushdown of scans) expect(pushdown).toMatchObject({ tags: [{ name: "x", value: "1" }] });
@@ -186,7 +186,7 @@ describe("a listing", () => {
     expect(found).toHaveLength(3);
   });
 
-  test("by digest finds only what a digest of ours stands for, whatever exceptions carry", async () => {
+  test("finds by a derived digest only what it stands for, whatever digests exceptions carry", async () => {
     const foreign = encodeActionDigest(cart);
     const stolen = encodeErrorDigest("Timeout", cart);
     const own = encodeErrorDigest("Timeout", { namespace: "web", action: "A" });
@@ -204,7 +204,7 @@ describe("a listing", () => {
   });
 });
 
-test("few errors among many requests are read, and no others of the retention", async () => {
+test("reads few errors among many requests without the errors of other times", async () => {
   const day = 10_000;
   // One failed request a second, for longer than the range; and in the range many without an exception.
   const failed = Array.from({ length: 1_000 }, (_, n) => {
@@ -267,7 +267,7 @@ test("few errors among many requests are read, and no others of the retention", 
   expect(await ask(sparing, 1_500)).toBe(91);
 });
 
-test("a span's end decides, also where its trace is named", async () => {
+test("selects by the end of the span, also when the query names its trace", async () => {
   const late = createSpan({
     trace_id: formatHex(9, 32),
     span_id: formatHex(9, 16),

@@ -49,7 +49,7 @@ test.each([
   "Cart",
   "west",
   '"9007199254740993"',
-])("passes: %s", (query) => expect(passes(query)).toBe(true));
+])("isRowAccepted accepts: %s", (query) => expect(passes(query)).toBe(true));
 
 test.each([
   "tag.region=eu",
@@ -64,7 +64,7 @@ test.each([
   "cart",
   "shop",
   "Cart north",
-])("does not pass: %s", (query) => expect(passes(query)).toBe(false));
+])("isRowAccepted refuses: %s", (query) => expect(passes(query)).toBe(false));
 
 test.each([
   ["tag.x>5", 5, 6],
@@ -76,24 +76,24 @@ test.each([
   ["revision=", 9, 9],
   ["(a", 2, 2],
   ['tag.x="a', 6, 8],
-])("a syntax error has its place: %s", (query, start, end) => {
+])("parseTraceQuery reports the position of a syntax error: %s", (query, start, end) => {
   expect(() => parseTraceQuery(query)).toThrow(
     expect.objectContaining({ slug: "invalid_log_query", details: expect.objectContaining({ start, end }) }),
   );
 });
 
-describe("filters", () => {
+describe("isRowAccepted", () => {
   const accepts = (filter: Partial<TraceFilter>, digests: readonly string[] = []): boolean =>
     isRowAccepted({ query: { kind: "all" }, ...filter }, row, digests);
 
-  test("of a namespace, an action and a length", () => {
+  test("filters by namespace, action and duration", () => {
     expect(accepts({ namespace: "web", action: "Cart#show", minDuration: 5_000_000n })).toBe(true);
     expect(accepts({ namespace: "background" })).toBe(false);
     expect(accepts({ action: "Cart" })).toBe(false);
     expect(accepts({ minDuration: 5_000_001n })).toBe(false);
   });
 
-  test("of digests: any of them, of the action or of an error", () => {
+  test("filters by any of several digests, of the action or of an error", () => {
     const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
     expect(accepts({ digests: ["unknown", digest] })).toBe(true);
     expect(accepts({ digests: ["unknown"] }, ["e1"])).toBe(false);

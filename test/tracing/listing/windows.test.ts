@@ -1,4 +1,4 @@
-// Listings are read window by window, of time or of lengths: they must choose the rows that all spans together give.
+// Listings are read in windows of time or durations. They must choose the same rows as from all spans at once.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compare, type Span, type TraceSummary } from "#src/core/rows.ts";
@@ -8,8 +8,8 @@ import type { Budget, SpanLookup, SpanPushdown, SpanReader, SpanScan } from "#sr
 import { compareRows, listSummaries } from "#src/tracing/listing/listing.ts";
 import { isRowAccepted, parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { encodeActionDigest, encodeErrorDigest } from "#src/tracing/spans/digest.ts";
-import { findNPlusOnes } from "#src/tracing/spans/entry-lookup.ts";
 import { listExceptions } from "#src/tracing/spans/exceptions.ts";
+import { findNPlusOnes } from "#src/tracing/spans/n-plus-one.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import {
   compareRequests,
@@ -23,10 +23,10 @@ import { createSource, createSpan, signal } from "../span-builder.ts";
 const center = fromMillis(midnight);
 const day = 86_400_000;
 const range = { from: fromMillis(midnight - 3 * day), to: fromMillis(midnight + 3 * day) };
-/** A range whose bounds lie within traces. */
+/** A range with bounds within traces. */
 const later = { from: center, to: fromMillis(midnight + day / 4) };
 
-/** Traces whose milliseconds are stretched to hours, so that the spans of one lie in many windows. */
+/** Traces with milliseconds stretched to hours, so that the spans of a trace lie in many windows. */
 function stretchTraces(seed: number): readonly Span[] {
   const stretch = (time: Instant): Instant => (center + (time - center) * 40_000n) as Instant;
   return makeTraces(seed, 40).map((model) => {
@@ -35,7 +35,7 @@ function stretchTraces(seed: number): readonly Span[] {
   });
 }
 
-/** A source that leaves out all that it may, and lists the traces that failed, with others among them. */
+/** A store that leaves out all that it may, and lists the traces with exceptions, with others among them. */
 function createWindowReader(spans: readonly Span[]): SpanReader {
   const reader = createArrayReader(spans);
   const isWanted = (span: Span, { range, pushdown }: NonNullable<SpanLookup["within"]>): boolean => {
@@ -128,7 +128,7 @@ async function listRows(
 type ListingCase = Required<Pick<ListingQuery, "candidates" | "range" | "filter" | "by" | "order">> &
   Pick<ListingQuery, "beyond">;
 
-/** The rows of a listing as the contract says them, from all spans at once. */
+/** The rows of a listing by the contract, from all spans at once. */
 function listPlainly(
   spans: readonly Span[],
   { candidates, range, filter, beyond, ...ordering }: ListingCase,
@@ -197,15 +197,15 @@ const filters: readonly TraceFilter[] = [
   },
 ];
 
-describe("windows", () => {
-  test("choose the rows of the whole range, in order, for any filter, order and position", async () => {
+describe("listSummaries in windows", () => {
+  test("chooses the rows of the whole range, in order, for any filter, order and position", async () => {
     const law = fc.asyncProperty(
       fc.nat(1_000),
       fc.constantFrom("requests" as const, "errors" as const),
       fc.constantFrom("asc" as const, "desc" as const),
       fc.constantFrom(...filters),
       fc.option(fc.integer({ min: -2 * day, max: 2 * day }), { nil: undefined }),
-      // Small ones leave the windows of errors for all exceptions.
+      // Small budgets make the listing read all exceptions instead of windows.
       fc.constantFrom(600, 1_000_000),
       fc.boolean(),
       async (seed, candidates, order, filter, position, limit, isPart) => {
@@ -226,7 +226,7 @@ describe("windows", () => {
     await fc.assert(law, { numRuns: 80 });
   });
 
-  test("do not depend on what a source leaves out, nor on which failed traces it lists", async () => {
+  test("does not depend on what a store leaves out, nor on which failed traces it lists", async () => {
     const law = fc.asyncProperty(
       fc.nat(1_000),
       fc.constantFrom("requests" as const, "errors" as const),
@@ -243,7 +243,7 @@ describe("windows", () => {
     await fc.assert(law, { numRuns: 100 });
   });
 
-  test("of lengths may be cut wherever a source says", async () => {
+  test("accepts duration windows cut at any split point of the store", async () => {
     const law = fc.asyncProperty(
       fc.nat(1_000),
       fc.constantFrom("asc" as const, "desc" as const),
@@ -259,7 +259,7 @@ describe("windows", () => {
         let asked = 0;
         const cutting: SpanReader = {
           ...createWindowReader(spans),
-          // Of whole microseconds, so that of a bound within one all of it is found.
+          // In whole microseconds, so that a bound within one finds all of it.
           findSplitPoint: async ({ pushdown: { minDuration = 0n, maxDuration } = {} }) => {
             const rest = lengths.filter(
               (length) =>
@@ -284,7 +284,7 @@ describe("windows", () => {
     await fc.assert(law, { numRuns: 80 });
   });
 
-  test("part no millisecond", async () => {
+  test("never splits a millisecond between windows", async () => {
     const spans = stretchTraces(3).map((span) => ({
       ...span,
       end: (floorToMilli(span.end) + (span.end % 7n)) as Instant,
@@ -297,7 +297,7 @@ describe("windows", () => {
   });
 
   test.each(["asc", "desc"] as const)(
-    "by duration, %s, read on where a source holds whole microseconds, and very many have one length",
+    "reads on by duration, %s, over microsecond durations and more than 10,000 equal ones",
     async (order) => {
       const unit = 1_000n;
       const entry = (n: number, micros: bigint, tags: Span["tags"] = {}): Span => {
@@ -333,7 +333,7 @@ describe("windows", () => {
     },
   );
 
-  test("read little for a first page", async () => {
+  test("reads little for a first page", async () => {
     const spans = Array.from({ length: 50 }, (_, seed) => stretchTraces(seed)).flat();
     const budget = createBudget(spans.length / 10);
     const query: ListingQuery = {
@@ -349,7 +349,7 @@ describe("windows", () => {
   });
 });
 
-/** Says that little may be read, and lets much be read. */
+/** A budget with a small limit that is never enforced. */
 function createBudgetLimit(limit: number): Budget {
   return { limit, spend: () => {} };
 }

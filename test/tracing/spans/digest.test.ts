@@ -11,7 +11,7 @@ import {
 
 const text = fc.string({ unit: "binary" });
 
-test("a digest of ours is URL-safe and says what it stands for", () => {
+test("derived digests are URL-safe and decode to what they stand for", () => {
   const law = fc.property(
     text,
     text,
@@ -35,7 +35,7 @@ test("a digest of ours is URL-safe and says what it stands for", () => {
   fc.assert(law);
 });
 
-test("any other text stands for nothing", () => {
+test("decodeDigest returns undefined for any other text", () => {
   const real = encodeActionDigest({ namespace: "web", action: "Cart#show" });
   const others = [
     "",
@@ -52,7 +52,7 @@ test("any other text stands for nothing", () => {
   expect(others.map(decodeDigest)).toEqual(others.map(() => undefined));
 });
 
-test("incident numbers are stable, positive and safe, and differ by site and digest", () => {
+test("deriveIncidentNumber is stable, positive, a safe integer, and differs by site and digest", () => {
   const numbers = ["a", "b"].flatMap((site) =>
     ["x", "y"].map((digest) => deriveIncidentNumber(site, digest)),
   );

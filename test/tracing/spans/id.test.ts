@@ -11,11 +11,11 @@ test.each([
   ["aB3dE12f", "aB3dE12f"],
   ["V1StGXR8_Z5jdHi6B-myT", "V1StGXR8_Z5jdHi6B-myT"],
   ["", ""],
-])("%s is the trace %s", (text, id) => {
+])("normaliseId maps trace id %s to %s", (text, id) => {
   expect(normaliseId(text, 32)).toBe(id);
 });
 
-test("a number has one id in whatever it is spelled", () => {
+test("normaliseId maps every spelling of a number to one id", () => {
   fc.assert(
     fc.property(
       fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
@@ -31,7 +31,7 @@ test("a number has one id in whatever it is spelled", () => {
   );
 });
 
-test("other texts stay apart, and so do fewer digits in both cases", () => {
+test("normaliseId keeps other texts and short mixed-case ids apart", () => {
   const digits = fc.stringMatching(/^[0-9a-fA-F]{0,29}$/).map((rest) => `aB${rest}`);
   const text = fc.stringMatching(/^[0-9a-zA-Z_-]*$/).map((rest) => `${rest}-g`);
   fc.assert(

@@ -22,11 +22,11 @@ test.each([
   ["HMGET session:5f3a-bc name", "hmget session:?-bc name"],
   ["SELECT '", "select ?"],
   ["", ""],
-])("%s", (statement, normalised) => {
+])("normaliseStatement: %s", (statement, normalised) => {
   expect(normaliseStatement(statement)).toBe(normalised);
 });
 
-test("what differs in its values alone is one statement, and once is enough", () => {
+test("normaliseStatement unites statements that differ only in values, and is idempotent", () => {
   const values = fc.record({
     id: fc.nat(),
     text: fc.stringMatching(/^[\w %:;,()-]*$/),
@@ -42,7 +42,7 @@ test("what differs in its values alone is one statement, and once is enough", ()
   fc.assert(law);
 });
 
-test("a long statement takes no long time", () => {
+test("normaliseStatement takes linear time on long statements", () => {
   const used = startProcessorTime();
   normaliseStatement(`SELECT ${"(".repeat(50_000)}'${"x".repeat(500_000)}`);
   normaliseStatement(`IN (${Array.from({ length: 100_000 }, (_, n) => n).join(", ")})`);

@@ -1,4 +1,4 @@
-// What a request is and what it is called, against figures worked out by hand.
+// Which spans are requests, and how they are named, against results worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import type { SpanReader } from "#src/store/spans.ts";
@@ -27,11 +27,11 @@ describe("requests", () => {
     ["a consumer", { parent_span_id: "p", span_kind: "consumer" }, true],
     ["an orphan of another kind", { parent_span_id: "p", span_kind: "internal" }, false],
     ["a report", { report: true }, false],
-  ] as const)("%s", async (_, over, isOne) => {
+  ] as const)("decides whether %s is a request", async (_, over, isOne) => {
     expect(await listRows([createSpan(over)])).toHaveLength(isOne ? 1 : 0);
   });
 
-  test("names: the attributes, else the kind and the span's name, and never nothing", async () => {
+  test("names a request by its attributes, else by kind and span name, and never by nothing", async () => {
     const named = async (over: Partial<Span>) => {
       const [row] = await listRows([{ ...server, ...over }]);
       return `${row?.namespace} ${row?.action_name}`;
@@ -43,7 +43,7 @@ describe("requests", () => {
     expect(await named({ span_name: "" })).toBe("web unknown");
   });
 
-  test("the configured attributes and prefixes are read as texts", () => {
+  test("reads the configured attributes and tag prefixes as texts", () => {
     const attributes = {
       "appsignal.tag.region": "eu",
       "appsignal.tag.": "x",
@@ -72,7 +72,7 @@ describe("requests", () => {
       });
   });
 
-  test("a span belongs to the nearest entry above it in its own site", () => {
+  test("assigns a span to the nearest entry above it in its own site", () => {
     const child = createSpan({ span_id: "s2", parent_span_id: "s1" });
     const grandchild = createSpan({ span_id: "s3", parent_span_id: "s2" });
     const elsewhere = { ...grandchild, site_id: "stock" };
@@ -82,7 +82,7 @@ describe("requests", () => {
     expect([elsewhere, lost].map(family.findEntry)).toEqual([undefined, undefined]);
   });
 
-  test("an entry far above is found in few rounds", async () => {
+  test("finds an entry far above in few rounds", async () => {
     const chain = Array.from({ length: 1_000 }, (_, n) =>
       createSpan({
         span_id: `s${n}`,
@@ -110,7 +110,7 @@ describe("requests", () => {
     expect(rounds).toBeLessThan(30);
   });
 
-  test("span ids are of one trace: others may have the same", async () => {
+  test("keeps equal span ids of different traces apart", async () => {
     const spans = ["A", "B", "C"].flatMap((action) => [
       createSpan({ trace_id: action, span_kind: "server", action }),
       createSpan({
@@ -136,7 +136,7 @@ describe("requests", () => {
     for (const one of spans) expect(entryOf(one)?.action).toBe(one.trace_id);
   });
 
-  test("parents that go round in a circle lead nowhere", () => {
+  test("finds no entry above parents that form a cycle", () => {
     const a = createSpan({ span_id: "a", parent_span_id: "b" });
     const b = createSpan({ span_id: "b", parent_span_id: "a" });
     const self = createSpan({ span_id: "c", parent_span_id: "c" });
@@ -147,7 +147,7 @@ describe("requests", () => {
     ]);
   });
 
-  test("both sides of a call under one id: what is below belongs to the side that was called", () => {
+  test("shared span id: children belong to the server span", () => {
     const client = createSpan({ span_id: "x", parent_span_id: "s1", span_kind: "client" });
     const called = createSpan({ span_id: "x", parent_span_id: "s1", span_kind: "server", from: 1 });
     const below = createSpan({ span_id: "y", parent_span_id: "x" });

@@ -1,5 +1,4 @@
-// Figures from spans that a source has counted: the same as from the spans, however these are cut into tallies. The
-// source is a reader that counts what it likes, as an index does.
+// Statistics from tallies equal those from single spans, whichever spans the store aggregates.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
@@ -19,7 +18,7 @@ const asked = {
   limit: 100,
 };
 
-/** Counts together all that are alike, but for every nth span, which comes as it is. */
+/** A store that aggregates equal spans, except every nth span, which comes as a single one. */
 function createCountingReader(
   spans: readonly Span[],
   nth: number,
@@ -95,7 +94,7 @@ const arbitrary = fc
       length: fc.integer({ min: 0, max: 50 }),
       host: fc.constantFrom(undefined, "a", "b"),
     }),
-    // Many of few kinds, so that there are groups.
+    // Many spans of few kinds, so that there are groups.
     { minLength: 20, maxLength: 60, size: "max" },
   )
   .map((rows) =>
@@ -114,7 +113,7 @@ const sorted = (rows: readonly unknown[]): unknown[] =>
     .map((row) => JSON.stringify(row, (_, value) => (typeof value === "bigint" ? `${value}` : value)))
     .sort();
 
-test("actions, slow events and deploys do not depend on what the source counts", async () => {
+test("actions, slow events and deploys do not depend on what the store aggregates", async () => {
   const property = fc.asyncProperty(arbitrary, fc.integer({ min: 1, max: 5 }), async (spans, nth) => {
     const [native, defined] = [
       createSpanAnalytics(createCountingReader(spans, nth)),
@@ -138,12 +137,12 @@ test("actions, slow events and deploys do not depend on what the source counts",
   await fc.assert(property, { numRuns: 60 });
 });
 
-test("ends beyond ten thousand longer requests are found without reading the range", async () => {
+test("finds the first and last end beyond 10,000 longer requests without reading the whole range", async () => {
   const wide = { from: at(0), to: at(3_600_000) };
   const root = (n: number, from: number, to: number) =>
     createSpan({ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: "r1", from, to });
   const spans = [
-    // The one that comes whole is neither the first nor the last.
+    // The span that comes as a single one is neither the first nor the last.
     ...Array.from({ length: 200 }, (_, n) => root(200 + n, 3_500_000 + n, 3_550_000 + n)),
     ...Array.from({ length: 200 }, (_, n) => root(n, 9_000 + n, 10_000 + n)),
   ];
@@ -155,7 +154,7 @@ test("ends beyond ten thousand longer requests are found without reading the ran
       lengths.push(Number(query.range.to - query.range.from) / 1e6);
       return reader.scan(query, signal);
     },
-    // However many are asked for, so many begin within five seconds of either end; none of them ends there.
+    // At any rank the split point is five seconds from the edge, where no request ends.
     findSplitPoint: async ({ order }) => (order === "asc" ? at(5_000) : at(3_595_000)),
   };
   const query = { ...asked, range: wide, revision: "r1", budget: createTestBudget() };
@@ -166,7 +165,7 @@ test("ends beyond ten thousand longer requests are found without reading the ran
   expect(Math.max(...lengths)).toBeLessThan(100_000);
 });
 
-describe("N+1 of very many requests", () => {
+describe("N+1 detection over thousands of requests", () => {
   const root = (n: number, action: string) =>
     createSpan({ trace_id: `t${n}`, span_id: `r${n}`, span_kind: "server", action });
   const queries = (n: number, count: number, statement: (query: number) => string) =>
@@ -180,12 +179,12 @@ describe("N+1 of very many requests", () => {
     ...Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd")),
     ...queries(4, 5, (query) => `SELECT ${query}`),
     ...queries(7, 6, (query) => `SELECT ${"a".repeat(query + 1)}`),
-    // Out of the range: its request does not count.
+    // Outside the range, so that its request does not count.
     { ...root(9_000, "Odd"), end: (range.to + 1n) as Span["end"] },
     ...queries(9_000, 5, (query) => `SELECT ${query}`),
   ];
 
-  test("only parents that the source names are looked at", async () => {
+  test("looks only at the candidate parents that the store lists", async () => {
     const reader = createCountingReader(spans, 100_000);
     const limit = { limit: 1e9, spend: () => undefined };
     const crowds = async () => ["r4", "r7", "r9000", "unknown"];
@@ -200,7 +199,7 @@ describe("N+1 of very many requests", () => {
     expect(reader.asked).toEqual(["find id", "find parent"]);
   });
 
-  describe("with several queries each, of which none is like another", () => {
+  describe("with several different queries per request", () => {
     const requests = Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd"));
     const various = (n: number) => queries(n, 5, (query) => `SELECT ${"a".repeat(query + 1)}`);
     const here = [
@@ -215,7 +214,7 @@ describe("N+1 of very many requests", () => {
       return { npo: rows.filter(({ has_npo }) => has_npo).map(({ action }) => action), asked: reader.asked };
     };
 
-    test("parents of other times are not read where the range's own traces are fewer", async () => {
+    test("does not read candidate parents of other times when the traces of the range are fewer", async () => {
       const old = Array.from({ length: 30_000 }, (_, n) => {
         return { ...root(10_000 + n, "Even"), end: (range.to + 1n) as Span["end"] };
       });
@@ -229,7 +228,7 @@ describe("N+1 of very many requests", () => {
       expect(asked).not.toContain("find id");
     });
 
-    test("what the parents would cost is left where the traces still can be read, and no more", async () => {
+    test("gives up on candidate parents while the budget still allows reading the traces", async () => {
       const crowds = Array.from({ length: 1_000 }, (_, n) => `r${n}`);
       const parents = await actions(crowds, [], 30_000);
       expect(parents).toMatchObject({ npo: ["Odd"], asked: expect.not.arrayContaining(["find trace"]) });
@@ -242,7 +241,7 @@ describe("N+1 of very many requests", () => {
     });
   });
 
-  test("a source that cannot name them has all traces looked at", async () => {
+  test("looks at all traces when the store cannot list candidate parents", async () => {
     const reader = createCountingReader(spans, 100_000);
     const limit = { limit: 1e9, spend: () => undefined };
     const crowds = async () => undefined;
@@ -258,7 +257,7 @@ describe("N+1 of very many requests", () => {
   });
 });
 
-test("a compressed span took what its spans took together, not the time from the first to the last", async () => {
+test("slowEvents counts the summed time of a compressed span, not its extent", async () => {
   const parent = { span_kind: "client", parent_span_id: "p", count: 4 } as const;
   const one = createSpan({ ...parent, sum: 2_000_000n, from: 0, to: 10 });
   const [event] = await createSpanAnalytics(createArrayReader([one])).slowEvents(

@@ -1,4 +1,4 @@
-// The ways in which a source of spans fails, and that none of them is a short answer.
+// How reads of span documents fail. None of the failures may look like an answer with fewer spans.
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -85,10 +85,10 @@ function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Prom
   });
 }
 
-describe("a source of spans that fails", () => {
+describe("span documents of a failing backend", () => {
   test.each([
     ["failed shards", "partial", answer([hit(1)], 1, { _shards: { total: 2, failed: 1 } })],
-    ["its own time-out", "partial", answer([hit(1)], 1, { timed_out: true })],
+    ["a time-out of its own", "partial", answer([hit(1)], 1, { timed_out: true })],
     ["early termination", "partial", answer([hit(1)], 1, { terminated_early: true })],
     [
       "a total that is a guess",
@@ -96,13 +96,13 @@ describe("a source of spans that fails", () => {
       { ...answer([hit(1)]), hits: { total: { value: 1, relation: "gte" }, hits: [hit(1)] } },
     ],
     ["an error with status 200", "malformed", { error: "no" }],
-    ["documents of an index that no mapping tells of", "partial", answer([hit(1, "x-unknown")])],
-  ])("%s", async (_, failure, body) => {
+    ["documents of an index without a known mapping", "partial", answer([hit(1, "x-unknown")])],
+  ])("refuses an answer with %s", async (_, failure, body) => {
     const url = await serve((response) => sendJson(response, body));
     await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure });
   });
 
-  test("a scroll that gives fewer documents than it counted", async () => {
+  test("refuses a scroll that returns fewer documents than it counted", async () => {
     let scrolls = 0;
     const url = await serve((response, request) => {
       const path = request.url ?? "";
@@ -115,7 +115,7 @@ describe("a source of spans that fails", () => {
     await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure: "partial" });
   });
 
-  test("unless its parts only stop where they are full, as Elasticsearch 7 says", async () => {
+  test("accepts terminated_early on full scroll pages, which Elasticsearch 7 sets", async () => {
     let scrolls = 0;
     const url = await serve((response, request) => {
       const path = request.url ?? "";
@@ -128,7 +128,7 @@ describe("a source of spans that fails", () => {
     expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1, 2, 3]);
   });
 
-  test("a mapping that may not be read is refused, for good", async () => {
+  test("refuses an index whose mapping may not be read as not supported", async () => {
     const url = await serve(
       (response) => sendJson(response, answer([hit(1)])),
       (response) => sendJson(response, {}, 403),
@@ -136,7 +136,7 @@ describe("a source of spans that fails", () => {
     await expect(read(url)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
   });
 
-  /** Mappings of tags as Jaeger makes them where they are fields, below `tag` as they are spelt. */
+  /** A mapping of Jaeger with tags as fields below `tag`, spelt as given. */
   const tagged = (...tags: string[]) => {
     const { properties } = mapped.parse(definition).mappings;
     const below = (names: readonly string[]): object => ({
@@ -155,7 +155,7 @@ describe("a source of spans that fails", () => {
     [["span#kind"], "tag.span#kind"],
     [["internal#span#format", "http#method", "otel#scope#name"], "tag.otel#scope#name"],
     [["span__kind"], "tag.span__kind"],
-  ])("tags that spell their dots otherwise than the layout: %j", async (tags, shown) => {
+  ])("refuses tags that replace their dots by another character than the layout: %j", async (tags, shown) => {
     const url = await serve(
       (response) => sendJson(response, answer([hit(1)])),
       (response) => sendJson(response, tagged(...tags)),
@@ -169,7 +169,7 @@ describe("a source of spans that fails", () => {
   });
 
   test.each([[["span@kind"]], [["http@method", "span_kind"]], [["colour", "span_kinds", "spankind"]]])(
-    "but an attribute may have any name: %j",
+    "accepts attributes that only resemble tags with replaced dots: %j",
     async (tags) => {
       const url = await serve(
         (response) => sendJson(response, answer([hit(1)])),
@@ -180,7 +180,7 @@ describe("a source of spans that fails", () => {
   );
 
   test.each([{ "span.kind": "server" }, { span: { kind: "server" } }, { "span@kind": "server" }])(
-    "and tags that keep their dots are read: %j",
+    "reads tags that keep their dots: %j",
     async (tag) => {
       const own = hit(1);
       const url = await serve(
@@ -192,12 +192,12 @@ describe("a source of spans that fails", () => {
     },
   );
 
-  describe("documents in no layout", () => {
-    // As OpenSearch tells a user whose field-level rule hides the times.
+  describe("documents of no known layout", () => {
+    // As OpenSearch shows the mapping to a user with a field-level rule that hides the times.
     const { startTime: _, ...shown } = mapped.parse(definition).mappings.properties;
     const hidden = { [name]: { mappings: { properties: shown }, settings } };
 
-    test("are refused, because they may be spans", async () => {
+    test("refuses an index whose documents fit no layout, because they may be spans", async () => {
       let counts = 0;
       const url = await serve(
         (response) => {
@@ -213,7 +213,7 @@ describe("a source of spans that fails", () => {
       expect(counts).toBe(1);
     });
 
-    test("are not there where there are none", async () => {
+    test("returns nothing for an index of no known layout without documents", async () => {
       const url = await serve(
         (response) => sendJson(response, answer([])),
         (response) => sendJson(response, hidden),
@@ -221,7 +221,7 @@ describe("a source of spans that fails", () => {
       expect(await read(url)).toEqual([]);
     });
 
-    test("are read as soon as the mapping has their names", async () => {
+    test("reads documents as soon as the mapping has their fields", async () => {
       let told = 0;
       const url = await serve(
         (response) => sendJson(response, answer([hit(1)])),
@@ -234,14 +234,14 @@ describe("a source of spans that fails", () => {
     });
   });
 
-  test("more documents than the budget are refused before a second is asked for", async () => {
+  test("refuses more documents than the budget allows after one search", async () => {
     const url = await serve((response) => sendJson(response, answer([hit(1)], 5_000)));
     await expect(read(url, {}, 4_999)).rejects.toMatchObject({ slug: "result_too_large" });
     expect(fake?.requests.filter(({ path }) => path.includes("_search"))).toHaveLength(1);
   });
 });
 
-test("documents that are too large to be held together come in smaller parts", async () => {
+test("reads documents in smaller pages when one page exceeds the answer limit", async () => {
   const spans = Array.from({ length: 120 }, (_, n) => ({
     ...hit(n + 1),
     _source: { ...hit(n + 1)._source, tags: [{ key: "stack", type: "string", value: "x".repeat(16_384) }] },
@@ -269,7 +269,7 @@ test("documents that are too large to be held together come in smaller parts", a
   }
 });
 
-test("an index whose documents have names that its mapping lacked is read by its new mapping", async () => {
+test("reads an index by its new mapping when documents have fields that the old one lacked", async () => {
   let grown = false;
   const url = await serve(
     (response, _, body) => {
@@ -285,7 +285,7 @@ test("an index whose documents have names that its mapping lacked is read by its
   expect(await read(url)).toHaveLength(1);
 });
 
-test("events in documents of their own are looked for only where somebody looks at them", async () => {
+test("searches separate events only when the caller needs events", async () => {
   const [index = ""] = Object.keys(otel.indices("x"));
   const document = { "@timestamp": "1.0", trace_id: "1", span_id: "2", kind: "Server", duration: 5 };
   const spanHit = { _index: index, _id: "1", _source: document };
@@ -324,15 +324,15 @@ test("events in documents of their own are looked for only where somebody looks 
   });
 });
 
-describe("lists and hints that an index makes", () => {
+describe("index hints", () => {
   const both = Object.fromEntries(
     Object.entries(otel.indices("x")).map(([own, definition]) => [own, { ...definition, settings }]),
   );
   const whole = { _shards: { total: 2, failed: 0 } };
-  /** With this of the second of two sources. */
+  /** The hints of two sources, of which the second responds with `over`. */
   const ask = async (over: object) => {
     const url = await serve(
-      // What is asked before, of all that may be there, is whole.
+      // Searches before, for new forms, are complete.
       (response, { url = "" }, body) => {
         const isSecond = url.includes("y-") && /"composite"|"sort"/.test(body);
         const ids = { buckets: isSecond ? [] : [{ key: { c0: "a" }, doc_count: 1 }] };
@@ -355,9 +355,9 @@ describe("lists and hints that an index makes", () => {
 
   test.each([
     ["failed shards", { _shards: { total: 2, failed: 1 } }],
-    ["its own time-out", { timed_out: true }],
+    ["a time-out of its own", { timed_out: true }],
     ["a total that is a guess", { hits: { total: { value: 0, relation: "gte" }, hits: [] } }],
-  ])("are none with %s", async (_, over) => {
+  ])("rejects lists and split points with %s", async (_, over) => {
     const reason = expect.objectContaining({ name: "BackendError", failure: "partial" });
     expect(await ask(over)).toEqual([
       { status: "rejected", reason },
@@ -365,7 +365,7 @@ describe("lists and hints that an index makes", () => {
     ]);
   });
 
-  test("are not known of other shards than the mapping has told of", async () => {
+  test("returns undefined when the shard count differs from that of the mapping", async () => {
     const of = (value: unknown) => ({ status: "fulfilled", value });
     expect(await ask({})).toEqual([of(["a".padStart(32, "0")]), of(undefined)]);
     for (const total of [1, 3])
@@ -373,7 +373,7 @@ describe("lists and hints that an index makes", () => {
   });
 });
 
-test("every search carries the wall, and says that parts are errors", async () => {
+test("every search carries the tenant filter and refuses partial results", async () => {
   const url = await serve((response) => sendJson(response, answer([])));
   await using(url, async (store) => {
     const walled = source({ where: 'process.serviceName="shop"' });
@@ -398,7 +398,7 @@ test("every search carries the wall, and says that parts are errors", async () =
   for (const { path, body } of searches) {
     expect(path).toContain("allow_partial_search_results=false");
     const { query } = JSON.parse(body) as { query: { bool: { should: readonly object[] } } };
-    // Either the known index behind its wall, or documents of indices that nobody knows, which are never used.
+    // Either the known index behind its tenant filter, or documents of unknown indices, which are never used.
     for (const part of query.bool.should ?? [query]) {
       const text = JSON.stringify(part);
       const strange = { bool: { must_not: [{ terms: { _index: [name] } }] } };
@@ -408,7 +408,7 @@ test("every search carries the wall, and says that parts are errors", async () =
   }
 });
 
-test("leaving early frees the scroll", async () => {
+test("clears the scroll when the caller stops reading early", async () => {
   let freed: () => void = () => undefined;
   const deleted = new Promise<void>((resolve) => {
     freed = resolve;
@@ -429,7 +429,7 @@ test("leaving early frees the scroll", async () => {
   });
 });
 
-test("a part that fails while the caller is busy is met when its turn comes", async () => {
+test("reports a failed scroll page when the caller asks for it, not while it is busy", async () => {
   const url = await serve((response, request) => {
     const path = request.url ?? "";
     const hits = Array.from({ length: 1_000 }, (_, n) => hit(n + 1));
@@ -451,7 +451,7 @@ test("a part that fails while the caller is busy is met when its turn comes", as
   });
 });
 
-describe("a profile of one's own", () => {
+describe("a custom span layout", () => {
   const layout = `
 name: mine
 traces:
@@ -483,7 +483,7 @@ traces:
     return using(url, ask, { logs: new Map(), traces: new Map([["mine.yaml", parseSpanLayout(text)]]) });
   };
 
-  test("is read as it says", async () => {
+  test("reads spans as the custom layout says", async () => {
     const [span] = await scanWith(layout);
     expect(span).toMatchObject({
       span_kind: "server",
@@ -493,7 +493,7 @@ traces:
     });
   });
 
-  test("with a mistake is none", () => {
+  test("refuses a custom layout with an unknown unit", () => {
     expect(() => parseSpanLayout(layout.replace("unit: ms", "unit: weeks"))).toThrow(/unit/);
   });
 });

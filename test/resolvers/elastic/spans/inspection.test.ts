@@ -1,5 +1,4 @@
-// What `check` and `init` tell of indices of spans, over a small search server in memory: copies that would be counted
-// twice.
+// What `check` and `init` report about indices with copies of spans, over a search server in memory.
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
@@ -37,7 +36,7 @@ const request = createSpan({
   ...{ from: 0, to: 5, service_name: "shop", resource_attributes: { "service.name": "shop" } },
 });
 
-/** As `shipper` writes the request, with the documents of `more` beside it. */
+/** The indices of a shipper with one request, and the documents of `more`. */
 function written(shipper: SpanShipper, more: Readonly<Record<string, readonly object[]>> = {}) {
   const shipped = shipper.write("x", [request]);
   return Object.fromEntries(
@@ -49,7 +48,7 @@ function written(shipper: SpanShipper, more: Readonly<Record<string, readonly ob
   );
 }
 
-test("archived spans are copies: check says what leaves them out, and init does not propose them", async () => {
+test("check advises excluding archived Jaeger spans, and init does not propose their index", async () => {
   const [[name = "", held] = []] = Object.entries(written(jaegerFields));
   if (held === undefined) throw new Error("no index");
   const { limitations, survey } = await open({ [name]: held, "x-jaeger-span-archive": held });

@@ -1,5 +1,5 @@
-// Error documents of Elastic APM whose transaction is not kept: unsampled, dropped by tail-based sampling, or never begun.
-// Which of them are spans of their own is worked out here from the raw documents alone.
+// Error documents of Elastic APM without a stored transaction: unsampled, dropped by tail-based sampling, or never started.
+// Which of them are standalone spans is derived here from the raw documents alone.
 import { afterEach, describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
@@ -56,7 +56,7 @@ const inner = (millis: number, { trace, id, parent = "" }: Place, transaction: s
   event: { outcome: "success" },
   span: { id, name: "render", type: "app", duration: { us: 1_000 } },
 });
-/** As agents send it, also where the transaction is not sampled; without a transaction outside of any. */
+/** As agents send an error, also of an unsampled transaction, or outside any transaction. */
 const error = (
   millis: number,
   id: string,
@@ -127,7 +127,7 @@ const listing = (
 };
 const idOf = (n: number, digits = 16) => n.toString(16).padStart(digits, "0");
 
-describe("an error whose transaction is not kept", () => {
+describe("an APM error whose transaction is not stored", () => {
   const lost = { id: idOf(9), type: "request", name: "POST /pay", sampled: false };
   const trace = idOf(1, 32);
   const own = idOf(0xe1, 32);
@@ -140,7 +140,7 @@ describe("an error whose transaction is not kept", () => {
     },
   );
 
-  test("is a span of no length, named as its transaction, with its exception", async () => {
+  test("becomes a span without length, named as its transaction, with its exception", async () => {
     const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) })]);
     const [span, ...others] = await find(opened, { by: "trace", traceIds: [trace], select: "all" });
     expect(others).toEqual([]);
@@ -152,7 +152,7 @@ describe("an error whose transaction is not kept", () => {
     });
   });
 
-  test("is listed as an error of that action, found by its filters, and never a request", async () => {
+  test("is listed as an error of its action, found by filters, and never counted as a request", async () => {
     const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) })]);
     const row = { trace_id: trace, span_id: own, namespace: "web", action_name: "POST /pay", time: at(10) };
     expect(await listing(opened)).toMatchObject([{ ...row, duration: 0n, revision: "r1", has_npo: false }]);
@@ -175,7 +175,7 @@ describe("an error whose transaction is not kept", () => {
     });
   });
 
-  test("outside of any trace it is a trace of its own, under its id", async () => {
+  test("outside any trace becomes a trace of its own under the error id", async () => {
     const alone = error(20, own, {}, { agent: { name: "rum-js" } });
     const lacks = ["trace", "parent", "span", "transaction", "labels", "numeric_labels"];
     const opened = await open(apm, [alone, error(30, idOf(0xe2, 32))], { lacks });
@@ -192,10 +192,10 @@ describe("an error whose transaction is not kept", () => {
     expect(span).toMatchObject({ span_id: own, parent_span_id: undefined });
   });
 
-  test("is in no trace but its own, also where the index cannot be asked for one", async () => {
+  test("belongs to no other trace, also when the trace id is too long for the index", async () => {
     const kept = error(20, idOf(0xe3, 32), { trace: idOf(2, 32), parent: idOf(2) });
     const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) }), kept]);
-    // Longer than what the index keeps of a trace's id.
+    // Longer than the `ignore_above` of trace ids.
     const long = "a".repeat(1_100);
     for (const select of ["all", "exceptions"] as const)
       expect(await find(opened, { by: "trace", traceIds: [long], select })).toEqual([]);
@@ -204,7 +204,7 @@ describe("an error whose transaction is not kept", () => {
     expect(await store.locate({ sources, traceId: long, budget: plenty() }, never)).toEqual(nowhere);
   });
 
-  test("behind a wall that its transaction does not pass, too", async () => {
+  test("becomes a standalone span when the tenant filter excludes its transaction", async () => {
     const kept = request(0, { trace, id: idOf(5) }, "GET /cart", "other");
     const foreign = error(10, own, { trace, parent: idOf(5), transaction: { id: idOf(5) } });
     const opened = await open(apm, [kept, foreign], { where: 'service.name="shop"' });
@@ -213,7 +213,7 @@ describe("an error whose transaction is not kept", () => {
     expect(await listing(whole)).toMatchObject([{ span_id: idOf(5), action_name: "GET /cart" }]);
   });
 
-  test("one that came as a log record of OTLP belongs to the span that it names", async () => {
+  test("from an OTLP log record belongs to the span that it names", async () => {
     const named = error(2, own, { trace }, { span: { id: idOf(6) } });
     const opened = await open(apm, [
       request(0, { trace, id: idOf(5) }),
@@ -225,7 +225,7 @@ describe("an error whose transaction is not kept", () => {
   });
 });
 
-/** Transactions of which some are kept, spans below them, and errors that name any of them, or nothing. */
+/** Transactions, of which some are stored, spans below them, and errors that name any of them or none. */
 function makeRandomDocuments(seed: number): readonly Document[] {
   let state = seed;
   const below = (limit: number): number => {
@@ -263,7 +263,7 @@ interface Ids {
   readonly error?: { readonly id: string };
 }
 
-/** Of each error the span that shows it: the nearest that is kept, or itself. */
+/** For each error the span that shows it: the nearest stored one, or the error itself. */
 function derivePlaces(documents: readonly Ids[]): ReadonlyMap<string, string> {
   const kept = new Set(
     documents.flatMap(({ trace, span, transaction, error }) =>
@@ -279,8 +279,8 @@ function derivePlaces(documents: readonly Ids[]): ReadonlyMap<string, string> {
   );
 }
 
-describe.each([apm, apm7])("$name: whatever is kept", (shipper) => {
-  test.each([1, 2])("each error is shown once, where it belongs; seed %i", async (seed) => {
+describe.each([apm, apm7])("$name: errors of stored and missing transactions", (shipper) => {
+  test.each([1, 2])("shows each error exactly once, at its nearest stored span; seed %i", async (seed) => {
     const documents = makeRandomDocuments(seed);
     const opened = await open(shipper, documents);
     const places = derivePlaces(documents);

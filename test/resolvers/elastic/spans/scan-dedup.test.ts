@@ -1,4 +1,4 @@
-// What a scan keeps in mind, and what it need not: sources of one site may hold the same documents.
+// De-duplication in scans: the sources of one site may hold the same documents.
 import { afterEach, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -17,7 +17,7 @@ afterEach(async () => {
 const start = Date.UTC(2026, 0, 15, 10);
 const range = { from: fromMillis(start), to: fromMillis(start + 60_000) };
 
-test("each document counts once, whatever sources hold it, and one that was sent twice counts twice", async () => {
+test("scan counts each document once across overlapping sources, and a span sent twice as two", async () => {
   const spans = Array.from({ length: 2_500 }, (_, n) => {
     // The last two are one span.
     const id = Math.min(n, 2_498).toString(16).padStart(16, "0");

@@ -1,5 +1,5 @@
-// Both sides of a call may have one id, and a layout may keep exceptions in documents of their own: then the side that was
-// called has them, however many spans are read together.
+// The two sides of a call may share an id, and a layout may store exceptions separately. The called side owns them then,
+// however many spans are read together.
 import { afterEach, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, SpanEvent } from "#src/core/rows.ts";
@@ -54,7 +54,7 @@ async function open(spans: readonly ModelSpan[]) {
   };
 }
 
-test("the side that was called has the exceptions, also where thousands of spans are read together", async () => {
+test("shared span id: separate exceptions belong to the server span among thousands of spans", async () => {
   const calls = Array.from({ length: 2_300 }, (_, n) => n + 2);
   const failed = calls.slice(0, 600);
   const find = await open([

@@ -1,0 +1,237 @@
+// Plans the searches of span documents: which indices a pattern has, and which forms of spans and events they may hold.
+// A plan comes from cached mappings. Documents may be newer than these, so a plan is checked for being behind: it is once
+// an index holds a form that its mapping, as it was read, excludes.
+
+import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
+import type { Millis } from "../../../src/core/time.ts";
+import type { Filter } from "../../../src/log-query/ast.ts";
+import type { SpanSource } from "../../../src/store/span-reader.ts";
+import type { ElasticClient } from "../client/client.ts";
+import {
+  addSharedQuery,
+  allOf,
+  anyOf,
+  buildIndicesQuery,
+  matchAll,
+  type Query,
+  type SharedQueries,
+} from "../client/query-dsl.ts";
+import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-placement.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
+import { buildFormQuery } from "../query/span-upper-bounds.ts";
+import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
+import { refuseMaskedTenantFilter } from "../search/access-restrictions.ts";
+import type { MappingCache } from "../search/mapping-cache.ts";
+import { refuseClosed, refuseRemote, rejectInexactTenantFilter, sendSearch } from "../search/search.ts";
+import { type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
+
+/** The backend, and what is known of the mappings of its spans. */
+export interface SpanSearchContext {
+  readonly backend: string;
+  readonly client: ElasticClient;
+  readonly mappingCache: MappingCache;
+  /** The forms of indices, by the configured layout. */
+  readonly placedForms: WeakMap<IndexMetadata, Map<string, PlacedForms>>;
+  /** When mappings were read because they might be behind. */
+  readonly refreshedAt: WeakMap<IndexMetadata, Millis>;
+  /** By the signal of a read: when forms were last found not to be behind. */
+  readonly checkedAt: WeakMap<AbortSignal, Map<PlacedForms, Millis>>;
+  /** By a derived signal: the signal of its read. */
+  readonly readSignals: WeakMap<AbortSignal, AbortSignal>;
+}
+
+export interface SearchPlan {
+  readonly metadata: IndexMetadata;
+  readonly forms: PlacedForms;
+}
+
+/** The indices are not those of the plan: every search that was made with it has to be repeated with a new one. */
+export class PlanOutdatedError extends Error {
+  override readonly name = "PlanOutdatedError";
+}
+
+/** The refresh interval of an index: a mapping may be behind its documents by so much. */
+const refreshInterval: Millis = 1_000;
+
+export function createSpanSearchContext(
+  backend: string,
+  client: ElasticClient,
+  mappingCache: MappingCache,
+): SpanSearchContext {
+  return {
+    ...{ backend, client, mappingCache },
+    placedForms: new WeakMap(),
+    refreshedAt: new WeakMap(),
+    checkedAt: new WeakMap(),
+    readSignals: new WeakMap(),
+  };
+}
+
+/** A signal of the same read that may end earlier. What is known for the one signal holds for the other. */
+export function combineSignals(
+  context: SpanSearchContext,
+  signal: AbortSignal,
+  earlier: AbortSignal,
+): AbortSignal {
+  const both = AbortSignal.any([signal, earlier]);
+  context.readSignals.set(both, findReadSignal(context, signal));
+  return both;
+}
+
+function findReadSignal({ readSignals }: SpanSearchContext, signal: AbortSignal): AbortSignal {
+  return readSignals.get(signal) ?? signal;
+}
+
+/** A plan that is not behind. @throws {Refused} `not_supported_by_backend` @throws {BackendError} */
+export async function planSearch(
+  context: SpanSearchContext,
+  source: SpanSource,
+  signal: AbortSignal,
+): Promise<SearchPlan> {
+  const plan = await readPlan(context, source, signal);
+  return (await isPlanBehind(context, source, plan, signal)) ? refreshPlan(context, source, signal) : plan;
+}
+
+/** A plan from the cached mappings, which may be behind. Errors as `planSearch`. */
+export async function readPlan(
+  context: SpanSearchContext,
+  source: SpanSource,
+  signal: AbortSignal,
+): Promise<SearchPlan> {
+  const { backend, client, mappingCache } = context;
+  refuseRemote(backend, source.index);
+  const hasTenantFilter = readTenantFilter(backend, source) !== undefined;
+  const cached = await mappingCache.read(source.index, hasTenantFilter, signal);
+  // An opaque mapping is refused without a search, so nothing else would show that it has become readable.
+  const metadata = cached.opaque ? await mappingCache.refresh(source.index, signal) : cached;
+  await refuseMaskedTenantFilter(backend, client, source, metadata, signal);
+  const plan = await buildPlan(context, source, metadata, signal);
+  return hasOnlyUnknownLayouts(plan) && (await hasMatches(context, source, matchAll, signal))
+    ? refreshPlan(context, source, signal, true)
+    : plan;
+}
+
+/**
+ * A plan from mappings read now. Refuses a pattern whose documents are all of no known layout: the layout may be another
+ * one, or security may hide one of its fields, in the mapping as well. An empty answer would be wrong there.
+ * `hasDocuments` says that the pattern is known to have some.
+ */
+export async function refreshPlan(
+  context: SpanSearchContext,
+  source: SpanSource,
+  signal: AbortSignal,
+  hasDocuments = false,
+): Promise<SearchPlan> {
+  const metadata = await context.mappingCache.refresh(source.index, signal);
+  context.refreshedAt.set(metadata, performance.now());
+  const plan = await buildPlan(context, source, metadata, signal);
+  if (
+    hasOnlyUnknownLayouts(plan) &&
+    (hasDocuments || (await hasMatches(context, source, matchAll, signal)))
+  ) {
+    throw createUnsupportedError(context.backend, "an index pattern without spans of a known layout");
+  }
+  return plan;
+}
+
+async function buildPlan(
+  { backend, client, mappingCache, placedForms }: SpanSearchContext,
+  source: SpanSource,
+  metadata: IndexMetadata,
+  signal: AbortSignal,
+): Promise<SearchPlan> {
+  if (metadata.opaque)
+    throw createUnsupportedError(backend, "spans in an index whose mapping may not be read");
+  refuseClosed(backend, metadata);
+  const byLayout = placedForms.get(metadata) ?? new Map<string, PlacedForms>();
+  placedForms.set(metadata, byLayout);
+  const forms =
+    byLayout.get(source.layout) ??
+    placeForms(metadata, mappingCache.listSpanLayouts(source), await client.detectProduct(signal));
+  byLayout.set(source.layout, forms);
+  const [misspelt] = forms.misspeltFields;
+  if (misspelt !== undefined) throw createUnsupportedError(backend, describeMisspelt(misspelt));
+  return { metadata, forms };
+}
+
+function hasOnlyUnknownLayouts({ forms: { spans, events, unrecognised } }: SearchPlan): boolean {
+  return spans.length === 0 && events.length === 0 && unrecognised.length > 0;
+}
+
+// ---- Freshness ------------------------------------------------------------------------------------------------
+
+/** Whether there may be documents that the mappings of this plan exclude. */
+export async function isPlanBehind(
+  context: SpanSearchContext,
+  source: SpanSource,
+  { metadata, forms }: SearchPlan,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (await hasNewForm(context, source, forms, signal)) return true;
+  const tenantFilter = readTenantFilter(context.backend, source);
+  const groups = [...forms.spans, ...forms.events].map(({ group }) => group);
+  if (tenantFilter === undefined || !hasUnmappedField(tenantFilter, groups)) return false;
+  const refreshed = context.refreshedAt.get(metadata);
+  return refreshed === undefined || performance.now() - refreshed >= refreshInterval;
+}
+
+/** `searchNewForm`, run once for all searches of one read as long as the result cannot have changed. */
+async function hasNewForm(
+  context: SpanSearchContext,
+  source: SpanSource,
+  forms: PlacedForms,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { checkedAt } = context;
+  const read = findReadSignal(context, signal);
+  const checked = checkedAt.get(read)?.get(forms);
+  if (checked !== undefined && performance.now() - checked < refreshInterval) return false;
+  const now = performance.now();
+  if (await searchNewForm(context, source, forms, signal)) return true;
+  checkedAt.set(read, (checkedAt.get(read) ?? new Map()).set(forms, now));
+  return false;
+}
+
+/**
+ * Whether an index holds a form that its mapping, as it was read, excludes. The search carries no tenant filter, because
+ * the filter's own fields may be new as well; it returns a count only. Every search for documents carries the filter.
+ */
+async function searchNewForm(
+  context: SpanSearchContext,
+  source: SpanSource,
+  { possibleForms }: PlacedForms,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (possibleForms.length === 0) return false;
+  const shared: SharedQueries = new Map();
+  for (const placed of possibleForms) addSharedQuery(shared, buildFormQuery(placed), placed.group.indices);
+  const query = anyOf(
+    [...shared.values()].map(({ indices, query }) => allOf([buildIndicesQuery(indices), query])),
+  );
+  return hasMatches(context, source, query, signal);
+}
+
+async function hasMatches(
+  { backend, client }: SpanSearchContext,
+  source: SpanSource,
+  query: Query,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const body = JSON.stringify({ size: 0, track_total_hits: true, query });
+  const bytes = await sendSearch(client, source.index, body, signal);
+  return requireTotal(backend, await parseCompleteResponse(backend, bytes, 0)) > 0;
+}
+
+// ---- Shared with the searches ---------------------------------------------------------------------------------
+
+/** The configured tenant filter, if the source has one. @throws {Refused} where it cannot be exact */
+export function readTenantFilter(backend: string, { where }: SpanSource): Filter | undefined {
+  return where === undefined ? undefined : rejectInexactTenantFilter(backend, () => parseTenantFilter(where));
+}
+
+/** The exact number of matching documents. @throws {BackendError} `malformed` without one */
+export function requireTotal(backend: string, { total }: ParsedResponse): number {
+  if (total === undefined)
+    throw new BackendError(backend, "malformed", "a search response without an exact total");
+  return total;
+}

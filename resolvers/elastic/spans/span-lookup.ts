@@ -1,0 +1,112 @@
+// Looks up the spans of one site by ids: of traces, of spans, of their callers or of their parents.
+import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import type { SpanLookup, SpanSelection } from "../../../src/store/span-reader.ts";
+import { isInSelection } from "../../../src/tracing/spans/selection.ts";
+import { allOf } from "../client/query-dsl.ts";
+import { buildEventNameQuery, buildIdQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";
+import {
+  findStandaloneSpans,
+  readEventOwners,
+  readOwnersWithExceptions,
+  readSpansWithOwnExceptions,
+} from "./exception-spans.ts";
+import { buildCandidateQuery } from "./span-aggregation.ts";
+import {
+  hasSeparateEvents,
+  type ReadContext,
+  readSpansWithEvents,
+  readSpansWithoutEvents,
+  readStandaloneSpans,
+  type SpanBatches,
+} from "./span-assembly.ts";
+import {
+  chunkIds,
+  deduplicateIds,
+  type EventMatcher,
+  findOrphanedSpanIds,
+  matchCallees,
+  matchEventsOfTraces,
+  matchSpanIds,
+  matchSpans,
+  matchStandaloneSpans,
+  matchStatementChildren,
+  type SpanMatcher,
+} from "./span-matchers.ts";
+
+/** `SpanReader.find` over the sources of one site. */
+export function findInSite({ of, within, withoutEvents }: SpanLookup, context: ReadContext): SpanBatches {
+  const { by } = of;
+  const read = (matcher: SpanMatcher): SpanBatches =>
+    withoutEvents ? readSpansWithoutEvents(matcher, context) : readSpansWithEvents(matcher, context);
+  /** Each matcher by a read of its own. Without `withoutEvents`, standalone spans match as well. */
+  const readWithStandalone = (matchers: readonly SpanMatcher[]): SpanBatches =>
+    mergeConcurrent(
+      matchers.flatMap((matcher) => {
+        const readStandalone = () => findStandaloneSpans(matchStandaloneSpans(matcher), context);
+        return [() => read(matcher), ...(withoutEvents ? [] : [readStandalone])];
+      }),
+    );
+  switch (by) {
+    case "trace":
+      return mergeConcurrent(
+        [...chunkIds(of.traceIds)].map((ids) => () => findTraces(ids, of.select, within, read, context)),
+      );
+    case "span":
+      return readWithStandalone([...chunkIds(of.spans)].map(matchSpans));
+    case "id":
+      return readWithStandalone([...chunkIds(of.spanIds)].map(matchSpanIds));
+    case "caller":
+      return mergeConcurrent([...chunkIds(of.spans)].map((ids) => () => read(matchCallees(ids))));
+    case "parent":
+      return mergeConcurrent([...chunkIds(of.spanIds)].map((ids) => () => read(matchStatementChildren(ids))));
+    default:
+      return by satisfies never;
+  }
+}
+
+function findTraces(
+  traceIds: readonly string[],
+  select: SpanSelection,
+  within: SpanLookup["within"],
+  read: (matcher: SpanMatcher) => SpanBatches,
+  context: ReadContext,
+): SpanBatches {
+  const sought = new Set(traceIds);
+  const inTraces: SpanMatcher = {
+    condition: ({ group, form }) => buildIdQuery(group, form.trace_id, traceIds),
+    accepts: ({ trace_id }) => sought.has(trace_id),
+  };
+  if (select === "exceptions") return findExceptions(traceIds, inTraces, context);
+  const selected: SpanMatcher = {
+    condition: (placed, source) => {
+      const hint =
+        within === undefined
+          ? buildSelectionQuery(placed, select)
+          : buildCandidateQuery(placed, { ...within, select }, source);
+      return allOf([inTraces.condition(placed, source), hint]);
+    },
+    accepts: (span) => inTraces.accepts(span) && isInSelection(select, span),
+  };
+  return read(select === "all" ? { ...selected, completeTraceIds: traceIds } : selected);
+}
+
+/** The spans of the traces with exceptions, their own and separate ones. */
+async function* findExceptions(
+  traceIds: readonly string[],
+  inTraces: SpanMatcher,
+  context: ReadContext,
+): SpanBatches {
+  yield* readSpansWithOwnExceptions(inTraces, undefined, context);
+  if (!(await hasSeparateEvents(context))) return;
+  const { condition, accepts } = matchEventsOfTraces(traceIds);
+  const exceptions: EventMatcher = {
+    condition: (placed, source) =>
+      allOf([buildEventNameQuery(placed, "exception"), condition(placed, source)]),
+    accepts,
+  };
+  const owners = await readEventOwners(exceptions, context);
+  const stored = new Set<string>();
+  const ids = deduplicateIds(owners.flatMap(({ spans }) => spans));
+  yield* readOwnersWithExceptions(ids, inTraces, context, stored);
+  yield* readStandaloneSpans(findOrphanedSpanIds(owners, stored), context);
+}

@@ -1,0 +1,166 @@
+// Scans and tallies the spans of one site whose end lies in a range.
+import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import { Refused } from "../../../src/core/errors.ts";
+import type { Span } from "../../../src/core/rows.ts";
+import type { TimeRange } from "../../../src/core/time.ts";
+import type { SpanPushdown, SpanScan, SpanTally, TallyQuery } from "../../../src/store/span-reader.ts";
+import { hasException } from "../../../src/tracing/spans/exceptions.ts";
+import { isInSelection } from "../../../src/tracing/spans/selection.ts";
+import { toTally } from "../../../src/tracing/spans/span-tally.ts";
+import { allOf } from "../client/query-dsl.ts";
+import type { EventForm, SpanForm } from "../layout/span-layout.ts";
+import { buildErrorEventQuery, buildPushdownQuery } from "../query/span-pushdown.ts";
+import { buildEndTimeQuery, buildTimeBoundsQuery } from "../query/span-upper-bounds.ts";
+import {
+  findStandaloneSpans,
+  listSpanIds,
+  readOwnersWithExceptions,
+  readSpanIdsOfEvents,
+  readSpansWithOwnExceptions,
+} from "./exception-spans.ts";
+import { PlanOutdatedError, type SearchPlan } from "./search-plan.ts";
+import { buildCandidateQuery, tallySpans } from "./span-aggregation.ts";
+import {
+  hasSeparateEvents,
+  type ReadContext,
+  readSpansWithEvents,
+  readSpansWithoutEvents,
+  type SpanBatches,
+  yieldNonEmpty,
+} from "./span-assembly.ts";
+import type { SpanMatcher } from "./span-matchers.ts";
+import type { Condition } from "./span-search.ts";
+
+/** `SpanReader.scan` over the sources of one site. */
+export async function* scanSite(query: SpanScan, context: ReadContext): SpanBatches {
+  const { range, select, pushdown, withoutEvents } = query;
+  if (select === "exceptions") {
+    yield* mergeConcurrent([
+      () => scanExceptions(query, context),
+      () => scanStandaloneSpans(range, pushdown?.errors, context),
+    ]);
+    return;
+  }
+  const matcher: SpanMatcher = {
+    condition: (placed, source) => buildCandidateQuery(placed, query, source),
+    accepts: (span) => isInRange(span, range) && isInSelection(select, span),
+    byDocument: true,
+    isSingleRead: true,
+  };
+  if (withoutEvents) {
+    yield* readSpansWithoutEvents(matcher, context);
+    return;
+  }
+  yield* readSpansWithEvents(matcher, context);
+  if (select === "all") yield* scanStandaloneSpans(range, undefined, context);
+}
+
+function isInRange({ end }: Span, { from, to }: TimeRange): boolean {
+  return end >= from && end <= to;
+}
+
+// ---- Tallies --------------------------------------------------------------------------------------------------
+
+/** `SpanReader.tally` over the sources of one site. */
+export async function* tallySite(
+  query: TallyQuery,
+  context: ReadContext,
+): AsyncGenerator<readonly SpanTally[]> {
+  const { documents, sources, signal } = context;
+  const [source, ...others] = sources;
+  // Several sources may hold the same documents, which only a read de-duplicates.
+  if (source === undefined || others.length > 0) {
+    yield* tallyByScan(query, context);
+    return;
+  }
+  const accepts = (span: Span): boolean => isInRange(span, query.range) && isInSelection(query.select, span);
+  const read = (condition: Condition<SpanForm>, plan: SearchPlan) =>
+    readSpansWithoutEvents({ condition, accepts, byDocument: true, isSingleRead: true }, context, plan);
+  let hasYielded = false;
+  try {
+    for await (const batch of tallySpans(documents, source, query, read, signal)) {
+      hasYielded = true;
+      yield batch;
+    }
+  } catch (error) {
+    // Aggregations need longer queries than scans, which not every pattern allows. Indices that never fit their mappings
+    // are an error of the scan, if they are one.
+    const isTooLong = error instanceof Refused && error.slug === "not_supported_by_backend";
+    if (hasYielded || !(isTooLong || error instanceof PlanOutdatedError)) throw error;
+    yield* tallyByScan(query, context);
+  }
+}
+
+async function* tallyByScan(query: TallyQuery, context: ReadContext): AsyncGenerator<readonly SpanTally[]> {
+  for await (const batch of scanSite({ ...query, withoutEvents: true }, context)) yield batch.map(toTally);
+}
+
+// ---- Exceptions -----------------------------------------------------------------------------------------------
+
+/** Listing ids takes so much less of the budget than reading as many spans, but is slower for few spans. */
+const idListingSavings = 10;
+
+/**
+ * Spans with exceptions. A separate exception may belong to a span with any end. Either all separate exceptions lead to
+ * their spans, or all spans of the range to their exceptions, whichever are fewer. Where an index can list the ids of the
+ * exceptions' spans, their documents are not read.
+ */
+async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadContext): SpanBatches {
+  const errors = pushdown?.errors;
+  const matcher: SpanMatcher = {
+    condition: (placed, source) => {
+      const hints = pushdown === undefined ? [] : [buildPushdownQuery(placed, pushdown, source)];
+      return allOf([buildEndTimeQuery(placed, range), ...hints]);
+    },
+    accepts: (span) => isInRange(span, range),
+    byDocument: true,
+  };
+  if (!(await hasSeparateEvents(context))) {
+    yield* readSpansWithOwnExceptions(matcher, errors, context);
+    return;
+  }
+  const isException: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
+  const { events, spans } = await countEventsAndSpans(isException, matcher.condition, context);
+  const ids = spans * idListingSavings <= events ? undefined : await listSpanIds(isException, context);
+  if (ids === undefined && spans <= events) {
+    for await (const batch of readSpansWithEvents(matcher, context)) {
+      yield* yieldNonEmpty(batch.filter(hasException));
+    }
+    return;
+  }
+  yield* readSpansWithOwnExceptions(matcher, errors, context);
+  const owners = ids ?? (await readSpanIdsOfEvents(isException, context));
+  yield* readOwnersWithExceptions(owners, matcher, context);
+}
+
+async function countEventsAndSpans(
+  eventCondition: Condition<EventForm>,
+  spanCondition: Condition<SpanForm>,
+  { documents, sources, signal }: ReadContext,
+): Promise<{ readonly events: number; readonly spans: number }> {
+  const counts = await Promise.all(
+    sources.map((source) =>
+      Promise.all([
+        documents.countEvents(source, eventCondition, signal),
+        documents.countSpans(source, spanCondition, signal),
+      ]),
+    ),
+  );
+  return {
+    events: counts.reduce((sum, [events]) => sum + events, 0),
+    spans: counts.reduce((sum, [, spans]) => sum + spans, 0),
+  };
+}
+
+function scanStandaloneSpans(
+  range: TimeRange,
+  errors: SpanPushdown["errors"],
+  context: ReadContext,
+): SpanBatches {
+  const condition: Condition<EventForm> = (placed) => {
+    const { field, unit } = placed.form.time;
+    const inRange = buildTimeBoundsQuery(placed.group, field, unit, range.from, range.to);
+    return allOf([buildErrorEventQuery(placed, errors), inRange]);
+  };
+  return findStandaloneSpans({ condition, accepts: (span) => isInRange(span, range) }, context);
+}

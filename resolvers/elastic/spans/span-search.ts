@@ -1,0 +1,281 @@
+// Searches span documents of one source. Every search carries the tenant filter, reaches only indices whose mapping is
+// known, and is complete or an error. A search that meets other indices than its plan has is repeated with a newer plan.
+
+import { z } from "zod";
+import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
+import type { SpanSource } from "../../../src/store/span-reader.ts";
+import {
+  addSharedQuery,
+  allOf,
+  anyOf,
+  buildIndicesQuery,
+  matchNone,
+  measureQuery,
+  not,
+  type Query,
+  type SharedQueries,
+} from "../client/query-dsl.ts";
+import { releaseScroll, scrollOptions } from "../client/scroll.ts";
+import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
+import type { EventForm, SpanForm } from "../layout/span-layout.ts";
+import { queryLimits } from "../query/filter-compiler.ts";
+import { buildFormQuery, describeTimeProblem } from "../query/span-upper-bounds.ts";
+import { compileTenantFilter } from "../query/tenant-filter.ts";
+import { refuseMaskedFilter } from "../search/access-restrictions.ts";
+import {
+  acceptShardCount,
+  isStale,
+  mappingChangedError,
+  rejectInexactTenantFilter,
+  searchJson,
+  sendSearch,
+} from "../search/search.ts";
+import { type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
+import {
+  isPlanBehind,
+  PlanOutdatedError,
+  readPlan,
+  readTenantFilter,
+  refreshPlan,
+  requireTotal,
+  type SearchPlan,
+  type SpanSearchContext,
+} from "./search-plan.ts";
+
+/** The query that a document of a form has to match, as an upper bound. */
+export type Condition<Form> = (placed: PlacedForm<Form>, source: SpanSource) => Query;
+
+/** Documents of a source that are searched for. */
+export interface DocumentQuery<Form> {
+  readonly source: SpanSource;
+  /** The forms that are searched for, of those that the indices may hold. */
+  readonly selectForms: (forms: PlacedForms) => readonly PlacedForm<Form>[];
+  readonly condition: Condition<Form>;
+}
+
+interface SearchOptions {
+  /** Documents of the first page. */
+  readonly size: number;
+  readonly isScroll?: boolean;
+  /** Where it is set, no newer plan is made: indices beyond it throw `PlanOutdatedError`. */
+  readonly plan?: SearchPlan | undefined;
+}
+
+interface StartedSearch {
+  readonly response: ParsedResponse;
+  /** The plan that fits all indices of the response. */
+  readonly plan: SearchPlan;
+}
+
+const maxAttempts = 3;
+
+/**
+ * The first page of a search in document order, compiled with mappings that fit the indices that it reached.
+ * @throws {Refused} `not_supported_by_backend`
+ * @throws {PlanOutdatedError}
+ * @throws {BackendError} `partial` when mappings change faster than they can be read
+ */
+export async function startSearch<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  query: DocumentQuery<Form>,
+  options: SearchOptions,
+  signal: AbortSignal,
+): Promise<StartedSearch> {
+  if (options.plan !== undefined) {
+    const attempt = { plan: options.plan, pendingBehind: undefined, isLast: false };
+    const outcome = await attemptSearch(context, query, options, attempt, signal);
+    if (outcome.kind === "answered") return outcome.search;
+    throw new PlanOutdatedError();
+  }
+  const { backend, mappingCache } = context;
+  const { source } = query;
+  let renewed: SearchPlan | undefined;
+  for (let attempt = 1; ; attempt++) {
+    const isLast = attempt >= maxAttempts;
+    const plan: SearchPlan = renewed ?? (await readPlan(context, source, signal));
+    // Checked at the same time as the search, because plans are hardly ever behind.
+    const pendingBehind = renewed === undefined ? isPlanBehind(context, source, plan, signal) : undefined;
+    // A failure is reported where the result is awaited; until then it must not count as unhandled.
+    pendingBehind?.catch(() => undefined);
+    const outcome = await attemptSearch(context, query, options, { plan, pendingBehind, isLast }, signal);
+    if (outcome.kind === "answered") return outcome.search;
+    renewed = outcome.kind === "behind" ? await refreshPlan(context, source, signal) : undefined;
+    if (outcome.kind === "behind") continue;
+    if (isLast && outcome.response !== undefined) {
+      acceptShardCount(backend, source.index, plan.metadata, outcome.response, mappingCache);
+      return startSearch(context, query, options, signal);
+    }
+    if (isLast) throw mappingChangedError(backend, source.index);
+    await mappingCache.refresh(source.index, signal);
+  }
+}
+
+interface Attempt {
+  readonly plan: SearchPlan;
+  /** Whether the plan is behind, if that is not known to be false. */
+  readonly pendingBehind: Promise<boolean> | undefined;
+  /** A rejected search is an error then, and no reason to try another plan. */
+  readonly isLast: boolean;
+}
+
+type AttemptOutcome =
+  | { readonly kind: "answered"; readonly search: StartedSearch }
+  | { readonly kind: "behind" }
+  /** The search reached other indices than the plan has; without a response it was rejected. */
+  | { readonly kind: "stale"; readonly response: ParsedResponse | undefined };
+
+async function attemptSearch<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  query: DocumentQuery<Form>,
+  { size, isScroll = false }: SearchOptions,
+  { plan, pendingBehind, isLast }: Attempt,
+  signal: AbortSignal,
+): Promise<AttemptOutcome> {
+  const { backend, client, mappingCache } = context;
+  const { index } = query.source;
+  const compiled = tryCompile(() => compileQuery(context, query, plan));
+  // Newer mappings may allow what these refuse. A scroll is not opened before, because nobody would read or close it.
+  if ((isScroll || compiled instanceof Refused) && (await pendingBehind)) return { kind: "behind" };
+  if (compiled instanceof Refused) throw compiled;
+  await refuseMaskedFilter(backend, compiled, client, index, plan.metadata, signal);
+  const body = JSON.stringify({ size, track_total_hits: true, query: compiled, sort: ["_doc"] });
+  const parameters = isScroll ? scrollOptions : {};
+  const search = sendSearch(client, index, body, signal, parameters).catch((error: unknown) => {
+    // An index that the mapping does not have may also reject what was compiled without it.
+    if (isLast || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
+    return undefined;
+  });
+  const [bytes, isBehind] = await Promise.all([search, pendingBehind]);
+  if (isBehind) return { kind: "behind" };
+  const response = bytes && (await parseCompleteResponse(backend, bytes, size));
+  const accepted = mappingCache.findAcceptedShardCount(index);
+  if (response !== undefined && !isStale(plan.metadata, response, accepted)) {
+    return { kind: "answered", search: { response, plan } };
+  }
+  releaseScroll(client, response?.scrollId);
+  return { kind: "stale", response };
+}
+
+/** How many documents a search would return. Errors as `startSearch`. */
+export async function countDocuments<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  query: DocumentQuery<Form>,
+  signal: AbortSignal,
+): Promise<number> {
+  const { response } = await startSearch(context, query, { size: 0 }, signal);
+  return requireTotal(context.backend, response);
+}
+
+// ---- Compilation ----------------------------------------------------------------------------------------------
+
+function compileQuery<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  { source, selectForms, condition }: DocumentQuery<Form>,
+  { metadata, forms }: SearchPlan,
+): Query {
+  return anyOf([
+    compileFormsQuery(context, source, selectForms(forms), condition),
+    // Documents of an index that is newer than the plan are never used, but show that it exists.
+    not(buildIndicesQuery([...metadata.indices])),
+  ]);
+}
+
+/** Groups with equal queries share one clause: a pattern of daily indices has one, not hundreds. */
+function compileFormsQuery<Form extends SpanForm | EventForm>(
+  { backend }: SpanSearchContext,
+  source: SpanSource,
+  forms: readonly PlacedForm<Form>[],
+  condition: Condition<Form>,
+): Query {
+  const tenantFilter = readTenantFilter(backend, source);
+  const shared: SharedQueries = new Map();
+  for (const placed of forms) {
+    requireReadable(backend, placed);
+    const filters =
+      tenantFilter === undefined
+        ? []
+        : [rejectInexactTenantFilter(backend, () => compileTenantFilter(tenantFilter, placed.group))];
+    const query = allOf([...filters, buildFormQuery(placed), condition(placed, source)]);
+    if (query !== matchNone) addSharedQuery(shared, query, placed.group.indices);
+  }
+  const compiled = anyOf(
+    [...shared.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
+  );
+  if (measureQuery(compiled).clauses > queryLimits.allClauses)
+    throw createUnsupportedError(backend, "a pattern of this many indices with different mappings");
+  return compiled;
+}
+
+function requireReadable(backend: string, placed: PlacedForm<SpanForm | EventForm>): void {
+  if (placed.group.sourceMode === "cut")
+    throw createUnsupportedError(backend, "documents whose _source is not kept whole");
+  const { form } = placed;
+  const reason = form.holds === "span" ? describeTimeProblem({ ...placed, form }) : undefined;
+  if (reason !== undefined) throw createUnsupportedError(backend, `spans whose ${reason}`);
+}
+
+function tryCompile(compile: () => Query): Query | Refused {
+  try {
+    return compile();
+  } catch (error) {
+    if (error instanceof Refused) return error;
+    throw error;
+  }
+}
+
+// ---- Aggregation ----------------------------------------------------------------------------------------------
+
+/** Documents of some of a plan's forms that are aggregated. */
+export interface AggregationQuery<Form> {
+  readonly source: SpanSource;
+  readonly plan: SearchPlan;
+  readonly forms: readonly PlacedForm<Form>[];
+  readonly condition: Condition<Form>;
+}
+
+export interface AggregationResult {
+  /** Matching documents; 0 where the request does not track them. */
+  readonly total: number;
+  readonly hits: readonly { readonly sort: readonly unknown[] }[];
+  readonly aggregations: Readonly<Record<string, unknown>>;
+}
+
+const aggregationSchema = z.object({
+  timed_out: z.boolean(),
+  _shards: z.object({ total: z.number(), failed: z.number() }),
+  hits: z.object({
+    total: z.object({ value: z.number(), relation: z.string() }).optional(),
+    hits: z.array(z.object({ sort: z.array(z.unknown()).default([]) })),
+  }),
+  aggregations: z.record(z.string(), z.unknown()).default({}),
+});
+
+/** Runs one search with aggregations. `body` overrides `size: 0`. @throws {PlanOutdatedError} @throws {BackendError} */
+export async function aggregate<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  { source, plan, forms, condition }: AggregationQuery<Form>,
+  body: object,
+  signal: AbortSignal,
+): Promise<AggregationResult> {
+  const { backend, client, mappingCache } = context;
+  const { index } = source;
+  const query = compileFormsQuery(context, source, forms, condition);
+  await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
+  const answer = await searchJson(backend, client, index, { size: 0, query, ...body }, signal);
+  const { data, error } = aggregationSchema.safeParse(answer);
+  if (data === undefined) {
+    throw new BackendError(backend, "malformed", "an answer that is not a _search response", error);
+  }
+  const { total: shards, failed } = data._shards;
+  const { total } = data.hits;
+  // `terminated_early` is not checked: OpenSearch 3 sets it on complete aggregations that it took from the terms of the
+  // index, and no request of ours ends a search early.
+  if (data.timed_out || failed > 0 || (total !== undefined && total.relation !== "eq")) {
+    throw new BackendError(backend, "partial", "incomplete aggregations");
+  }
+  const known = plan.metadata.shards;
+  // Fewer shards than planned may be those of an accepted count; more shards were not all planned for.
+  if (shards > known || (shards < known && shards !== mappingCache.findAcceptedShardCount(index)))
+    throw new PlanOutdatedError();
+  return { total: total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
+}

@@ -1,0 +1,180 @@
+// Reads the range of a listing window by window. A page is mostly found in the first part of the range, or among the longest
+// or shortest requests. Only the rows of a window are read in full; other entries of their traces are looked up.
+import { floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../../core/time.ts";
+import type { SpanPushdown, SpanReader } from "../../store/span-reader.ts";
+import type { ListingQuery } from "../../store/store.ts";
+import { trackBudget } from "../spans/read-budget.ts";
+import {
+  type Candidate,
+  type DurationBounds,
+  type Listing,
+  listFailedTraceIds,
+  readAllErrors,
+  readErrorsOfTraces,
+  readRequestsOfDuration,
+  readRows,
+} from "./candidates.ts";
+
+/** The chosen rows of the listing, in groups that follow each other in its order. Rows of a group are in no order. */
+export async function* readInOrder(
+  reader: SpanReader,
+  query: Listing,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Candidate[]> {
+  const { by, candidates, traceIds } = query;
+  if (by === "time" && traceIds === undefined) {
+    yield* readByTime(reader, query, signal);
+    return;
+  }
+  if (traceIds !== undefined) {
+    yield await readRows(reader, query, query.range, signal);
+    return;
+  }
+  if (candidates === "requests") {
+    yield* readByDuration(reader, query, signal);
+    return;
+  }
+  const failed = await listFailedTraceIds(reader, query, signal);
+  yield failed === undefined
+    ? await readRows(reader, query, query.range, signal)
+    : await readErrorsOfTraces(reader, query, failed, query.range, signal);
+}
+
+// ---- Windows of time ------------------------------------------------------------------------------------------
+
+const firstWindow: bigint = fromMillis(second);
+const maxWindowGrowth = 16;
+/** The percentage of the budget that may be spent on searching the requests of windows for errors. */
+const windowBudgetPercent = 25;
+
+/** Each window is as long as those before suggest for the rest of a page. */
+async function* readByTime(
+  reader: SpanReader,
+  query: Listing,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Candidate[]> {
+  const { order, candidates } = query;
+  const { budget, spent } = trackBudget(query.budget);
+  let rest: TimeRange | undefined = deriveRemainingRange(query);
+  let passed = 0n;
+  for (let size = firstWindow; rest !== undefined; ) {
+    const window = cutWindow(rest, size, order);
+    const length = window.to - window.from + 1n;
+    const expected = passed === 0n ? 0 : (spent() * Number(length)) / Number(passed);
+    if (candidates === "errors" && spent() + expected > (budget.limit * windowBudgetPercent) / 100) {
+      // Few requests fail: all exceptions together cost less than the requests that would have to be read.
+      yield await readAllErrors(reader, query, rest, signal);
+      return;
+    }
+    const rows = await readRows(reader, { ...query, budget }, window, signal);
+    yield rows;
+    passed += length;
+    const growth = rows.length === 0 ? maxWindowGrowth : Math.ceil(query.expectedRows / rows.length);
+    size *= BigInt(Math.min(growth, maxWindowGrowth));
+    rest = removeWindow(rest, window, order);
+  }
+}
+
+/** The part of the range beyond the page position. Undefined where nothing is left. */
+function deriveRemainingRange({ range: { from, to }, beyond, order }: ListingQuery): TimeRange | undefined {
+  if (beyond === undefined) return toRange(from, to);
+  return order === "asc"
+    ? toRange(beyond + 1n > from ? beyond + 1n : from, to)
+    : toRange(from, beyond - 1n < to ? beyond - 1n : to);
+}
+
+function removeWindow(
+  { from, to }: TimeRange,
+  window: TimeRange,
+  order: ListingQuery["order"],
+): TimeRange | undefined {
+  return order === "asc" ? toRange(window.to + 1n, to) : toRange(from, window.from - 1n);
+}
+
+function toRange(from: bigint, to: bigint): TimeRange | undefined {
+  return from <= to ? { from: from as Instant, to: to as Instant } : undefined;
+}
+
+/** The first part of the range, in whole milliseconds, so that no tie is split. */
+function cutWindow({ from, to }: TimeRange, size: bigint, order: ListingQuery["order"]): TimeRange {
+  if (order === "asc") {
+    const end = floorToMilli((from + size) as Instant) - 1n;
+    return { from, to: (end < to ? end : to) as Instant };
+  }
+  const start = floorToMilli((to - size) as Instant);
+  return { from: start > from ? start : from, to };
+}
+
+// ---- Windows of durations -------------------------------------------------------------------------------------
+
+/** The greatest `nth` of a split point. */
+const maxSplitPointRank = 10_000;
+
+/** Each window is cut where the store says that enough requests lie before it. */
+async function* readByDuration(
+  reader: SpanReader,
+  query: Listing,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Candidate[]> {
+  const { order, beyond, filter } = query;
+  let rest: DurationBounds = { min: filter.minDuration ?? 0n, max: undefined };
+  if (beyond !== undefined) rest = removeDurations(rest, beyond, order);
+  for (let nth = Math.min(Math.max(2 * query.expectedRows, 100), maxSplitPointRank); ; ) {
+    if (rest.max !== undefined && rest.max < rest.min) return;
+    const cut = await findCut(reader, query, rest, nth, signal);
+    const window = cut === undefined ? rest : cutDurations(rest, cut, order);
+    const rows = await readRequestsOfDuration(reader, query, window, signal);
+    yield rows.filter(({ row }) => isWithinBounds(row.duration, window));
+    if (cut === undefined) return;
+    rest = removeDurations(rest, cut, order);
+    nth = Math.min(nth * 4, maxSplitPointRank);
+  }
+}
+
+/** A duration within the bounds, with about `nth` requests before it. Undefined where the store knows none. */
+async function findCut(
+  reader: SpanReader,
+  query: Listing,
+  rest: DurationBounds,
+  nth: number,
+  signal: AbortSignal,
+): Promise<bigint | undefined> {
+  const { sources, range, budget, order } = query;
+  const pushdown = { ...query.pushdown, ...narrowPastUnit(rest, order) };
+  const scan = { sources, range, select: "entries", pushdown, budget } as const;
+  const found = await reader.findSplitPoint?.({ ...scan, by: "duration", order, nth }, signal);
+  return found !== undefined && isWithinBounds(found, rest) ? found : undefined;
+}
+
+/**
+ * Where to search for a cut. A store may keep whole microseconds only, and finds all spans of the microsecond that a bound
+ * lies in. These are read already, and may be more than a split point can count.
+ */
+function narrowPastUnit({ min, max }: DurationBounds, order: ListingQuery["order"]): SpanPushdown {
+  const within = 999n;
+  if (order === "asc") return { minDuration: min + within, maxDuration: max };
+  return { minDuration: min, maxDuration: max === undefined || max < within ? max : max - within };
+}
+
+/** The first part of the bounds, up to and with `cut`. */
+function cutDurations(
+  { min, max }: DurationBounds,
+  cut: bigint,
+  order: ListingQuery["order"],
+): DurationBounds {
+  return order === "asc" ? { min, max: cut } : { min: cut, max };
+}
+
+/** The rest of the bounds beyond `cut`. */
+function removeDurations(
+  { min, max }: DurationBounds,
+  cut: bigint,
+  order: ListingQuery["order"],
+): DurationBounds {
+  if (order === "asc") return { min: cut + 1n > min ? cut + 1n : min, max };
+  return { min, max: max === undefined || cut - 1n < max ? cut - 1n : max };
+}
+
+function isWithinBounds(duration: bigint, { min, max }: DurationBounds): boolean {
+  return duration >= min && (max === undefined || duration <= max);
+}

@@ -1,0 +1,198 @@
+// Finds the actions that have a request with an N+1 query. There are two ways: through the traces of the requests, or, for
+// very many requests, through the candidate parents that the store lists.
+import type { Span } from "../core/rows.ts";
+import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/span-reader.ts";
+import { formatEntryKey, loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
+import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
+import { BudgetShareSpent, createBudgetShare } from "./spans/read-budget.ts";
+import { type AncestorIndex, deriveNames, formatActionKey } from "./spans/requests.ts";
+
+/** Up to so many requests, their traces are searched. */
+const maxRequestsByTraces = 5_000;
+/** Traces per search. An action that is known to have an N+1 needs no further traces. */
+const tracesPerSearch = 500;
+/** The parents of an action whose children are read first: most candidates do have an N+1. */
+const firstParentsPerAction = 8;
+/** Candidate parents that are looked up first, and at most at once. */
+const parentsPerRound = { first: 100, max: 4_000 } as const;
+/** The factor by which an estimate may be too low. */
+const estimateMargin = 1.25;
+
+interface NpoSearch {
+  readonly sources: SpanSources;
+  /** The scan of the requests. */
+  readonly scan: SpanScan;
+  /** Whether a span of the scan is one of the requests. */
+  readonly accepts: (span: Span) => boolean;
+  readonly requests: number;
+  readonly actions: number;
+  /** The traces of the requests, or of some of them where `isAggregated`. */
+  readonly traces: ActionTraces;
+  readonly isAggregated: boolean;
+  /** What is spent of the budget already. */
+  readonly spent: () => number;
+}
+
+/** The keys of the actions with an N+1. */
+export async function findActionsWithNpo(
+  reader: SpanReader,
+  search: NpoSearch,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const { scan, accepts, requests, traces, isAggregated } = search;
+  const found = new Set<string>();
+  if (isAggregated && requests > maxRequestsByTraces) {
+    const isDone = await searchCandidates(reader, search, found, signal);
+    if (isDone) return found;
+  }
+  if (isAggregated) {
+    for await (const batch of reader.scan(scan, signal)) {
+      for (const span of batch) if (accepts(span)) traces.add(formatActionKey(deriveNames(span)), span);
+    }
+  }
+  await searchTraces(reader, search, found, signal);
+  return found;
+}
+
+// ---- By traces ------------------------------------------------------------------------------------------------
+
+/** The actions of requests, by their traces and entries. */
+export interface ActionTraces {
+  readonly add: (action: string, entry: Span) => void;
+  /** The actions of the requests in a trace. */
+  readonly listActions: (traceId: string) => ReadonlySet<string>;
+  readonly findAction: (entryKey: string) => string | undefined;
+  readonly listTraceIds: () => readonly string[];
+}
+
+export function createActionTraces(): ActionTraces {
+  const byEntry = new Map<string, string>();
+  const byTrace = new Map<string, Set<string>>();
+  return {
+    add: (action, entry) => {
+      byEntry.set(formatEntryKey(entry), action);
+      byTrace.set(entry.trace_id, (byTrace.get(entry.trace_id) ?? new Set()).add(action));
+    },
+    listActions: (traceId) => byTrace.get(traceId) ?? new Set(),
+    findAction: (key) => byEntry.get(key),
+    listTraceIds: () => [...byTrace.keys()],
+  };
+}
+
+/** Searches the traces of actions that are not found yet. */
+async function searchTraces(
+  reader: SpanReader,
+  { sources, scan: { budget }, traces }: NpoSearch,
+  found: Set<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  const isOpen = (traceId: string): boolean =>
+    [...traces.listActions(traceId)].some((action) => !found.has(action));
+  const traceIds = traces.listTraceIds();
+  for (let start = 0; start < traceIds.length; start += tracesPerSearch) {
+    const open = traceIds.slice(start, start + tracesPerSearch).filter(isOpen);
+    if (open.length === 0) continue;
+    for (const entry of await findEntriesWithNpo(reader, sources, open, budget, signal)) {
+      const action = traces.findAction(entry);
+      if (action !== undefined) found.add(action);
+    }
+  }
+}
+
+// ---- By candidate parents -------------------------------------------------------------------------------------
+
+/**
+ * Searches the parents that may have an N+1, whenever they were. Returns false where the store cannot list them, or where
+ * the traces of the requests cost less. As long as these can be read, their part of the budget is not touched.
+ */
+async function searchCandidates(
+  reader: SpanReader,
+  search: NpoSearch,
+  found: Set<string>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { sources, requests, scan, spent } = search;
+  const { range, budget } = scan;
+  const parents = await reader.findNPlusOneParents?.({ sources, least: npoThreshold, budget }, signal);
+  if (parents === undefined) return false;
+  const statements = await reader.count?.({ sources, range, select: "statements", budget }, signal);
+  const left = budget.limit - spent();
+  const costOfTraces = statements === undefined ? left : (requests + statements) * estimateMargin;
+  const canReadTraces = costOfTraces < left;
+  // Each parent costs at least a look-up, and so does the request above it.
+  if (canReadTraces && parents.length > requests) return false;
+  const share = canReadTraces ? createBudgetShare(budget, left - costOfTraces) : budget;
+  try {
+    await searchParents(reader, search, parents, share, found, signal);
+    return true;
+  } catch (error) {
+    if (error instanceof BudgetShareSpent) return false;
+    throw error;
+  }
+}
+
+/**
+ * Searches candidate parents in growing rounds. The request of each is looked up before its children, so that no children
+ * are read for actions that are found already.
+ */
+async function searchParents(
+  reader: SpanReader,
+  search: NpoSearch,
+  parents: readonly string[],
+  budget: Budget,
+  found: Set<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { sources, actions } = search;
+  for (
+    let start = 0, size: number = parentsPerRound.first;
+    start < parents.length && found.size < actions;
+  ) {
+    const spanIds = parents.slice(start, start + size);
+    const of = { by: "id", spanIds } as const;
+    const spans = await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+    const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
+    const findAction = (span: Span): string | undefined => findSelectedAction(search, ancestors, span);
+    const parentsByAction = Map.groupBy(spans, findAction);
+    for await (const children of readChildren(reader, search, parentsByAction, budget, found, signal)) {
+      for (const span of findNPlusOnes(children)) {
+        const action = findAction(span);
+        if (action !== undefined) found.add(action);
+      }
+    }
+    start += size;
+    size = Math.min(size * 16, parentsPerRound.max);
+  }
+}
+
+/** The action of the request above a span, if it is one of the requests. */
+function findSelectedAction(
+  { scan: { range }, accepts }: NpoSearch,
+  ancestors: AncestorIndex,
+  span: Span,
+): string | undefined {
+  const entry = ancestors.findEntry(span);
+  if (entry === undefined || entry.end < range.from || entry.end > range.to) return undefined;
+  return accepts(entry) ? formatActionKey(deriveNames(entry)) : undefined;
+}
+
+/** The children of a few parents of each action that is not in `found`, then of four times as many, and so on. */
+async function* readChildren(
+  reader: SpanReader,
+  { sources }: NpoSearch,
+  parentsByAction: ReadonlyMap<string | undefined, readonly Span[]>,
+  budget: Budget,
+  found: ReadonlySet<string>,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Span[]> {
+  for (let from = 0, count = firstParentsPerAction; ; from += count, count *= 4) {
+    const parents: Span[] = [];
+    for (const [action, own] of parentsByAction) {
+      if (action !== undefined && !found.has(action)) parents.push(...own.slice(from, from + count));
+    }
+    if (parents.length === 0) return;
+    const spanIds = [...new Set(parents.map(({ span_id }) => span_id))];
+    const of = { by: "parent", spanIds } as const;
+    yield await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+  }
+}

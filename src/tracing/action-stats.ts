@@ -1,7 +1,8 @@
 // Requests by action: their number, failures, mean duration, and whether any has an N+1 query.
+
 import type { ActionRow, Span } from "../core/rows.ts";
-import type { SpanReader, SpanScan } from "../store/span-reader.ts";
-import type { ActionsQuery } from "../store/store.ts";
+import type { ActionsQuery } from "../store/span-analytics.ts";
+import type { SpanReader, SpanScan } from "../store/spans.ts";
 import { createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { type ActionTraces, createActionTraces, findActionsWithNpo } from "./n-plus-one-actions.ts";
 import { trackBudget } from "./spans/read-budget.ts";

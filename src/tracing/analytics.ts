@@ -1,8 +1,9 @@
 // The analytics of a span store, defined over the primitives of its reader. A store may replace each by a native one with
 // the same results.
+
 import type { TraceLocation } from "../core/rows.ts";
-import type { SpanReader } from "../store/span-reader.ts";
-import type { LocateQuery, SpanAnalytics } from "../store/store.ts";
+import type { LocateQuery, SpanAnalytics } from "../store/span-analytics.ts";
+import type { SpanReader } from "../store/spans.ts";
 import { findActions } from "./action-stats.ts";
 import { listSummaries } from "./listing/listing.ts";
 import { findRevisionStats } from "./revision-stats.ts";

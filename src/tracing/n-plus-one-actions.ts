@@ -1,7 +1,8 @@
 // Finds the actions that have a request with an N+1 query. There are two ways: through the traces of the requests, or, for
 // very many requests, through the candidate parents that the store lists.
+
 import type { Span } from "../core/rows.ts";
-import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/span-reader.ts";
+import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
 import { formatEntryKey, loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
 import { BudgetShareSpent, createBudgetShare } from "./spans/read-budget.ts";

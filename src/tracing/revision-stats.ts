@@ -1,8 +1,9 @@
 // The requests of one revision: their number and durations, and when the first and the last of them ended.
+
 import type { RevisionStats, Span } from "../core/rows.ts";
 import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
-import type { SpanReader, SpanScan } from "../store/span-reader.ts";
-import type { RevisionQuery } from "../store/store.ts";
+import type { RevisionQuery } from "../store/span-analytics.ts";
+import type { SpanReader, SpanScan } from "../store/spans.ts";
 import { createDurationDistribution } from "./duration-stats.ts";
 import { deriveNames, isRequest } from "./spans/requests.ts";
 import { readTallies } from "./spans/span-tally.ts";

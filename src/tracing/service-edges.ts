@@ -1,9 +1,10 @@
 // Service edges: who calls whom. Calls are counted and measured on the caller's side, and belong to the range by the caller's
 // end. Upstream and downstream come from the same pairs, so that the downstream edges of A equal the upstream edges of B.
+
 import { isNonEmpty } from "../core/collections.ts";
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
-import type { SpanId, SpanReader, SpanSource, SpanSources } from "../store/span-reader.ts";
-import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/store.ts";
+import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
+import type { SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
 import { createDurationDistribution, type DurationDistribution } from "./duration-stats.ts";
 import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import { deriveNames, deriveNamesAbove, formatSpanKey, isCalleeSide, isRequest } from "./spans/requests.ts";

@@ -1,9 +1,10 @@
 // Listings and analyses that every span store must answer as the definition does, and helpers to read and compare them.
+
 import { expect } from "vitest";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type TimeRange } from "#src/core/time.ts";
-import type { Budget, SpanSource, SpanSources } from "#src/store/span-reader.ts";
-import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store/store.ts";
+import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store/span-analytics.ts";
+import type { Budget, SpanSource, SpanSources } from "#src/store/spans.ts";
 import { deriveTie } from "#src/tracing/listing/listing.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import {

@@ -1,10 +1,11 @@
 // The conformance suite of span stores. A subject is a store on a server with a data layout. It writes the spans of the model
 // (`trace-fixture.ts`) as a shipper of that layout does. Native answers are compared with the definition over the model.
+
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
-import type { SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/span-reader.ts";
-import type { ListingQuery, SpanStore } from "#src/store/store.ts";
+import type { ListingQuery, SpanStore } from "#src/store/span-analytics.ts";
+import type { SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { compareRows, deriveTie } from "#src/tracing/listing/listing.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";

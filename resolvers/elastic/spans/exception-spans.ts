@@ -1,6 +1,7 @@
 // Reads the spans that exceptions belong to, and the standalone spans of exceptions whose spans are not stored.
+
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
-import type { SpanId, SpanPushdown } from "../../../src/store/span-reader.ts";
+import type { SpanId, SpanPushdown } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { allOf, matchNone } from "../client/query-dsl.ts";

@@ -3,7 +3,7 @@
 
 import { z } from "zod";
 import { requireFirst } from "../../../src/core/collections.ts";
-import type { Budget } from "../../../src/store/span-reader.ts";
+import type { Budget } from "../../../src/store/spans.ts";
 import { allOf, matchNone, not } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";

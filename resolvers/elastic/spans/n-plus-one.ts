@@ -1,8 +1,9 @@
 // Finds N+1 candidates: parents with at least `least` child spans that run the same normalised statement. Uses terms
 // aggregations on the parent id. The result is a superset (no false negatives).
+
 import { z } from "zod";
 import { requireFirst, zip } from "../../../src/core/collections.ts";
-import type { NPlusOneQuery, SpanSource } from "../../../src/store/span-reader.ts";
+import type { NPlusOneQuery, SpanSource } from "../../../src/store/spans.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { createNormaliser } from "../../../src/tracing/spans/statement-cache.ts";
 import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";

@@ -5,7 +5,7 @@
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
-import type { SpanSource } from "../../../src/store/span-reader.ts";
+import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
   addSharedQuery,

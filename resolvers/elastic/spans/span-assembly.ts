@@ -3,7 +3,7 @@
 
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import type { AttributeValue, Span, SpanEvent } from "../../../src/core/rows.ts";
-import type { Budget, SpanId, SpanSource } from "../../../src/store/span-reader.ts";
+import type { Budget, SpanId, SpanSource } from "../../../src/store/spans.ts";
 import { readAllSpans } from "../../../src/tracing/spans/entry-lookup.ts";
 import { formatSpanKey, isPreferredOwner } from "../../../src/tracing/spans/requests.ts";
 import { allOf } from "../client/query-dsl.ts";

@@ -1,6 +1,7 @@
 // Looks up the spans of one site by ids: of traces, of spans, of their callers or of their parents.
+
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
-import type { SpanLookup, SpanSelection } from "../../../src/store/span-reader.ts";
+import type { SpanLookup, SpanSelection } from "../../../src/store/spans.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { allOf } from "../client/query-dsl.ts";
 import { buildEventNameQuery, buildIdQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";

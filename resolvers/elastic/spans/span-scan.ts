@@ -1,9 +1,10 @@
 // Scans and tallies the spans of one site whose end lies in a range.
+
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
-import type { SpanPushdown, SpanScan, SpanTally, TallyQuery } from "../../../src/store/span-reader.ts";
+import type { SpanPushdown, SpanScan, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { toTally } from "../../../src/tracing/spans/span-tally.ts";

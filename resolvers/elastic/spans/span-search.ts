@@ -3,7 +3,7 @@
 
 import { z } from "zod";
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
-import type { SpanSource } from "../../../src/store/span-reader.ts";
+import type { SpanSource } from "../../../src/store/spans.ts";
 import {
   addSharedQuery,
   allOf,

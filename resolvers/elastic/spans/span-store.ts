@@ -1,9 +1,10 @@
 // The span store of Elasticsearch and OpenSearch: the reads of the contract over one or several sites, and all analytics by
 // their definition over these. Queries narrow what is read; whether a span matches is decided on the decoded span.
+
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { compare } from "../../../src/core/rows.ts";
-import type { Budget, SpanReader, SpanSources } from "../../../src/store/span-reader.ts";
-import type { SpanStore } from "../../../src/store/store.ts";
+import type { SpanStore } from "../../../src/store/span-analytics.ts";
+import type { Budget, SpanReader, SpanSources } from "../../../src/store/spans.ts";
 import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";

@@ -1,9 +1,10 @@
 // Reads the candidates of a listing and chooses from them. Of requests a candidate is an entry that the filter accepts; of
 // errors it is a span with an accepted exception. The row of an error comes from the entry above it.
+
 import { compare, type Span } from "../../core/rows.ts";
 import { allTime, type TimeRange } from "../../core/time.ts";
-import type { SpanPushdown, SpanReader } from "../../store/span-reader.ts";
-import type { ListingQuery } from "../../store/store.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
+import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
 import { formatEntryKey, loadAncestors, readAllSpans } from "../spans/entry-lookup.ts";
 import { listExceptions, type SpanException } from "../spans/exceptions.ts";
 import { compareRequests, deriveNames, formatActionKey, isRequest, toSummaryRow } from "../spans/requests.ts";

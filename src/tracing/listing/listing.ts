@@ -1,10 +1,11 @@
 // The listing of traces: one row for each site and trace, chosen from all its candidates in the range. The range is read in
 // windows, so that a page costs about what it shows; batches never split rows that are tied in the order.
+
 import { Refused } from "../../core/errors.ts";
 import { compare, type TraceSummary } from "../../core/rows.ts";
 import { floorToMilli, type Instant } from "../../core/time.ts";
-import type { SpanReader } from "../../store/span-reader.ts";
-import type { ListingQuery } from "../../store/store.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
+import type { SpanReader } from "../../store/spans.ts";
 import { formatEntryKey, readAllSpans } from "../spans/entry-lookup.ts";
 import { findEntriesWithNpo } from "../spans/n-plus-one.ts";
 import { type Candidate, listTraceIds } from "./candidates.ts";

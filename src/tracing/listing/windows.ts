@@ -1,8 +1,9 @@
 // Reads the range of a listing window by window. A page is mostly found in the first part of the range, or among the longest
 // or shortest requests. Only the rows of a window are read in full; other entries of their traces are looked up.
+
 import { floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../../core/time.ts";
-import type { SpanPushdown, SpanReader } from "../../store/span-reader.ts";
-import type { ListingQuery } from "../../store/store.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
+import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
 import { trackBudget } from "../spans/read-budget.ts";
 import {
   type Candidate,

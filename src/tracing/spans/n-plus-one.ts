@@ -1,6 +1,7 @@
 // N+1 queries: many database calls of one parent that differ in their values only.
+
 import type { Span } from "../../core/rows.ts";
-import type { Budget, SpanReader, SpanSources } from "../../store/span-reader.ts";
+import type { Budget, SpanReader, SpanSources } from "../../store/spans.ts";
 import { formatEntryKey, loadAncestors, readAllSpans } from "./entry-lookup.ts";
 import { createNormaliser } from "./statement-cache.ts";
 

@@ -135,7 +135,7 @@ onServers((server) => {
     ["took=1.5", []],
     ["team.name=red", []],
     ["team\\.name=red", ["b"]],
-  ])("%s", async (query, ids) => {
+  ])("finds the lines of %s", async (query, ids) => {
     expect((await lines(query)).map(({ id }) => id?.replace("app-odd/", ""))).toEqual(ids);
   });
 

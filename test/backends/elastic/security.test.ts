@@ -165,7 +165,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
     ["half", ["app-1"], [/^app-2: .*reaches 0 of the 1 shards/]],
     ["one_mapping", ["app-1"], [/^app-2: its mapping is not shown/]],
     ["blind", [], [/^app-1: its mapping may not be read/, /^app-2: its mapping may not be read/]],
-  ])("a survey finds what %s may look at and read, and names the rest", async (user, found, notes) => {
+  ])("surveys what %s may see and read, and names the rest", async (user, found, notes) => {
     const survey = await use(user, async (backend) => backend.survey?.([], AbortSignal.timeout(60_000)));
     expect(survey?.logs.map(({ index }) => index)).toEqual(found);
     expect(survey?.notes).toEqual(notes.map((note) => expect.stringMatching(note)));

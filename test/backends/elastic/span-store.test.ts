@@ -276,7 +276,7 @@ onServers((server) => {
     ["texts", 0],
     ["numbers", 3],
     ["booleans", 7],
-  ])("an index of %s: counted or read, the figures are those of the spans", async (_, first) => {
+  ])("aggregates the same figures as reading, over attributes as %s", async (_, first) => {
     const [shipper, attributes, parent, length] =
       server.product === "elasticsearch"
         ? ([apm, "labels", "parent.id", "transaction.duration.us"] as const)

@@ -267,7 +267,7 @@ describe("source mode of an index", () => {
     [{}, { _source: { mode: "disabled" } }, "cut"],
     [{}, { _source: { enabled: false } }, "cut"],
     [{}, { _source: { excludes: ["secret"] } }, "cut"],
-  ])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
+  ])("reads the source mode of settings %j and mappings %j: %s", (index, mappings, source) => {
     const [group] = readIndexMetadata({ "logs-1": { mappings, settings: { index } } }).groups;
     expect(group?.sourceMode).toBe(source);
   });

@@ -35,7 +35,7 @@ describe("layout detection, Logstash", () => {
       { event: { original: "x" }, host: { ip: "::1", name: "h" } },
       { severity: "unknown", hostname: "h" },
     ],
-  ])("%s is ecs", async (_, own, line) => {
+  ])("reads %s as ecs", async (_, own, line) => {
     expect(await readSingleDocument({ ...logstash, ...own })).toMatchObject({
       layout: "ecs",
       guesses: [],
@@ -51,7 +51,7 @@ describe("layout detection, Logstash", () => {
       { severity: "error", hostname: "h", group: "cron" },
     ],
     ["nothing of its own", {}, { severity: "unknown", hostname: undefined }],
-  ])("%s without ECS is logstash", async (_, own, line) => {
+  ])("reads %s without ECS as logstash", async (_, own, line) => {
     expect(await readSingleDocument({ ...logstash, ...own })).toMatchObject({
       layout: "logstash",
       guesses: [],
@@ -95,7 +95,7 @@ describe("layout detection, Fluent Bit and Fluentd", () => {
     ["msg", { msg: "boom", level: "warn", host: "h" }, "fluent-bit", { message: "boom", severity: "warn" }],
     ["a severity of Logstash", { message: "boom", loglevel: "ERROR" }, "logstash", { severity: "error" }],
     ["a message and no more", { message: "boom" }, "ecs", { message: "boom" }],
-  ])("%s shows no layout, and is read so that its lines are found", async (_, document, layout, line) => {
+  ])("guesses a layout that reads %s", async (_, document, layout, line) => {
     const { guesses, ...rest } = await readSingleDocument(document);
     expect(rest).toMatchObject({ layout, line });
     const severities = "severity" in line && line.severity !== "unknown" ? 1 : 0;
@@ -187,7 +187,7 @@ describe("layout detection, JSON of applications", () => {
       "graylog",
       { severity: "warn", message: "m", hostname: "h", group: "f" },
     ],
-  ])("%s time is found", async (_, field, document, layout, line) => {
+  ])("finds the time field: %s", async (_, field, document, layout, line) => {
     expect(await first(timed(field, document))).toMatchObject({ layout, line });
   });
 
@@ -384,7 +384,7 @@ describe("layout detection, shippers with their own field names", () => {
       "plain",
       { severity: "warn", message: "boom" },
     ],
-  ])("%s", async (_, document, layout, line) => {
+  ])("detects the layout of %s", async (_, document, layout, line) => {
     expect(await readSingleDocument(document)).toMatchObject({ layout, guesses: [], line });
   });
 

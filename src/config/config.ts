@@ -77,12 +77,12 @@ export interface TokenEntry {
 interface BackendEntry {
   readonly kind: string;
   readonly settings: unknown;
-  /** The layouts of the user's own that its sources name, where there are any. */
+  /** The layout files that its sources name, where there are any. */
   readonly layouts?: CustomLayoutsByPart | undefined;
 }
 
 export interface SiteConfig {
-  /** By which clients of the GraphQL interface tell it from others. */
+  /** For people and for clients of GraphQL, which look sites up by it. */
   readonly name?: string | undefined;
   readonly environment?: string | undefined;
   readonly retention: Millis;
@@ -115,7 +115,7 @@ export interface TracesPart {
 
 interface MetricsPart {
   readonly backend: string;
-  /** Labels forced on every query: the wall between tenants. */
+  /** The forced labels: every query to Prometheus carries them, which separates tenants. */
   readonly match: Readonly<Record<string, string>>;
 }
 
@@ -131,21 +131,20 @@ interface ConfigContext extends InterpolationContext {
   readonly kinds: BackendKinds;
 }
 
-/** The kinds of backends, by name; each validates its own settings (the entry without `kind`), and its profiles. */
+/** The kinds of backends, by name; each parses its own settings (the entry without `kind`) and its layout files. */
 export type BackendKinds = ReadonlyMap<
   string,
   { parseConfig(value: unknown): unknown; readonly layouts?: LayoutReadersByPart }
 >;
 
 /**
- * The configuration that `text`, the content of `file`, describes: defaults filled in, secrets put in, paths
- * resolved, frozen to the bottom.
+ * Parses the content of `file`: fills in defaults, substitutes secrets, resolves paths, and freezes the result deeply.
  *
  * @throws {ConfigError} all issues at once, in the order of the file
  */
 export function parseConfig(text: string, file: string, world: ConfigContext): Config {
   const written = readYamlTree(text, file, world);
-  // A value that could not be put in is wrong already: what else is said of it would only distract.
+  // A substitution that failed is reported already; further issues of that value would distract.
   const unreadable = new Set(
     written.issues.map(({ path }) => formatPathKey(path)).filter((key) => written.templates.has(key)),
   );
@@ -166,7 +165,7 @@ export function parseConfig(text: string, file: string, world: ConfigContext): C
   return deepFreeze(assemble(parsed.data, backends, layouts, (path) => resolveBeside(file, path)));
 }
 
-/** Each backend's settings by its kind; what is wrong with one is reported under `backends.<name>`. */
+/** Returns the settings of each backend, parsed by its kind. Reports issues under `backends.<name>`. */
 function parseBackends(
   tree: YamlTree,
   kinds: BackendKinds,

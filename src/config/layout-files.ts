@@ -7,13 +7,13 @@ import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
 import type { Path } from "./yaml.ts";
 
-/** Those of a kind of backend, by the part of a site. */
+/** What a kind of backend knows of layouts: of log lines, and of spans. */
 export type LayoutReadersByPart = NonNullable<BackendKind<unknown>["layouts"]>;
-/** What was read of the user's own, for one backend. */
+/** The parsed layout files of one backend. */
 export type CustomLayoutsByPart = CustomLayouts<unknown, unknown>;
 type Kinds = ReadonlyMap<string, { readonly layouts?: LayoutReadersByPart }>;
 
-/** By backend, of `file` as written, what is wrong with it otherwise included. */
+/** Returns the parsed layout files by backend. `file` is unchecked: it may be wrong in any other way. */
 export function readCustomLayouts(
   file: unknown,
   kinds: Kinds,
@@ -39,7 +39,7 @@ interface NamedLayout {
   readonly layouts: LayoutReader<unknown>;
 }
 
-/** Those that are neither built in nor to be found out. */
+/** Lists the layouts that sources name, but for built-in ones and `auto`: they must be files. */
 function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> {
   const { backends, sites } = toMapping(file);
   for (const [site, entry] of Object.entries(toMapping(sites))) {
@@ -64,7 +64,7 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
   }
 }
 
-/** Undefined where it is no layout, which has been reported. */
+/** Returns undefined where the file is no layout, which is then reported. */
 function readCustomLayout(
   { name, path, layouts }: NamedLayout,
   readText: (path: string) => string,
@@ -80,11 +80,11 @@ function readCustomLayout(
   try {
     return layouts.parse(text);
   } catch (error) {
-    const tell = (within: Path, message: string) =>
+    const reportWithin = (within: Path, message: string) =>
       report(path, `is no layout: ${within.length > 0 ? `${within.join(".")}: ` : ""}${message}`);
-    if (error instanceof z.ZodError) for (const issue of error.issues) reportIssue(issue, [], tell);
-    // Its first line tells what and where, the others show the place.
-    else tell([], String(error instanceof Error ? error.message : error).replace(/:?\n.*/s, ""));
+    if (error instanceof z.ZodError) for (const issue of error.issues) reportIssue(issue, [], reportWithin);
+    // The first line of a YAML error names fault and place; the others quote the file.
+    else reportWithin([], String(error instanceof Error ? error.message : error).replace(/:?\n.*/s, ""));
     return undefined;
   }
 }

@@ -5,22 +5,22 @@ import { count, duration, strictObject } from "./validation.ts";
 export interface Limits {
   /** Rows of one answer. */
   readonly rows: number;
-  /** Lines of one millisecond before its answer is split into parts; settable upwards only (default 10,000). */
+  /** Above this, the lines of one millisecond are answered in parts. Can only be raised. */
   readonly linesPerMillisecond: number;
   /** Documents read from a source for one request. */
   readonly documents: number;
   readonly deadline: Millis;
-  /** Requests under way at once. */
+  /** Requests that run at once. */
   readonly requests: number;
-  /** Streamed answers under way at once. */
+  /** Streamed answers that run at once. */
   readonly streams: number;
   /** Series times points of one answer. */
   readonly points: number;
   /** Spans of one trace. */
   readonly spans: number;
-  /** How far before a range a counter's previous sample is looked for. */
+  /** How far before a range the previous sample of a counter may be. */
   readonly lookBack: Millis;
-  /** The same two, of one token. */
+  /** Requests and streamed answers of one token that run at once. */
   readonly tokenRequests: number;
   readonly tokenStreams: number;
   /** Requests per second of one token, ten times as many at once. */
@@ -31,11 +31,11 @@ export interface Limits {
 }
 
 interface TailLimits {
-  /** How long after its own time a line may become visible and is still delivered. */
+  /** How long after its own time a line may become visible and still be delivered. */
   readonly lateness: Millis;
   /** Live tails open at once. */
   readonly maxOpen: number;
-  /** The same of one token. */
+  /** Live tails of one token that are open at once. */
   readonly perToken: number;
 }
 
@@ -46,7 +46,7 @@ export const defaultLimits = {
   deadline: minute / 2,
   requests: 64,
   streams: 32,
-  // Half of all, so that no token takes every place.
+  // Half of all, so that no single token occupies the server.
   tokenRequests: 32,
   tokenStreams: 16,
   points: 5_000_000,
@@ -59,7 +59,7 @@ export const defaultLimits = {
 
 export const limitsSchema = strictObject({
   rows: count(1).default(defaultLimits.rows),
-  // Upwards only: a client's cursor may have been issued under the default (README, "Log lines", Paging).
+  // Can only be raised: clients may hold cursors that were issued under the default.
   lines_per_millisecond: count(
     defaultLimits.linesPerMillisecond,
     `can only be raised: expected ${defaultLimits.linesPerMillisecond} or more`,

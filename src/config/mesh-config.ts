@@ -1,12 +1,12 @@
-// What of `.meshrc.yaml` can be checked without Mesh: enough to say at start that GraphQL will not work.
+// Checks a `.meshrc.yaml` without loading Mesh, so that a file which cannot work is reported when the server starts.
 import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
 import { readPlainYaml } from "./yaml.ts";
 
-/** The source that is this program. */
+/** The name of the source that is Readout itself. */
 export const ownSource = "telemetry";
 
-/** What has to be right for Mesh to say itself what else is wrong. */
+/** The least that Mesh needs in order to report by itself what else is wrong. */
 const shape = z.looseObject({
   sources: z
     .array(z.looseObject({ name: z.string(), handler: z.record(z.string(), z.unknown()) }))

@@ -1,4 +1,4 @@
-// Values of unknown shape, such as YAML gives them.
+// Functions for plain values of unknown shape, such as a YAML file holds.
 
 export function mapValues<In, Out>(
   record: Readonly<Record<string, In>>,
@@ -7,13 +7,13 @@ export function mapValues<In, Out>(
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value, key)]));
 }
 
-/** All texts within a value. */
+/** Returns all texts within a value. */
 export function collectTexts(value: unknown): readonly string[] {
   if (typeof value === "string") return [value];
   return typeof value === "object" && value !== null ? Object.values(value).flatMap(collectTexts) : [];
 }
 
-/** Freezes plain objects and lists to the bottom; what a kind has made otherwise is its own. */
+/** Freezes plain objects and lists deeply. Instances of classes, which only a kind of backend makes, stay as they are. */
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
   const prototype: unknown = Object.getPrototypeOf(value);

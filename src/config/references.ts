@@ -5,51 +5,54 @@ import { siteParts } from "./schema.ts";
 import { formatSuggestion, type IssueReporter } from "./validation.ts";
 import { quoteAsWritten, type YamlTree } from "./yaml.ts";
 
-/** Names that stand for something else in the file must exist; the same token for two users would be ambiguous. */
+type Sites = Readonly<Record<string, unknown>>;
+
+/** Reports names that do not exist, and whatever would have two owners. */
 export function checkReferences(tree: YamlTree, report: IssueReporter): void {
-  const { backends, sites, tokens } = toMapping(tree.value);
-  const backendNames = Object.keys(toMapping(backends));
-  const siteNames = Object.keys(toMapping(sites));
-  for (const [site, entry] of Object.entries(toMapping(sites))) {
+  const file = toMapping(tree.value);
+  const sites = toMapping(file.sites);
+  checkBackendNames(tree, sites, Object.keys(toMapping(file.backends)), report);
+  checkFrontendKeys(sites, report);
+  checkReportIndices(sites, report);
+  const tokens = toList(file.tokens);
+  checkTokenSites(tree, tokens, Object.keys(sites), report);
+  checkTokenHashes(tokens, report);
+}
+
+function checkBackendNames(
+  tree: YamlTree,
+  sites: Sites,
+  known: readonly string[],
+  report: IssueReporter,
+): void {
+  for (const [site, entry] of Object.entries(sites)) {
     for (const part of siteParts) {
-      const backend = toMapping(toMapping(entry)[part]).backend;
-      if (typeof backend !== "string" || backend === "" || backendNames.includes(backend)) continue;
+      const { backend } = toMapping(toMapping(entry)[part]);
+      if (typeof backend !== "string" || backend === "" || known.includes(backend)) continue;
       const path = ["sites", site, part, "backend"];
       report(
         path,
-        `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, backendNames)}`,
+        `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, known)}`,
       );
     }
   }
-  const owners = new Map<string, string>();
-  for (const [site, entry] of Object.entries(toMapping(sites))) {
-    const { keys } = toMapping(toMapping(entry).frontend);
-    for (const [position, key] of (Array.isArray(keys) ? keys : []).entries()) {
+}
+
+/** A key names one site: the reports that carry it are of that site. */
+function checkFrontendKeys(sites: Sites, report: IssueReporter): void {
+  const owners = new Map<unknown, string>();
+  for (const [site, entry] of Object.entries(sites)) {
+    for (const [position, key] of toList(toMapping(toMapping(entry).frontend).keys).entries()) {
       const owner = owners.get(key);
       owners.set(key, site);
-      if (owner !== undefined)
-        report(["sites", site, "frontend", "keys", String(position)], `is a key of ${owner} already`);
+      if (owner === undefined) continue;
+      report(["sites", site, "frontend", "keys", String(position)], `is a key of ${owner} already`);
     }
-  }
-  checkReportIndices(toMapping(sites), report);
-  const hashes = new Map<string, number>();
-  for (const [index, token] of (Array.isArray(tokens) ? tokens : []).entries()) {
-    const { sites: allowed, sha256 } = toMapping(token);
-    for (const [position, site] of (Array.isArray(allowed) ? allowed : []).entries()) {
-      if (typeof site !== "string" || site === "" || siteNames.includes(site)) continue;
-      const path = ["tokens", String(index), "sites", String(position)];
-      const hint = site === "*" ? `; for all sites write sites: "*"` : formatSuggestion(site, siteNames);
-      report(path, `unknown site ${quoteAsWritten(tree, path, site)}${hint}`);
-    }
-    if (typeof sha256 !== "string" || sha256 === "") continue;
-    const first = hashes.get(sha256.toLowerCase());
-    if (first === undefined) hashes.set(sha256.toLowerCase(), index);
-    else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
   }
 }
 
-/** Nothing but its index tells a report's site, so no site may read what another one writes. */
-function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: IssueReporter): void {
+/** Only the index tells whose report a document is, so two sites of one backend may not share an index. */
+function checkReportIndices(sites: Sites, report: IssueReporter): void {
   const seen: { readonly site: string; readonly backend: unknown; readonly index: string }[] = [];
   for (const [site, entry] of Object.entries(sites)) {
     const { backend, index } = toMapping(toMapping(entry).frontend);
@@ -65,7 +68,39 @@ function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: Is
   }
 }
 
-/** Names with `{date}` are read with a star in its place. Rather too careful than not enough. */
+function checkTokenSites(
+  tree: YamlTree,
+  tokens: readonly unknown[],
+  known: readonly string[],
+  report: IssueReporter,
+): void {
+  for (const [index, token] of tokens.entries()) {
+    for (const [position, site] of toList(toMapping(token).sites).entries()) {
+      if (typeof site !== "string" || site === "" || known.includes(site)) continue;
+      const path = ["tokens", String(index), "sites", String(position)];
+      const hint = site === "*" ? `; for all sites write sites: "*"` : formatSuggestion(site, known);
+      report(path, `unknown site ${quoteAsWritten(tree, path, site)}${hint}`);
+    }
+  }
+}
+
+/** One token for two users would be ambiguous. */
+function checkTokenHashes(tokens: readonly unknown[], report: IssueReporter): void {
+  const positions = new Map<string, number>();
+  for (const [index, token] of tokens.entries()) {
+    const { sha256 } = toMapping(token);
+    if (typeof sha256 !== "string" || sha256 === "") continue;
+    const first = positions.get(sha256.toLowerCase());
+    if (first === undefined) positions.set(sha256.toLowerCase(), index);
+    else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
+  }
+}
+
+function toList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** Whether two index names could be equal, with any text for `{date}`. It may say so of names that never are. */
 function mayOverlap(a: string, b: string): boolean {
   const [startOfA = "", restOfA] = a.split("{", 2);
   const [startOfB = "", restOfB] = b.split("{", 2);

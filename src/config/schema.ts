@@ -15,7 +15,7 @@ import {
   text,
 } from "./validation.ts";
 
-/** What an absent key means. The README's reference is tested against it. */
+/** What an absent key means. The documented defaults are tested against it. */
 export const defaults = deepFreeze({
   listen: { host: "127.0.0.1", port: 8080 },
   spool: "data/spool.db",

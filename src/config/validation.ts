@@ -1,6 +1,7 @@
 // Building blocks of the schemas of configuration files, and messages in our own words. No message repeats a value, which
 // may be a secret.
 import { z } from "zod";
+import { requireAt, requireLast } from "../core/collections.ts";
 import { day, type Millis, parseDuration } from "../core/time.ts";
 import type { Path } from "./yaml.ts";
 
@@ -16,7 +17,7 @@ const typeNames: Readonly<Record<string, string>> = {
   record: "keys with values",
 };
 
-/** Our words for what the schema has no words of its own for. Never with the value. */
+/** The message where the schema has none of its own; undefined leaves it to Zod. Never holds the value. */
 export function explainIssue(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.input === undefined) return "is missing";
   if (issue.input === null) return "is empty";
@@ -25,7 +26,7 @@ export function explainIssue(issue: z.core.$ZodRawIssue): string | undefined {
   return `expected ${typeNames[issue.expected] ?? issue.expected}${quotes}`;
 }
 
-/** An object without other keys. Its message has one line for each unknown key; `reportIssue` takes them apart. */
+/** An object that refuses other keys. Its message has a line for each unknown key; `reportIssue` separates them. */
 export function strictObject<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
@@ -36,12 +37,12 @@ export function strictObject<Shape extends z.core.$ZodLooseShape>(shape: Shape) 
   });
 }
 
-/** The settings of a kind of backend, as all that is wrong with them is told. @throws {ZodError} */
+/** Parses the settings of a kind of backend. @throws {ZodError} all issues at once */
 export function parseSettings<T extends z.ZodType>(settings: T, value: unknown): z.output<T> {
   return settings.parse(value, { error: explainIssue });
 }
 
-/** Text that `read` turns into something; undefined is `message`. */
+/** A text that `read` parses. Where that returns undefined, the issue is `message`. */
 export function createTextSchema<T>(read: (text: string) => T | undefined, message: string) {
   return z
     .string({ error: (issue) => (issue.input == null ? undefined : message) })
@@ -55,7 +56,7 @@ export function createTextSchema<T>(read: (text: string) => T | undefined, messa
 
 export const text = z.string().min(1, "must not be empty");
 
-// Names appear in paths of the API, in messages and in queries.
+/** A map whose keys are names: they appear in paths of the API, in messages and in queries. */
 export const namedRecord = <Value extends z.ZodType>(value: Value) =>
   z.record(z.string().regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\'), value);
 
@@ -74,12 +75,12 @@ export const count = (least: number, message = `expected a whole number from ${l
     z.int({ error: (issue) => (issue.input == null ? undefined : message) }).min(least, message),
   );
 
-/** The number that a text spells in digits, with or without a fraction; anything else as it is, for a schema to judge. */
+/** Parses a number that came as text, as `${NAME}` always does. Returns anything else unchanged, for the schema to judge. */
 export function parseNumeral(value: unknown): unknown {
   return typeof value === "string" && /^\d{1,15}(?:\.\d{1,15})?$/.test(value) ? Number(value) : value;
 }
 
-/** Clients differ in what they make of the other parts of an address, and some drop them in silence. */
+/** An HTTP address. Other parts of a URL are refused, because clients treat them differently or drop them silently. */
 export const httpUrl = z
   .url({
     protocol: /^https?$/,
@@ -88,39 +89,45 @@ export const httpUrl = z
   .refine((text) => {
     const { username, password } = URL.parse(text) ?? { username: "", password: "" };
     return username === "" && password === "";
-  }, "expected an address without user and password: they are given apart from it")
+  }, "expected an address without user and password: they have keys of their own")
   .refine(
     (text) => !/[?#]/.test(text),
     "expected an address without a query and a fragment: they would not be sent",
   );
 
-/** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
+/** Reports an issue of a schema with `prefix` before its path; an issue of a union or of unknown keys becomes several. */
 export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: IssueReporter): void {
   const path = [...prefix, ...issue.path.map(String)];
-  if (issue.code === "unrecognized_keys") {
-    const messages = issue.message.split("\n");
-    for (const [index, key] of issue.keys.entries()) {
-      // A schema without words of ours says it in one sentence for all keys; then the key's path says enough.
-      const own = messages.length === issue.keys.length && messages[index]?.startsWith("unknown key");
-      report([...path, key], own ? (messages[index] ?? "") : "unknown key");
-    }
-  } else if (issue.code === "invalid_union") {
-    // The branch that got furthest is the one that was meant, or of several the one with the least to mend.
-    const depth = (branch: readonly z.core.$ZodIssue[]) => Math.max(...branch.map((one) => one.path.length));
-    const meant = issue.errors.filter((branch) =>
-      branch.some(
-        (one) => one.path.length > 0 || (one.code !== "invalid_type" && one.code !== "invalid_value"),
-      ),
-    );
-    const branch = meant.toSorted((a, b) => depth(b) - depth(a) || a.length - b.length)[0];
-    if (branch === undefined) report(path, issue.message);
-    else for (const inner of branch) reportIssue(inner, path, report);
-  } else if (issue.code === "invalid_key") {
-    report(path, issue.issues[0]?.message ?? issue.message);
-  } else {
-    const missing = issue.code === "invalid_type" && issue.message.endsWith("received undefined");
-    report(path, missing ? "is missing" : issue.message);
+  if (issue.code === "unrecognized_keys") reportUnknownKeys(issue, path, report);
+  else if (issue.code === "invalid_union") reportUnion(issue, path, report);
+  else if (issue.code === "invalid_key") report(path, issue.issues[0]?.message ?? issue.message);
+  else {
+    const isMissing = issue.code === "invalid_type" && issue.message.endsWith("received undefined");
+    report(path, isMissing ? "is missing" : issue.message);
   }
+}
+
+function reportUnknownKeys(issue: z.core.$ZodIssueUnrecognizedKeys, path: Path, report: IssueReporter): void {
+  const messages = issue.message.split("\n");
+  // Zod's own message is one sentence for all keys; then the key's path says enough.
+  const isOwn = messages.length === issue.keys.length;
+  for (const [index, key] of issue.keys.entries()) {
+    const message = messages[index];
+    report([...path, key], isOwn && message?.startsWith("unknown key") ? message : "unknown key");
+  }
+}
+
+/** Reports the branch that is most likely meant: the deepest one, or of several the one with the fewest issues. */
+function reportUnion(issue: z.core.$ZodIssueInvalidUnion, path: Path, report: IssueReporter): void {
+  const depth = (branch: readonly z.core.$ZodIssue[]) => Math.max(...branch.map((one) => one.path.length));
+  const entered = issue.errors.filter((branch) =>
+    branch.some(
+      (one) => one.path.length > 0 || (one.code !== "invalid_type" && one.code !== "invalid_value"),
+    ),
+  );
+  const branch = entered.toSorted((a, b) => depth(b) - depth(a) || a.length - b.length)[0];
+  if (branch === undefined) report(path, issue.message);
+  else for (const inner of branch) reportIssue(inner, path, report);
 }
 
 /** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
@@ -133,22 +140,22 @@ export function formatSuggestion(word: string, known: readonly string[]): string
   return known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
 }
 
-/** Letters to add, drop or change (Levenshtein); 3 stands for all that is farther in length. */
+/** The Levenshtein distance; 3 where the lengths differ by more than 2. */
 function calculateEditDistance(a: string, b: string): number {
   if (Math.abs(a.length - b.length) > 2) return 3;
   let row = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (const [index, letter] of [...a].entries()) {
     const next = [index + 1];
     for (const [column, other] of [...b].entries()) {
-      const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1);
-      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1));
+      const replaced = requireAt(row, column) + (letter === other ? 0 : 1);
+      next.push(Math.min(replaced, requireAt(row, column + 1) + 1, requireAt(next, column) + 1));
     }
     row = next;
   }
-  return row.at(-1) ?? 0;
+  return requireLast(row);
 }
 
-// Shorter ones occur in every sentence and give nothing away.
+// Shorter texts occur in any sentence and reveal nothing.
 const minRedactedLength = 4;
 
 export function redactSecrets(message: string, secrets: Iterable<string>): string {

@@ -1,7 +1,8 @@
-// YAML as plain values that know their line, with environment variables and files already put in. Nothing that was
-// put in is ever quoted in a message, nor is the file where it is no YAML: either may be a password.
+// Reads a YAML file as plain values, substitutes environment variables and files, and remembers the line of each value.
+// Messages quote neither what was substituted nor a file that is no YAML: either may be a password.
 import { dirname, isAbsolute, join } from "node:path";
 import {
+  type Alias,
   Document,
   isAlias,
   isCollection,
@@ -13,6 +14,7 @@ import {
   parseDocument,
   visit,
   type YAMLError,
+  type YAMLMap,
 } from "yaml";
 import { ConfigError, formatErrorCode, type Issue } from "../core/errors.ts";
 
@@ -22,7 +24,7 @@ export interface InterpolationContext {
   readonly readText: (path: string) => string;
 }
 
-/** A path that the configuration file names, as seen from the working directory. */
+/** Turns a path that stands in `file` into one that is relative to the working directory, or absolute. */
 export function resolveBeside(file: string, path: string): string {
   return isAbsolute(path) ? path : join(dirname(file), path);
 }
@@ -32,20 +34,20 @@ type LocatedIssue = { readonly path: Path; readonly message: string; readonly li
 
 export interface YamlTree {
   readonly value: unknown;
-  /** Where each path stands in the file, by `formatPathKey`. */
+  /** The line of each path, by `formatPathKey`. */
   readonly lines: ReadonlyMap<string, number>;
-  /** The text as written of each value that something was, or could not be, put into, by `formatPathKey`. */
+  /** The text as written of each value with a substitution, also a failed one; by `formatPathKey`. */
   readonly templates: ReadonlyMap<string, string>;
-  /** Everything that was put in. */
+  /** Every text that was substituted. */
   readonly secrets: ReadonlySet<string>;
   readonly issues: readonly LocatedIssue[];
 }
 
-// Aliases make a tree larger than its file, without end if they are nested: both ends of that are bounded.
+// Nested aliases can make a tree of any size out of a small file, so its size and its depth are bounded.
 const maxNodes = 50_000;
 const maxDepth = 40;
 
-/** The values of a file that is not ours, as it stands. @throws {ConfigError} when the text is no YAML */
+/** Reads a file of another program without any substitution. @throws {ConfigError} when the text is no YAML */
 export function readPlainYaml(text: string, file: string): unknown {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false });
@@ -60,8 +62,8 @@ export function readPlainYaml(text: string, file: string): unknown {
   );
 }
 
-/** @throws {ConfigError} when the text is no YAML, so that nothing can be said of its content */
-export function readYamlTree(text: string, file: string, world: InterpolationContext): YamlTree {
+/** @throws {ConfigError} when the text is no YAML, so that its content cannot be checked */
+export function readYamlTree(text: string, file: string, context: InterpolationContext): YamlTree {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, uniqueKeys: false });
   const lineAt = (offset: number): number => counter.linePos(offset).line;
@@ -72,58 +74,95 @@ export function readYamlTree(text: string, file: string, world: InterpolationCon
   }
   const issues: LocatedIssue[] = [...faults.values()];
   if (document.errors.length > 0) throw new ConfigError(file, issues.map(printIssue));
-  const lines = new Map<string, number>();
-  const templates = new Map<string, string>();
-  const secrets = new Set<string>();
-  let nodes = 0;
-
-  const read = (node: ParsedNode | null, path: Path): unknown => {
-    nodes += 1;
-    if (nodes > maxNodes || path.length > maxDepth) {
-      const line = lineAt(node?.range[0] ?? 0);
-      throw new ConfigError(file, [
-        printIssue({ path, line, message: "too many or too deeply nested values" }),
-      ]);
-    }
-    if (node === null) return null;
-    if (!lines.has(formatPathKey(path))) lines.set(formatPathKey(path), lineAt(node.range[0]));
-    if (isAlias(node)) {
-      const target = node.resolve(document as Document) as ParsedNode | undefined;
-      if (target !== undefined) return read(target, path);
-      issues.push({ path, line: lineAt(node.range[0]), message: missingAnchor });
-      templates.set(formatPathKey(path), `*${node.source}`);
-      return null;
-    }
-    if (isSeq<ParsedNode>(node)) return node.items.map((item, index) => read(item, [...path, String(index)]));
-    if (isMap<ParsedNode, ParsedNode | null>(node)) {
-      const value: Record<string, unknown> = {};
-      for (const { key, value: child } of node.items) {
-        const name = isScalar(key) ? (key.source ?? String(key.value)) : undefined;
-        const line = key.range === undefined ? undefined : lineAt(key.range[0]);
-        if (name === undefined || name === "__proto__" || name === "<<") {
-          const message =
-            name === "<<" ? "merge keys are not supported: write the keys out" : "this key is not allowed";
-          issues.push({ path: name === undefined ? path : [...path, name], message, ...(line && { line }) });
-          continue;
-        }
-        const childPath = [...path, name];
-        if (line !== undefined && !lines.has(formatPathKey(childPath)))
-          lines.set(formatPathKey(childPath), line);
-        if (Object.hasOwn(value, name)) {
-          issues.push({ path: childPath, message: "this key stands here twice", ...(line && { line }) });
-        } else value[name] = read(child, childPath);
-      }
-      return value;
-    }
-    if (typeof node.value !== "string" || !node.value.includes("${")) return node.value;
-    const { result, put, problems } = substitute(node.value, file, world);
-    for (const message of problems) issues.push({ path, message });
-    if (put.length > 0 || problems.length > 0) templates.set(formatPathKey(path), node.value);
-    for (const secret of put) secrets.add(secret);
-    return result;
+  const reading: Reading = {
+    ...{ file, context, document, lineAt, issues, nodes: 0 },
+    ...{ lines: new Map(), templates: new Map(), secrets: new Set() },
   };
-  const value = read(document.contents, []);
+  const value = readNode(reading, document.contents, []);
+  const { lines, templates, secrets } = reading;
   return { value, lines, templates, secrets, issues };
+}
+
+/** One reading of a file: what it needs, and what it collects. */
+interface Reading {
+  readonly file: string;
+  readonly context: InterpolationContext;
+  readonly document: Document.Parsed;
+  readonly lineAt: (offset: number) => number;
+  readonly lines: Map<string, number>;
+  readonly templates: Map<string, string>;
+  readonly secrets: Set<string>;
+  readonly issues: LocatedIssue[];
+  /** How many were read, those behind aliases each time. */
+  nodes: number;
+}
+
+/** @throws {ConfigError} when there are too many nodes, or they are nested too deeply */
+function readNode(reading: Reading, node: ParsedNode | null, path: Path): unknown {
+  reading.nodes += 1;
+  if (reading.nodes > maxNodes || path.length > maxDepth) {
+    const line = reading.lineAt(node === null ? 0 : node.range[0]);
+    const issue = { path, line, message: "too many or too deeply nested values" };
+    throw new ConfigError(reading.file, [printIssue(issue)]);
+  }
+  if (node === null) return null;
+  keepFirstLine(reading, path, node.range[0]);
+  if (isAlias(node)) return readAlias(reading, node, path);
+  if (isSeq<ParsedNode>(node)) {
+    return node.items.map((item, index) => readNode(reading, item, [...path, String(index)]));
+  }
+  if (isMap<ParsedNode, ParsedNode | null>(node)) return readMap(reading, node, path);
+  return readScalar(reading, node.value, path);
+}
+
+function keepFirstLine({ lines, lineAt }: Reading, path: Path, offset: number): void {
+  const key = formatPathKey(path);
+  if (!lines.has(key)) lines.set(key, lineAt(offset));
+}
+
+function readAlias(reading: Reading, alias: Alias.Parsed, path: Path): unknown {
+  const target = alias.resolve(reading.document as Document) as ParsedNode | undefined;
+  if (target !== undefined) return readNode(reading, target, path);
+  reading.issues.push({ path, line: reading.lineAt(alias.range[0]), message: missingAnchor });
+  reading.templates.set(formatPathKey(path), `*${alias.source}`);
+  return null;
+}
+
+function readMap(reading: Reading, map: YAMLMap<ParsedNode, ParsedNode | null>, path: Path): unknown {
+  const value: Record<string, unknown> = {};
+  for (const { key, value: child } of map.items) {
+    const name = isScalar(key) ? (key.source ?? String(key.value)) : undefined;
+    const line = key.range === undefined ? undefined : reading.lineAt(key.range[0]);
+    const at = line === undefined ? {} : { line };
+    const wrong = findKeyProblem(name);
+    if (name === undefined || wrong !== undefined) {
+      const message = wrong ?? forbiddenKey;
+      reading.issues.push({ path: name === undefined ? path : [...path, name], message, ...at });
+      continue;
+    }
+    const childPath = [...path, name];
+    if (key.range !== undefined) keepFirstLine(reading, childPath, key.range[0]);
+    if (Object.hasOwn(value, name)) {
+      reading.issues.push({ path: childPath, message: "duplicate key", ...at });
+    } else value[name] = readNode(reading, child, childPath);
+  }
+  return value;
+}
+
+const forbiddenKey = "this key is not allowed";
+
+function findKeyProblem(name: string | undefined): string | undefined {
+  if (name === "<<") return "merge keys are not supported: write the keys out";
+  return name === undefined || name === "__proto__" ? forbiddenKey : undefined;
+}
+
+function readScalar(reading: Reading, value: unknown, path: Path): unknown {
+  if (typeof value !== "string" || !value.includes("${")) return value;
+  const { result, put, problems } = substitute(value, reading.file, reading.context);
+  for (const message of problems) reading.issues.push({ path, message });
+  if (put.length > 0 || problems.length > 0) reading.templates.set(formatPathKey(path), value);
+  for (const secret of put) reading.secrets.add(secret);
+  return result;
 }
 
 const missingAnchor =
@@ -145,7 +184,7 @@ const yamlMessages: Partial<Record<YAMLError["code"], string>> = {
   TAG_RESOLVE_FAILED: "tags (!name) are not supported; text that begins with ! needs quotes",
 };
 
-/** Puts environment variables and files into a text. `put` is what was put in, `problems` what is missing. */
+/** Substitutes environment variables and files. `put` is what was substituted, `problems` what is missing. */
 function substitute(
   text: string,
   file: string,
@@ -190,12 +229,12 @@ function substitute(
   return { result, put, problems };
 }
 
-/** A value for a message: as written in the file, so that what was put in is not repeated. */
+/** Quotes a value in a message as the file has it, so that what was substituted is not repeated. */
 export function quoteAsWritten(tree: YamlTree, path: Path, value: string): string {
   return JSON.stringify(tree.templates.get(formatPathKey(path)) ?? value);
 }
 
-/** Issues as `ConfigError` takes them, each with the line of its path or of what is nearest above it. */
+/** Returns the issues by line. An issue has the line of its path, or of the nearest path above that has one. */
 export function sortInFileOrder(
   issues: readonly LocatedIssue[],
   tree: YamlTree,
@@ -221,14 +260,14 @@ export function formatPathKey(path: Path): string {
   return path.join("\0");
 }
 
-/** A text as a value of the file: in quotes, so that it stays a text, and with nothing in it to be put in. */
+/** Prints a text as a value of the file: in quotes, and with nothing in it that would be substituted. */
 export function printText(text: string): string {
   return JSON.stringify(text.replaceAll("${", () => "$${"));
 }
 
-/** A value as YAML for people; what stands under one of the `flow` keys is on one line, as JSON. */
+/** Prints a value as YAML for people. The values of the `flow` keys are each on one line, as JSON. */
 export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
-  // One value that stands at two places is told at both: people read this, and know no anchors.
+  // A value that stands in two places is printed twice: readers need not know anchors.
   const document = new Document(value, { aliasDuplicateObjects: false });
   visit(document, {
     Pair(_, { key, value: node }) {

@@ -425,7 +425,7 @@ visuals: 7
     "16 backends.elk3.kind: is missing",
     "19 sites.shop.retention: expected a duration such as 250ms, 10s or 30d, at most 36500d",
     '20 sites.shop.retntion: unknown key; did you mean "retention"?',
-    "21 sites.shop.retention: this key stands here twice",
+    "21 sites.shop.retention: duplicate key",
     "22 sites.shop.counter_default: expected cumulative or increment",
     '24 sites.shop.logs.backend: unknown backend "elq"; did you mean "elk"?',
     "26 sites.shop.logs.sources.app.index: is missing",

@@ -19,7 +19,7 @@ import { type Compare, listComparisons } from "../../log-query/ast.ts";
 import type { ListingQuery, SpanStore, TraceField, TraceFilter } from "../../store/span-analytics.ts";
 import type { Budget, SpanSource } from "../../store/spans.ts";
 import { compareRows, createTieLimitError, deriveTie } from "../../tracing/listing/listing.ts";
-import { decodeDigestNames, deriveNarrowing, listRequiredLeaves } from "../../tracing/listing/pushdown.ts";
+import { decodeDigestNames, derivePushdown, listRequiredLeaves } from "../../tracing/listing/pushdown.ts";
 import { parseTraceQuery, printTraceQuery } from "../../tracing/listing/trace-query.ts";
 import { createBudget } from "../../tracing/spans/read-budget.ts";
 import { normaliseId } from "../../tracing/spans/span-ids.ts";
@@ -355,7 +355,7 @@ const narrowing = {
 /** Which of a listing's own filters make a source send less, as `src/tracing/listing/pushdown.ts` says. */
 function explainFilters(filter: TraceFilter, candidates: ListingQuery["candidates"]) {
   const { namespace, action, minDuration, digests } = filter;
-  const { errors } = deriveNarrowing(filter);
+  const { errors } = derivePushdown(filter);
   const ofDigests =
     candidates === "errors" && errors !== undefined
       ? { by: "candidates", why: "the index narrows which exceptions are read; rows are verified" }

@@ -9,7 +9,7 @@ import type { SpanReader } from "../../store/spans.ts";
 import { formatEntryKey, readAllSpans } from "../spans/entry-lookup.ts";
 import { findEntriesWithNpo } from "../spans/n-plus-one.ts";
 import { type Candidate, listTraceIds } from "./candidates.ts";
-import { deriveNarrowing, findNamedSpanId, findNamedTraceId } from "./pushdown.ts";
+import { derivePushdown, findNamedSpanId, findNamedTraceId } from "./pushdown.ts";
 import type { TraceRow } from "./trace-query.ts";
 import { readInOrder } from "./windows.ts";
 
@@ -22,7 +22,7 @@ export async function* listSummaries(
   query: ListingQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly TraceSummary[]> {
-  const pushdown = deriveNarrowing(query.filter);
+  const pushdown = derivePushdown(query.filter);
   const traceIds = await findNamedTraceIds(reader, query, signal);
   for await (const candidates of readInOrder(reader, { ...query, pushdown, traceIds }, signal)) {
     const sorted = candidates

@@ -29,7 +29,7 @@ function hasNames(key: Digest | undefined): key is Exclude<Digest, { of: "event"
 }
 
 /** What every entry of a row has, or the span itself where a row has no entry. */
-export function deriveNarrowing({
+export function derivePushdown({
   namespace,
   action,
   minDuration,

@@ -5,7 +5,7 @@ import type { Span } from "#src/core/rows.ts";
 import type { ListingQuery, TraceFilter } from "#src/store/span-analytics.ts";
 import type { SpanLookup, SpanPushdown, SpanReader } from "#src/store/spans.ts";
 import { listSummaries } from "#src/tracing/listing/listing.ts";
-import { deriveNarrowing } from "#src/tracing/listing/pushdown.ts";
+import { derivePushdown } from "#src/tracing/listing/pushdown.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { encodeActionDigest, encodeErrorDigest, encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -28,10 +28,10 @@ const buildFilter = (over: Partial<TraceFilter>, query = ""): TraceFilter => ({
 });
 const deriveWithDefaults = (asked: TraceFilter): Partial<SpanPushdown> =>
   Object.fromEntries(
-    Object.entries(deriveNarrowing(asked)).filter(([, value]) => value !== undefined && value.length !== 0),
+    Object.entries(derivePushdown(asked)).filter(([, value]) => value !== undefined && value.length !== 0),
   );
 
-describe("deriveNarrowing", () => {
+describe("derivePushdown", () => {
   test("narrows to the names that digests stand for", () => {
     const digests = [
       encodeActionDigest(cart),

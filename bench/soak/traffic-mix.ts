@@ -18,7 +18,7 @@ interface Mix {
   /** OpenMetrics text, for a Prometheus to begin with. */
   readonly series: string;
   readonly fill: (url: string) => Promise<void>;
-  /** The site `generateShopTrace`, of the backends `logs` and `metrics`. */
+  /** The site `shop`, of the backends `logs` and `metrics`. */
   readonly site: string;
   readonly calls: (base: string) => readonly [Call, ...Call[]];
   /** An answered report is in the spool, whatever befalls the source. */
@@ -27,7 +27,7 @@ interface Mix {
   readonly delivered: (url: string) => Promise<number>;
 }
 
-/** Logs and series of the hour before `countsFromZero` (ms), spans of the bench's hour. */
+/** Logs and series of the hour before `began` (ms), spans of the bench's hour. */
 export function createTrafficMix(began: number): Mix {
   const from = began - 60 * minute;
   return {

@@ -87,7 +87,7 @@ sites:
       }),
     } as const;
 
-    /** Starts `buildRate` calls a second, however long each takes; their times, and how long all of them took. */
+    /** Starts `rate` calls a second, however long each takes; their times, and how long all of them took. */
     const run = async (call: typeof post | typeof read, rate: number, seconds: number) => {
       const millis: number[] = [];
       const begin = performance.now();

@@ -38,13 +38,13 @@ interface Bench {
 /** The most that each figure may be (README, "What it promises"). */
 const floors = { trace: 1.25, actions: 1.3, scanMemory: 1.25 };
 
-/** What the columns of actions take at the least, in order: `readOldest` makes a request of what the one before answered. */
+/** What the columns of actions take at the least, in order: `next` makes a request of what the one before answered. */
 type Raw = readonly ((answer: string) => object)[];
 const kept = (...queries: readonly object[]) => ({ bool: { filter: queries } });
 
 /**
  * The figures, and the N+1: parents with five queries, and of a few of them the queries and the spans above. Each shard
- * lists so many parents that none is left out, which `verifyRows` holds them to: a shorter list costs a third, and misses
+ * lists so many parents that none is left out, which `verify` holds them to: a shorter list costs a third, and misses
  * parents whose queries lie on several shards.
  */
 const rawRequests: Raw = [

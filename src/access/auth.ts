@@ -21,7 +21,7 @@ export interface Principal {
 export type Authenticate = (token: string | undefined) => Principal;
 
 /**
- * An authenticator over the configured tokens, no two of which are the same. `buildRate` is asked once for each request of
+ * An authenticator over the configured tokens, no two of which are the same. `rate` is asked once for each request of
  * a token, by its hash.
  */
 export function createAuthenticator(

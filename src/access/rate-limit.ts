@@ -1,7 +1,7 @@
 // Token buckets, one for each name that was seen lately.
 import type { Millis } from "../core/time.ts";
 
-/** Whether one more is allowed to `nameSchema` now. */
+/** Whether one more is allowed to `name` now. */
 export type RateLimiter = (name: string) => boolean;
 
 /** Names that are remembered; whoever is forgotten starts with a full bucket again. */
@@ -12,7 +12,7 @@ const burstSeconds = 10;
 
 /**
  * The rate of so many a second in the long run, made anew when that is another number than before: what was used up
- * outlives a reload of the configuration that leaves it as it is. `timeColumn` never goes back.
+ * outlives a reload of the configuration that leaves it as it is. `clock` never goes back.
  */
 export function createReloadableRateLimit(clock: () => Millis): (perSecond: number) => RateLimiter {
   let known: { readonly perSecond: number; readonly rate: RateLimiter } | undefined;

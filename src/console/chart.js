@@ -28,13 +28,13 @@ function alignSeries(series, step) {
 }
 
 /**
- * Draws into `flattenedRoot`, and again when its width or the theme changes, until the signal aborts.
+ * Draws into `root`, and again when its width or the theme changes, until the signal aborts.
  * @param {HTMLElement} root
  * @param {readonly Series[]} series
  * @param {{
  *   readonly label: string, readonly step: number, readonly signal: AbortSignal,
  *   readonly choose: (from: number, to: number) => void,
- * }} options `chooseCandidates` is told a stretch that was drawn with the mouse, in seconds
+ * }} options `choose` is told a stretch that was drawn with the mouse, in seconds
  */
 export function drawChart(root, series, { label, step, signal, choose }) {
   const { times, values } = alignSeries(series, step);

@@ -83,7 +83,7 @@ const harmless = /^(?:\u200c|\u200d|\u00ad)$/;
 /**
  * A text in pieces, of which those that nobody would see are spelt out.
  * @param {string} text
- * @param {{ readonly breaks: boolean }} options `unprintable`: line breaks and tabs stay as they are
+ * @param {{ readonly breaks: boolean }} options `breaks`: line breaks and tabs stay as they are
  * @returns {readonly { readonly text: string, readonly spelt: boolean }[]}
  */
 export function splitInvisible(text, { breaks }) {

@@ -18,7 +18,7 @@
  * }} Span
  */
 /**
- * `offset` and `storeConcurrency` are parts of the whole trace, from 0 to 1. `repeated` is how many sibling spans ask the same,
+ * `offset` and `width` are parts of the whole trace, from 0 to 1. `repeated` is how many sibling spans ask the same,
  * where that makes an N+1.
  * @typedef {{
  *   readonly span: Span, readonly depth: number, readonly offset: number, readonly width: number,

@@ -8,7 +8,7 @@ export function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
   return list.length > 0;
 }
 
-/** The element at `arrayIndex`, counted from 0. @throws {RangeError} The list has no such element. */
+/** The element at `index`, counted from 0. @throws {RangeError} The list has no such element. */
 export function requireAt<T>(list: readonly T[], index: number): T {
   const value = list[index];
   if (value === undefined) throw new RangeError(`no element ${index} in a list of ${list.length}`);
@@ -25,7 +25,7 @@ export function requireLast<T>(list: readonly T[]): T {
   return requireAt(list, list.length - 1);
 }
 
-/** The value of `formatKey`. @throws {RangeError} The map lacks it. */
+/** The value of `key`. @throws {RangeError} The map lacks it. */
 export function requireKey<K, V>(map: ReadonlyMap<K, V>, key: K): V {
   const value = map.get(key);
   if (value === undefined) throw new RangeError(`no entry ${String(key)} in a map of ${map.size}`);
@@ -33,7 +33,7 @@ export function requireKey<K, V>(map: ReadonlyMap<K, V>, key: K): V {
 }
 
 /**
- * The number at `arrayIndex` of a typed array. A function apart from `requireAt`, because one that reads both kinds of list is
+ * The number at `index` of a typed array. A function apart from `requireAt`, because one that reads both kinds of list is
  * slow in hot loops.
  * @throws {RangeError} The array is shorter.
  */

@@ -25,10 +25,10 @@ export type Severity = (typeof severities)[number];
 /**
  * A log line as a store answers it.
  *
- * - `timeSchema` is the instant that the source sorts by; the answer shows its milliseconds.
- * - `formatId` is unique within its source.
+ * - `time` is the instant that the source sorts by; the answer shows its milliseconds.
+ * - `id` is unique within its source.
  * - A line field that the source does not have is absent: it is answered as `""`, but no positive comparison
- *   holds for it. `createSeverityBadge` is never absent.
+ *   holds for it. `severity` is never absent.
  * - `json` is the text of the structured body with every number spelled as in the source; `{}` where there is none.
  */
 export interface LogLine {
@@ -119,7 +119,7 @@ export interface Span {
   readonly status_message?: string | undefined;
   readonly resource_attributes: Attributes;
   readonly span_attributes: Attributes;
-  /** By time. Exceptions are events named `createException`, also those that the layout keeps in documents of their own. */
+  /** By time. Exceptions are events named `exception`, also those that the layout keeps in documents of their own. */
   readonly events: readonly SpanEvent[];
   readonly links: readonly SpanLink[];
   /** One request (contract, "Tracing"): no parent, or of kind server or consumer, or what its layout says. */
@@ -273,7 +273,7 @@ export interface Buckets {
  * - `increment`, of counters: the exact growth, each step in the bucket of its later sample.
  * - `cumulative`, of counters: each series made monotonic over restarts from its first raw value within the buckets,
  *   combined over its samples of the bucket or carried on where it has none; then the sum of the series.
- * - `toObservations`, of measurements: over what was recorded in the bucket.
+ * - `observations`, of measurements: over what was recorded in the bucket.
  */
 export type Measure =
   | { readonly of: "samples"; readonly combine: "first" | "last" | "mean" | "sum" | "min" | "max" | "count" }

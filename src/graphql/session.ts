@@ -1,5 +1,5 @@
 // What one GraphQL request is answered through. The schema is stateless and is loaded by Mesh on its own; whatever it
-// needs comes with the request, under `startReadout` in its context.
+// needs comes with the request, under `readout` in its context.
 
 import type { Site } from "../access/sites.ts";
 import type { PreparedOperation } from "../operations/runtime/operation.ts";

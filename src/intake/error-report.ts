@@ -127,7 +127,7 @@ function toTexts(value: unknown): Texts {
 // ---- As a span ----------------------------------------------------------------------------------------------
 
 /**
- * Contract, "Front-end error intake": one span of no length with one exception event. `formatId` has 32 lower-case hex
+ * Contract, "Front-end error intake": one span of no length with one exception event. `id` has 32 lower-case hex
  * digits and is its trace id. A tag's attribute has the prefix that a site without settings of its own looks for.
  */
 export function buildReportSpan(site: string, id: string, report: ErrorReport): Span {

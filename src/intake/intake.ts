@@ -105,7 +105,7 @@ export function createIntake(options: IntakeOptions): Intake {
     if (!response.writableEnded) sendJson(response, 200, "{}");
   }
 
-  /** The body, counted in `bufferedLimitBytes`, or why there is none. Never rejects. */
+  /** The body, counted in `heldBytes`, or why there is none. Never rejects. */
   function readBody(request: IncomingMessage): Promise<Buffer | "too_large" | "incomplete" | "overloaded"> {
     const chunks: Buffer[] = [];
     let bytes = 0;

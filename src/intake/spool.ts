@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import type { Millis } from "../core/time.ts";
 
-/** A report to be kept. `arrayIndex` is where it will be written, drawn here so that no second delivery goes elsewhere. */
+/** A report to be kept. `index` is where it will be written, drawn here so that no second delivery goes elsewhere. */
 export interface SpoolEntry {
   readonly site: string;
   readonly index: string;

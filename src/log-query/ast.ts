@@ -16,7 +16,7 @@ export type Path = readonly [string, ...string[]];
 /**
  * A top-level field of the line, or a path into its `json`.
  *
- * `buildAlternation` occur only in the wider grammar (legacy.ts): further paths in order of preference. The first of
+ * `alternatives` occur only in the wider grammar (legacy.ts): further paths in order of preference. The first of
  * `path, ...alternatives` that the line has (that is not lacking) decides alone, for negative operators as well;
  * where the line has none of them, the field is lacking. A chain of `or` could not say that for `!=`.
  *
@@ -44,7 +44,7 @@ export interface Group<F = Field> {
   readonly operands: readonly [Filter<F>, Filter<F>, ...Filter<F>[]];
   readonly span: SourceSpan;
 }
-/** `matchAll` is the empty query. */
+/** `all` is the empty query. */
 export type Filter<F = Field> = { readonly kind: "all" } | Group<F> | Compare<F>;
 
 /** Every comparison, from left to right. */

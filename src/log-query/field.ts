@@ -1,5 +1,5 @@
 // How a field is written, in both directions. Some names mean more than a key: the four line fields (rule 4), a first
-// key `attributesSchema` and a type suffix (rules 8 and 11). A backslash in front of such a key takes that meaning away:
+// key `attributes` and a type suffix (rules 8 and 11). A backslash in front of such a key takes that meaning away:
 // `\message` is the body's own key `message`, `\attributes.\user_string` is the path spelt so. It is dropped only
 // there; anywhere else a backslash that escapes nothing stands for itself.
 import { type Field, lineFields, type Path } from "./ast.ts";
@@ -21,7 +21,7 @@ function hasTypeSuffix(keys: Keys, at: number, key: string): boolean {
   return at === keys.length - 1 && !key.startsWith("\\") && typeSuffix.test(key);
 }
 
-/** Whether `formatKey`, written at this place of the field, would mean more than the key itself. */
+/** Whether `key`, written at this place of the field, would mean more than the key itself. */
 function hasSpecialMeaning(keys: Keys, at: number, key: string): boolean {
   return (
     (keys.length === 1 && isLineField(key)) ||

@@ -4,7 +4,7 @@ import type { Compare, Filter } from "./ast.ts";
 import { printPath } from "./field.ts";
 
 /**
- * Text that `parse` reads as this filter, but for spans. A filter without `buildAlternation` prints alike for both
+ * Text that `parse` reads as this filter, but for spans. A filter without `alternatives` prints alike for both
  * grammars; one with them (from the wider grammar only) must be read back with `legacy`.
  */
 export function print(filter: Filter): string {

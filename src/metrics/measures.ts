@@ -28,7 +28,7 @@ export type Aggregation = (typeof aggregations)[number];
 /** What a counter answers where the request names no aggregation: a site's `counter_default`. */
 type CounterDefault = "cumulative" | "increment";
 
-/** How one selector is answered: `combineSeries` gives each bucket's value, `combineValues` makes one of the buckets' values. */
+/** How one selector is answered: `measure` gives each bucket's value, `combine` makes one of the buckets' values. */
 export interface SelectorPlan {
   readonly measure: Measure;
   /** Used where buckets have to become one value: in a list with a resolution. */

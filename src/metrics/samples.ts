@@ -127,7 +127,7 @@ export function computeMean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value / values.length, 0);
 }
 
-/** Between the two order statistics around the rank, in proportion. `sortRows` is ascending and not empty. */
+/** Between the two order statistics around the rank, in proportion. `sorted` is ascending and not empty. */
 function computeQuantile(sorted: readonly number[], quantile: number): number {
   const rank = quantile * (sorted.length - 1);
   const below = sorted[Math.floor(rank)] ?? Number.NaN;
@@ -336,7 +336,7 @@ function estimateGroup(
   });
 }
 
-/** How many observations are at most `formatBound`. */
+/** How many observations are at most `bound`. */
 interface CumulativeCount {
   readonly bound: number;
   readonly count: number;

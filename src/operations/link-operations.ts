@@ -183,7 +183,7 @@ export function readSubject(subject: LinkSubject, json: unknown): string | undef
   return undefined;
 }
 
-/** The lines that say they belong to `formatId` within a range, at most `limit` of them, in the order of all. */
+/** The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. */
 interface LinkedLinesQuery {
   readonly id: string;
   readonly from: Instant;

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import type { Operation } from "./runtime/operation.ts";
 
-/** Spec, "Token check result". Reaching `printPage` is the check. */
+/** Spec, "Token check result". Reaching `run` is the check. */
 export const auth: Operation<undefined, { readonly message: string }> = {
   name: "auth",
   method: "GET",

@@ -81,7 +81,7 @@ export interface Server {
   readonly listen: (address: Address) => Promise<Address>;
   /** Serves this from the next request on. Resolves when the requests that began before are over. */
   readonly reload: (served: ServedConfig) => Promise<void>;
-  /** Takes no new connections, lets what is under way finish for `drainTimeout`, then breaks it off. */
+  /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 

@@ -10,20 +10,35 @@ import type { LogStore } from "./logs.ts";
 import type { MetricStore } from "./metrics.ts";
 import type { SpanStore } from "./span-analytics.ts";
 
-/** One configured source, such as "the production OpenSearch". It serves the stores it has and omits the rest. */
+/** One configured source, such as "the production OpenSearch". It has a store for each kind of data that it serves. */
 export interface Backend {
   readonly name: string;
   readonly kind: string;
   readonly stores: Partial<Stores>;
-  /** Asks the source who it is. Not cached. @throws {BackendError} */
+  /** Requests the product and its version from the source, each time anew. @throws {BackendError} */
   probe(signal: AbortSignal): Promise<BackendInfo>;
-  /** One for each of `stores`. */
+  /** One inspection for each of `stores`. */
   readonly inspections: Partial<Inspections>;
-  /** Looks at everything there, or at the `patterns` that are given; absent where there is nothing to find. @throws {BackendError} */
+  /**
+   * Looks at all data of the source, or only at what `patterns` name. Absent where a source cannot hold data of users.
+   * @throws {BackendError}
+   */
   survey?(patterns: readonly string[], signal: AbortSignal): Promise<Survey>;
   close(): Promise<void>;
 }
 
+/**
+ * What every store promises, whatever it is built on:
+ *
+ * - It is exact or it fails. It never answers with fewer, more or approximate rows. What it cannot answer exactly it
+ *   refuses (`Refused`, final) or fails (`BackendError`, worth a retry). Failed shards, time-outs and truncated results
+ *   are errors.
+ * - An empty result means that nothing was found.
+ * - `signal` aborts the work at the source too; the call then rejects with the signal's reason. Ending an iteration
+ *   early also ends the work at the source.
+ * - Rows are immutable and may be shared between callers.
+ * - Batches are never empty. The store decides their size.
+ */
 export interface Stores {
   readonly logs: LogStore;
   readonly metrics: MetricStore;
@@ -37,31 +52,31 @@ export interface BackendInfo {
   readonly version: string;
 }
 
-/** A pluggable resolver: what `resolvers/index.ts` lists. Each kind validates its own configuration. */
+/** A pluggable kind of backend, as `resolvers/index.ts` lists them. It parses its own part of the configuration. */
 export interface BackendKind<Config, Logs = unknown, Traces = unknown> {
   readonly kind: string;
   /** @throws {ZodError} all issues at once, paths relative to the backend's entry */
   readonly parseConfig: (value: unknown) => Config;
-  /** Of what the log sources and the traces of a site name; a kind without them takes no notice of the names. */
+  /** The layouts of log lines and of spans. A kind without them ignores the `layout` of sources. */
   readonly layouts?: { readonly logs: LayoutReader<Logs>; readonly traces: LayoutReader<Traces> };
   readonly create: (name: string, config: Config, io: IO, own?: CustomLayouts<Logs, Traces>) => Backend;
 }
 
-/** How the documents of a source may lie: built in, or files of the user's own. */
-export interface LayoutReader<Profile> {
-  /** Whether one is built in. */
+/** Layouts of documents: built-in ones, and files of the user's own. */
+export interface LayoutReader<Layout> {
+  /** Whether a layout of this name is built in. */
   readonly has: (name: string) => boolean;
-  /** Reads a file. @throws {ZodError} all issues at once @throws {Error} where it is no YAML */
-  readonly parse: (text: string) => Profile;
+  /** Parses a layout file. @throws {ZodError} all issues at once @throws {Error} where it is no YAML */
+  readonly parse: (text: string) => Layout;
 }
 
-/** The files that the sources in a backend name, by that name, as `parse` has read them. */
+/** The parsed layout files of a backend, by the name under which its sources refer to them. */
 export interface CustomLayouts<Logs, Traces> {
   readonly logs: ReadonlyMap<string, Logs>;
   readonly traces: ReadonlyMap<string, Traces>;
 }
 
-/** The outside world, injected, so that tests need no network and no clock. */
+/** What a backend may use of the outside world. It is injected, so that tests need neither clock nor files. */
 export interface IO {
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;

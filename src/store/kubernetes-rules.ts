@@ -26,7 +26,7 @@ const permanentReasons: ReadonlySet<string> = new Set([
 
 /**
  * Spec, "PodState": derived from phase and container statuses. A final or unknown phase stands. Otherwise a container
- * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `FailureResponse`; one that
+ * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `Failed`; one that
  * waits for anything else makes it `Pending`.
  */
 export function derivePodState(phase: PodPhase, containers: readonly Container[]): PodState {

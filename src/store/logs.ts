@@ -4,41 +4,29 @@ import type { LogLine } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 import type { Compare, Filter } from "../log-query/ast.ts";
 
-/**
- * What every store promises, whatever it is built on:
- *
- * - Exact or an error. It never answers with fewer, more or approximate rows: what it cannot answer exactly it
- *   refuses (`Refused`, final) or fails (`BackendError`, worth a retry). Failed shards, time-outs and cut
- *   results are errors.
- * - Nothing found is an empty result.
- * - `signal` aborts the work at the source too; the call then rejects with the signal's reason. Leaving an
- *   iteration early also ends the work at the source.
- * - Rows are immutable and may be shared between callers.
- * - Batches are never empty; their size is the store's business.
- */
 export interface LogStore {
   /**
-   * The lines of the named sources that satisfy the query, in its order: by `timeSchema`, then `source_id`, then `formatId`
+   * The lines of the named sources that satisfy the query, in its order: by `time`, then `source_id`, then `id`
    * (ids and sources compared by UTF-16 code unit, `desc` is the exact reverse). A batch ends between two
    * milliseconds, never inside one. A document that two sources hold appears once for each.
    *
    * @throws {Refused} `result_too_large` when more than `documentLimit` documents would have to be read to find
-   *   the lines, or one millisecond holds more of them than `computeTieLimit`.
+   *   the lines, or one millisecond holds more of them than `tieLimit`.
    * @throws {BackendError} before the first batch or between batches.
    */
   lines(query: LogQuery, signal: AbortSignal): AsyncIterable<readonly LogLine[]>;
   /**
-   * Whether the first `wanted` lines, and the rest of their last millisecond, are surely found within the query's
-   * limits, so that `onLines` will not refuse on the way to them. Documents that are written after the question do not
-   * count. False where only reading can tell, as always in a store without it. Costs a request or two to the source.
+   * Whether the first `expectedLines` lines, with the rest of their last millisecond, are certain to be found within the
+   * limits of the query, so that `lines` does not refuse on the way to them. Ignores documents that are written later.
+   * False where only reading can decide. Absent means the same. Costs one or two backend requests.
    *
    * @throws {Refused} {BackendError}
    */
   isWithinLimits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
   /**
-   * How `onLines` would find them, for people, one for each source in order. Reads no documents.
+   * How `lines` would find them, for people, one for each source in order. Reads no documents.
    *
-   * @throws {Refused} as `onLines` where the source cannot be read exactly
+   * @throws {Refused} as `lines` where the source cannot be read exactly
    * @throws {BackendError}
    */
   explain?(query: LogQuery, signal: AbortSignal): Promise<readonly SourcePlan[]>;
@@ -50,7 +38,7 @@ export interface LogSource {
   readonly id: string;
   readonly index: string;
   readonly layout: string;
-  /** The wall between tenants: exact by the index alone, or refused when the source is checked. */
+  /** The tenant filter. The index must answer it exactly; a source for which it cannot is refused when it is checked. */
   readonly where?: string | undefined;
 }
 
@@ -59,38 +47,38 @@ export interface LogQuery {
   readonly range: TimeRange;
   readonly filter: Filter;
   readonly order: "asc" | "desc";
-  /** How many lines the caller expects to read: a hint for the size of requests, not a limit. */
+  /** How many lines the caller expects to read: a hint for the size of backend requests, not a limit. */
   readonly expectedLines: number;
-  /** Documents that may be read from the source for this query, kept or not. */
+  /** How many documents the query may read from the source, whether they match or not. */
   readonly documentLimit: number;
-  /** Lines of one millisecond that may be held for sorting. */
+  /** How many lines of one millisecond may be held for sorting. */
   readonly tieLimit: number;
-  /** To be called when the source has answered: many documents may have to be read before there is a line. */
+  /** The store calls it for each answer of the source, because many documents may be read before a line is found. */
   readonly progressed?: (() => void) | undefined;
 }
 
-/** What a log store makes of a query for one of its sources. */
+/** How a log store answers a query from one of its sources. */
 export interface SourcePlan {
   readonly source: LogSource;
-  /** The layout by which documents are read. */
+  /** The layout by which documents are decoded. */
   readonly layout: string;
-  /** Those behind the pattern now, sorted; undefined where the source does not let us look. */
+  /** The indices that the pattern matches now, sorted; undefined where the source does not permit listing them. */
   readonly indices: readonly string[] | undefined;
-  /** For each leaf of the filter, from left to right, and within that for each part of the indices that differs. */
+  /** One entry for each leaf of the filter from left to right, and for each group of indices that treats it alike. */
   readonly leaves: readonly LeafPlan[];
-  /** What else decides how much is read. */
+  /** What else influences how much is read. */
   readonly notes: readonly string[];
 }
 
 export interface LeafPlan {
   readonly leaf: Compare;
   /**
-   * - `arrayIndex`: what the index finds is what the leaf means.
+   * - `index`: what the index finds is what the leaf means.
    * - `candidates`: the index finds more than that, and the documents found are verified.
    * - `documents`: the index excludes nothing, so every document that the rest of the filter leaves is looked at.
    */
   readonly by: "index" | "candidates" | "documents";
   readonly why: string;
-  /** Where this holds; empty where it holds whatever the index. */
+  /** The indices that this is true of; empty where it is true of any index. */
   readonly indices: readonly string[];
 }

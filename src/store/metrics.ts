@@ -4,8 +4,8 @@ import type { Buckets, Measure, MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 
 /**
- * The wall of a metrics or Kubernetes part: labels with these values stand in every selector that is sent. Behind it
- * nothing else exists, so neither the names nor the first sample of a metric (`baseline` in `samples.ts`) are another's.
+ * Labels that every selector carries with these values, which separates tenants. Nothing else is visible: neither the
+ * name nor the first sample of a metric (`baseline` in `src/metrics/samples.ts`) may come from another tenant.
  */
 export type ForcedLabels = Readonly<Record<string, string>>;
 
@@ -25,7 +25,7 @@ export interface MetricStore {
   isTypeGuessed?(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<boolean>;
   /**
    * Each combination of tag keys that some series has: keys sorted, combinations sorted, each once; `[]` where no
-   * series has a tag. Forced labels and the source's own (`le`, `calculateQuantile`, `__name__`) are not tags. Undefined as
+   * series has a tag. Forced labels and the source's own (`le`, `quantile`, `__name__`) are not tags. Undefined as
    * for `type`.
    * @throws {BackendError}
    */

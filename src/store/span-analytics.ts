@@ -30,7 +30,7 @@ export interface SpanStore extends SpanReader, SpanAnalytics {}
  */
 export interface SpanAnalytics {
   /**
-   * One row for each (site, trace) that has a candidate which the filter accepts, from the range by the row's `timeSchema`.
+   * One row for each (site, trace) that has a candidate which the filter accepts, from the range by the row's `time`.
    *
    * - `requests`: candidates are requests: entries that are no reports. The row is the accepted root (a span without
    *   a parent), else the accepted one with the earliest start, then the least span id.
@@ -38,11 +38,11 @@ export interface SpanAnalytics {
    *   exception, then the least span id: its `span_id` with the fields of the entry above it, or where its site has
    *   none, with those that it would have as an entry.
    *
-   * The row is chosen before `computeRest` is applied. Order: by `timeSchema` or `formatDuration`, then `site_id`, then `trace_id`
+   * The row is chosen before `beyond` is applied. Order: by `time` or `duration`, then `site_id`, then `trace_id`
    * (by UTF-16 code unit); `desc` is the exact reverse. A batch ends between two milliseconds or two durations,
    * never inside one.
    *
-   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `computeTieLimit`.
+   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `tieLimit`.
    */
   summaries(query: ListingQuery, signal: AbortSignal): AsyncIterable<readonly TraceSummary[]>;
   /** The requests and the exceptions of a trace, whenever they were, each combination once. */

@@ -33,7 +33,7 @@ export interface SpanReader {
    */
   tally?(query: TallyQuery, signal: AbortSignal): AsyncIterable<readonly SpanTally[]>;
   /**
-   * Ids of spans that may have so many children of `statementTermsSchema` with one normalised statement, whenever they were: all
+   * Ids of spans that may have so many children of `statements` with one normalised statement, whenever they were: all
    * that do, and others. Undefined where the source cannot tell.
    */
   findNPlusOneParents?(query: NPlusOneQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
@@ -88,12 +88,12 @@ export interface Budget {
 }
 
 /**
- * - `matchAll`
+ * - `all`
  * - `entries`: `Span.entry`, but no reports.
  * - `children`: all but entries.
- * - `buildCalls`: of kind client or producer, entries or not.
- * - `exceptions`: with an event named `createException`.
- * - `statementTermsSchema`: of kind client with a `statement`.
+ * - `calls`: of kind client or producer, entries or not.
+ * - `exceptions`: with an event named `exception`.
+ * - `statements`: of kind client with a `statement`.
  */
 export type SpanSelection = "all" | "entries" | "children" | "calls" | "exceptions" | "statements";
 

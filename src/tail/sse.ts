@@ -1,4 +1,4 @@
-// What a live tail says, as server-sent events. `formatId` is where to go on: opaque to clients, it is the last closed
+// What a live tail says, as server-sent events. `id` is where to go on: opaque to clients, it is the last closed
 // millisecond, up to which every line has been sent before the event.
 import type { Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
@@ -13,7 +13,7 @@ import {
 import { printLine } from "../operations/logs/lines.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 
-/** Why a tail ends. Only after `completeSamples` and `refused` there is nothing to be had by coming back. */
+/** Why a tail ends. Only after `complete` and `refused` there is nothing to be had by coming back. */
 export type TailEnd =
   | { readonly reason: "complete" | "slow" | "draining" | "reloaded" | "expired" }
   | { readonly reason: "refused"; readonly error: Unprocessable };
@@ -67,7 +67,7 @@ export function printRetry(sentence: string, retryInMillis: number): string {
 }
 export const resumedEvent = "event: resumed\ndata: {}\n\n";
 
-/** `formatId` is that of what the client has received, since what still waited for it is not sent. */
+/** `id` is that of what the client has received, since what still waited for it is not sent. */
 export function printEnd(end: TailEnd, id: string): string {
   const refusal =
     end.reason === "refused"

@@ -54,7 +54,7 @@ interface TailOptions {
   readonly expires: bigint | undefined;
   /** Aborted when the client leaves. */
   readonly clientGone: AbortSignal;
-  /** Joins those who follow the same sources. `awaitOutcome` is of the poller. */
+  /** Joins those who follow the same sources. `outcome` is of the poller. */
   readonly listen: (listener: Listener) => { readonly leave: () => void; readonly outcome: Promise<void> };
   /** Called once, when all is over; `cut` when the last event was not taken. */
   readonly onClose: (cut: boolean) => void;

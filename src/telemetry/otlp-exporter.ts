@@ -19,7 +19,7 @@ interface OtlpExporter {
   /** The step of a request with these headers; undefined where no traces are configured. */
   readonly startRequestSpan: (traceparent: string | null, tracestate: string | null) => OwnSpan | undefined;
   readonly configure: (config: OtlpConfig | undefined) => void;
-  /** Sends what waits, for at most `drainTimeout`. */
+  /** Sends what waits, for at most `grace`. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 

@@ -25,7 +25,7 @@ export interface Visual {
 export interface PublishedVisuals {
   readonly find: (id: string) => Visual | undefined;
   /**
-   * What `computeVisual` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
+   * What `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
    * them may leave without the others.
    */
   readonly shareAnswer: (
@@ -34,7 +34,7 @@ export interface PublishedVisuals {
   ) => Promise<VisualData>;
 }
 
-/** Of the metrics routes: `series` without groups, `rowTexts` with them. */
+/** Of the metrics routes: `series` without groups, `rows` with them. */
 export interface VisualData {
   readonly resolution: string | null;
   readonly from: string;

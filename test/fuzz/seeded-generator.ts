@@ -13,7 +13,7 @@ export interface Draw {
   chance(probability: number): boolean;
   pick<T>(from: readonly [T, ...T[]]): T;
   pick<T>(from: readonly T[]): T | undefined;
-  /** From none to `most` of what `constantOne` draws. */
+  /** From none to `most` of what `one` draws. */
   some<T>(most: number, one: (at: number) => T): T[];
 }
 

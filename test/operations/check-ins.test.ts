@@ -75,7 +75,7 @@ const aliases: Readonly<Record<string, string>> = {
 const monthNames = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(" ");
 const dayNames = "SUN MON TUE WED THU FRI SAT".split(" ");
 
-/** `createMatcherTest` tells whether a value, on a date, is in the field; `anyOf` whether the field restricts nothing. */
+/** `test` tells whether a value, on a date, is in the field; `any` whether the field restricts nothing. */
 function field(text: string, low: number, high: number, names: readonly string[] = []) {
   const number = (word: string) => {
     const at = names.indexOf(word.toUpperCase());

@@ -15,7 +15,7 @@ interface Row {
   readonly timestamp: string;
 }
 
-/** Nanoseconds after `lastBase`, one for each line. */
+/** Nanoseconds after `base`, one for each line. */
 function serve(offsets: readonly number[], cap: number) {
   const store = createMemoryLogs();
   const written = offsets.map((offset, n) => ({

@@ -24,7 +24,7 @@ function visualOf(over: object = {}): Visual {
 
 type Labels = Readonly<Record<string, string>>;
 type Samples = readonly (readonly [labels: Labels, values: readonly number[]])[];
-/** One sample a minute for each series, the last at `lastBase`. */
+/** One sample a minute for each series, the last at `base`. */
 function storeWith(samples: Samples): MetricStore {
   const metrics = createMemoryMetrics("memory");
   for (const [labels, values] of samples) {

@@ -1,5 +1,5 @@
 // The programs of the host that the servers need: a JDK of the right age, Maven and
-// unzip. JDKs are found by the `releaseScroll` file that every JDK carries, because folder
+// unzip. JDKs are found by the `release` file that every JDK carries, because folder
 // names differ between vendors. What is missing is named together with its Debian package.
 
 import { execFile } from "node:child_process";

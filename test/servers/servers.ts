@@ -1,7 +1,7 @@
 // Real servers for the tests, without Docker: Elasticsearch and OpenSearch from Maven
 // artifacts, started on a free port with an empty data folder and removed with all that
 // they wrote. What a server is, is the table; how a product is started, `commands`.
-// This Elasticsearch is the real one with few modules: no Painless, no `buildWildcardQuery`, `match_only_text` and
+// This Elasticsearch is the real one with few modules: no Painless, no `wildcard`, `match_only_text` and
 // `constant_keyword` fields, and `GET /` of 8 and 9 answers 405.
 
 import { once } from "node:events";

@@ -105,7 +105,7 @@ export interface FaultProxy {
   readonly url: string;
   /** What becomes of the n-th request, from 0, since it was set; nothing where it returns undefined. */
   plan(fault: (n: number) => Fault | undefined): void;
-  /** Since `planSearch`: requests that came, answers that were spoiled, and answers that nobody waited for any more. */
+  /** Since `plan`: requests that came, answers that were spoiled, and answers that nobody waited for any more. */
   readonly seen: { asked: number; struck: number; left: number };
   /** Grows with whatever happens on the wire. */
   readonly activity: () => number;

@@ -46,7 +46,7 @@ interface Subject {
   readonly clock: Clock;
   readonly tails: TailRegistry;
   readonly open: (opening?: Opening) => Promise<Client>;
-  /** Makes a line visible now; times are milliseconds after `lastBase`. */
+  /** Makes a line visible now; times are milliseconds after `base`. */
   readonly add: (id: string, time: Millis, message?: string) => void;
   /** Readings of the store so far. */
   readonly readings: () => number;

@@ -130,7 +130,7 @@ describe("a source that fails", () => {
     });
   });
 
-  /** A store that refuses every query in which `createSeverityBadge` is compared, as one that cannot be narrowed. */
+  /** A store that refuses every query in which `severity` is compared, as one that cannot be narrowed. */
   const choosy = (store: LogStore): LogStore => ({
     async *lines(query, signal) {
       if (JSON.stringify(query.filter).includes("severity"))

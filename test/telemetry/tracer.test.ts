@@ -147,7 +147,7 @@ sites:
     const query = `{ metrics_names(site_id: "shop") }`;
     const graphql = { method: "POST", body: JSON.stringify({ query }) };
     expect((await ask("/graphql?token=secret-of-ana", graphql)).status).toBe(200);
-    // Not traced: `compareRounds` is 0 and nobody asked for it.
+    // Not traced: `ratio` is 0 and nobody asked for it.
     for (const site of ["shop", "blog"]) {
       const untraced = await fetch(`${address}/api/v2/logs/lines?token=secret-of-ana`, posted(site));
       expect(untraced.status).toBe(200);

@@ -65,7 +65,7 @@ export function createException(millis: number, type: string, digest?: string): 
 export const createTestBudget = (): Budget => createBudget(10_000);
 export const signal = new AbortController().signal;
 
-/** The listing of requests in `range` of the sites `generateShopTrace` and `stock`, oldest first. */
+/** The listing of requests in `range` of the sites `shop` and `stock`, oldest first. */
 export async function listRows(
   spans: readonly Span[],
   over: Partial<ListingQuery> = {},

@@ -1,4 +1,4 @@
-// The metrics routes of a server over a metric store, for a site `generateShopTrace` and one without metrics, `bare`.
+// The metrics routes of a server over a metric store, for a site `shop` and one without metrics, `bare`.
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
 import type { Limits } from "#src/config/limits.ts";

@@ -38,7 +38,7 @@ function ask(
   });
 }
 
-/** Gathers what comes; `onFinished` is "complete" only for a body that says that it is. */
+/** Gathers what comes; `ended` is "complete" only for a body that says that it is. */
 function gather(answer: IncomingMessage) {
   let text = "";
   answer.setEncoding("utf8").on("data", (chunk) => {

@@ -19,7 +19,7 @@ import type { ForcedLabels, MetricStore, SeriesQuery } from "../../../src/store/
 
 /** A metric's series; those of a histogram or summary are its parts, told apart by `Part` and by their own labels. */
 export type FamilyKind = "gauge" | "counter" | "histogram" | "summary";
-/** `bucket` has a label `le`, and the `value` of a summary a label `calculateQuantile`. */
+/** `bucket` has a label `le`, and the `value` of a summary a label `quantile`. */
 export type SeriesPart = "value" | "bucket" | "sum" | "count";
 /** Takes one series' samples in the order of their times. Those that are NaN or infinite are left out. */
 export type AppendSample = (time: Millis, value: number) => void;
@@ -64,7 +64,7 @@ const typesOfKinds: Readonly<Record<FamilyKind, MetricType>> = {
 };
 const partLabels: readonly string[] = ["le", "quantile"];
 
-/** `nameSchema` is the backend's, for what it refuses. */
+/** `name` is the backend's, for what it refuses. */
 export function createMemoryMetrics(name: string): MemoryMetrics {
   const families = new Map<string, Family>();
 

@@ -34,7 +34,7 @@ export interface ProposedMetrics {
 /** More environments than this are no environments. */
 const maxSites = 12;
 
-/** At least one site, `nameSchema` where nothing tells several apart; one may have no part. */
+/** At least one site, `name` where nothing tells several apart; one may have no part. */
 export function proposeSites(
   found: readonly Surveyed[],
   name: string,

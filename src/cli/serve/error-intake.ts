@@ -16,7 +16,7 @@ export interface ErrorIntake {
   readonly listen: () => Promise<void>;
   /** Resolves when no delivery uses the sites before. The spool and the address stay as they are. */
   readonly replace: (config: IntakeConfig, sites: Sites) => Promise<void>;
-  /** Finishes what was sent, for `drainTimeout` where the intake has an address of its own. */
+  /** Finishes what was sent, for `grace` where the intake has an address of its own. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 

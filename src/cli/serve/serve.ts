@@ -93,7 +93,7 @@ interface ConnectedConfig {
   readonly left: AbortController;
 }
 
-/** Serves until `shell.signal` aborts, or until a backend shows that a site's wall does not hold. Exit codes as `printPage`. */
+/** Serves until `shell.signal` aborts, or until a backend shows that a site's wall does not hold. Exit codes as `run`. */
 export async function serve(config: Config, shell: Shell, serving: ServeOptions): Promise<number> {
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
   const now = () => shell.now();

@@ -61,7 +61,7 @@ interface ExecutorOptions {
   /** Shared by the conductors of a server: the bound is on all of its requests. */
   readonly slots: { taken: number };
   readonly now: () => Instant;
-  /** Told of each limit that ends what `completeSamples` was asked for. */
+  /** Told of each limit that ends what `complete` was asked for. */
   readonly onLimitReached: (limit: LimitName) => void;
 }
 

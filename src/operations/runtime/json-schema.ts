@@ -32,7 +32,7 @@ export interface DescribedOperation {
 
 export interface OperationDescriptions {
   readonly operations: readonly DescribedOperation[];
-  /** What `#/$defs/<name>` refers to: each schema that has an `formatId` in its `meta`. */
+  /** What `#/$defs/<name>` refers to: each schema that has an `id` in its `meta`. */
   readonly inputs: ReadonlyMap<string, JsonSchema>;
   readonly outputs: ReadonlyMap<string, JsonSchema>;
 }

@@ -1,5 +1,5 @@
 // An endpoint of the specification is one value. The REST route, the GraphQL field, the OpenAPI entry and the
-// metric label all derive from it, and `demoSites` is required, so that no route can forget authorisation.
+// metric label all derive from it, and `sites` is required, so that no route can forget authorisation.
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
@@ -29,7 +29,7 @@ export interface Operation<Input, Output> {
   readonly answer: z.ZodType;
   /** Of an answer that is no JSON; `answer` is then its text. */
   readonly mediaType?: string;
-  /** The sites that the request touches; each is authorised before `printPage`. Only a public one asks what is published. */
+  /** The sites that the request touches; each is authorised before `run`. Only a public one asks what is published. */
   readonly sites: (input: Input, visuals: PublishedVisuals | undefined) => readonly string[];
   /**
    * One JSON value, or the rows of a JSON array in batches, or an object that holds many rows as its text. A batch is
@@ -38,8 +38,8 @@ export interface Operation<Input, Output> {
    */
   readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<RowBatch> | ChunkedBody;
   /**
-   * The rows of `printPage` as values, fresh for each request, where they are at hand without their text: for protocols that
-   * print them as a part of something larger. Errors as `printPage`.
+   * The rows of `run` as values, fresh for each request, where they are at hand without their text: for protocols that
+   * print them as a part of something larger. Errors as `run`.
    */
   readonly values?: (input: Input, context: Context) => AsyncIterable<readonly object[]>;
   /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
@@ -51,7 +51,7 @@ export interface Representation<Input> {
   readonly name: string;
   readonly mediaType: string;
   readonly answer: z.ZodType;
-  /** Errors as the operation's `printPage`. */
+  /** Errors as the operation's `run`. */
   readonly run: (input: Input, context: Context) => ChunkedBody | TailAnswer;
 }
 /** Lines to be followed as they come; the server's tails do that, since it outlives every deadline. */

@@ -63,7 +63,7 @@ afterEach(async () => {
   fake = undefined;
 });
 
-/** `sendReply` answers the nth search, counted from 0. */
+/** `reply` answers the nth search, counted from 0. */
 async function serve(reply: (n: number, ...asked: Parameters<Responder>) => void): Promise<ScriptedSource> {
   let searches = 0;
   fake = await openScriptedSource((response, request, body) => {

@@ -81,7 +81,7 @@ const error = (
 
 type Document = Readonly<Record<string, unknown>>;
 
-/** `buildMissingQuery` are fields that no error has had yet, so that the mapping of their index has none. */
+/** `lacks` are fields that no error has had yet, so that the mapping of their index has none. */
 async function open(
   shipper: SpanShipper,
   documents: readonly Document[],

@@ -215,40 +215,64 @@ const statements = [
   (n: number) => `SELECT * FROM users WHERE id = ${n}`,
   (n: number) => `select name from items where sku in (${n}, ${n + 1})`,
   (n: number) => `INSERT INTO log VALUES ('line ${n}')`,
-];
+] as const;
 
 /**
  * Random traces around midnight: of a shop that calls a stock service of another site and queues work for its own worker, and
  * of a blog. Roots may be missing, spans may end after their root, and times and durations tie.
  */
 export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
+  const source = createSource(seed);
+  return Array.from({ length: count }, (_, n) => makeTrace(source, n)).flat();
+}
+
+type SpanStart = Pick<ModelSpan, "trace" | "service" | "name" | "kind" | "start" | "end">;
+
+/** Random choices. The order of the calls decides what a seed makes. */
+interface RandomSource {
+  /** An integer from 0 to below the limit. */
+  readonly below: (limit: number) => number;
+  readonly chance: (probability: number) => boolean;
+  readonly pick: <T>(choices: readonly [T, ...T[]]) => T;
+  readonly hex: (digits: number) => string;
+}
+
+function createSource(seed: number): RandomSource {
   const random = createRandom(seed);
   const below = (limit: number): number => Math.floor(random() * limit);
-  const chance = (probability: number): boolean => random() < probability;
-  const pick = <T>(choices: readonly [T, ...T[]]): T => choices[below(choices.length)] ?? choices[0];
-  const hex = (digits: number): string =>
-    Array.from({ length: digits }, () => below(16).toString(16)).join("");
-  const spans: ModelSpan[] = [];
+  return {
+    below,
+    chance: (probability) => random() < probability,
+    pick: (choices) => choices[below(choices.length)] ?? choices[0],
+    hex: (digits) => Array.from({ length: digits }, () => below(16).toString(16)).join(""),
+  };
+}
 
-  function make(
-    over: Partial<ModelSpan> & Pick<ModelSpan, "trace" | "service" | "name" | "kind" | "start" | "end">,
-  ): ModelSpan {
-    return {
-      site: "shop",
-      id: hex(16),
-      status: chance(0.15) ? "ERROR" : pick(["OK", "UNSET"]),
-      attributes: {},
-      resource: { "deployment.environment.name": "test" },
-      events: [],
-      links: [],
-      count: 1,
-      ...over,
-    };
-  }
-  /** One of few durations, so that some tie. */
-  const length = () => BigInt(pick([500, 1_000, 1_000, 2_500, 12_000, 40_000])) * 1_000n;
-  const later = (time: bigint, nanos: bigint) => (time + nanos) as Instant;
-  const exception = (time: Instant): SpanEvent => ({
+function makeSpan({ hex, chance, pick }: RandomSource, over: Partial<ModelSpan> & SpanStart): ModelSpan {
+  return {
+    site: "shop",
+    id: hex(16),
+    status: chance(0.15) ? "ERROR" : pick(["OK", "UNSET"]),
+    attributes: {},
+    resource: { "deployment.environment.name": "test" },
+    events: [],
+    links: [],
+    count: 1,
+    ...over,
+  };
+}
+
+/** One of few durations, so that some tie. */
+function pickDuration({ pick }: RandomSource): bigint {
+  return BigInt(pick([500, 1_000, 1_000, 2_500, 12_000, 40_000])) * 1_000n;
+}
+
+function addNanos(time: bigint, nanos: bigint): Instant {
+  return (time + nanos) as Instant;
+}
+
+function makeException({ chance, pick }: RandomSource, time: Instant): SpanEvent {
+  return {
     name: "exception",
     time,
     attributes: {
@@ -256,115 +280,132 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       "exception.message": "it broke",
       ...(chance(0.3) ? { "appsignal.incident_digest": pick(["digest-1", "digest-2"]) } : {}),
     },
-  });
+  };
+}
 
-  for (let n = 0; n < count; n += 1) {
-    const trace = hex(32);
-    const start = later(fromMillis(midnight - 60 + below(120)), BigInt(below(3)) * 250_000n);
-    const site = chance(0.25) ? "blog" : "shop";
-    const service = site === "blog" ? "blog-web" : pick(["shop-web", "shop-api"]);
-    const kind = pick<SpanKind>(["server", "server", "server", "internal"]);
-    const action = pick(["Cart#show", "Cart#pay", "Items#index", ""]);
-    const tags = chance(0.5) ? { "appsignal.tag.region": pick(["eu", "us"]) } : {};
-    const root = make({
-      ...{ site, trace, service, kind, start },
-      end: later(start, length() + 20_000_000n),
-      name: pick(["GET /cart", "GET /items", "job"]),
-      revision: pick(["r1", "r2"]),
-      attributes: {
-        ...tags,
-        ...(kind === "server" ? { "http.request.method": "GET" } : {}),
-        ...(action === "" ? {} : { "appsignal.action_name": action }),
-        ...(chance(0.1) ? { "appsignal.namespace": "admin" } : {}),
-      },
-    });
-    const middle = make({
-      ...{ site, trace, service, kind: "internal", parent: root.id },
-      start: later(start, 1_000_000n),
-      end: later(start, 1_000_000n + length()),
-      name: pick(["render", "load"]),
-      events: chance(0.3) ? [exception(later(start, 2_000_000n))] : [],
-    });
-    spans.push(middle);
-    // In some traces the root never arrived, or went to another cluster.
-    if (!chance(0.1)) spans.push(chance(0.1) ? { ...root, events: [exception(root.end)] } : root);
-    const statement = pick([0, 1, 2]);
-    for (let query = pick([0, 1, 4, 5, 7]); query > 0; query -= 1) {
-      const begun = later(start, BigInt(2 + query) * 1_000_000n);
-      const text = statements[statement]?.(below(1_000)) ?? "";
-      spans.push(
-        make({
-          ...{ site, trace, service, kind: "client", parent: middle.id },
-          ...{ start: begun, end: later(begun, length()), name: "query" },
-          attributes: { "db.system.name": "postgresql", "db.query.text": text },
-        }),
-      );
-    }
-    if (site === "shop" && chance(0.6)) {
-      const begun = later(start, 3_000_000n);
-      const call = make({
-        ...{ trace, service, kind: "client", parent: middle.id, name: "POST" },
-        ...{ start: begun, end: later(begun, length()) },
-        attributes: {
-          [n % 4 === 0 ? "net.peer.name" : "server.address"]: pick(["stock.internal", "pay.example"]),
-        },
-      });
-      spans.push(call);
-      if (chance(0.7)) {
-        const taken = later(begun, 100_000n);
-        const request = make({
-          ...{
-            site: "stock",
-            trace,
-            service: "stock",
-            kind: "server",
-            parent: call.id,
-            name: "POST /reserve",
-          },
-          ...{ start: taken, end: later(taken, length()), revision: "s1" },
-          attributes: { "http.request.method": "POST" },
-          events: chance(0.2) ? [exception(taken)] : [],
-        });
-        spans.push(request);
-        if (chance(0.5)) {
-          const inner = later(taken, 100_000n);
-          spans.push(
-            make({
-              ...{ site: "stock", trace, service: "stock", kind: "internal", parent: request.id },
-              ...{ start: inner, end: later(inner, length()), name: "reserve" },
-              events: chance(0.3) ? [exception(inner)] : [],
-            }),
-          );
-        }
-      }
-    }
-    if (site === "shop" && chance(0.4)) {
-      const begun = later(start, 4_000_000n);
-      const send = make({
-        ...{
-          trace,
-          service,
-          kind: "producer",
-          parent: chance(0.5) ? middle.id : root.id,
-          name: "mails send",
-        },
-        ...{ start: begun, end: later(begun, length()) },
-        attributes: { "messaging.destination.name": "mails" },
-      });
-      spans.push(send);
-      const taken = later(begun, BigInt(1 + below(80)) * 1_000_000n);
-      const linked = chance(0.5);
-      const worker = make({
-        ...{ trace: linked ? hex(32) : trace, service: "shop-worker", kind: "consumer", name: "MailJob" },
-        ...{ start: taken, end: later(taken, length()), revision: "r2" },
-        attributes: { "messaging.destination.name": "mails" },
-        ...(linked ? {} : { parent: send.id }),
-        links: linked ? [{ trace_id: trace, span_id: send.id, trace_state: "", attributes: {} }] : [],
-      });
-      if (chance(0.8)) spans.push(worker);
-    }
+/** A request with a span below it, which has queries, and of the shop a call and a queued job. */
+function makeTrace(source: RandomSource, n: number): readonly ModelSpan[] {
+  const { chance, pick } = source;
+  const root = makeRoot(source);
+  const { site, trace, service, start } = root;
+  const middle = makeSpan(source, {
+    ...{ site, trace, service, kind: "internal", parent: root.id },
+    start: addNanos(start, 1_000_000n),
+    end: addNanos(start, 1_000_000n + pickDuration(source)),
+    name: pick(["render", "load"]),
+    events: chance(0.3) ? [makeException(source, addNanos(start, 2_000_000n))] : [],
+  });
+  const spans: ModelSpan[] = [middle];
+  // In some traces the root never arrived, or went to another cluster.
+  if (!chance(0.1)) {
+    spans.push(chance(0.1) ? { ...root, events: [makeException(source, root.end)] } : root);
+  }
+  spans.push(...makeQueries(source, root, middle));
+  if (site === "shop" && chance(0.6)) spans.push(...makeCall(source, root, middle, n));
+  if (site === "shop" && chance(0.4)) spans.push(...makeJob(source, root, middle));
+  return spans;
+}
+
+function makeRoot(source: RandomSource): ModelSpan {
+  const { below, chance, pick, hex } = source;
+  const trace = hex(32);
+  const start = addNanos(fromMillis(midnight - 60 + below(120)), BigInt(below(3)) * 250_000n);
+  const site = chance(0.25) ? "blog" : "shop";
+  const service = site === "blog" ? "blog-web" : pick(["shop-web", "shop-api"]);
+  const kind = pick<SpanKind>(["server", "server", "server", "internal"]);
+  const action = pick(["Cart#show", "Cart#pay", "Items#index", ""]);
+  const tags = chance(0.5) ? { "appsignal.tag.region": pick(["eu", "us"]) } : {};
+  return makeSpan(source, {
+    ...{ site, trace, service, kind, start },
+    end: addNanos(start, pickDuration(source) + 20_000_000n),
+    name: pick(["GET /cart", "GET /items", "job"]),
+    revision: pick(["r1", "r2"]),
+    attributes: {
+      ...tags,
+      ...(kind === "server" ? { "http.request.method": "GET" } : {}),
+      ...(action === "" ? {} : { "appsignal.action_name": action }),
+      ...(chance(0.1) ? { "appsignal.namespace": "admin" } : {}),
+    },
+  });
+}
+
+/** Queries below a span with one statement, of which five or more are an N+1. */
+function makeQueries(
+  source: RandomSource,
+  { site, trace, service, start: begin }: ModelSpan,
+  { id: parent }: ModelSpan,
+): readonly ModelSpan[] {
+  const print = source.pick(statements);
+  const spans: ModelSpan[] = [];
+  for (let query = source.pick([0, 1, 4, 5, 7]); query > 0; query -= 1) {
+    const start = addNanos(begin, BigInt(2 + query) * 1_000_000n);
+    const text = print(source.below(1_000));
+    spans.push(
+      makeSpan(source, {
+        ...{ site, trace, service, kind: "client", parent, start },
+        ...{ end: addNanos(start, pickDuration(source)), name: "query" },
+        attributes: { "db.system.name": "postgresql", "db.query.text": text },
+      }),
+    );
   }
   return spans;
+}
+
+/** A call to the stock service, which may have no spans. */
+function makeCall(
+  source: RandomSource,
+  { trace, service, start: begin }: ModelSpan,
+  { id: parent }: ModelSpan,
+  n: number,
+): readonly ModelSpan[] {
+  const { chance, pick } = source;
+  const start = addNanos(begin, 3_000_000n);
+  const call = makeSpan(source, {
+    ...{ trace, service, kind: "client", parent, name: "POST" },
+    ...{ start, end: addNanos(start, pickDuration(source)) },
+    attributes: {
+      [n % 4 === 0 ? "net.peer.name" : "server.address"]: pick(["stock.internal", "pay.example"]),
+    },
+  });
+  if (!chance(0.7)) return [call];
+  const stock = { site: "stock", trace, service: "stock" } as const;
+  const received = addNanos(start, 100_000n);
+  const request = makeSpan(source, {
+    ...{ ...stock, kind: "server", parent: call.id, name: "POST /reserve" },
+    ...{ start: received, end: addNanos(received, pickDuration(source)), revision: "s1" },
+    attributes: { "http.request.method": "POST" },
+    events: chance(0.2) ? [makeException(source, received)] : [],
+  });
+  if (!chance(0.5)) return [call, request];
+  const inner = addNanos(received, 100_000n);
+  const reserve = makeSpan(source, {
+    ...{ ...stock, kind: "internal", parent: request.id, name: "reserve" },
+    ...{ start: inner, end: addNanos(inner, pickDuration(source)) },
+    events: chance(0.3) ? [makeException(source, inner)] : [],
+  });
+  return [call, request, reserve];
+}
+
+/** A queued job. Its worker is a child in the same trace, or linked from a trace of its own, and may have no spans. */
+function makeJob(source: RandomSource, root: ModelSpan, middle: ModelSpan): readonly ModelSpan[] {
+  const { below, chance, hex } = source;
+  const { trace, service } = root;
+  const start = addNanos(root.start, 4_000_000n);
+  const parent = chance(0.5) ? middle.id : root.id;
+  const attributes = { "messaging.destination.name": "mails" };
+  const send = makeSpan(source, {
+    ...{ trace, service, kind: "producer", parent, name: "mails send" },
+    ...{ start, end: addNanos(start, pickDuration(source)), attributes },
+  });
+  const received = addNanos(start, BigInt(1 + below(80)) * 1_000_000n);
+  const isLinked = chance(0.5);
+  const worker = makeSpan(source, {
+    ...{ trace: isLinked ? hex(32) : trace, service: "shop-worker", kind: "consumer", name: "MailJob" },
+    ...{ start: received, end: addNanos(received, pickDuration(source)), revision: "r2", attributes },
+    ...(isLinked ? {} : { parent: send.id }),
+    links: isLinked ? [{ trace_id: trace, span_id: send.id, trace_state: "", attributes: {} }] : [],
+  });
+  return chance(0.8) ? [send, worker] : [send];
 }
 
 export function createRandom(seed: number): () => number {

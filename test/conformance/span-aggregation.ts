@@ -22,12 +22,12 @@ import {
 
 export interface CountingSubject extends TracingSubject {
   /** What this backend cannot aggregate, each with its reason. */
-  readonly reads: Readonly<Partial<Record<TallyQuery["by"] | "crowds", string>>>;
+  readonly reads: Readonly<Partial<Record<TallyQuery["by"] | "nPlusOne", string>>>;
 }
 
 const day = 86_400_000;
 const wide: TimeRange = { from: fromMillis(midnight - day), to: fromMillis(midnight + day) };
-const never = new AbortController().signal;
+const unaborted = new AbortController().signal;
 
 function createWatchedBudget(): Budget & { readonly spent: () => number } {
   let spent = 0;
@@ -99,7 +99,7 @@ export function countingSuite(subject: CountingSubject): void {
           ...over,
         };
         const found: SpanTally[] = [];
-        for await (const batch of running.store.tally?.(query, never) ?? []) found.push(...batch);
+        for await (const batch of running.store.tally?.(query, unaborted) ?? []) found.push(...batch);
         return found;
       };
 
@@ -109,35 +109,35 @@ export function countingSuite(subject: CountingSubject): void {
         { by: "deploy", select: "entries", pushdown: { revision: "r1" } },
       ] as const)(
         "aggregates by $by at the backend, or reads every span for the stated reason",
-        async (asked) => {
-          const found = await tallies(asked);
-          const wanted = spans.filter(({ entry }) => entry === (asked.select === "entries"));
+        async (grouping) => {
+          const found = await tallies(grouping);
+          const wanted = spans.filter(({ entry }) => entry === (grouping.select === "entries"));
           expect(found.reduce((sum, tally) => sum + tally.spans, 0)).toBe(wanted.length);
           const time = wanted.reduce((sum, { start, end }) => sum + (end - start), 0n);
           expect(found.reduce((sum, tally) => sum + tally.total, 0n)).toBe(time);
           const counted = found.reduce((sum, { isSingle: whole, spans }) => sum + (whole ? 0 : spans), 0);
-          if (subject.reads[asked.by] === undefined) expect(counted).toBeGreaterThan(wanted.length * 0.9);
+          if (subject.reads[grouping.by] === undefined) expect(counted).toBeGreaterThan(wanted.length * 0.9);
           else expect(counted).toBe(0);
         },
       );
 
       test("lists every parent with enough queries and few others, or nothing for the stated reason", async () => {
         const query = { sources: [running.sources.shop] as const, least: 5, budget: createWatchedBudget() };
-        const found = await running.store.findNPlusOneParents?.(query, never);
-        if (subject.reads.crowds !== undefined) {
+        const found = await running.store.findNPlusOneParents?.(query, unaborted);
+        if (subject.reads.nPlusOne !== undefined) {
           expect(found).toBeUndefined();
           return;
         }
-        const crowds = models.filter(
+        const parents = models.filter(
           ({ kind }, n) => kind === "server" && models[n + 6]?.trace === models[n]?.trace,
         );
-        expect(crowds).toHaveLength(134);
-        expect(found).toEqual(expect.arrayContaining(crowds.map(({ id }) => id)));
+        expect(parents).toHaveLength(134);
+        expect(found).toEqual(expect.arrayContaining(parents.map(({ id }) => id)));
         expect(found?.length).toBeLessThan(400);
-        const spanIds = crowds.slice(0, 3).map(({ id }) => id);
+        const spanIds = parents.slice(0, 3).map(({ id }) => id);
         const children: Span[] = [];
         const of = { by: "parent", spanIds } as const;
-        for await (const batch of running.store.find({ ...query, of }, never)) children.push(...batch);
+        for await (const batch of running.store.find({ ...query, of }, unaborted)) children.push(...batch);
         expect(children).toHaveLength(18);
       });
 
@@ -149,13 +149,13 @@ export function countingSuite(subject: CountingSubject): void {
             ...{ filter: { query: { kind: "all" } }, by: "duration", order, expectedRows: 5, tieLimit: 100 },
           };
           const rows: TraceSummary[] = [];
-          for await (const batch of running.store.summaries(listing, never)) {
+          for await (const batch of running.store.summaries(listing, unaborted)) {
             rows.push(...batch);
             if (rows.length >= 5) break;
           }
           const all = createSpanAnalytics(createArrayReader(spans)).summaries(
             { ...listing, budget: createWatchedBudget() },
-            never,
+            unaborted,
           );
           const wanted: TraceSummary[] = [];
           for await (const batch of all) wanted.push(...batch);
@@ -177,15 +177,15 @@ export function countingSuite(subject: CountingSubject): void {
         const from = fromMillis(midnight - 80 + below(100)) + BigInt(below(3)) * 333_333n;
         const to = from + BigInt(below(100)) * 1_000_000n + BigInt(pick([0, 999_999, 500_001]));
         const site = running.sources[pick<SiteName>(["shop", "shop", "stock", "blog"])];
-        const asked = { sources: [site] as const, range: { from, to } as TimeRange };
+        const scope = { sources: [site] as const, range: { from, to } as TimeRange };
         const actions = {
-          ...asked,
+          ...scope,
           namespaces: pick<readonly string[]>([[], [], ["web"], ["background", "admin"]]),
           revision: pick([undefined, undefined, "r1", "s1", "none"]),
           action: pick([undefined, undefined, "Cart#show", "GET /cart", "MailJob"]),
         };
         const events = {
-          ...asked,
+          ...scope,
           kind: pick([undefined, undefined, "client", "internal"] as const),
           ...{
             requiredAttributes: pick<readonly string[]>([[], [], ["db.system.name"]]),
@@ -193,18 +193,18 @@ export function countingSuite(subject: CountingSubject): void {
             limit: pick([100, 3]),
           },
         };
-        const revision = { ...asked, revision: pick(["r1", "r2", "s1"]) };
+        const revision = { ...scope, revision: pick(["r1", "r2", "s1"]) };
         const budget = createWatchedBudget();
         const label = `round ${round}`;
-        expect(toPlain(await running.store.actions({ ...actions, budget }, never)), label).toEqual(
-          toPlain(await store.actions({ ...actions, budget }, never)),
+        expect(toPlain(await running.store.actions({ ...actions, budget }, unaborted)), label).toEqual(
+          toPlain(await store.actions({ ...actions, budget }, unaborted)),
         );
-        expect(toPlain(await running.store.slowEvents({ ...events, budget }, never)), label).toEqual(
-          toPlain(await store.slowEvents({ ...events, budget }, never)),
+        expect(toPlain(await running.store.slowEvents({ ...events, budget }, unaborted)), label).toEqual(
+          toPlain(await store.slowEvents({ ...events, budget }, unaborted)),
         );
         const [found, wanted] = [
-          await running.store.revisionStats({ ...revision, budget }, never),
-          await store.revisionStats({ ...revision, budget }, never),
+          await running.store.revisionStats({ ...revision, budget }, unaborted),
+          await store.revisionStats({ ...revision, budget }, unaborted),
         ];
         const figures = { p_90: 0, p_95: 0 };
         expect(toPlain(found && { ...found, ...figures }), label).toEqual(

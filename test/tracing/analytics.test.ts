@@ -20,11 +20,11 @@ import {
 const shop = createSource("shop");
 
 test("createDurationDistribution computes nearest-rank percentiles and weights compressed spans", () => {
-  const figures = createDurationDistribution();
-  for (let n = 1; n <= 60; n += 1) figures.add(createSpan({ span_id: `s${n}`, to: n }));
-  expect([figures.percentile(90), figures.percentile(95), figures.mean()]).toEqual([54, 57, 30.5]);
-  for (let n = 61; n <= 200; n += 1) figures.add(createSpan({ span_id: `s${n}`, to: n }));
-  expect([figures.percentile(90), figures.percentile(95)]).toEqual([180, 190]);
+  const durations = createDurationDistribution();
+  for (let n = 1; n <= 60; n += 1) durations.add(createSpan({ span_id: `s${n}`, to: n }));
+  expect([durations.percentile(90), durations.percentile(95), durations.mean()]).toEqual([54, 57, 30.5]);
+  for (let n = 61; n <= 200; n += 1) durations.add(createSpan({ span_id: `s${n}`, to: n }));
+  expect([durations.percentile(90), durations.percentile(95)]).toEqual([180, 190]);
   const weighted = createDurationDistribution();
   weighted.add(createSpan({ to: 90, count: 9 }));
   weighted.add(createSpan({ to: 100, status_code: "ERROR" }));
@@ -157,13 +157,13 @@ describe("slow events", () => {
       name: "query",
       statement: hashStatement("select ?"),
     });
-    const asked = { sources: [shop], range, digest, budget: createTestBudget() } as const;
-    expect(await slowEventActions(asked, signal)).toEqual([
+    const scope = { sources: [shop], range, digest, budget: createTestBudget() } as const;
+    expect(await slowEventActions(scope, signal)).toEqual([
       { namespace: "web", action_name: "Pay", count: 3, trace_id: "t1", start_time: at(0) },
     ]);
-    expect(await slowEventActions({ ...asked, digest: "nothing" }, signal)).toEqual([]);
-    const lost = createSpanAnalytics(createArrayReader(spans.filter((span) => span !== root)));
-    expect(await lost.slowEventActions(asked, signal)).toMatchObject([
+    expect(await slowEventActions({ ...scope, digest: "nothing" }, signal)).toEqual([]);
+    const withoutRoot = createSpanAnalytics(createArrayReader(spans.filter((span) => span !== root)));
+    expect(await withoutRoot.slowEventActions(scope, signal)).toMatchObject([
       { namespace: "", action_name: "", count: 3 },
     ]);
   });
@@ -184,18 +184,20 @@ test("shared span id: children resolve to the server span, also when the client 
     }),
   ];
   const { slowEventActions, actionEdges } = createSpanAnalytics(createArrayReader(spans));
-  const asked = { sources: [shop] as const, range, budget: createTestBudget() };
+  const scope = { sources: [shop] as const, range, budget: createTestBudget() };
   const digest = encodeEventDigest({ service: "web", kind: "client", name: "call", statement: undefined });
-  const rows = await slowEventActions({ ...asked, digest }, signal);
+  const rows = await slowEventActions({ ...scope, digest }, signal);
   expect(rows.map(({ action_name, count }) => [action_name, count]).sort()).toEqual([
     ["Pay", 1],
     ["Reserve", 1],
   ]);
   const named = { partners: [], service: "web", namespace: "web", action: "Reserve" };
-  const { downstream } = await actionEdges({ ...asked, ...named }, signal);
+  const { downstream } = await actionEdges({ ...scope, ...named }, signal);
   expect(downstream).toMatchObject([{ service: "db", count: 1 }]);
-  const lost = { filter: { query: { kind: "all" }, action: "Reserve" } } as const;
-  expect(await listRows(spans, { candidates: "errors", ...lost })).toMatchObject([{ span_id: "below" }]);
+  const errorsOfReserve = { filter: { query: { kind: "all" }, action: "Reserve" } } as const;
+  expect(await listRows(spans, { candidates: "errors", ...errorsOfReserve })).toMatchObject([
+    { span_id: "below" },
+  ]);
 });
 
 test("shared span id at the root: both sides are requests and the server span owns the children", async () => {
@@ -221,8 +223,8 @@ test("shared span id at the root: both sides are requests and the server span ow
     const { findEntry: entryOf } = createAncestorIndex(spans);
     expect(queries.map(entryOf)).toEqual(queries.map(() => called));
     const { actions } = createSpanAnalytics(createArrayReader(spans));
-    const asked = { sources: [shop] as const, range, namespaces: [], budget: createTestBudget() };
-    const rows = await actions(asked, signal);
+    const scope = { sources: [shop] as const, range, namespaces: [], budget: createTestBudget() };
+    const rows = await actions(scope, signal);
     expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
       ["Call", false],
       ["Serve", true],

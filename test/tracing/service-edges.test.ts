@@ -48,31 +48,31 @@ describe("service edges", () => {
   const { siteEdges, actionEdges } = createSpanAnalytics(
     createArrayReader([root, middle, call, taken, query, nameless, send, job]),
   );
-  const asked = { sources: [shop], partners: [stock], range, budget: createTestBudget() } as const;
-  const figures = (count: number, error_count: number, mean: number) => {
+  const scope = { sources: [shop], partners: [stock], range, budget: createTestBudget() } as const;
+  const stats = (count: number, error_count: number, mean: number) => {
     return { count, error_count, mean, p_90: mean, p_95: mean };
   };
 
   test("lists a site's edges with the callers' figures, including named peers without spans and links", async () => {
-    expect(await siteEdges(asked, signal)).toEqual({
+    expect(await siteEdges(scope, signal)).toEqual({
       upstream: [],
       downstream: [
-        { service: "stock", ...figures(1, 0, 40) },
-        { service: "postgresql", ...figures(3, 3, 20) },
+        { service: "stock", ...stats(1, 0, 40) },
+        { service: "postgresql", ...stats(3, 3, 20) },
       ],
-      internal: [{ service: "worker", ...figures(1, 0, 10) }],
+      internal: [{ service: "worker", ...stats(1, 0, 10) }],
     });
-    expect(await siteEdges({ ...asked, sources: [stock], partners: [shop] }, signal)).toEqual({
-      upstream: [{ service: "web", ...figures(1, 0, 40) }],
+    expect(await siteEdges({ ...scope, sources: [stock], partners: [shop] }, signal)).toEqual({
+      upstream: [{ service: "web", ...stats(1, 0, 40) }],
       downstream: [],
       internal: [],
     });
   });
 
   test("names a hidden partner by the caller's attributes and lists no calls of it", async () => {
-    const { downstream } = await siteEdges({ ...asked, partners: [] }, signal);
-    expect(downstream).toContainEqual({ service: "stock.internal", ...figures(1, 0, 40) });
-    const { upstream } = await siteEdges({ ...asked, sources: [stock], partners: [] }, signal);
+    const { downstream } = await siteEdges({ ...scope, partners: [] }, signal);
+    expect(downstream).toContainEqual({ service: "stock.internal", ...stats(1, 0, 40) });
+    const { upstream } = await siteEdges({ ...scope, sources: [stock], partners: [] }, signal);
     expect(upstream).toEqual([]);
   });
 
@@ -85,11 +85,11 @@ describe("service edges", () => {
     const shared = createSpanAnalytics(createArrayReader([...copies, ...spans])).siteEdges;
     const [both, other] = [createSource("both"), createSource("other")];
     const partners = [other, stock, both];
-    const apart = await siteEdges(asked, signal);
-    expect(await shared({ ...asked, partners }, signal)).toEqual(apart);
-    const { upstream } = await shared({ ...asked, sources: [stock], partners: [both, shop, other] }, signal);
-    expect(upstream).toEqual([{ service: "web", ...figures(1, 0, 40) }]);
-    const whole = await shared({ ...asked, sources: [both], partners: [shop, stock, other] }, signal);
+    const apart = await siteEdges(scope, signal);
+    expect(await shared({ ...scope, partners }, signal)).toEqual(apart);
+    const { upstream } = await shared({ ...scope, sources: [stock], partners: [both, shop, other] }, signal);
+    expect(upstream).toEqual([{ service: "web", ...stats(1, 0, 40) }]);
+    const whole = await shared({ ...scope, sources: [both], partners: [shop, stock, other] }, signal);
     expect(whole.upstream).toEqual([]);
     expect(whole.internal.map(({ service, count }) => [service, count]).sort()).toEqual([
       ["stock", 1],
@@ -107,7 +107,7 @@ describe("service edges", () => {
     const edgesOf = async (sources: EdgesQuery["sources"], over: Partial<EdgesQuery> = {}) => {
       const partners = [shop, stock, till].filter((partner) => partner !== sources[0]);
       const { upstream, downstream, internal } = await shared.siteEdges(
-        { ...asked, sources, partners, ...over },
+        { ...scope, sources, partners, ...over },
         signal,
       );
       return [upstream, downstream, internal].map((edges) => edges.map(({ service }) => service));
@@ -122,12 +122,12 @@ describe("service edges", () => {
       { ...reserve, span_kind: "consumer" },
     ] as const;
     const queued = await createSpanAnalytics(createArrayReader([root, middle, ...queue])).siteEdges(
-      asked,
+      scope,
       signal,
     );
     expect(queued.downstream).toMatchObject([{ service: "stock", count: 1 }]);
     const named = { sources: [till] as const, partners: [shop, stock], service: "till", namespace: "web" };
-    const { upstream } = await shared.actionEdges({ ...asked, ...named, action: "Charge" }, signal);
+    const { upstream } = await shared.actionEdges({ ...scope, ...named, action: "Charge" }, signal);
     expect(upstream).toMatchObject([{ service: "stock", action: "Reserve", edge_type: "SYNC", count: 1 }]);
   });
 
@@ -135,7 +135,7 @@ describe("service edges", () => {
     const twin = { ...taken, service_name: "web", action: "Pay" };
     const twins = createSpanAnalytics(createArrayReader([root, middle, call, twin])).actionEdges;
     const pay = { service: "web", namespace: "web", action: "Pay" };
-    const { upstream, downstream } = await twins({ ...asked, ...pay }, signal);
+    const { upstream, downstream } = await twins({ ...scope, ...pay }, signal);
     expect(upstream).toEqual([]);
     expect(downstream).toMatchObject([{ service: "web", action: "Pay", count: 1 }]);
   });
@@ -145,10 +145,10 @@ describe("service edges", () => {
       createSpan({ span_id: `c${n}`, parent_span_id: "root", span_kind: "client", peer: "db", to: n + 1 }),
     );
     const { downstream } = await createSpanAnalytics(createArrayReader([root, ...calls])).siteEdges(
-      asked,
+      scope,
       signal,
     );
-    expect(downstream).toEqual([{ service: "db", ...figures(200, 0, 100.5), p_90: 180, p_95: 190 }]);
+    expect(downstream).toEqual([{ service: "db", ...stats(200, 0, 100.5), p_90: 180, p_95: 190 }]);
   });
 
   test.each([
@@ -162,19 +162,19 @@ describe("service edges", () => {
     const callee = { ...taken, span_kind: of, links: linked ? links : [], namespace: "web" };
     const { actionEdges } = createSpanAnalytics(createArrayReader([root, middle, caller, callee]));
     const reserve = { service: "stock", namespace: "web", action: "Reserve" };
-    const up = { ...asked, sources: [stock] as const, partners: [shop], ...reserve };
+    const up = { ...scope, sources: [stock] as const, partners: [shop], ...reserve };
     const kinds = { span_kind: kind, peer_span_kind: of, edge_type: type, count: 1 };
     const { upstream } = await actionEdges(up, signal);
     expect(upstream).toMatchObject([{ service: "web", action: "Pay", ...kinds }]);
     const { downstream } = await actionEdges(
-      { ...asked, service: "web", namespace: "web", action: "Pay" },
+      { ...scope, service: "web", namespace: "web", action: "Pay" },
       signal,
     );
     expect(downstream).toMatchObject([{ ...reserve, ...kinds }]);
   });
 
   test("selects calls by the caller's end", async () => {
-    const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
+    const { downstream } = await siteEdges({ ...scope, range: { from: at(50), to: at(60) } }, signal);
     expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);
   });
 
@@ -187,19 +187,19 @@ describe("service edges", () => {
       ["web/jobs", "mail"],
     ] as const) {
       const named = { service, namespace, action: "A" };
-      const { downstream } = await actionEdges({ ...asked, ...named }, signal);
+      const { downstream } = await actionEdges({ ...scope, ...named }, signal);
       expect(downstream).toMatchObject([{ service: "smtp", count: 1 }]);
     }
   });
 
   test("reports the kinds of both sides of a call, and none for a side without spans", async () => {
     const pay = { service: "web", namespace: "web", action: "Pay" };
-    const { upstream, downstream } = await actionEdges({ ...asked, ...pay }, signal);
+    const { upstream, downstream } = await actionEdges({ ...scope, ...pay }, signal);
     expect(upstream).toEqual([]);
     const rows = [
-      ["stock", "web", "Reserve", "client", "server", "SYNC", figures(1, 0, 40)],
-      ["worker", "background", "Mail", "producer", "consumer", "ASYNC", figures(1, 0, 10)],
-      ["postgresql", undefined, undefined, "client", undefined, "SYNC", figures(3, 3, 20)],
+      ["stock", "web", "Reserve", "client", "server", "SYNC", stats(1, 0, 40)],
+      ["worker", "background", "Mail", "producer", "consumer", "ASYNC", stats(1, 0, 10)],
+      ["postgresql", undefined, undefined, "client", undefined, "SYNC", stats(3, 3, 20)],
     ] as const;
     expect(new Set(downstream)).toEqual(
       new Set(
@@ -209,10 +209,10 @@ describe("service edges", () => {
       ),
     );
     const reserve = { service: "stock", namespace: "web", action: "Reserve" };
-    const taken = await actionEdges({ ...asked, sources: [stock], partners: [shop], ...reserve }, signal);
+    const taken = await actionEdges({ ...scope, sources: [stock], partners: [shop], ...reserve }, signal);
     expect(taken.upstream).toMatchObject([{ ...pay, span_kind: "client", edge_type: "SYNC", count: 1 }]);
     const mail = { service: "worker", namespace: "background", action: "Mail" };
-    const { upstream: senders } = await actionEdges({ ...asked, ...mail }, signal);
+    const { upstream: senders } = await actionEdges({ ...scope, ...mail }, signal);
     expect(senders).toMatchObject([{ ...pay, span_kind: "producer", edge_type: "ASYNC" }]);
   });
 });

@@ -16,10 +16,14 @@ const range = { from: fromMillis(midnight - 3_600_000), to: fromMillis(midnight 
 test("reads events only for exceptions and for complete traces", async () => {
   const reader = createArrayReader(spans);
   const whole: string[] = [];
-  async function* reading(batches: AsyncIterable<readonly Span[]>, bare: boolean | undefined, what: string) {
-    if (!bare) whole.push(what);
+  async function* reading(
+    batches: AsyncIterable<readonly Span[]>,
+    withoutEvents: boolean | undefined,
+    what: string,
+  ) {
+    if (!withoutEvents) whole.push(what);
     for await (const batch of batches) {
-      yield bare
+      yield withoutEvents
         ? batch.map((span) =>
             Object.defineProperty({ ...span }, "events", {
               get: () => {
@@ -40,7 +44,7 @@ test("reads events only for exceptions and for complete traces", async () => {
       ),
   };
   const [own, defined] = [createSpanAnalytics(listening), createSpanAnalytics(reader)];
-  const asked = () => ({
+  const createScope = () => ({
     ...{
       sources: [createSource("shop")] as const,
       partners: [createSource("stock")],
@@ -52,18 +56,20 @@ test("reads events only for exceptions and for complete traces", async () => {
   const event = { service: "shop-web", kind: "client", name: "query", statement: undefined } as const;
   const action = { service: "shop-web", namespace: "web", action: "Cart#show" };
   for (const analytics of [
-    (store: typeof own) => store.actions(asked(), signal),
-    (store: typeof own) => store.siteEdges(asked(), signal),
-    (store: typeof own) => store.actionEdges({ ...asked(), ...action }, signal),
-    (store: typeof own) => store.slowEvents({ ...asked(), requiredAttributes: ["db.system.name"] }, signal),
-    (store: typeof own) => store.slowEventActions({ ...asked(), digest: encodeEventDigest(event) }, signal),
-    (store: typeof own) => store.revisionStats({ ...asked(), revision: "r1" }, signal),
+    (store: typeof own) => store.actions(createScope(), signal),
+    (store: typeof own) => store.siteEdges(createScope(), signal),
+    (store: typeof own) => store.actionEdges({ ...createScope(), ...action }, signal),
+    (store: typeof own) =>
+      store.slowEvents({ ...createScope(), requiredAttributes: ["db.system.name"] }, signal),
+    (store: typeof own) =>
+      store.slowEventActions({ ...createScope(), digest: encodeEventDigest(event) }, signal),
+    (store: typeof own) => store.revisionStats({ ...createScope(), revision: "r1" }, signal),
   ]) {
     expect(await analytics(own)).toEqual(await analytics(defined));
   }
   expect(whole).toEqual([]);
   const listing: Omit<ListingQuery, "candidates"> = {
-    ...asked(),
+    ...createScope(),
     ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", expectedRows: 10, tieLimit: 100 },
     beyond: undefined,
   };

@@ -84,7 +84,7 @@ const pairs: readonly Pair[] = [
     shipper: jaeger,
     servers: ["es7", "es8", "es9", "os2", "os3"],
     lacks: jaegerLacks,
-    reads: { request: nestedTags, event: nestedTags, deploy: nestedTags, crowds: nestedTags },
+    reads: { request: nestedTags, event: nestedTags, deploy: nestedTags, nPlusOne: nestedTags },
     service: "process.serviceName",
   },
   { shipper: jaegerFields, servers: ["es8"], lacks: jaegerLacks, service: "process.serviceName" },

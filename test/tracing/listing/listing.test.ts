@@ -109,8 +109,8 @@ describe("listSummaries", () => {
   });
 
   test.each([undefined, "", 5, null])("names an exception without a type `unknown`: %j", (type) => {
-    const told = { "exception.type": type, "appsignal.incident_digest": type };
-    const attributes = Object.fromEntries(Object.entries(told).filter(([, value]) => value !== undefined));
+    const carried = { "exception.type": type, "appsignal.incident_digest": type };
+    const attributes = Object.fromEntries(Object.entries(carried).filter(([, value]) => value !== undefined));
     const one = createSpan({
       events: [{ name: "exception", time: at(1), attributes: attributes as Attributes }],
     });
@@ -166,8 +166,8 @@ describe("listSummaries", () => {
     });
 
     test("takes name, kind, end and duration from the span when no entry is above it", async () => {
-      const lost = { ...inner, parent_span_id: "gone", span_kind: "client" } as const;
-      const [row] = await listRows([lost], { candidates: "errors" });
+      const orphan = { ...inner, parent_span_id: "gone", span_kind: "client" } as const;
+      const [row] = await listRows([orphan], { candidates: "errors" });
       expect(row).toMatchObject({
         span_id: "i",
         namespace: "background",

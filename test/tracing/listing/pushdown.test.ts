@@ -26,9 +26,9 @@ const buildFilter = (over: Partial<TraceFilter>, query = ""): TraceFilter => ({
   ...over,
   query: parseTraceQuery(query),
 });
-const deriveWithDefaults = (asked: TraceFilter): Partial<SpanPushdown> =>
+const deriveWithDefaults = (filter: TraceFilter): Partial<SpanPushdown> =>
   Object.fromEntries(
-    Object.entries(derivePushdown(asked)).filter(([, value]) => value !== undefined && value.length !== 0),
+    Object.entries(derivePushdown(filter)).filter(([, value]) => value !== undefined && value.length !== 0),
   );
 
 describe("derivePushdown", () => {
@@ -78,10 +78,10 @@ describe("derivePushdown", () => {
 
   test("narrows nothing by tags named like fields", async () => {
     const fields = ["namespace", "action_name", "revision", "trace_id", "span_id"];
-    const asked = buildFilter({}, fields.map((name) => `tag.${name}=1`).join(" "));
-    expect(deriveWithDefaults(asked)).toEqual({ tags: fields.map((name) => ({ name, value: "1" })) });
+    const filter = buildFilter({}, fields.map((name) => `tag.${name}=1`).join(" "));
+    expect(deriveWithDefaults(filter)).toEqual({ tags: fields.map((name) => ({ name, value: "1" })) });
     const tags = Object.fromEntries(fields.map((name) => [name, "1"]));
-    expect((await listRows([createSpan({ tags })], asked)).found).toEqual(["s1"]);
+    expect((await listRows([createSpan({ tags })], filter)).found).toEqual(["s1"]);
   });
 
   test("narrows nothing by optional terms or terms other than equality", () => {
@@ -106,7 +106,7 @@ interface RecordedCalls {
 
 async function listRows(
   spans: readonly Span[],
-  asked: TraceFilter,
+  filter: TraceFilter,
   candidates: ListingQuery["candidates"] = "requests",
 ): Promise<RecordedCalls & { readonly found: readonly string[] }> {
   const reader = createArrayReader(spans);
@@ -122,7 +122,7 @@ async function listRows(
     },
   };
   const query: ListingQuery = {
-    ...{ sources: [createSource("shop")], candidates, range, filter: asked, by: "time", order: "desc" },
+    ...{ sources: [createSource("shop")], candidates, range, filter, by: "time", order: "desc" },
     ...{ expectedRows: 10, tieLimit: 100, budget: createTestBudget() },
   };
   const found: string[] = [];
@@ -236,7 +236,7 @@ test("reads few errors among many requests without the errors of other times", a
   const all = [...failed, ...healthy];
   const reader = createArrayReader(all);
   const traceIds = [...new Set(failed.map(({ trace_id }) => trace_id))];
-  const sparing: SpanReader = {
+  const failedTraceReader: SpanReader = {
     scan: reader.scan,
     find: ({ within, budget, ...query }, signal) => {
       const { from, to } = within?.range ?? range;
@@ -264,7 +264,7 @@ test("reads few errors among many requests without the errors of other times", a
   };
   expect(await ask(reader, 100_000)).toBe(91);
   await expect(ask(reader, 1_500)).rejects.toMatchObject({ slug: "result_too_large" });
-  expect(await ask(sparing, 1_500)).toBe(91);
+  expect(await ask(failedTraceReader, 1_500)).toBe(91);
 });
 
 test("selects by the end of the span, also when the query names its trace", async () => {

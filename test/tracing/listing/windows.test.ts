@@ -38,7 +38,7 @@ function stretchTraces(seed: number): readonly Span[] {
 /** A store that leaves out all that it may, and lists the traces with exceptions, with others among them. */
 function createWindowReader(spans: readonly Span[]): SpanReader {
   const reader = createArrayReader(spans);
-  const isWanted = (span: Span, { range, pushdown }: NonNullable<SpanLookup["within"]>): boolean => {
+  const isNarrowed = (span: Span, { range, pushdown }: NonNullable<SpanLookup["within"]>): boolean => {
     const { namespace, action } = deriveNames(span);
     const {
       namespaces,
@@ -71,7 +71,7 @@ function createWindowReader(spans: readonly Span[]): SpanReader {
             attributes["appsignal.incident_digest"] === digest || attributes["exception.type"] === exception,
         ),
     );
-  async function* kept(batches: AsyncIterable<readonly Span[]>, accepts: (span: Span) => boolean) {
+  async function* keepAccepted(batches: AsyncIterable<readonly Span[]>, accepts: (span: Span) => boolean) {
     for await (const batch of batches) {
       const left = batch.filter(accepts);
       if (left.length > 0) yield left;
@@ -81,16 +81,16 @@ function createWindowReader(spans: readonly Span[]): SpanReader {
     scan: (query, signal) => {
       const { errors, ...others } = query.pushdown ?? {};
       const pushdown = query.select === "exceptions" ? query.pushdown : others;
-      return kept(reader.scan(query, signal), (span) =>
-        isWanted(span, { range: query.range, pushdown: pushdown }),
+      return keepAccepted(reader.scan(query, signal), (span) =>
+        isNarrowed(span, { range: query.range, pushdown }),
       );
     },
     find: (query, signal) => {
       const { range, pushdown } = query.within ?? {};
       const { errors, ...others } = pushdown ?? {};
-      return kept(
+      return keepAccepted(
         reader.find(query, signal),
-        (span) => range === undefined || isWanted(span, { range, pushdown: others }),
+        (span) => range === undefined || isNarrowed(span, { range, pushdown: others }),
       );
     },
     findTraceIdsWithExceptions: async ({ errors }) => [
@@ -256,7 +256,7 @@ describe("listSummaries in windows", () => {
           Number(a - b),
         );
         const beyond = position === undefined ? undefined : lengths[position % lengths.length];
-        let asked = 0;
+        let calls = 0;
         const cutting: SpanReader = {
           ...createWindowReader(spans),
           // In whole microseconds, so that a bound within one finds all of it.
@@ -265,7 +265,7 @@ describe("listSummaries in windows", () => {
               (length) =>
                 length + 999n >= minDuration && (maxDuration === undefined || length <= maxDuration + 999n),
             );
-            const hint = hints[asked++ % hints.length] ?? 0;
+            const hint = hints[calls++ % hints.length] ?? 0;
             return (order === "asc" ? rest : rest.reverse())[hint];
           },
         };
@@ -289,7 +289,7 @@ describe("listSummaries in windows", () => {
       ...span,
       end: (floorToMilli(span.end) + (span.end % 7n)) as Instant,
     }));
-    const query = { order: "asc", wanted: 1 } as const;
+    const query = { order: "asc", expectedRows: 1 } as const;
     const rows = await listRows(spans, query);
     expect(rows.map(({ time }) => time)).toEqual(
       rows.map(({ time }) => time).toSorted((a, b) => Number(a - b)),

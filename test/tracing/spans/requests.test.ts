@@ -76,10 +76,10 @@ describe("requests", () => {
     const child = createSpan({ span_id: "s2", parent_span_id: "s1" });
     const grandchild = createSpan({ span_id: "s3", parent_span_id: "s2" });
     const elsewhere = { ...grandchild, site_id: "stock" };
-    const lost = createSpan({ span_id: "s9", parent_span_id: "s8" });
-    const family = createAncestorIndex([server, child, grandchild, elsewhere, lost]);
-    expect([server, child, grandchild].map(family.findEntry)).toEqual([server, server, server]);
-    expect([elsewhere, lost].map(family.findEntry)).toEqual([undefined, undefined]);
+    const orphan = createSpan({ span_id: "s9", parent_span_id: "s8" });
+    const ancestors = createAncestorIndex([server, child, grandchild, elsewhere, orphan]);
+    expect([server, child, grandchild].map(ancestors.findEntry)).toEqual([server, server, server]);
+    expect([elsewhere, orphan].map(ancestors.findEntry)).toEqual([undefined, undefined]);
   });
 
   test("finds an entry far above in few rounds", async () => {
@@ -91,8 +91,8 @@ describe("requests", () => {
         events: n === 999 ? [createException(1, "E")] : [],
       }),
     );
-    const lost = createSpan({ span_id: "x", parent_span_id: "y", events: [createException(2, "E")] });
-    const reader = createArrayReader([...chain, lost]);
+    const orphan = createSpan({ span_id: "x", parent_span_id: "y", events: [createException(2, "E")] });
+    const reader = createArrayReader([...chain, orphan]);
     let rounds = 0;
     const counted: SpanReader = {
       ...reader,
@@ -101,8 +101,8 @@ describe("requests", () => {
         return reader.find(query, abort);
       },
     };
-    const asked = { sources: [shop], traceId: "t1", budget: createTestBudget() } as const;
-    const { errors } = await createSpanAnalytics(counted).locate(asked, signal);
+    const query = { sources: [shop], traceId: "t1", budget: createTestBudget() } as const;
+    const { errors } = await createSpanAnalytics(counted).locate(query, signal);
     expect(errors.map(({ digest }) => decodeDigest(digest))).toEqual([
       { of: "error", exception: "E", namespace: "background", action: "Deep" },
       { of: "error", exception: "E", namespace: "background", action: "work" },

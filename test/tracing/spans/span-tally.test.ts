@@ -9,7 +9,7 @@ import { calculateTotalTime } from "#src/tracing/spans/requests.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
 import { at, createSource, createSpan, createTestBudget, range, signal } from "../span-builder.ts";
 
-const asked = {
+const scope = {
   sources: [createSource("shop")] as const,
   range,
   namespaces: [],
@@ -22,7 +22,7 @@ const asked = {
 function createCountingReader(
   spans: readonly Span[],
   nth: number,
-): SpanReader & { readonly asked: string[] } {
+): SpanReader & { readonly calls: string[] } {
   const reader = createArrayReader(spans);
   const log: string[] = [];
   return {
@@ -34,7 +34,7 @@ function createCountingReader(
       log.push("scan");
       return reader.scan(query, signal);
     },
-    asked: log,
+    calls: log,
     async *tally({ by, ...query }, signal) {
       const found: Span[] = [];
       for await (const batch of reader.scan(query, signal)) found.push(...batch);
@@ -119,7 +119,7 @@ test("actions, slow events and deploys do not depend on what the store aggregate
       createSpanAnalytics(createCountingReader(spans, nth)),
       createSpanAnalytics(createArrayReader(spans)),
     ];
-    const query = () => ({ ...asked, budget: createTestBudget() });
+    const query = () => ({ ...scope, budget: createTestBudget() });
     expect(sorted(await native.actions(query(), signal))).toEqual(
       sorted(await defined.actions(query(), signal)),
     );
@@ -157,7 +157,7 @@ test("finds the first and last end beyond 10,000 longer requests without reading
     // At any rank the split point is five seconds from the edge, where no request ends.
     findSplitPoint: async ({ order }) => (order === "asc" ? at(5_000) : at(3_595_000)),
   };
-  const query = { ...asked, range: wide, revision: "r1", budget: createTestBudget() };
+  const query = { ...scope, range: wide, revision: "r1", budget: createTestBudget() };
   expect(await createSpanAnalytics(own).revisionStats(query, signal)).toMatchObject({
     first_seen: at(10_000),
     last_seen: at(3_550_199),
@@ -187,16 +187,16 @@ describe("N+1 detection over thousands of requests", () => {
   test("looks only at the candidate parents that the store lists", async () => {
     const reader = createCountingReader(spans, 100_000);
     const limit = { limit: 1e9, spend: () => undefined };
-    const crowds = async () => ["r4", "r7", "r9000", "unknown"];
-    const rows = await createSpanAnalytics({ ...reader, findNPlusOneParents: crowds }).actions(
-      { ...asked, budget: limit },
+    const parents = async () => ["r4", "r7", "r9000", "unknown"];
+    const rows = await createSpanAnalytics({ ...reader, findNPlusOneParents: parents }).actions(
+      { ...scope, budget: limit },
       signal,
     );
     expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
       ["Even", true],
       ["Odd", false],
     ]);
-    expect(reader.asked).toEqual(["find id", "find parent"]);
+    expect(reader.calls).toEqual(["find id", "find parent"]);
   });
 
   describe("with several different queries per request", () => {
@@ -207,53 +207,53 @@ describe("N+1 detection over thousands of requests", () => {
       ...Array.from({ length: 1_000 }, (_, n) => various(n)).flat(),
       ...queries(1, 5, () => "SELECT 1"),
     ];
-    const actions = async (crowds: readonly string[], others: readonly Span[], limit: number) => {
+    const actions = async (parents: readonly string[], others: readonly Span[], limit: number) => {
       const reader = createCountingReader([...here, ...others], 100_000);
-      const own = { ...reader, findNPlusOneParents: async () => crowds, count: async () => 5_005 };
-      const rows = await createSpanAnalytics(own).actions({ ...asked, budget: createBudget(limit) }, signal);
-      return { npo: rows.filter(({ has_npo }) => has_npo).map(({ action }) => action), asked: reader.asked };
+      const own = { ...reader, findNPlusOneParents: async () => parents, count: async () => 5_005 };
+      const rows = await createSpanAnalytics(own).actions({ ...scope, budget: createBudget(limit) }, signal);
+      return { npo: rows.filter(({ has_npo }) => has_npo).map(({ action }) => action), calls: reader.calls };
     };
 
     test("does not read candidate parents of other times when the traces of the range are fewer", async () => {
       const old = Array.from({ length: 30_000 }, (_, n) => {
         return { ...root(10_000 + n, "Even"), end: (range.to + 1n) as Span["end"] };
       });
-      const crowds = [
+      const parents = [
         ...old.map(({ span_id }) => span_id),
         ...Array.from({ length: 1_000 }, (_, n) => `r${n}`),
       ];
       // 6,000 requests are counted and then read, with 5,005 queries.
-      const { npo, asked } = await actions(crowds, old, 22_000);
+      const { npo, calls } = await actions(parents, old, 22_000);
       expect(npo).toEqual(["Odd"]);
-      expect(asked).not.toContain("find id");
+      expect(calls).not.toContain("find id");
     });
 
     test("gives up on candidate parents while the budget still allows reading the traces", async () => {
-      const crowds = Array.from({ length: 1_000 }, (_, n) => `r${n}`);
-      const parents = await actions(crowds, [], 30_000);
-      expect(parents).toMatchObject({ npo: ["Odd"], asked: expect.not.arrayContaining(["find trace"]) });
-      const traces = await actions(crowds, [], 22_000);
-      expect(traces).toMatchObject({
+      const parents = Array.from({ length: 1_000 }, (_, n) => `r${n}`);
+      const byParents = await actions(parents, [], 30_000);
+      expect(byParents).toMatchObject({ npo: ["Odd"], calls: expect.not.arrayContaining(["find trace"]) });
+      const byTraces = await actions(parents, [], 22_000);
+      expect(byTraces).toMatchObject({
         npo: ["Odd"],
-        asked: expect.arrayContaining(["find id", "find trace"]),
+        calls: expect.arrayContaining(["find id", "find trace"]),
       });
-      await expect(actions(crowds, [], 7_000)).rejects.toMatchObject({ slug: "result_too_large" });
+      await expect(actions(parents, [], 7_000)).rejects.toMatchObject({ slug: "result_too_large" });
     });
   });
 
   test("looks at all traces when the store cannot list candidate parents", async () => {
     const reader = createCountingReader(spans, 100_000);
     const limit = { limit: 1e9, spend: () => undefined };
-    const crowds = async () => undefined;
-    const rows = await createSpanAnalytics({ ...reader, findNPlusOneParents: crowds }).actions(
-      { ...asked, budget: limit },
+    const parents = async () => undefined;
+    const rows = await createSpanAnalytics({ ...reader, findNPlusOneParents: parents }).actions(
+      { ...scope, budget: limit },
       signal,
     );
     expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
       ["Even", true],
       ["Odd", false],
     ]);
-    expect(reader.asked).toContain("find trace");
+    expect(reader.calls).toContain("find trace");
   });
 });
 
@@ -261,7 +261,7 @@ test("slowEvents counts the summed time of a compressed span, not its extent", a
   const parent = { span_kind: "client", parent_span_id: "p", count: 4 } as const;
   const one = createSpan({ ...parent, sum: 2_000_000n, from: 0, to: 10 });
   const [event] = await createSpanAnalytics(createArrayReader([one])).slowEvents(
-    { ...asked, budget: createTestBudget() },
+    { ...scope, budget: createTestBudget() },
     signal,
   );
   expect(event).toMatchObject({ count: 4, mean: 0.5, impact: 100 });

@@ -222,12 +222,12 @@ describe("span documents of a failing backend", () => {
     });
 
     test("reads documents as soon as the mapping has their fields", async () => {
-      let told = 0;
+      let reads = 0;
       const url = await serve(
         (response) => sendJson(response, answer([hit(1)])),
         (response) => {
-          told += 1;
-          sendJson(response, told > 1 ? mappings : hidden);
+          reads += 1;
+          sendJson(response, reads > 1 ? mappings : hidden);
         },
       );
       expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1]);
@@ -345,11 +345,11 @@ describe("index hints", () => {
       const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
       const scan = { ...shared, range, select: "entries", by: "time", order: "asc", nth: 3 } as const;
       const signal = AbortSignal.timeout(60_000);
-      const asked = [
+      const hints = [
         store.findTraceIdsWithExceptions?.({ ...shared, errors: undefined }, signal),
         store.findSplitPoint?.(scan, signal),
       ];
-      return Promise.allSettled(asked);
+      return Promise.allSettled(hints);
     });
   };
 
@@ -376,12 +376,12 @@ describe("index hints", () => {
 test("every search carries the tenant filter and refuses partial results", async () => {
   const url = await serve((response) => sendJson(response, answer([])));
   await using(url, async (store) => {
-    const walled = source({ where: 'process.serviceName="shop"' });
+    const filtered = source({ where: 'process.serviceName="shop"' });
     const budget = createBudget(100);
     const range = { from: fromMillis(0), to: fromMillis(1) };
     const ids = [{ trace_id: "1", span_id: "2" }];
     const { signal } = new AbortController();
-    const sources = [walled] as const;
+    const sources = [filtered] as const;
     for (const select of ["all", "entries", "children", "calls", "exceptions", "statements"] as const) {
       for await (const _ of store.scan({ sources, range, select, budget }, signal));
       for await (const _ of store.find(

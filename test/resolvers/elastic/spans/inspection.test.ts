@@ -16,7 +16,7 @@ afterEach(async () => {
 
 async function open(indices: Readonly<Record<string, FakeIndex>>) {
   const search = createFakeSearch(indices, "Elasticsearch");
-  const fake = await openScriptedSource((...asked) => search.reply(...asked));
+  const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
   opened.push(fake, backend);
   const signal = AbortSignal.timeout(60_000);

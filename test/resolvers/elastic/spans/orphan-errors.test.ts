@@ -1,5 +1,5 @@
-// Error documents of Elastic APM without a stored transaction: unsampled, dropped by tail-based sampling, or never started.
-// Which of them are standalone spans is derived here from the raw documents alone.
+// Error documents of Elastic APM without a stored transaction: unsampled, dropped by tail-based sampling, or unaborted started.
+// Which of them are standalone spans is derived here from the raw documents.
 import { afterEach, describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
@@ -23,8 +23,8 @@ afterEach(async () => {
 
 const start = Date.UTC(2026, 0, 15, 10);
 const at = (millis: number): Instant => fromMillis(start + millis);
-const never = new AbortController().signal;
-const plenty = () => createBudget(1_000_000);
+const unaborted = new AbortController().signal;
+const createLargeBudget = () => createBudget(1_000_000);
 const range = { from: at(-1_000), to: at(100_000) };
 
 const common = (millis: number, service: string) => ({
@@ -98,7 +98,7 @@ async function open(
     indices[name] = { mappings: { ...mappings, properties }, documents: own };
   }
   const search = createFakeSearch(indices, "Elasticsearch");
-  const fake = await openScriptedSource((...asked) => search.reply(...asked));
+  const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
   const cluster = openCluster(fake.url);
   opened.push(fake, cluster);
   const source = buildSpanSource("shop", { index: shipper.pattern("x"), layout: "auto", where });
@@ -112,7 +112,7 @@ async function readAll<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
   return found;
 }
 const find = ({ store, sources }: Opened, of: SpanLookup["of"]) =>
-  readAll(store.find({ sources, of, budget: plenty() }, new AbortController().signal));
+  readAll(store.find({ sources, of, budget: createLargeBudget() }, new AbortController().signal));
 const listing = (
   { store, sources }: { readonly store: Pick<SpanStore, "summaries">; readonly sources: Opened["sources"] },
   over: Partial<ListingQuery> & { readonly text?: string } = {},
@@ -120,7 +120,7 @@ const listing = (
   const { text = "", filter = {}, ...rest } = over;
   const query: ListingQuery = {
     ...{ sources, range, candidates: "errors", by: "time", order: "asc", beyond: undefined },
-    ...{ expectedRows: 100, tieLimit: 10_000, budget: plenty(), ...rest },
+    ...{ expectedRows: 100, tieLimit: 10_000, budget: createLargeBudget(), ...rest },
     filter: { ...filter, query: parseTraceQuery(text) },
   };
   return readAll(store.summaries(query, new AbortController().signal));
@@ -128,13 +128,13 @@ const listing = (
 const idOf = (n: number, digits = 16) => n.toString(16).padStart(digits, "0");
 
 describe("an APM error whose transaction is not stored", () => {
-  const lost = { id: idOf(9), type: "request", name: "POST /pay", sampled: false };
+  const missing = { id: idOf(9), type: "request", name: "POST /pay", sampled: false };
   const trace = idOf(1, 32);
   const own = idOf(0xe1, 32);
   const unsampled = error(
     10,
     own,
-    { trace, parent: lost.id, transaction: lost },
+    { trace, parent: missing.id, transaction: missing },
     {
       labels: { appsignal_tag_region: "eu" },
     },
@@ -145,7 +145,7 @@ describe("an APM error whose transaction is not stored", () => {
     const [span, ...others] = await find(opened, { by: "trace", traceIds: [trace], select: "all" });
     expect(others).toEqual([]);
     expect(span).toMatchObject({
-      ...{ trace_id: trace, span_id: own, parent_span_id: lost.id, entry: true, report: true },
+      ...{ trace_id: trace, span_id: own, parent_span_id: missing.id, entry: true, report: true },
       ...{ start: at(10), end: at(10), service_name: "shop", revision: "r1", status_code: "ERROR" },
       ...{ span_name: "POST /pay", span_kind: "server", tags: { region: "eu" }, count: 1 },
       events: [{ name: "exception", time: at(10), attributes: { "exception.type": "CardError" } }],
@@ -167,25 +167,27 @@ describe("an APM error whose transaction is not stored", () => {
     expect(await listing(opened, { range: { from: at(11), to: at(99) } })).toEqual([]);
     expect(await listing(opened, { candidates: "requests" })).toMatchObject([{ trace_id: idOf(2, 32) }]);
     const { store, sources } = opened;
-    const query = { sources, partners: [], range, namespaces: [], budget: plenty() };
-    expect(await store.actions(query, never)).toMatchObject([{ action: "GET /cart", count: 1 }]);
-    expect(await store.locate({ sources, traceId: trace, budget: plenty() }, never)).toMatchObject({
+    const query = { sources, partners: [], range, namespaces: [], budget: createLargeBudget() };
+    expect(await store.actions(query, unaborted)).toMatchObject([{ action: "GET /cart", count: 1 }]);
+    expect(
+      await store.locate({ sources, traceId: trace, budget: createLargeBudget() }, unaborted),
+    ).toMatchObject({
       performance: [],
       errors: [{ site_id: "shop", exception_name: "CardError" }],
     });
   });
 
   test("outside any trace becomes a trace of its own under the error id", async () => {
-    const alone = error(20, own, {}, { agent: { name: "rum-js" } });
+    const standalone = error(20, own, {}, { agent: { name: "rum-js" } });
     const lacks = ["trace", "parent", "span", "transaction", "labels", "numeric_labels"];
-    const opened = await open(apm, [alone, error(30, idOf(0xe2, 32))], { lacks });
+    const opened = await open(apm, [standalone, error(30, idOf(0xe2, 32))], { lacks });
     expect(await listing(opened)).toMatchObject([
       { trace_id: own, span_id: own, namespace: "web", action_name: "CardError" },
       { trace_id: idOf(0xe2, 32), namespace: "background", action_name: "CardError" },
     ]);
     const failed = await opened.store.findTraceIdsWithExceptions?.(
-      { sources: opened.sources, budget: plenty() },
-      never,
+      { sources: opened.sources, budget: createLargeBudget() },
+      unaborted,
     );
     expect(failed?.toSorted()).toEqual([own, idOf(0xe2, 32)]);
     const [span] = await find(opened, { by: "trace", traceIds: [own], select: "all" });
@@ -201,7 +203,9 @@ describe("an APM error whose transaction is not stored", () => {
       expect(await find(opened, { by: "trace", traceIds: [long], select })).toEqual([]);
     const { store, sources } = opened;
     const nowhere = { performance: [], errors: [] };
-    expect(await store.locate({ sources, traceId: long, budget: plenty() }, never)).toEqual(nowhere);
+    expect(await store.locate({ sources, traceId: long, budget: createLargeBudget() }, unaborted)).toEqual(
+      nowhere,
+    );
   });
 
   test("becomes a standalone span when the tenant filter excludes its transaction", async () => {
@@ -298,7 +302,12 @@ describe.each([apm, apm7])("$name: errors of stored and missing transactions", (
     expect(sorted(shown(all))).toEqual(sorted([...places]));
     const { store, sources } = opened;
     const scan = (select: "all" | "entries" | "exceptions" | "children", over = range) =>
-      readAll(store.scan({ sources, range: over, select, budget: plenty() }, new AbortController().signal));
+      readAll(
+        store.scan(
+          { sources, range: over, select, budget: createLargeBudget() },
+          new AbortController().signal,
+        ),
+      );
     const keys = (spans: readonly Span[]) =>
       spans.map(({ trace_id, span_id }) => `${trace_id} ${span_id}`).sort();
     for (const over of [range, { from: at(500), to: at(1_200) }]) {
@@ -329,9 +338,9 @@ describe.each([apm, apm7])("$name: errors of stored and missing transactions", (
       const rows = await listing(opened, over);
       expect([over, rows]).toEqual([over, await listing(expected, over)]);
     }
-    const query = { sources, partners: [], range, namespaces: [], budget: plenty() };
-    expect((await store.actions(query, never)).toSorted(compareByAction)).toEqual(
-      (await expected.store.actions(query, never)).toSorted(compareByAction),
+    const query = { sources, partners: [], range, namespaces: [], budget: createLargeBudget() };
+    expect((await store.actions(query, unaborted)).toSorted(compareByAction)).toEqual(
+      (await expected.store.actions(query, unaborted)).toSorted(compareByAction),
     );
   });
 });

@@ -34,7 +34,7 @@ test("scan counts each document once across overlapping sources, and a span sent
     indices[name] = { mappings: (definition as { readonly mappings: object }).mappings, documents };
   }
   const search = createFakeSearch(indices, "Elasticsearch");
-  const fake = await openScriptedSource((...asked) => search.reply(...asked));
+  const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
   const cluster = openCluster(fake.url);
   opened.push(fake, cluster);
   const one = buildSpanSource("shop", { index: otel.pattern("x"), layout: "auto" });

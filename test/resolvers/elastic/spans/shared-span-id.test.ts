@@ -41,15 +41,15 @@ async function open(spans: readonly ModelSpan[]) {
     indices[name] = { mappings: (definition as { readonly mappings: object }).mappings, documents };
   }
   const search = createFakeSearch(indices, "Elasticsearch");
-  const fake = await openScriptedSource((...asked) => search.reply(...asked));
+  const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
   const cluster = openCluster(fake.url);
   opened.push(fake, cluster);
   const sources = [buildSpanSource("shop", { index: otel.pattern("x"), layout: "auto" })] as const;
   return async (select: "all" | "exceptions") => {
     const of: SpanLookup["of"] = { by: "trace", traceIds: [trace], select };
     const found: Span[] = [];
-    const asked = { sources, of, budget: createBudget(100_000) };
-    for await (const batch of cluster.traces.find(asked, new AbortController().signal)) found.push(...batch);
+    const lookup = { sources, of, budget: createBudget(100_000) };
+    for await (const batch of cluster.traces.find(lookup, new AbortController().signal)) found.push(...batch);
     return found;
   };
 }
@@ -64,8 +64,8 @@ test("shared span id: separate exceptions belong to the server span among thousa
   for (const select of ["all", "exceptions"] as const) {
     const spans = await find(select);
     if (select === "all") expect(spans).toHaveLength(2 * calls.length);
-    const telling = spans.filter(({ events }) => events.length > 0);
-    expect(new Set(telling.map(({ span_kind }) => span_kind))).toEqual(new Set(["server"]));
-    expect(telling.map(({ span_id }) => span_id).sort()).toEqual(failed.map(idOf));
+    const withEvents = spans.filter(({ events }) => events.length > 0);
+    expect(new Set(withEvents.map(({ span_kind }) => span_kind))).toEqual(new Set(["server"]));
+    expect(withEvents.map(({ span_id }) => span_id).sort()).toEqual(failed.map(idOf));
   }
 });

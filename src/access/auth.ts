@@ -1,5 +1,5 @@
-// Who asks, and which sites they may see. Tokens are 256 random bits, so one SHA-256 is enough: a slow hash guards
-// passwords that can be guessed, and would cost 40 ms a request here. Only the hashes are kept.
+// Authentication by tokens, and the sites that each may access. Tokens are 256 random bits, so one SHA-256 is enough:
+// slow hashes protect passwords that can be guessed, and would cost 40 ms a request. Only the hashes are kept.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "../config/config.ts";
 import { TooMany, Unauthorized } from "../core/errors.ts";
@@ -8,21 +8,21 @@ import type { RateLimiter } from "./rate-limit.ts";
 
 export interface Principal {
   readonly user: string;
-  /** Also true of sites that do not exist when the token is for all: existence is not this file's business. */
+  /** Also true of sites that do not exist where the token is for all: the caller checks whether they do. */
   maySee(site: string): boolean;
-  /** From then on the token is worth nothing; what it has opened is to be closed. */
+  /** From then on the token is invalid, and its open streams must be closed. */
   readonly expires?: bigint | undefined;
 }
 
 /**
- * @throws {Unauthorized} the token is missing, unknown or expired; the three are not told apart
- * @throws {TooMany} the token is good and over its rate
+ * @throws {Unauthorized} the token is missing, unknown or expired; all three fail alike
+ * @throws {TooMany} the token is valid and over its rate
  */
 export type Authenticate = (token: string | undefined) => Principal;
 
 /**
- * An authenticator over the configured tokens, no two of which are the same. `rate` is asked once for each request of
- * a token, by its hash.
+ * Creates an authenticator for the configured tokens, all of which differ. `rate` is called once for each request with a
+ * valid token, with the hash of the token.
  */
 export function createAuthenticator(
   tokens: readonly TokenEntry[],
@@ -42,7 +42,7 @@ export function createAuthenticator(
   return (token) => {
     if (token === undefined || token === "") throw new Unauthorized("Unauthorized");
     const presented = createHash("sha256").update(token).digest();
-    // Every entry is compared in full, so that the time tells nothing of which one was close or where it stands.
+    // Every entry is compared in full, so that the time reveals neither a near match nor its position.
     let found: (typeof entries)[number] | undefined;
     for (const entry of entries) if (timingSafeEqual(entry.hash, presented)) found = entry;
     if (found === undefined) throw new Unauthorized("Unauthorized");
@@ -53,8 +53,8 @@ export function createAuthenticator(
 }
 
 /**
- * The token that a request presents: of its Bearer header, else of `?token=`, else undefined. The header wins also
- * when it is wrong or empty. An `Authorization` of another scheme is a proxy's business and does not count.
+ * Returns the token of a request: from its Bearer header, else from `?token=`. The header wins also where it is wrong or
+ * empty. An `Authorization` header of another scheme belongs to a proxy and is ignored.
  */
 export function readToken(headers: Pick<Headers, "get">, url: string): string | undefined {
   const header = headers.get("authorization");
@@ -67,12 +67,12 @@ export function readToken(headers: Pick<Headers, "get">, url: string): string | 
   return parameters.get("token") ?? undefined;
 }
 
-/** A new token: 256 random bits, URL-safe, with a prefix by which secret scanners know it. */
+/** Generates a token: 256 random bits, URL-safe, with a prefix by which secret scanners recognise it. */
 export function generateToken(): string {
   return `rdt_${randomBytes(32).toString("base64url")}`;
 }
 
-/** What the configuration keeps of a token: its SHA-256 in lower-case hex. */
+/** The SHA-256 of a token in lower-case hex, which the configuration has in place of the token. */
 export function hashToken(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }

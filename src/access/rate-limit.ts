@@ -1,18 +1,18 @@
-// Token buckets, one for each name that was seen lately.
+// Rate limits by token buckets, one for each name that was used recently.
 import type { Millis } from "../core/time.ts";
 
-/** Whether one more is allowed to `name` now. */
+/** Whether `name` may make one more request now, which then counts. */
 export type RateLimiter = (name: string) => boolean;
 
-/** Names that are remembered; whoever is forgotten starts with a full bucket again. */
+/** The most names that are kept. A name that was dropped starts with a full bucket again. */
 const maxNames = 10_000;
 
-/** How many seconds of a rate may come at once. */
+/** A burst may be as large as the rate of this many seconds. */
 const burstSeconds = 10;
 
 /**
- * The rate of so many a second in the long run, made anew when that is another number than before: what was used up
- * outlives a reload of the configuration that leaves it as it is. `clock` never goes back.
+ * Returns a limiter of so many requests a second in the long run. Called again with the same number it returns the same
+ * limiter, so that a reload of the configuration does not refill the buckets. `clock` never goes back.
  */
 export function createReloadableRateLimit(clock: () => Millis): (perSecond: number) => RateLimiter {
   let known: { readonly perSecond: number; readonly rate: RateLimiter } | undefined;
@@ -24,7 +24,7 @@ export function createReloadableRateLimit(clock: () => Millis): (perSecond: numb
 
 function createRateLimiter(perSecond: number, clock: () => Millis): RateLimiter {
   const burst = perSecond * burstSeconds;
-  // In the order of their last use, so that the first is the one to forget.
+  // In the order of their last use, so that the first is dropped.
   const buckets = new Map<string, { tokens: number; at: Millis }>();
   return (name) => {
     const at = clock();

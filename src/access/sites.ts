@@ -1,4 +1,4 @@
-// A site is what a token gives access to; this file ties its parts to the stores that answer for them.
+// A site is what a token gives access to. This file connects the parts of each site with the stores that serve them.
 import type { Config, FrontendPart, SiteConfig, TracesPart } from "../config/config.ts";
 import type { Millis } from "../core/time.ts";
 import type { Backend, Stores } from "../store/backend.ts";
@@ -9,29 +9,29 @@ import type { ForcedLabels, MetricStore } from "../store/metrics.ts";
 import type { SpanStore } from "../store/span-analytics.ts";
 import type { SpanSource } from "../store/spans.ts";
 
-/** A part is absent where the configuration has none, or its backend has no store for it. */
+/** A part is absent where the configuration lacks it, or its backend has no store for it. */
 export interface Site {
   readonly id: string;
-  /** For people and for clients that look sites up by them; nothing is read by them. */
+  /** For people and for clients that look sites up by name or environment. */
   readonly name?: string | undefined;
   readonly environment?: string | undefined;
   readonly retention: Millis;
-  /** What a counter answers without an aggregation. */
+  /** What a counter shows without an aggregation. */
   readonly counterDefault: "cumulative" | "increment";
   readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
   readonly traces?: SpanPart;
-  /** The error reports of the site's browsers: spans as well, but never requests. */
+  /** The error reports of the site's browsers. They are spans too, but never requests. */
   readonly reports?: SpanPart;
   readonly metrics?: Part<MetricStore> & { readonly match: ForcedLabels };
   readonly kubernetes?: Part<KubernetesStore> & { readonly match: ForcedLabels };
-  /** Where front-end error reports are written; without a store those that carry its keys cannot be. */
+  /** Where error reports are written. Without a store, reports with its keys cannot be written. */
   readonly frontend?: FrontendPart & { readonly store: ErrorReportStore | undefined };
 }
 export type Sites = ReadonlyMap<string, Site>;
 
 export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
-/** What each principal may see of the sites, worked out once; one is the same object from request to request. */
+/** Returns the sites that a principal may access. They are determined once for each principal object. */
 export function createSiteViews(sites: Sites): (principal: { maySee(site: string): boolean }) => Sites {
   const views = new WeakMap<object, Sites>();
   return (principal) => {
@@ -46,7 +46,7 @@ interface Part<Store> {
   readonly store: Store;
 }
 
-/** Ties each configured site to the stores of its backends, which the configuration has already checked to exist. */
+/** Connects each site with the stores of its backends. The configuration has checked that these exist. */
 export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
   const find = <K extends keyof Stores>(kind: K, backend: string | undefined): Stores[K] | undefined =>
     backend === undefined ? undefined : backends.get(backend)?.stores[kind];
@@ -103,14 +103,14 @@ function connectSite(
   };
 }
 
-/** What stands for the day of a report in the name of its index. */
+/** The placeholders for the date of a report in the name of its index. */
 const datePlaceholder = /\{(?:date|month)\}/g;
 
 function buildLogSources({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
   return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
 }
 
-/** Contract, "Requests and their names": what a part does not say itself. */
+/** Fills in the defaults of a part: contract, "Requests and their names". */
 export function buildSpanSource(
   site: string,
   part: Pick<TracesPart, "index" | "layout"> & Partial<TracesPart>,

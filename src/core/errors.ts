@@ -1,5 +1,5 @@
-// Every failure a caller can meet, as a closed table. A slug fixes the shape of its `details`; stores never
-// mention a status; exactly one function (`describeFailure` of
+// Every failure that a caller can meet, as a closed table. A slug fixes the shape of its `details`. Stores never
+// mention a status. Exactly one function (`describeFailure` of
 // `src/operations/runtime/error-response.ts`) turns an error into a status and a body.
 
 /** Each 422 slug a client can branch on, with the shape of its `details`. */
@@ -23,13 +23,13 @@ export interface DetailsBySlug {
 }
 export type Slug = keyof DetailsBySlug;
 
-/** One thing wrong with a body or a configuration. `path` is dotted: `select.0.field`; `""` is the whole. */
+/** One mistake in a body or a configuration. `path` is dotted: `select.0.field`; `""` is all of it. */
 export interface Issue {
   readonly path: string;
   readonly message: string;
 }
 
-/** What bit, as `/metrics` counts it. */
+/** The limit that refused or ended a request, as `/metrics` counts it. */
 export type LimitName =
   | "rate"
   | "token_requests"
@@ -55,17 +55,17 @@ export class Unauthorized extends Error {
   override readonly name = "Unauthorized";
 }
 
-/** No such route or resource, or a site that the token may not see: 404, the same for all three. */
+/** No such route or resource, or a site that the token may not access: 404, the same for all three. */
 export class NotFound extends Error {
   override readonly name = "NotFound";
 }
 
-/** The request was understood and is refused for good: 422. `message` is shown to people. */
+/** The request was understood, and repeating it will not help: 422. `message` is for people. */
 export class Unprocessable<S extends Slug = Slug> extends Error {
   override readonly name = "Unprocessable";
   readonly slug: S;
   readonly details: DetailsBySlug[S];
-  /** Set where it is a limit of ours that the slug alone does not tell. */
+  /** Set where the reason is a limit of ours that the slug alone does not show. */
   readonly limit: LimitName | undefined;
   constructor(slug: S, message: string, details: DetailsBySlug[S], limit?: LimitName) {
     super(message);
@@ -75,12 +75,12 @@ export class Unprocessable<S extends Slug = Slug> extends Error {
   }
 }
 
-/** What a store answers when it cannot be exact within its bounds: final for the client, so a 422 as well. */
+/** A store throws it when it cannot be exact within its bounds. Final for the client, so a 422 as well. */
 export class Refused<
   S extends "result_too_large" | "not_supported_by_backend" | "invalid_field" = "result_too_large",
 > extends Unprocessable<S> {}
 
-/** The refusal of what a source cannot answer exactly. */
+/** The refusal of a feature that a source cannot answer exactly. */
 export function createUnsupportedError(
   backend: string,
   feature: string,
@@ -89,7 +89,7 @@ export function createUnsupportedError(
   return new Refused("not_supported_by_backend", message, { backend, feature });
 }
 
-/** The refusal of what a site has no part for. */
+/** The refusal of a feature for which the site has no part. */
 export function createMissingPartError(
   feature: string,
   message: string,
@@ -97,7 +97,7 @@ export function createMissingPartError(
   return new Refused("not_supported_by_backend", message, { backend: null, feature });
 }
 
-/** A token is over its rate or has too much under way: 429. Clients retry it after `retryAfterSeconds`. */
+/** A token is over its rate or runs too many requests: 429. Clients retry it after `retryAfterSeconds`. */
 export class TooMany extends Error {
   override readonly name = "TooMany";
   readonly retryAfterSeconds: number;
@@ -109,7 +109,7 @@ export class TooMany extends Error {
   }
 }
 
-/** The ways a source fails, each with the one sentence a client may read. */
+/** The ways in which a source fails, each with the one sentence that a client may read. */
 export const failures = {
   unreachable: "A data source cannot be reached",
   timeout: "A data source did not answer in time",
@@ -122,16 +122,16 @@ export const failures = {
 export type Failure = keyof typeof failures;
 
 /**
- * A source could not answer in full. `message` may quote the source and is for operators: it goes to the log,
- * never to a client. Worth a retry, so the client sees a 500.
+ * A source could not answer in full. `message` may quote the source and is for operators: it is logged and never sent to
+ * a client. Worth a retry, so the client gets a 500.
  */
 export class BackendError extends Error {
   override readonly name = "BackendError";
   readonly backend: string;
   readonly failure: Failure;
-  /** Of the source's answer, where it was an error by its status. */
+  /** The status of the source's response, where that was an error. */
   readonly status: number | undefined;
-  /** When an overloaded source wants to be asked again, where it says so. */
+  /** When to retry, where an overloaded source says so. */
   readonly retryAfterSeconds: number | undefined;
   constructor(
     backend: string,
@@ -153,7 +153,7 @@ interface BackendErrorOptions {
   readonly retryAfterSeconds?: number | undefined;
 }
 
-/** A bound of the program's own, which a client cannot tell from a source's. */
+/** A limit of Readout itself. A client cannot distinguish it from one of a source. */
 export class LimitReached extends BackendError {
   readonly limit: LimitName;
   constructor(limit: LimitName, failure: "overloaded" | "timeout", message: string) {
@@ -162,7 +162,7 @@ export class LimitReached extends BackendError {
   }
 }
 
-/** A file, flag or argument that the program cannot work with. All issues at once. */
+/** A file that Readout cannot work with. Has all issues at once. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
   readonly issues: readonly (Issue & { readonly line?: number })[];
@@ -179,12 +179,12 @@ export class ConfigError extends Error {
   }
 }
 
-/** What was thrown, in its own words: for operators. */
+/** The message of anything thrown, for operators. */
 export function toErrorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** ` (ENOENT)` for an error that has such a code. */
+/** ` (ENOENT)` for an error with such a code, else an empty text. */
 export function formatErrorCode(error: unknown): string {
   return error instanceof Error && "code" in error && typeof error.code === "string"
     ? ` (${error.code})`

@@ -1,13 +1,13 @@
-// The rows that stores answer, spelled as on the wire, so that nothing is renamed on its way out. Absent is
-// `undefined` here; only `operations/` writes `""` and `{}` for it.
+// The rows that stores return, with the names of the wire, so that no field is renamed on its way out. An absent value is
+// `undefined` here; only `operations/` writes `""` or `{}` for it.
 import type { Instant, Millis } from "./time.ts";
 
-/** The order in which rows are answered, ascending: texts by UTF-16 code unit. */
+/** The ascending order of answers: texts by UTF-16 code unit. */
 export function compare<T extends string | bigint | number>(a: T, b: T): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Spec, "Log line"; `unknown` is what no rule recognises. */
+/** Spec, "Log line"; `unknown` is for a text that no rule recognises. */
 export const severities = [
   "trace",
   "debug",
@@ -23,9 +23,9 @@ export const severities = [
 export type Severity = (typeof severities)[number];
 
 /**
- * A log line as a store answers it.
+ * A log line as a store returns it.
  *
- * - `time` is the instant that the source sorts by; the answer shows its milliseconds.
+ * - `time` is the instant by which the source sorts; the API shows its milliseconds.
  * - `id` is unique within its source.
  * - A line field that the source does not have is absent: it is answered as `""`, but no positive comparison
  *   holds for it. `severity` is never absent.
@@ -59,7 +59,7 @@ const severityBySpelling: Readonly<Record<string, Severity>> = {
   panic: "fatal",
 };
 
-/** The severity that a source's text means, in any case; anything else is `unknown`. */
+/** Parses the severity of a source in upper or lower case; any other text is `unknown`. */
 export function parseSeverity(text: string | undefined): Severity {
   const word = text?.toLowerCase();
   return (
@@ -67,7 +67,7 @@ export function parseSeverity(text: string | undefined): Severity {
   );
 }
 
-/** Every source spelling, in lower case, that `parseSeverity` reads as this severity. */
+/** Lists the texts, in lower case, that `parseSeverity` reads as this severity. */
 export function listSeveritySpellings(severity: Severity): readonly string[] {
   return Object.keys(severityBySpelling).filter((word) => severityBySpelling[word] === severity);
 }
@@ -90,7 +90,7 @@ export const spanKinds = ["internal", "server", "client", "producer", "consumer"
 export type SpanKind = (typeof spanKinds)[number];
 export type StatusCode = "OK" | "ERROR" | "UNSET";
 
-/** The attribute, `true`, of a span that is the report of a browser. */
+/** The attribute that is `true` on a span which is the error report of a browser. */
 export const errorReportAttribute = "readout.report";
 
 /**

@@ -1,5 +1,5 @@
-// Instants are nanoseconds in a branded bigint, so that a number of milliseconds never passes for one. Text is
-// read strictly: `Date.parse` takes "1" and 2026-02-30, and the contract takes neither.
+// Instants are nanoseconds in a branded bigint, so that a number of milliseconds is never mistaken for one. Text is parsed
+// strictly: `Date.parse` accepts "1" and 2026-02-30, which the contract does not.
 
 /** Nanoseconds since 1970-01-01T00:00:00Z. */
 export type Instant = bigint & { readonly __unit: "ns since 1970-01-01T00:00:00Z" };
@@ -18,7 +18,7 @@ export interface TimeRange {
 
 export const nanosPerMilli = 1_000_000n;
 
-/** All that a source can hold: what nanoseconds in 64 bits reach after 1970. */
+/** Every instant that a source can hold: nanoseconds since 1970 in 64 bits. */
 export const allTime: TimeRange = { from: 0n as Instant, to: (2n ** 63n - 1n) as Instant };
 
 const pattern =
@@ -28,9 +28,8 @@ const firstMilli: Millis = -62_167_219_200_000;
 const lastMilli: Millis = 253_402_300_799_999;
 
 /**
- * The instant that an ISO 8601 text names, or undefined. Taken: 0 to 9 fraction digits and `Z` or `±hh:mm`.
- * Refused: no zone, dates that the calendar does not have, leap seconds, and what a zone moves out of the years 0000
- * to 9999 in UTC, which has no such text.
+ * Parses an ISO 8601 time with 0 to 9 fraction digits and `Z` or `±hh:mm`. Returns undefined for a text without a zone,
+ * a date that the calendar does not have, a leap second, or a time outside the years 0000 to 9999 in UTC.
  */
 export function parseInstant(text: string): Instant | undefined {
   const match = pattern.exec(text);
@@ -40,7 +39,7 @@ export function parseInstant(text: string): Instant | undefined {
   if (Number(hours) > 23 || Number(minutes) > 59 || Number(seconds) > 59) return undefined;
   if (Number(zoneHours) > 23 || Number(zoneMinutes) > 59) return undefined;
   const found = new Date(0);
-  // Not Date.UTC: it reads the years 0 to 99 as 1900 to 1999.
+  // Date.UTC would read the years 0 to 99 as 1900 to 1999.
   found.setUTCFullYear(Number(year), Number(month) - 1, Number(date));
   if (found.getUTCMonth() !== Number(month) - 1 || found.getUTCDate() !== Number(date)) return undefined;
   found.setUTCHours(Number(hours), Number(minutes), Number(seconds));
@@ -51,7 +50,7 @@ export function parseInstant(text: string): Instant | undefined {
   return (millis * nanosPerMilli + BigInt(fraction.padEnd(9, "0"))) as Instant;
 }
 
-/** How many fraction digits a time text has, trailing zeros not counted. */
+/** The number of fraction digits of a time text, without trailing zeros. */
 export function countFractionDigits(text: string): number {
   return (/\.(\d+)/.exec(text)?.[1] ?? "").replace(/0+$/, "").length;
 }
@@ -60,7 +59,7 @@ export function fromMillis(millis: Millis): Instant {
   return (BigInt(millis) * nanosPerMilli) as Instant;
 }
 
-/** Whole milliseconds, rounded towards the past. */
+/** Milliseconds, rounded towards the past. */
 export function toMillis(instant: Instant): Millis {
   const millis = Number(instant / nanosPerMilli);
   return instant % nanosPerMilli < 0n ? millis - 1 : millis;
@@ -76,19 +75,20 @@ export function endOfMilli(instant: Instant): Instant {
   return (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
 }
 
-/** For a library that wants a `Date`; to the whole millisecond before. */
+/** For a library that requires a `Date`; rounded towards the past. */
 export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));
 }
-/** The second that was printed last, without its fraction: the times of lines that follow each other share it. */
+
+/** The second that was printed last, without its fraction: consecutive lines often share it. */
 let lastPrintedSecond = { start: Number.NaN, text: "" };
 
-/** Three digits of a fraction each, because a text that is put together of parts that are there costs a third. */
+/** All texts of three digits: joining them costs a third of printing each number. */
 const threeDigits = Array.from({ length: 1_000 }, (_, number) => String(number).padStart(3, "0"));
-/** The last three, without zeros at the end. */
+/** The same without zeros at the end. */
 const lastThreeDigits = threeDigits.map((text) => text.replace(/0+$/, ""));
 
-/** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */
+/** UTC with exactly three fraction digits. `parseInstant` returns no years outside 0000–9999. */
 export function printMillis(millis: Millis): string {
   return `${printToMilli(millis)}Z`;
 }
@@ -101,7 +101,7 @@ function printToMilli(millis: Millis): string {
   return lastPrintedSecond.text + threeDigits[millis - start];
 }
 
-/** UTC with nine fraction digits, the form in which a bound is sent to a source. */
+/** UTC with nine fraction digits, as bounds of ranges are sent to a source. */
 export function printNanos(instant: Instant): string {
   const { millis, micros, nanos } = splitInstant(instant);
   return `${printToMilli(millis)}${threeDigits[micros]}${threeDigits[nanos]}Z`;
@@ -114,9 +114,9 @@ export function printInstant(instant: Instant): string {
   return `${printToMilli(millis)}${rest}Z`;
 }
 
-/** A millisecond from which on instants are counted by doubles: bigints cost several times as much. */
+/** The millisecond from which instants are counted with doubles: bigints cost several times as much. */
 let lastBase = { instant: 0n, millis: 0 };
-/** Nanoseconds of eleven days: doubles tell each from the next, also as fractions of a millisecond. */
+/** Nanoseconds of eleven days: doubles represent each exactly, also as a fraction of a millisecond. */
 const maxExactNanos = 1e15;
 
 function splitInstant(instant: Instant): {
@@ -136,7 +136,7 @@ function splitInstant(instant: Instant): {
   return { millis: lastBase.millis + whole, micros, nanos: rest - micros * 1_000 };
 }
 
-/** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */
+/** An inclusive end: the last nanosecond of its millisecond, where the text has no finer digits. */
 export function toInclusiveEnd(text: string, instant: Instant): Instant {
   return countFractionDigits(text) > 3 ? instant : ((instant + nanosPerMilli - 1n) as Instant);
 }
@@ -144,12 +144,12 @@ export function toInclusiveEnd(text: string, instant: Instant): Instant {
 export const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
 export const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
 
-/** The system clock. Everything below `main.ts` is handed a clock instead. */
+/** The system clock. Everything below `main.ts` receives a clock as a parameter instead. */
 export function now(): Instant {
   return fromMillis(Date.now());
 }
 
-/** In what a length of time is told, the longest first. */
+/** Units of durations, the longest first. */
 export const durationUnits = [
   ["d", day],
   ["h", hour],
@@ -158,14 +158,14 @@ export const durationUnits = [
   ["ms", 1],
 ] as const;
 
-/** `30d`, `10s`, `250ms` as milliseconds, or undefined. */
+/** Parses `30d`, `10s` or `250ms`; undefined for any other text. */
 export function parseDuration(text: string): Millis | undefined {
   const [, digits, name] = /^(\d+)(ms|s|m|h|d)$/.exec(text) ?? [];
   const size = durationUnits.find(([unit]) => unit === name)?.[1];
   return size === undefined ? undefined : Number(digits) * size;
 }
 
-/** A whole length as `parseDuration` reads it, in the longest unit that divides it. */
+/** Prints a whole number of milliseconds in the longest unit that divides it, as `parseDuration` reads it. */
 export function printDuration(length: Millis): string {
   const [unit, size] = durationUnits.find(([, size]) => length % size === 0) ?? ["ms", 1];
   return `${length / size}${unit}`;

@@ -1,14 +1,13 @@
 // Error reports of browsers: the only data that Readout writes.
 import type { Span } from "../core/rows.ts";
 
-/** The one store that writes. */
 export interface ErrorReportStore {
   /**
-   * Writes reports, each a span with one exception event, under their `trace_id`. Resolves when the source has
-   * confirmed them all, so that they may be forgotten here; what it refuses for good, and will whenever it is asked, is
-   * in the answer by `trace_id`, with the reason. A second delivery to the same index changes nothing.
+   * Writes reports, each a span with one exception event, under their `trace_id`. Resolves when the source has confirmed
+   * every report, so that the caller may delete them. Returns the reports that the source refuses for good, by `trace_id`
+   * with the reason. Writing a report again to the same index changes nothing.
    *
-   * @throws {BackendError} some may not have been written: all have to be delivered again
+   * @throws {BackendError} some may not be written; the caller has to deliver all of them again
    */
   deliver(
     target: ErrorReportTarget,
@@ -17,10 +16,10 @@ export interface ErrorReportStore {
   ): Promise<ReadonlyMap<string, string>>;
 }
 
-/** Where a site's front-end error reports are written. */
+/** Where the error reports of a site are written. */
 export interface ErrorReportTarget {
   readonly site: string;
-  /** One index or data stream; no pattern. */
+  /** An index or data stream, not a pattern. */
   readonly index: string;
   readonly layout: string;
 }

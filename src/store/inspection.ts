@@ -1,69 +1,69 @@
-// What a backend finds out about its own data: for `readout check` and the start of a server by part of a site
-// (`Inspections`), for `readout init` as a whole (`Survey`).
+// What a backend reports of its data. An inspection is of one part of a site, for `readout check` and for the start of a
+// server; a survey is of all data of a source, for `readout init`.
 import type { Instant } from "../core/time.ts";
 import type { ErrorReportTarget } from "./error-reports.ts";
 import type { LogSource } from "./logs.ts";
 import type { ForcedLabels } from "./metrics.ts";
 import type { SpanSource } from "./spans.ts";
 
-/** Each looks at one part of a site as its store will read it, for `readout check`. @throws {BackendError} */
+/** Each inspects one part of a site as its store will read it. @throws {BackendError} */
 export interface Inspections {
   readonly logs: (source: LogSource, signal: AbortSignal) => Promise<SourceInspection>;
   readonly metrics: (match: ForcedLabels, signal: AbortSignal) => Promise<PartInspection>;
   readonly kubernetes: (match: ForcedLabels, signal: AbortSignal) => Promise<PartInspection>;
   readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<SourceInspection>;
-  /** Proves the right to write, which may make the index but leaves no document in it. */
+  /** Verifies that reports can be written. May create the index, but leaves no document in it. */
   readonly reports: (target: ErrorReportTarget, signal: AbortSignal) => Promise<PartInspection>;
 }
 
-/** What `readout check` tells of an index pattern and its layout. */
+/** What was found behind an index pattern. Its texts are for operators. */
 export interface SourceInspection {
   readonly layout: string;
-  /** Absent where the source does not let us look. */
+  /** The number of indices; absent where the source does not permit listing them. */
   readonly indices?: number;
   readonly newest?: Instant | undefined;
-  /** What cannot be answered exactly or cheaply, each with its reason, for an operator to read. */
+  /** What cannot be answered exactly or cheaply, each with its reason. */
   readonly limitations: readonly string[];
   /** What makes the source unusable, such as a `where` that the index cannot answer exactly. */
   readonly problems: readonly string[];
 }
 
-/** What `readout check` tells of a metrics or Kubernetes part. */
+/** What was found of a part without an index pattern. Its texts are for operators. */
 export interface PartInspection {
-  /** What was found, such as `214 metrics: 120 gauges, …`, for an operator to read. */
+  /** What there is, such as `214 metrics: 120 gauges, …`. */
   readonly found: readonly string[];
   readonly limitations: readonly string[];
   readonly problems: readonly string[];
 }
 
-/** What a look at all of a source found, for `readout init` to propose: parts that `Inspections` finds no fault with. */
+/** All data of a source that `readout init` may propose: the inspection of each part has found no problem. */
 export interface Survey {
-  /** By their pattern. No index is behind two of them. */
+  /** Log sources by pattern. No index matches two of the patterns. */
   readonly logs: readonly FoundSource[];
-  /** Spans, and the documents of their events; a site's `traces` names those of one layout together. */
+  /** Spans, and events in documents of their own. The `traces` of a site name those of one layout together. */
   readonly traces: readonly FoundSource[];
-  /** What is behind no wall at all. */
+  /** The metrics without any forced label. */
   readonly metrics?: PartInspection | undefined;
-  /** Labels by which metrics may be parted, with their values, sorted. */
+  /** Labels that could separate sites, with their values, sorted. */
   readonly labels: ReadonlyMap<string, readonly string[]>;
-  /** Each Kubernetes cluster by its wall. */
+  /** Each Kubernetes cluster, by the labels that select it. */
   readonly kubernetes: readonly { readonly match: ForcedLabels; readonly report: PartInspection }[];
-  /** What was left out, each with the reason, for an operator to read. */
+  /** What was left out, each with the reason. */
   readonly notes: readonly string[];
 }
 
 export interface FoundSource {
   readonly holds: "lines" | "spans" | "events";
-  /** A data stream, or a pattern over indices that are alike but for dates and counters. */
+  /** A data stream, or a pattern over indices whose names differ by dates and counters only. */
   readonly index: string;
   readonly layout: string;
-  /** Why it is read so, where nothing shows the layout for sure. */
+  /** Why this layout is proposed, where the documents do not show it with certainty. */
   readonly guess?: string | undefined;
   readonly indices: number;
   readonly newest?: Instant | undefined;
-  /** The environment that its name says it is of: the namespace of a data stream. */
+  /** The namespace of a data stream, which usually names the environment. */
   readonly namespace?: string | undefined;
-  /** The services that its documents name most, and the field by which `where` would part them. */
+  /** The most frequent services of the documents, and the field by which `where` can select one. */
   readonly services?: { readonly field: string; readonly names: readonly string[] } | undefined;
   readonly limitations: readonly string[];
 }

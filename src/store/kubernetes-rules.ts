@@ -1,5 +1,5 @@
-// What every Kubernetes store must agree on, whatever it reads: which state a pod is in, how a counter grew between
-// two snapshots, when pods are looked for, what a filter accepts and how rows are ordered.
+// The rules of every Kubernetes store, whatever it reads: the state of a pod, the growth of a counter between snapshots,
+// the minutes of an overview, filters, and the order of rows.
 import {
   type Buckets,
   type Container,
@@ -13,7 +13,7 @@ import {
 import { type Millis, minute } from "../core/time.ts";
 import type { OverviewFilter, PodFilter } from "./kubernetes.ts";
 
-/** Reasons of a waiting container that do not pass by themselves. */
+/** Reasons of a waiting container that do not end by themselves. */
 const permanentReasons: ReadonlySet<string> = new Set([
   "CrashLoopBackOff",
   "ImagePullBackOff",
@@ -25,9 +25,9 @@ const permanentReasons: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Spec, "PodState": derived from phase and container statuses. A final or unknown phase stands. Otherwise a container
- * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `Failed`; one that
- * waits for anything else makes it `Pending`.
+ * Spec, "PodState": derived from the phase and the containers. A final or unknown phase is the state. Otherwise a
+ * container that ended with a code other than 0, or that waits for a permanent reason, makes the pod `Failed`; one that
+ * waits for another reason makes it `Pending`.
  */
 export function derivePodState(phase: PodPhase, containers: readonly Container[]): PodState {
   if (phase !== "Running" && phase !== "Pending") return phase;
@@ -37,13 +37,13 @@ export function derivePodState(phase: PodPhase, containers: readonly Container[]
   return containers.some(({ status }) => status === "Waiting") ? "Pending" : phase;
 }
 
-/** What a counter grew by since it was looked at before: from 0 where it fell, and 0 where nothing was known of it. */
+/** The growth of a counter between two snapshots: from 0 where it fell, and 0 where the earlier value is unknown. */
 export function calculateGrowth(before: number | undefined, now: number): number {
   if (before === undefined) return 0;
   return now < before ? now : now - before;
 }
 
-/** The full minutes from `from` to `to`; undefined when there is none. */
+/** The full minutes from `from` to `to`; undefined without any. */
 export function toMinuteBuckets({
   from,
   to,

@@ -5,30 +5,30 @@ import type { Millis } from "../core/time.ts";
 import type { ForcedLabels } from "./metrics.ts";
 
 /**
- * The promises of `LogStore` hold here too. Rows come by `timestamp`, then namespace, then name. A row shows the newest
- * that is known at its snapshot, within a bound that the store states: so what is gone may be shown until the bound is
- * over. A refusal comes before the first batch. What stores must agree on is in `kubernetes.ts`.
+ * Rows are sorted by `timestamp`, then namespace, then name. A row shows the newest samples at its snapshot that are not
+ * older than a bound which the store states, so an object may still be shown for that long after it has gone. A store
+ * refuses before the first batch or not at all.
  */
 export interface KubernetesStore {
-  /** A row per node at each snapshot. @throws {Refused} `result_too_large` over `rowLimit` @throws {BackendError} */
+  /** Returns a row for each node at each snapshot. @throws {Refused} `result_too_large` over `rowLimit` @throws {BackendError} */
   nodes(query: SnapshotQuery & NodeFilter, signal: AbortSignal): AsyncIterable<readonly NodesRow[]>;
-  /** A row per pod at each snapshot: of pods that replaced each other under one name, the newest. Errors as `nodes`. */
+  /** Returns a row for each pod name at each snapshot: of several pods of one name, the newest. Errors as `nodes`. */
   pods(query: SnapshotQuery & PodFilter, signal: AbortSignal): AsyncIterable<readonly PodsRow[]>;
-  /** One row per pod that is seen, as it was when it was seen last. Errors as `nodes`. */
+  /** Returns a row for each pod of the range, as it was last. Errors as `nodes`. */
   overview(
     query: OverviewQuery & OverviewFilter,
     signal: AbortSignal,
   ): AsyncIterable<readonly PodOverviewRow[]>;
 }
 
-/** Snapshots are taken at `start + i * step`; the deltas of the first are taken against the moment one step before. */
+/** The snapshots are at `start + i * step`. Growth is counted since the snapshot before, also one before `start`. */
 export interface SnapshotQuery {
   readonly match: ForcedLabels;
   readonly snapshots: Buckets;
   readonly rowLimit: number;
 }
 
-/** Pods are looked for at each full minute from `from` to `to`, and at `to`. */
+/** Pods are those of each full minute from `from` to `to`, and of `to`. */
 export interface OverviewQuery {
   readonly match: ForcedLabels;
   readonly from: Millis;
@@ -36,7 +36,7 @@ export interface OverviewQuery {
   readonly rowLimit: number;
 }
 
-/** Absent or empty filters let everything pass. */
+/** A filter that is absent or empty accepts everything. */
 export interface NodeFilter {
   readonly node?: string | undefined;
 }
@@ -50,6 +50,6 @@ export interface PodFilter {
 
 export interface OverviewFilter {
   readonly namespaces: readonly string[];
-  /** Case-insensitive part of the pod's, namespace's, node's or an owner's name, or of a `label=value`. */
+  /** Part of the name of the pod, its namespace, node or an owner, or of a `label=value`; case does not matter. */
   readonly text: string;
 }

@@ -6,13 +6,13 @@ import type { Compare, Filter } from "../log-query/ast.ts";
 
 export interface LogStore {
   /**
-   * The lines of the named sources that satisfy the query, in its order: by `time`, then `source_id`, then `id`
-   * (ids and sources compared by UTF-16 code unit, `desc` is the exact reverse). A batch ends between two
-   * milliseconds, never inside one. A document that two sources hold appears once for each.
+   * Returns the lines of the sources that satisfy the query, in its order: by `time`, then `source_id`, then `id`
+   * (compared by UTF-16 code unit; `desc` is the exact reverse). A batch ends between two milliseconds, never inside
+   * one. A document that two sources hold appears once for each.
    *
-   * @throws {Refused} `result_too_large` when more than `documentLimit` documents would have to be read to find
-   *   the lines, or one millisecond holds more of them than `tieLimit`.
-   * @throws {BackendError} before the first batch or between batches.
+   * @throws {Refused} `result_too_large` when more than `documentLimit` documents would have to be read, or when one
+   *   millisecond has more lines than `tieLimit`
+   * @throws {BackendError} before the first batch or between batches
    */
   lines(query: LogQuery, signal: AbortSignal): AsyncIterable<readonly LogLine[]>;
   /**
@@ -24,7 +24,7 @@ export interface LogStore {
    */
   isWithinLimits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
   /**
-   * How `lines` would find them, for people, one for each source in order. Reads no documents.
+   * Explains to people how `lines` would answer: one plan for each source, in their order. Reads no documents.
    *
    * @throws {Refused} as `lines` where the source cannot be read exactly
    * @throws {BackendError}
@@ -73,9 +73,9 @@ export interface SourcePlan {
 export interface LeafPlan {
   readonly leaf: Compare;
   /**
-   * - `index`: what the index finds is what the leaf means.
-   * - `candidates`: the index finds more than that, and the documents found are verified.
-   * - `documents`: the index excludes nothing, so every document that the rest of the filter leaves is looked at.
+   * - `index`: the index answers the leaf exactly.
+   * - `candidates`: the index returns candidates, which the store verifies.
+   * - `documents`: the index excludes nothing, so the store verifies every document that the rest of the filter leaves.
    */
   readonly by: "index" | "candidates" | "documents";
   readonly why: string;

@@ -17,24 +17,19 @@ import type { TimeRange } from "../core/time.ts";
 import type { Filter } from "../log-query/ast.ts";
 import type { Budget, SpanReader, SpanSource, SpanSources } from "./spans.ts";
 
-/**
- * A backend's spans and all that the API asks of them. The words of these docstrings (request, the entry above a
- * span, namespace, action, digest, N+1, statement) are defined in `src/tracing/` and nowhere else.
- */
 export interface SpanStore extends SpanReader, SpanAnalytics {}
 
 /**
- * Every function takes the budget's refusal and `BackendError` as its errors. Means and percentiles are in
- * milliseconds; percentiles lie within 2 % of the order statistics around the rank. Rows come in any order but for
- * `summaries`.
+ * Each method fails with the refusal of its budget or with `BackendError`. Means and percentiles are in milliseconds;
+ * percentiles lie within 2 % of the order statistics around the rank. Only `summaries` has an order.
  */
 export interface SpanAnalytics {
   /**
-   * One row for each (site, trace) that has a candidate which the filter accepts, from the range by the row's `time`.
+   * Returns a row for each (site, trace) with a candidate that the filter accepts and whose `time` is in the range.
    *
-   * - `requests`: candidates are requests: entries that are no reports. The row is the accepted root (a span without
+   * - `requests`: candidates are requests, which are entries but no error reports. The row is the accepted root (a span without
    *   a parent), else the accepted one with the earliest start, then the least span id.
-   * - `errors`: candidates are spans with an exception, reports too. The row is the accepted one with the earliest
+   * - `errors`: candidates are spans with an exception, also error reports. The row is the accepted one with the earliest
    *   exception, then the least span id: its `span_id` with the fields of the entry above it, or where its site has
    *   none, with those that it would have as an entry.
    *
@@ -42,29 +37,29 @@ export interface SpanAnalytics {
    * (by UTF-16 code unit); `desc` is the exact reverse. A batch ends between two milliseconds or two durations,
    * never inside one.
    *
-   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `tieLimit`.
+   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `tieLimit`
    */
   summaries(query: ListingQuery, signal: AbortSignal): AsyncIterable<readonly TraceSummary[]>;
-  /** The requests and the exceptions of a trace, whenever they were, each combination once. */
+  /** Returns the actions and the exceptions of a trace, of any time, each combination once. */
   locate(query: LocateQuery, signal: AbortSignal): Promise<TraceLocation>;
-  /** The requests of the range by namespace and action, whatever their service. */
+  /** Returns the requests of the range by namespace and action, over all services. */
   actions(query: ActionsQuery, signal: AbortSignal): Promise<readonly ActionRow[]>;
   /**
-   * Calls whose CALLER ends in the range. A call is a pair of a span of kind client or producer (the caller) and a
-   * request of a site or partner that names it as its parent, links to it or is its other side under one id; a caller
-   * without one is one call of its `peer`, or none where that is absent. All figures are the caller's.
+   * Returns the calls whose CALLER ends in the range. A call is a pair: a span of kind client or producer (the caller),
+   * and a request of a site or partner (the callee) that names the caller as parent, links to it, or is its callee side
+   * under the same id. A caller without a callee is a call of its `peer`, where it has one. All figures are the caller's.
    */
   siteEdges(query: EdgesQuery, signal: AbortSignal): Promise<SiteEdges>;
-  /** The calls of `siteEdges` that requests of one action make (downstream) and take (upstream). */
+  /** Returns the calls of `siteEdges` that requests of one action make (downstream) and receive (upstream). */
   actionEdges(query: ActionEdgesQuery, signal: AbortSignal): Promise<ActionEdges>;
   /**
-   * The children (`SpanSelection`) whose own end lies in the range, by service, kind, name and normalised statement:
-   * of the groups that have a span which passes the filters, the `limit` with the greatest impact, over those spans.
+   * Groups the children (`SpanSelection`) whose end lies in the range by service, kind, name and normalised statement.
+   * Returns the `limit` groups with the greatest impact. Only spans that pass the filters count.
    */
   slowEvents(query: SlowEventsQuery, signal: AbortSignal): Promise<readonly SlowEvent[]>;
-  /** The spans of one slow event by the namespace and action of the entry above them; both `""` where there is none. */
+  /** Returns the spans of one slow event by the namespace and action of the entry above; both `""` without an entry. */
   slowEventActions(query: SlowEventActionsQuery, signal: AbortSignal): Promise<readonly SlowEventAction[]>;
-  /** The requests of a revision; undefined where there is none. */
+  /** Returns figures of the requests of a revision; undefined where it has none. */
   revisionStats(query: RevisionQuery, signal: AbortSignal): Promise<RevisionStats | undefined>;
 }
 
@@ -73,19 +68,19 @@ export interface ListingQuery {
   readonly candidates: "requests" | "errors";
   readonly range: TimeRange;
   readonly filter: TraceFilter;
-  /** One row for each (site, trace, namespace and action), as if each action had a listing of its own; of `requests`. */
+  /** A row for each (site, trace, namespace, action), as if each action had its own listing. Only of `requests`. */
   readonly byAction?: boolean | undefined;
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
-  /** Only rows strictly beyond this in the order: an `Instant`, or a duration in nanoseconds. */
+  /** Only rows strictly after this in the order: an `Instant`, or a duration in nanoseconds. */
   readonly beyond?: bigint | undefined;
-  /** How many rows the caller expects to read: a hint for the size of requests, not a limit. */
+  /** How many rows the caller expects to read: a hint for the size of backend requests, not a limit. */
   readonly expectedRows: number;
   readonly tieLimit: number;
   readonly budget: Budget;
 }
 
-/** What a candidate's row must satisfy; absent lets everything pass. `isRowAccepted` of `src/tracing/listing/trace-query.ts` is the definition. */
+/** What the row of a candidate must satisfy. `isRowAccepted` of `src/tracing/listing/trace-query.ts` defines it. */
 export interface TraceFilter {
   readonly traceId?: string | undefined;
   readonly namespace?: string | undefined;
@@ -94,8 +89,8 @@ export interface TraceFilter {
   readonly minDuration?: bigint | undefined;
   /**
    * Any of these: the digest of the row's action, or of an exception (of the candidate span in `errors`, of any span
-   * of the request in `requests`). `decodeDigest` of `src/tracing/spans/digest.ts` says what one of ours stands for; any
-   * other text can only be a digest that the source's exceptions carry themselves.
+   * of the request in `requests`). `decodeDigest` of `src/tracing/spans/digest.ts` decodes our own digests; any other
+   * text can only be a digest that an exception has in its document.
    */
   readonly digests?: readonly [string, ...string[]] | undefined;
   readonly query: Filter<TraceField>;
@@ -127,7 +122,7 @@ export interface LocateQuery {
 export interface ActionsQuery {
   readonly sources: SpanSources;
   readonly range: TimeRange;
-  /** Empty lets all pass. */
+  /** Empty accepts all. */
   readonly namespaces: readonly string[];
   readonly revision?: string | undefined;
   readonly action?: string | undefined;
@@ -136,13 +131,13 @@ export interface ActionsQuery {
 
 export interface EdgesQuery {
   readonly sources: SpanSources;
-  /** Other sites of the backend among which partners are looked for. */
+  /** Other sites of the backend, whose spans may be callers or callees too. */
   readonly partners: readonly SpanSource[];
   readonly range: TimeRange;
   readonly budget: Budget;
 }
 
-/** `service` and `namespace` are compared as the API joins them, by a slash: where one ends, it does not say. */
+/** `service` and `namespace` are compared joined by a slash, as the API gives them: it does not say where one ends. */
 export interface ActionEdgesQuery extends EdgesQuery {
   readonly service: string;
   readonly namespace: string;
@@ -164,9 +159,9 @@ export interface SlowEventsQuery {
   readonly sources: SpanSources;
   readonly range: TimeRange;
   readonly kind?: SpanKind | undefined;
-  /** Keys of `span_attributes`: all must be there, with a value that is not null. */
+  /** Keys of `span_attributes` that must all be present, with a value that is not null. */
   readonly requiredAttributes: readonly string[];
-  /** None may be there. */
+  /** Keys of which none may be present. */
   readonly excludedAttributes: readonly string[];
   readonly limit: number;
   readonly budget: Budget;

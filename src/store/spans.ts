@@ -5,64 +5,65 @@ import type { Span, SpanKind } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 
 /**
- * What every span store must be able to do; the promises of `LogStore` hold here too. `src/tracing/analytics.ts`
- * answers everything else from these two, and is the definition of it, so that a new store is
- * `{ ...reader, ...analyticsOver(reader) }`, and a fast one replaces some of those by its own.
+ * What a span store must be able to do (`scan`, `find`), and what it may do faster than over these two (the others).
+ * `src/tracing/analytics.ts` defines all of `SpanAnalytics` over a reader (`createSpanAnalytics`).
  *
- * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its document. A
- * document that an exporter sent twice is told from two spans by `find` only: what is counted over a range counts
- * documents, since no source could count anything else without sending them all. A span whose document lies in the
- * sources of two sites comes once for each, with that site's `site_id`. A span comes whole: with its events and
- * exceptions, wherever its layout keeps them.
+ * - Batches are in any order and end anywhere.
+ * - A span is returned once, also when two sources of one site hold its document. A document in sources of two sites is
+ *   returned for each site, with its `site_id`.
+ * - Only `find` recognises a document that an exporter sent twice. Counts over a range count documents: a source could
+ *   not count anything else without sending them all.
+ * - A span is complete: it has its events and exceptions, wherever its layout keeps them.
  */
 export interface SpanReader {
   /**
-   * The spans of a kind whose END lies in the range; how long a span is, and so when it started, makes no difference.
+   * Returns the selected spans whose END lies in the range, whenever they started.
    * @throws {Refused} `result_too_large` from the budget
    * @throws {BackendError}
    */
   scan(query: SpanScan, signal: AbortSignal): AsyncIterable<readonly Span[]>;
   /**
-   * The spans that ids name, whenever they were. There may be many thousands of ids, each once; the store cuts them
-   * into requests. Ids that nothing has find nothing. Errors as `scan`.
+   * Returns the spans that ids name, of any time. There may be many thousands of ids, each once; the store divides them
+   * among requests. An id that no span has finds nothing. Errors as `scan`.
    */
   find(query: SpanLookup, signal: AbortSignal): AsyncIterable<readonly Span[]>;
   /**
-   * The spans of `scan`, those that are alike counted together as far as the source can do so exactly. What it does
-   * not know for sure comes span by span. Only with the sources of one site. Absent: `scan` is all there is.
+   * Returns the spans of `scan`, with equal ones (`TallyQuery.by`) counted together where the source can do so exactly,
+   * and the others one by one. Only with the sources of one site. Errors as `scan`.
    */
   tally?(query: TallyQuery, signal: AbortSignal): AsyncIterable<readonly SpanTally[]>;
   /**
-   * Ids of spans that may have so many children of `statements` with one normalised statement, whenever they were: all
-   * that do, and others. Undefined where the source cannot tell.
+   * Returns ids of spans that may have at least `least` children of `statements` with one normalised statement, of any
+   * time: a superset of those that have. Undefined where the source cannot find them. Errors as `scan`.
    */
   findNPlusOneParents?(query: NPlusOneQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /**
-   * Where to cut a scan so that its first part has about `nth` spans: an instant or a length in nanoseconds, in the
-   * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
+   * Returns where to split a scan so that its first part has about `nth` spans: an instant or a duration in nanoseconds,
+   * in the order of the query. A hint, which never changes an answer. Undefined where there are fewer spans, or the
+   * source cannot estimate it.
    */
   findSplitPoint?(query: SplitPointQuery, signal: AbortSignal): Promise<bigint | undefined>;
   /**
-   * Ids of the traces that may have an exception, whenever it was: of all that do, and of others. Undefined where the
-   * source cannot tell by less than its spans.
+   * Returns ids of traces that may have an exception, of any time: a superset of those that have. Undefined where the
+   * source cannot find them without reading spans. Errors as `scan`.
    */
   findTraceIdsWithExceptions?(
     query: ExceptionTracesQuery,
     signal: AbortSignal,
   ): Promise<readonly string[] | undefined>;
-  /** About how many spans a scan would read: a hint, by which nothing is decided. Undefined where nobody knows. */
+  /** Estimates how many spans a scan would read: a hint, which never changes an answer. Undefined where unknown. */
   count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
 }
 
-/** The `traces` part of a site's configuration, or the index of its browsers' error reports. */
+/** The `traces` part of a site, or the index of the error reports of its browsers. */
 export interface SpanSource {
   readonly site: string;
   /** A comma list of patterns: spans, and the layout's documents of events or errors. */
   readonly index: string;
   readonly layout: string;
-  /** As in `LogSource`; it scopes every request, look-ups by id too. */
+  /** The tenant filter, as of a `LogSource`. It applies to every request, also to look-ups by id. */
   readonly where?: string | undefined;
-  /** Attributes whose keys begin so are tags. */
+  /** Attributes whose keys begin with one of these are tags. */
   readonly tagPrefixes: readonly string[];
   readonly namespaceAttribute: string;
   readonly actionAttribute: string;
@@ -70,26 +71,28 @@ export interface SpanSource {
 
 export type SpanSources = readonly [SpanSource, ...SpanSource[]];
 
-/** A span within any site: span ids are unique in their trace only. */
+/** Names a span in any site: span ids are unique only within their trace. */
 export interface SpanId {
   readonly trace_id: string;
   readonly span_id: string;
 }
 
 /**
- * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
- * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
- * as early as it knows their number; a hundred ids alone are as one.
+ * How many documents one request may read, over all its calls and backends. A document is a span, a separate event, a
+ * standalone error, or a group of spans that the source has counted; a hundred ids without documents count as one. A
+ * store spends documents as soon as it knows how many the source sends.
  */
 export interface Budget {
   readonly limit: number;
-  /** @throws {Refused} `result_too_large` when more than `limit` are spent in all. */
+  /** @throws {Refused} `result_too_large` when more than `limit` documents are spent in all */
   spend(documents: number): void;
 }
 
 /**
- * - `all`
- * - `entries`: `Span.entry`, but no reports.
+ * Which spans a query is about:
+ *
+ * - `all`.
+ * - `entries`: `Span.entry`, but no error reports.
  * - `children`: all but entries.
  * - `calls`: of kind client or producer, entries or not.
  * - `exceptions`: with an event named `exception`.
@@ -101,9 +104,9 @@ export interface SpanScan {
   readonly sources: SpanSources;
   readonly range: TimeRange;
   readonly select: SpanSelection;
-  /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
+  /** Lets a store read less: it may omit spans that do not satisfy all of these conditions, and need not. */
   readonly pushdown?: SpanPushdown | undefined;
-  /** As of a lookup; not with `exceptions`. */
+  /** As in `SpanLookup`; not with `exceptions`. */
   readonly withoutEvents?: boolean | undefined;
   readonly budget: Budget;
 }
@@ -111,7 +114,7 @@ export interface SpanScan {
 export interface SpanPushdown {
   readonly service?: string | undefined;
   readonly revision?: string | undefined;
-  /** Any of these, as `namesOf` of `src/tracing/spans/requests.ts` names the span itself. */
+  /** Any of these, as `deriveNames` of `src/tracing/spans/requests.ts` names the span itself. */
   readonly namespaces?: readonly string[] | undefined;
   readonly actions?: readonly string[] | undefined;
   /** All of these: the text is the tag's value, or one of its values. */
@@ -136,16 +139,16 @@ export interface SpanLookup {
     /** The spans with these ids, in any trace. */
     | { readonly by: "id"; readonly spanIds: readonly string[] }
     /**
-     * Those that these spans called: entries (no reports) of the same trace that name one of them as parent or are its
-     * other side (`isCalleeSide`), and entries of any trace with a link to one of them.
+     * The spans that these spans called: entries (no error reports) of the same trace that name one of them as parent or
+     * are its callee side under the same id (`isCalleeSide`), and entries of any trace with a link to one of them.
      */
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
-  /** Lets a store leave out spans that no scan with these would have; not with `exceptions`. */
+  /** Lets a store omit spans that a scan with these would not return; not with `exceptions`. */
   readonly within?: Pick<SpanScan, "range" | "pushdown"> | undefined;
   /**
-   * Nobody looks at the events, nor for reports: a store may leave out those that its layout keeps apart. Not with
+   * The caller needs neither events nor error reports, so a store may omit those in documents of their own. Not with
    * `exceptions`.
    */
   readonly withoutEvents?: boolean | undefined;
@@ -154,30 +157,30 @@ export interface SpanLookup {
 
 export interface TallyQuery extends SpanScan {
   /**
-   * What makes spans alike, besides `revision` where `narrow` names one:
+   * Which fields equal spans have in common, besides `revision` where `pushdown` names one:
    *
-   * - `request`: kind, status, name, namespace and action, whether they are reports.
+   * - `request`: kind, status, name, namespace and action, and whether they are error reports.
    * - `event`: service, kind, name, statement as sent.
    * - `deploy`: as `request` without name and action, and with `lengths`.
    */
   readonly by: "request" | "event" | "deploy";
 }
 
-/** Spans that are alike. */
+/** Equal spans, counted together. */
 export interface SpanTally {
-  /** Where `whole`, the only span; else one that has what they share, and nothing else that means anything. */
+  /** The only span where `isSingle`; else a span of which only the common fields have a meaning. */
   readonly span: Span;
   readonly isSingle: boolean;
   readonly spans: number;
-  /** Of all their lengths, nanoseconds. */
+  /** The sum of their durations, nanoseconds. */
   readonly total: bigint;
-  /** How many are how long, each within 2 %, nanoseconds. */
+  /** Durations in nanoseconds, each within 2 %, with the number of spans. */
   readonly lengths?: readonly { readonly length: number; readonly spans: number }[] | undefined;
 }
 
 export interface NPlusOneQuery {
   readonly sources: SpanSources;
-  /** Spans that stand for several count as that many. */
+  /** The least number of children. A span that stands for several counts as that many. */
   readonly least: number;
   readonly budget: Budget;
 }

@@ -1,6 +1,6 @@
-// Steps on their way to a collector: OTLP over HTTP, as JSON. Written here because it is one request, and the libraries
-// for it take more memory than all else that a small server has loaded. What waits is bounded, what cannot be sent is
-// dropped and counted, and no request ever waits for a collector.
+// Exports the program's own spans to a collector: OTLP over HTTP, as JSON. It is one request; the libraries for it take
+// more memory than everything else that a small server loads. The queue is bounded, spans that cannot be sent are dropped
+// and counted, and no request waits for the collector.
 import { randomUUID } from "node:crypto";
 import type { OtlpConfig } from "../config/config.ts";
 import { formatErrorCode } from "../core/errors.ts";
@@ -8,18 +8,18 @@ import type { Instant, Millis } from "../core/time.ts";
 import type { LogEvent } from "../store/backend.ts";
 import { type Attributes, type FinishedSpan, type OwnSpan, runInSpan, startServerSpan } from "./tracer.ts";
 
-/** Steps that wait, and those of one request to the collector. */
+/** The most spans in the queue, and in one request to the collector. */
 const maxWaiting = 4_096;
 const maxBatch = 512;
-/** How long a step waits for others, and the collector's answer is waited for. */
+/** How long a span waits for others of its batch. */
 const batchDelay: Millis = 1_000;
 const answerTimeout: Millis = 5_000;
 
 interface OtlpExporter {
-  /** The step of a request with these headers; undefined where no traces are configured. */
+  /** Starts the span of a request with these headers; undefined where tracing is not configured. */
   readonly startRequestSpan: (traceparent: string | null, tracestate: string | null) => OwnSpan | undefined;
   readonly configure: (config: OtlpConfig | undefined) => void;
-  /** Sends what waits, for at most `grace`. */
+  /** Sends the queue, for at most `grace`. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 
@@ -27,110 +27,119 @@ interface ExporterOptions {
   readonly config: OtlpConfig | undefined;
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;
-  /** So many steps were taken by the collector, or are lost. */
-  readonly exported: (result: "sent" | "dropped", steps: number) => void;
+  /** The collector has taken this many spans, or they are lost. */
+  readonly exported: (result: "sent" | "dropped", spans: number) => void;
 }
 
-export function createOtlpExporter({ config: first, now, log, exported }: ExporterOptions): OtlpExporter {
-  const instance = randomUUID();
-  const closing = new AbortController();
-  let config = first;
-  let waiting: FinishedSpan[] = [];
-  let timer: NodeJS.Timeout | undefined;
-  let sending: Promise<void> | undefined;
-  let reached = true;
+/** The spans that wait for the collector, and the state of their sending. */
+interface ExportQueue extends Omit<ExporterOptions, "config" | "now"> {
+  config: OtlpConfig | undefined;
+  waiting: FinishedSpan[];
+  timer: NodeJS.Timeout | undefined;
+  sending: Promise<void> | undefined;
+  /** Whether the collector took the last batch. */
+  reached: boolean;
+  readonly instance: string;
+  readonly closing: AbortController;
+}
 
+export function createOtlpExporter({ config, now, log, exported }: ExporterOptions): OtlpExporter {
+  const queue: ExportQueue = {
+    ...{ config, log, exported, waiting: [], timer: undefined, sending: undefined, reached: true },
+    ...{ instance: randomUUID(), closing: new AbortController() },
+  };
   const tracing = {
     now,
-    shouldSample: () => Math.random() < (config?.ratio ?? 0),
-    onFinished(step: FinishedSpan) {
-      if (config === undefined) return;
-      if (waiting.length >= maxWaiting) return exported("dropped", 1);
-      waiting.push(step);
-      if (waiting.length >= maxBatch) start();
-      else schedule();
-    },
+    shouldSample: () => Math.random() < (queue.config?.ratio ?? 0),
+    onFinished: (span: FinishedSpan) => enqueue(queue, span),
   };
-
-  function schedule(): void {
-    timer ??= runInSpan(undefined, () => setTimeout(start, batchDelay).unref());
-  }
-
-  /** What is sent belongs to no trace, whoever's request was the last straw. */
-  function start(): void {
-    clearTimeout(timer);
-    timer = undefined;
-    sending ??= runInSpan(undefined, sendAll).finally(() => {
-      sending = undefined;
-      if (waiting.length > 0) schedule();
-    });
-  }
-
-  /** Until nothing waits or the collector fails: then what waits has a pause. Never rejects. */
-  async function sendAll(): Promise<void> {
-    while (waiting.length > 0 && config !== undefined) {
-      const batch = waiting.splice(0, maxBatch);
-      const problem = await send(config, batch);
-      exported(problem === undefined ? "sent" : "dropped", batch.length);
-      if (problem !== undefined) {
-        // Once, and not for each batch of a collector that is away.
-        if (reached) log({ level: "warn", message: "traces cannot be sent", reason: problem });
-        reached = false;
-        return;
-      }
-      if (!reached) log({ level: "info", message: "traces are sent again" });
-      reached = true;
-    }
-  }
-
-  /** What went wrong, if anything did. */
-  async function send(
-    { url, headers, service }: OtlpConfig,
-    batch: readonly FinishedSpan[],
-  ): Promise<string | undefined> {
-    try {
-      const answer = await fetch(`${url.replace(/\/+$/, "")}/v1/traces`, {
-        method: "POST",
-        headers: { ...headers, "content-type": "application/json" },
-        body: JSON.stringify(
-          toOtlpRequest(batch, { "service.name": service, "service.instance.id": instance }),
-        ),
-        redirect: "error",
-        signal: AbortSignal.any([closing.signal, AbortSignal.timeout(answerTimeout)]),
-      });
-      await answer.arrayBuffer();
-      return answer.ok ? undefined : `status ${answer.status}`;
-    } catch (error) {
-      const cause = error instanceof Error ? (error.cause ?? error) : error;
-      return `no answer${formatErrorCode(cause)}`;
-    }
-  }
-
   return {
     startRequestSpan: (traceparent, tracestate) =>
-      config === undefined ? undefined : startServerSpan(tracing, traceparent, tracestate),
+      queue.config === undefined ? undefined : startServerSpan(tracing, traceparent, tracestate),
     configure(next) {
-      config = next;
-      reached = true;
-      if (next === undefined) waiting = [];
+      queue.config = next;
+      queue.reached = true;
+      if (next === undefined) queue.waiting = [];
     },
     async close(grace) {
-      const limit = setTimeout(() => closing.abort(), grace);
-      if (waiting.length > 0) start();
-      await sending;
-      clearTimeout(timer);
+      const limit = setTimeout(() => queue.closing.abort(), grace);
+      if (queue.waiting.length > 0) startSending(queue);
+      await queue.sending;
+      clearTimeout(queue.timer);
       clearTimeout(limit);
-      config = undefined;
+      queue.config = undefined;
     },
   };
+}
+
+function enqueue(queue: ExportQueue, span: FinishedSpan): void {
+  if (queue.config === undefined) return;
+  if (queue.waiting.length >= maxWaiting) return queue.exported("dropped", 1);
+  queue.waiting.push(span);
+  if (queue.waiting.length >= maxBatch) startSending(queue);
+  else scheduleSending(queue);
+}
+
+function scheduleSending(queue: ExportQueue): void {
+  queue.timer ??= runInSpan(undefined, () => setTimeout(startSending, batchDelay, queue).unref());
+}
+
+/** Runs outside of any span: the export belongs to no trace, whichever request filled the batch. */
+function startSending(queue: ExportQueue): void {
+  clearTimeout(queue.timer);
+  queue.timer = undefined;
+  queue.sending ??= runInSpan(undefined, () => sendAll(queue)).finally(() => {
+    queue.sending = undefined;
+    if (queue.waiting.length > 0) scheduleSending(queue);
+  });
+}
+
+/** Sends batches until the queue is empty or the collector fails. Never rejects. */
+async function sendAll(queue: ExportQueue): Promise<void> {
+  while (queue.waiting.length > 0 && queue.config !== undefined) {
+    const batch = queue.waiting.splice(0, maxBatch);
+    const problem = await sendBatch(queue, queue.config, batch);
+    queue.exported(problem === undefined ? "sent" : "dropped", batch.length);
+    if (problem !== undefined) {
+      // Logged once, and not for each batch.
+      if (queue.reached) queue.log({ level: "warn", message: "traces cannot be sent", reason: problem });
+      queue.reached = false;
+      return;
+    }
+    if (!queue.reached) queue.log({ level: "info", message: "traces are sent again" });
+    queue.reached = true;
+  }
+}
+
+/** Returns what went wrong, or undefined. */
+async function sendBatch(
+  { instance, closing }: ExportQueue,
+  { url, headers, service }: OtlpConfig,
+  batch: readonly FinishedSpan[],
+): Promise<string | undefined> {
+  const resource = { "service.name": service, "service.instance.id": instance };
+  try {
+    const answer = await fetch(`${url.replace(/\/+$/, "")}/v1/traces`, {
+      method: "POST",
+      headers: { ...headers, "content-type": "application/json" },
+      body: JSON.stringify(toOtlpRequest(batch, resource)),
+      redirect: "error",
+      signal: AbortSignal.any([closing.signal, AbortSignal.timeout(answerTimeout)]),
+    });
+    await answer.arrayBuffer();
+    return answer.ok ? undefined : `status ${answer.status}`;
+  } catch (error) {
+    const cause = error instanceof Error ? (error.cause ?? error) : error;
+    return `no answer${formatErrorCode(cause)}`;
+  }
 }
 
 const otlpKinds = { server: 2, client: 3 } as const;
 const statusError = 2;
 
-/** An ExportTraceServiceRequest: ids in hex, 64-bit numbers as text, all else as OTLP's JSON mapping has it. */
-function toOtlpRequest(steps: readonly FinishedSpan[], resource: Attributes): object {
-  const spans = steps.map(
+/** Builds an ExportTraceServiceRequest by OTLP's JSON mapping: ids in hex, 64-bit numbers as text. */
+function toOtlpRequest(finished: readonly FinishedSpan[], resource: Attributes): object {
+  const spans = finished.map(
     ({ traceId, id, parent, kind, name, startTime: begun, duration: took, attributes, failure: failed }) => ({
       traceId,
       spanId: id,

@@ -1,14 +1,14 @@
-// What happens below a store while a request is being explained: each request to a source, and the documents that came.
-// The recorder is ambient: it follows all asynchronous work that begins within `record`, so that the contract of the
-// stores stays as it is, and where nobody records, the one look-up for each request to a source is all that it costs.
+// Records what happens below a store while a request is explained: each backend request, and how many documents it read.
+// The recorder is ambient (`AsyncLocalStorage`), so that no method of a store has to pass it on. Without a recorder it
+// costs one look-up for each backend request.
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Failure } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 
-/** A request as it is sent, but for its headers: these hold credentials, and nothing else does. */
+/** A request as it is sent, without its headers, which hold the credentials. */
 export interface BackendRequest {
   readonly method: string;
-  /** Below the address of the source. */
+  /** Relative to the address of the source. */
   readonly path: string;
   readonly parameters?: Readonly<Record<string, string>> | undefined;
   /** JSON text. */
@@ -17,33 +17,33 @@ export interface BackendRequest {
 
 export interface RecordedRequest extends BackendRequest {
   readonly backend: string;
-  /** As `performance.now()` tells it. */
+  /** By `performance.now()`. */
   readonly started: Millis;
   readonly took: Millis;
-  /** `abandoned` when nobody wanted its answer any more, as that of a page read ahead. */
+  /** `abandoned` where the response was no longer needed, such as a page that was read ahead. */
   readonly outcome: "ok" | "abandoned" | Failure;
 }
 
 export interface Recorder {
-  /** A request to a source is over. One that was tried twice comes twice. */
+  /** A backend request has ended. A retry is recorded as a second request. */
   readonly sent: (request: RecordedRequest) => void;
-  /** So many documents were read, each counted once, and so many of them are rows where the store tells. */
+  /** Documents were read, each counted once; `kept` of them are rows, where the store knows. */
   readonly read: (part: { source?: string; documents: number; kept?: number }) => void;
-  /** The same of a source of metrics: so many series came with so many samples in all. */
+  /** A source of metrics sent this many series, with this many samples in all. */
   readonly sampled: (part: { backend: string; series: number; samples: number }) => void;
 }
 
 const recorders = new AsyncLocalStorage<Recorder>();
 
 /**
- * The recorder of the work that the caller is part of. Whoever hands work to a queue asks before: what runs there may
- * be begun by another request.
+ * Returns the recorder of the current work. Code that puts work into a queue must call it before: the queue may run on
+ * behalf of another request.
  */
 export function findCurrentRecorder(): Recorder | undefined {
   return recorders.getStore();
 }
 
-/** Runs the work, and whatever it begins, under the recorder. */
+/** Runs the work, and all asynchronous work that it begins, with the recorder. */
 export function runWithRecorder<T>(recorder: Recorder, work: () => T): T {
   return recorders.run(recorder, work);
 }

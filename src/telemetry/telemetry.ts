@@ -1,5 +1,5 @@
-// What the program says about itself: its log and its metrics. Everything that is logged leaves by one door, where
-// tokens are struck out of the finished text, so that no caller can forget to.
+// The log and the metrics of the program itself. Every log line passes one function that removes tokens and credentials
+// from the finished text, so that no caller can forget to.
 import pino from "pino";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { LimitName } from "../core/errors.ts";
@@ -11,19 +11,19 @@ import type { OwnSpan } from "./tracer.ts";
 /** One finished request, as it is logged and counted. */
 interface FinishedRequest {
   readonly id: string;
-  /** `logs.lines`, or `none` for what no route knows. */
+  /** Such as `logs.lines`; `none` where no route matches. */
   readonly operation: string;
   readonly status: number;
-  /** The client left, or the answer broke off after its first byte. */
+  /** The client disconnected, or the answer was aborted after its first byte. */
   readonly cut: boolean;
   readonly duration: Millis;
   readonly user: string | undefined;
-  /** What goes to the log when the request failed. */
+  /** Logged when the request failed. */
   readonly error?: unknown;
   readonly method: string;
   /** The path of the operation, with its placeholders. */
   readonly route?: string | undefined;
-  /** Its part of a trace, which ends with it. */
+  /** The span of the request, which ends with it. */
   readonly span?: OwnSpan | undefined;
 }
 
@@ -40,15 +40,15 @@ export type DropReason =
   | "spool_full"
   | "spool_failed";
 
-/** What becomes of front-end error reports. */
+/** Counters of front-end error reports. */
 interface IntakeTelemetry {
   readonly kept: () => void;
   readonly dropped: (drop: DropReason) => void;
-  /** So many reports were confirmed by the site's source. */
+  /** The site's source has confirmed this many reports. */
   readonly delivered: (site: string, reports: number) => void;
-  /** So many were refused for good and put aside. */
+  /** The site's source has refused this many for good; they are kept as dead letters. */
   readonly refused: (site: string, reports: number) => void;
-  /** Asked for whenever the metrics are. */
+  /** Sets where to read the level of the spool whenever the metrics are read. */
   readonly watch: (level: () => Promise<SpoolLevel>) => void;
 }
 interface SpoolLevel {
@@ -59,7 +59,7 @@ interface SpoolLevel {
 
 export interface Telemetry {
   readonly log: (event: LogEvent) => void;
-  /** Counts a request, writes its line of the request log and ends its step. */
+  /** Counts a request, writes its line of the request log and ends its span. */
   readonly finished: (request: FinishedRequest) => void;
   /** Counts one finished request to a source. */
   readonly requested: (backend: string, outcome: string, duration: Millis) => void;
@@ -68,8 +68,8 @@ export interface Telemetry {
   readonly limited: (limit: LimitName) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
   readonly tails: { readonly opened: () => void; readonly closed: () => void };
-  /** Counts steps of the program's own traces, by what became of them. */
-  readonly exported: (result: "sent" | "dropped", steps: number) => void;
+  /** Counts spans of the program's own traces, by result. */
+  readonly exported: (result: "sent" | "dropped", spans: number) => void;
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -161,7 +161,7 @@ export function createTelemetry({
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
-    finished: ({ id, operation, status, cut, duration, user, error, method, route, span: step }) => {
+    finished: ({ id, operation, status, cut, duration, user, error, method, route, span }) => {
       requests.inc({ operation, status: cut ? "cut" : status });
       durations.observe({ operation }, duration / 1_000);
       const fields = {
@@ -181,7 +181,7 @@ export function createTelemetry({
         "http.route": route,
         "http.response.status_code": status,
       };
-      step?.end(route === undefined ? method : `${method} ${route}`, { ...http, ...named }, failed);
+      span?.end(route === undefined ? method : `${method} ${route}`, { ...http, ...named }, failed);
     },
     requested: (backend, outcome, duration) => {
       backendRequests.inc({ backend, outcome });
@@ -191,7 +191,7 @@ export function createTelemetry({
     cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
     tails: { opened: () => tails.inc(), closed: () => tails.dec() },
-    exported: (result, steps) => traced.inc({ result }, steps),
+    exported: (result, spans) => traced.inc({ result }, spans),
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };
@@ -228,7 +228,7 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
           help,
           registers,
           async collect() {
-            // A spool that cannot be asked keeps its last figure and costs no other metric.
+            // Where the spool cannot be read, the gauge keeps its last value, and the other metrics are unaffected.
             const found = await level().catch(() => undefined);
             if (found !== undefined) this.set(read(found));
           },
@@ -249,10 +249,10 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
 }
 
 const redactedText = "[redacted]";
-// In headers as they are quoted by errors, and in URLs, where the name may be percent-encoded but seldom is.
+// In headers, which errors quote, and in parameters of URLs.
 const credentialPattern = /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+/gi;
 
-/** The text with what looks like a token or credential struck out. */
+/** Replaces whatever looks like a token or credential in the text. */
 export function redactCredentials(text: string): string {
   return text.replace(credentialPattern, `$1${redactedText}`);
 }

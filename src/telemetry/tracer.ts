@@ -1,6 +1,6 @@
-// The program's own traces: in which step of which trace its work is done. A step is what others call a span; here
-// that word means the rows that users ask for. As with what records (`explain.ts`) the step is ambient, so that no
-// contract has to hand it on, and where nobody traces, the one look-up for each request to a source is all it costs.
+// Traces of the program itself, by W3C Trace Context. `OwnSpan` is a span of Readout's own work; `Span` elsewhere is a row
+// that users read. The current span is ambient (`AsyncLocalStorage`), so that no method of a store has to pass it on.
+// Without tracing it costs one look-up for each backend request.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { randomBytes } from "node:crypto";
 import type { Instant, Millis } from "../core/time.ts";
@@ -8,22 +8,22 @@ import type { Instant, Millis } from "../core/time.ts";
 export type Attributes = Readonly<Record<string, string | number | undefined>>;
 
 export interface OwnSpan {
-  /** W3C Trace Context: what continues the trace in whoever is asked within this step. */
+  /** W3C Trace Context: the headers of requests that are sent within this span, which continue its trace. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Whether anybody will see it. */
+  /** Whether it will be exported. */
   readonly sampled: boolean;
-  /** A step within this one: a request that is sent to somebody else. */
+  /** Starts a span within this one, for a request that is sent to another server. */
   startChild(): OwnSpan;
-  /** Only the first end counts. `failed` names the kind of failure. */
+  /** Ends it; further calls have no effect. `failed` names the kind of failure. */
   end(name: string, attributes: Attributes, failed?: string): void;
 }
 
-/** A step as it is exported. Ids are lower-case hex. */
+/** A span as it is exported. Ids are lower-case hex. */
 export interface FinishedSpan {
   readonly traceId: string;
   readonly id: string;
   readonly parent: string | undefined;
-  /** A request that was answered, or one that was sent. */
+  /** `server` for a request that was answered, `client` for one that was sent. */
   readonly kind: "server" | "client";
   readonly name: string;
   readonly startTime: Instant;
@@ -38,31 +38,31 @@ export function findCurrentSpan(): OwnSpan | undefined {
   return currentSpans.getStore();
 }
 
-/** Runs the work, and whatever it begins, within the step; without one, outside of any. */
-export function runInSpan<T>(step: OwnSpan | undefined, work: () => T): T {
-  return step === currentSpans.getStore() ? work() : currentSpans.run(step, work);
+/** Runs the work, and all asynchronous work that it begins, in the span, or outside of any. */
+export function runInSpan<T>(span: OwnSpan | undefined, work: () => T): T {
+  return span === currentSpans.getStore() ? work() : currentSpans.run(span, work);
 }
 
-/** Headers for whoever is asked now. */
+/** The trace context headers of a request that is sent now. */
 export function readTraceContextHeaders(): Readonly<Record<string, string>> {
   return currentSpans.getStore()?.headers ?? {};
 }
 
 interface TracingOptions {
   readonly now: () => Instant;
-  /** Whether a trace that begins here is seen; one that a client began keeps to what the client says. */
+  /** Decides whether a trace that begins here is sampled; for one that a client began, the client decides. */
   readonly shouldSample: () => boolean;
-  readonly onFinished: (step: FinishedSpan) => void;
+  readonly onFinished: (span: FinishedSpan) => void;
 }
 
-/** The step of a request: in the trace that its headers name, or in a new one. */
+/** Starts the span of a request: in the trace that its headers name, or in a new one. */
 export function startServerSpan(
   tracing: TracingOptions,
   traceparent: string | null,
   tracestate: string | null,
 ): OwnSpan {
   const parent = readTraceparent(traceparent);
-  // Only what belongs to a trace that is continued, and what may stand in a header as it is.
+  // Only the state of a trace that is continued, and only characters that are valid in a header.
   const state =
     parent && tracestate !== null && /^[\x20-\x7e]{1,512}$/.test(tracestate) ? tracestate : undefined;
   const traceId = parent?.traceId ?? generateId(16);
@@ -113,7 +113,7 @@ function startSpan(
   };
 }
 
-/** W3C Trace Context, 3.2: a later version may have more parts, version 00 has none; ids of zeros are no ids. */
+/** W3C Trace Context, 3.2: only later versions than 00 may have more parts; ids of zeros are invalid. */
 function readTraceparent(
   header: string | null,
 ): { traceId: string; id: string; sampled: boolean } | undefined {

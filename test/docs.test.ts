@@ -1,67 +1,266 @@
-// What the guides show is copied, so it has to be what the program reads: examples of files, in both guides.
-import { readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
-import { parse } from "yaml";
-import { parseSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
+// The documents that users read: every example is run or parsed, every table that repeats the code is compared with it,
+// every link leads somewhere, and no page is too long. A fenced block of a kind that is not known here is an error.
+import { readdirSync, readFileSync } from "node:fs";
+import { stripTypeScriptTypes } from "node:module";
+import { Script } from "node:vm";
+import { parser as promqlParser } from "@prometheus-io/lezer-promql";
+import { buildSchema, parse as parseGraphql, validate } from "graphql";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parse as parseYaml } from "yaml";
+import { readProfile as readLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
+import { readSpanProfile as readSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
 import { kinds } from "#resolvers/index.ts";
 import { parseConfig } from "#src/config/config.ts";
+import { parse as parseLogQuery } from "#src/log-query/parse.ts";
+import {
+  type Block,
+  findBrokenLinks,
+  listCode,
+  type Page,
+  readContributorPages,
+  readPage,
+  readTable,
+  readUserPages,
+} from "./support/docs/pages.ts";
+import {
+  demoToken,
+  type ExampleShell,
+  openExampleShell,
+  type Outcome,
+  stackTokenEntry,
+  startDemo,
+} from "./support/docs/example-shell.ts";
+import { matchesOutput, matchesShape } from "./support/docs/output.ts";
 
-const readme = readFileSync("README.md", "utf8");
+const pages = readUserPages();
+const blocks = pages.flatMap((page) => page.blocks);
+const ofKind = (kind: string): readonly Block[] => blocks.filter((block) => block.kind === kind);
+const place = (block: Block): string => `${block.page}:${block.line}`;
+const each = (kind: string) => ofKind(kind).map((block) => [place(block), block] as const);
 
-/** Indented blocks without their indentation. */
-function blocksOf(guide: string): readonly string[] {
-  return [...guide.matchAll(/(?<=\n\n)(?: {4,}.*\n|\n(?= {4}))+/g)].map(([block]) => {
-    const lines = block.split("\n");
-    const depth = Math.min(...lines.filter((line) => line !== "").map((line) => line.search(/\S/)));
-    return lines.map((line) => line.slice(depth)).join("\n");
+/** What is done with the blocks of a kind. */
+const known = [
+  ...["sh", "text output", "json output", "text help"],
+  ...["yaml readout", "yaml log-layout", "yaml span-layout", "yaml meshrc", "yaml visual", "yaml metrics"],
+  ...["yaml elasticsearch-role", "yaml opensearch-role", "yaml pod", "yaml alerts", "yaml scrape"],
+  ...["text log-query", "text trace-query", "graphql", "js", "ts", "nginx", "dockerfile", "json"],
+] as const;
+
+describe("pages", () => {
+  test("every fenced block has a kind that a test knows", () => {
+    const isKnown = ({ kind }: Block) => known.some((name) => kind === name || (/^(?:sh status|text help)=/.test(kind) && kind.startsWith(name)));
+    expect(blocks.filter((block) => !isKnown(block)).map((block) => `${place(block)}: ${block.kind}`)).toEqual([]);
   });
-}
 
-describe("the README's examples", () => {
+  test("no block is indented instead of fenced", () => {
+    const found = pages.flatMap(({ path, prose }) =>
+      [...prose.matchAll(/\n\n {4,}(?! *[-*\d])\S.*/g)].map(([line]) => `${path}: ${line.trim()}`),
+    );
+    expect(found).toEqual([]);
+  });
+
+  test("README.md is short", () => {
+    const { lines, text } = readPage("README.md");
+    expect(lines.length).toBeLessThanOrEqual(200);
+    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(15_000);
+  });
+
+  test("each page has one title and at most 400 lines", () => {
+    const wrong = pages.filter(
+      ({ lines, prose }) => lines.length > 400 || [...prose.matchAll(/^# /gm)].length !== 1,
+    );
+    expect(wrong.map(({ path, lines }) => `${path}: ${lines.length}`)).toEqual([]);
+  });
+
+  test.each([...pages, ...readContributorPages()].map((page) => [page.path, page] as const))(
+    "the links of %s lead to files and headings that exist",
+    (_, page) => {
+      expect(findBrokenLinks(page)).toEqual([]);
+    },
+  );
+
+  test("docs/README.md names every page", () => {
+    const index = readPage("docs/README.md").text;
+    const others = pages.map(({ path }) => path).filter((path) => path !== "README.md" && path !== "docs/README.md");
+    expect(others.filter((path) => !index.includes(`(${path.slice("docs/".length)})`))).toEqual([]);
+  });
+
+  test("the glossary has at most 20 words", () => {
+    expect(readTable(readPage("docs/explanation/glossary.md"), "Glossary").length).toBeLessThanOrEqual(20);
+  });
+});
+
+// ---- What is run ----------------------------------------------------------------------------------------------
+
+/** Blocks of a page that belong to its shell, in their order. */
+const isOfShell = ({ kind }: Block) => kind === "sh" || kind.startsWith("sh status=") || kind.endsWith(" output");
+
+/** The file that a page in front of a stack begins with; pages that make their own begin with none. */
+const stackFile = `listen: 127.0.0.1:8080
+tokens:
+${stackTokenEntry}
+backends:
+  elk: { kind: elastic, url: "http://127.0.0.1:9200" }
+  prom: { kind: prometheus, url: "http://127.0.0.1:9090" }
+sites:
+  shop:
+    logs: { backend: elk, sources: { filebeat: { index: "filebeat-*" } } }
+    metrics: { backend: prom }
+`;
+
+describe("shell examples", () => {
+  let demo: Awaited<ReturnType<typeof startDemo>>;
+  let shell: ExampleShell | undefined;
+  beforeAll(async () => {
+    demo = await startDemo();
+  });
+  afterAll(() => demo.stop());
+
+  const withShell = pages.filter((page) => page.blocks.some(isOfShell));
+  describe.each(withShell.map((page) => [page.path, page] as const))("of %s", (_, page) => {
+    const makesItsOwn = page.blocks.some(({ kind, text }) => kind === "sh" && / readout init /.test(text));
+    const needsFile = page.blocks.some(({ kind, text }) => kind === "sh" && / readout (?:serve|check|explain)/.test(text));
+    let outcome: Outcome | undefined;
+    beforeAll(async () => {
+      shell = await openExampleShell(demo.address, needsFile && !makesItsOwn ? stackFile : undefined);
+    });
+    afterAll(async () => {
+      await shell?.close();
+      outcome = undefined;
+    });
+
+    test.each(page.blocks.filter(isOfShell).map((block) => [`line ${block.line}`, block] as const))(
+      "%s",
+      async (_, { kind, text }) => {
+        if (kind === "text output") expect(matchesOutput(text, outcome?.out ?? "")).toBe("");
+        else if (kind === "json output") expect(matchesShape(text, outcome?.out ?? "")).toBe("");
+        else {
+          outcome = await shell?.run(text);
+          const status = Number(/^sh status=(\d+)$/.exec(kind)?.[1] ?? 200);
+          expect(outcome?.err).toBe("");
+          expect({ code: outcome?.code, out: outcome?.out }).toMatchObject({ code: 0 });
+          expect(outcome?.statuses.filter((got) => got !== status)).toEqual([]);
+        }
+      },
+    );
+  });
+
+  test.each(each("graphql"))("GraphQL of %s answers on the demo without errors", async (_, { text }) => {
+    const answer = await fetch(`${demo.address}/graphql`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${demoToken}`, "content-type": "application/json" },
+      body: JSON.stringify({ query: text }),
+    });
+    expect(await answer.json()).not.toHaveProperty("errors");
+  });
+});
+
+// ---- What is parsed -------------------------------------------------------------------------------------------
+
+describe("configuration examples", () => {
   const world = {
     kinds,
-    env: { ES_API_KEY: "k", MIMIR_TOKEN: "t", FRONTEND_KEY: "f" },
-    readText: () => "a secret",
+    env: { ES_API_KEY: "k", ES_PASSWORD: "p", MIMIR_TOKEN: "t", FRONTEND_KEY: "f" },
+    readText: (path: string) =>
+      /layouts\/.*\.yaml$/.test(path)
+        ? (ofKind(path.includes("traces") ? "yaml span-layout" : "yaml log-layout")[0]?.text ?? "")
+        : "a secret",
   };
   // What an example leaves to others is filled in.
   const rest = {
     backends: {
-      elk: { kind: "elastic", url: "http://e" },
-      prom: { kind: "prometheus", url: "http://p" },
+      elk: { kind: "elastic", url: "http://127.0.0.1:9200" },
+      prom: { kind: "prometheus", url: "http://127.0.0.1:9090" },
     },
     sites: { shop: {} },
   };
-  const configurations = blocksOf(readme).filter((block) =>
-    /^(listen|backends|sites|intake|otlp):(?! *\n *- )/.test(block),
-  );
 
-  test("there are examples of the configuration", () => {
-    expect(configurations.length).toBeGreaterThanOrEqual(4);
+  test.each(each("yaml readout"))("%s is configuration", (_, { text }) => {
+    const shown = parseYaml(text) as { readonly backends?: object; readonly tokens?: readonly object[] };
+    const tokens = shown.tokens?.map((token) => ({ ...token, sha256: "ab".repeat(32) }));
+    const whole = { ...rest, ...shown, ...(tokens && { tokens }), backends: { ...rest.backends, ...shown.backends } };
+    expect(() => parseConfig(JSON.stringify(whole), "readout.yaml", world)).not.toThrow();
   });
 
-  test.each(configurations.map((block) => [block.slice(0, 60), block]))("%s is configuration", (_, block) => {
-    const { tokens, ...shown } = parse(block);
-    const text = JSON.stringify({ ...rest, ...shown, backends: { ...rest.backends, ...shown.backends } });
-    expect(() => parseConfig(text, "readout.yaml", world)).not.toThrow();
-    if (tokens !== undefined) expect(tokens).toEqual([{ user: "ana", sha256: "…", sites: ["shop"] }]);
+  test.each(each("yaml log-layout"))("%s is a log layout", (_, { text }) => {
+    expect(readLogLayout(text).name).toBe(parseYaml(text).name);
   });
 
-  test("a .meshrc.yaml with a second source keeps the source of the program's own", () => {
-    const [shown = ""] = blocksOf(readme).filter((block) => block.includes("additionalTypeDefs"));
-    const own = parse(readFileSync(".meshrc.yaml", "utf8"));
-    expect(parse(shown).sources.slice(0, 1)).toEqual(own.sources);
-    expect(parse(shown).sources).toHaveLength(2);
+  test.each(each("yaml span-layout"))("%s is a span layout", (_, { text }) => {
+    expect(readSpanLayout(text).name).toBe(parseYaml(text).name);
   });
 
-  test("the visual is the one that the demo publishes under its id", () => {
-    const [shown = ""] = blocksOf(readme).filter((block) => block.startsWith("id: "));
-    const published = parse(readFileSync("src/cli/demo/throughput.yaml", "utf8"));
-    expect(parse(shown.split("\n\n")[0] ?? "")).toEqual(published);
+  test.each(each("yaml meshrc"))("%s keeps the source of the program's own", (_, { text }) => {
+    const own = parseYaml(readFileSync(".meshrc.yaml", "utf8"));
+    expect(parseYaml(text).sources.slice(0, 1)).toEqual(own.sources);
+    expect(parseYaml(text).sources).toHaveLength(2);
+  });
+
+  test.each(each("yaml visual"))("%s is the visual that the demo publishes under its id", (_, { text }) => {
+    expect(parseYaml(text)).toEqual(parseYaml(readFileSync("src/cli/demo/throughput.yaml", "utf8")));
+  });
+
+  test.each(each("yaml elasticsearch-role"))("%s is a role of Elasticsearch", (_, { text }) => {
+    for (const { indices } of Object.values<{ indices: object[] }>(parseYaml(text)))
+      for (const entry of indices) expect(Object.keys(entry).sort()).toEqual(["names", "privileges"]);
+  });
+
+  test.each(each("yaml opensearch-role"))("%s is a role of OpenSearch", (_, { text }) => {
+    for (const role of Object.values<Record<string, object[]>>(parseYaml(text))) {
+      expect(Object.keys(role).sort()).toEqual(["cluster_permissions", "index_permissions"]);
+      for (const entry of role.index_permissions ?? [])
+        expect(Object.keys(entry).sort()).toEqual(["allowed_actions", "index_patterns"]);
+    }
+  });
+
+  test.each([...each("yaml pod"), ...each("yaml scrape")])("%s is YAML", (_, { text }) => {
+    expect(parseYaml(text)).toBeTypeOf("object");
+  });
+
+  test.each(each("yaml alerts"))("%s alerts on metrics that exist", async (_, { text }) => {
+    const { groups } = parseYaml(text) as { groups: { rules: { alert: string; expr: string }[] }[] };
+    const metrics = ownMetrics().map(({ name }) => name);
+    for (const { expr } of groups.flatMap(({ rules }) => rules)) {
+      promqlParser.configure({ strict: true }).parse(expr);
+      const used = expr.match(/\breadout_\w+/g) ?? [];
+      expect(used.filter((name) => !metrics.includes(name.replace(/_(?:bucket|count)$/, "")))).toEqual([]);
+    }
   });
 });
 
-test("the span layout that resolvers/README.md shows is one", () => {
-  const guide = readFileSync("resolvers/README.md", "utf8");
-  const [shown = ""] = blocksOf(guide).filter((block) => block.includes("\ntraces:\n"));
-  expect(parseSpanLayout(shown).name).toBe("mine");
+describe("other examples", () => {
+  test.each(each("text log-query").flatMap(([at, { text }]) => text.trim().split("\n").map((line) => [at, line])))(
+    "%s: %s is a log query",
+    (_, line = "") => {
+      expect(() => parseLogQuery(line.replace(/ +# .*$/, ""))).not.toThrow();
+    },
+  );
+
+  test.each(each("json"))("%s is JSON", (_, { text }) => {
+    expect(() => JSON.parse(text)).not.toThrow();
+  });
+
+  test.each([...each("js"), ...each("ts")])("%s is code", (_, { text }) => {
+    const body = stripTypeScriptTypes(text).replaceAll(/^import .*$/gm, "");
+    expect(() => new Script(`(async () => {\n${body}\n})`)).not.toThrow();
+  });
+
+  test.each(each("nginx"))("%s is balanced, and each directive has its end", (_, { text }) => {
+    const statements = text.replaceAll(/#.*/g, "").split("\n").map((line) => line.trim());
+    expect(statements.filter((line) => line !== "" && !/[;{}]$/.test(line))).toEqual([]);
+    expect(text.split("{").length).toBe(text.split("}").length);
+    expect(text).toContain("proxy_buffering off;");
+  });
+
+  test.each(each("dockerfile"))("%s builds on the image", (_, { text }) => {
+    expect(text.split("\n")[0]).toBe("FROM readout");
+    for (const line of text.trim().split("\n")) expect(line).toMatch(/^(?:FROM|USER|RUN) /);
+  });
+
+  test.each(each("text trace-query").flatMap(([at, { text }]) => text.trim().split("\n").map((line) => [at, line])))(
+    "%s: %s is a query of traces",
+    (_, line = "") => {
+      expect(() => parseLogQuery(line)).not.toThrow();
+    },
+  );
 });

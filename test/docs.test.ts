@@ -1,42 +1,52 @@
 // The documents that users read: every example is run or parsed, every table that repeats the code is compared with it,
 // every link leads somewhere, and no page is too long. A fenced block of a kind that is not known here is an error.
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { Script } from "node:vm";
 import { parser as promqlParser } from "@prometheus-io/lezer-promql";
-import { buildSchema, parse as parseGraphql, validate } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse as parseYaml } from "yaml";
-import { readProfile as readLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
-import { readSpanProfile as readSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
+import { parseLogLayout as readLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
+import { parseSpanLayout as readSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
 import { kinds } from "#resolvers/index.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { parse as parseLogQuery } from "#src/log-query/parse.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import {
+  demoToken,
+  type ExampleShell,
+  type Outcome,
+  openExampleShell,
+  stackTokenEntry,
+  startDemo,
+} from "./support/docs/example-shell.ts";
+import { matchesOutput, matchesShape } from "./support/docs/output.ts";
 import {
   type Block,
   findBrokenLinks,
   listCode,
-  type Page,
   readContributorPages,
   readPage,
   readTable,
   readUserPages,
 } from "./support/docs/pages.ts";
-import {
-  demoToken,
-  type ExampleShell,
-  openExampleShell,
-  type Outcome,
-  stackTokenEntry,
-  startDemo,
-} from "./support/docs/example-shell.ts";
-import { matchesOutput, matchesShape } from "./support/docs/output.ts";
 
 const pages = readUserPages();
 const blocks = pages.flatMap((page) => page.blocks);
 const ofKind = (kind: string): readonly Block[] => blocks.filter((block) => block.kind === kind);
 const place = (block: Block): string => `${block.page}:${block.line}`;
 const each = (kind: string) => ofKind(kind).map((block) => [place(block), block] as const);
+
+const commands: Readonly<Record<string, () => Promise<{ readonly usage: string }>>> = {
+  demo: () => import("#src/cli/demo.ts"),
+  serve: () => import("#src/cli/serve/serve.ts"),
+  check: () => import("#src/cli/check.ts"),
+  init: () => import("#src/cli/init/init.ts"),
+  explain: () => import("#src/cli/explain.ts"),
+  token: () => import("#src/cli/token.ts"),
+  visual: () => import("#src/cli/new-visual.ts"),
+  schema: () => import("#src/cli/schema.ts"),
+};
 
 /** What is done with the blocks of a kind. */
 const known = [
@@ -48,8 +58,13 @@ const known = [
 
 describe("pages", () => {
   test("every fenced block has a kind that a test knows", () => {
-    const isKnown = ({ kind }: Block) => known.some((name) => kind === name || (/^(?:sh status|text help)=/.test(kind) && kind.startsWith(name)));
-    expect(blocks.filter((block) => !isKnown(block)).map((block) => `${place(block)}: ${block.kind}`)).toEqual([]);
+    const isKnown = ({ kind }: Block) =>
+      known.some(
+        (name) => kind === name || (/^(?:sh status|text help)=/.test(kind) && kind.startsWith(name)),
+      );
+    expect(
+      blocks.filter((block) => !isKnown(block)).map((block) => `${place(block)}: ${block.kind}`),
+    ).toEqual([]);
   });
 
   test("no block is indented instead of fenced", () => {
@@ -81,7 +96,9 @@ describe("pages", () => {
 
   test("docs/README.md names every page", () => {
     const index = readPage("docs/README.md").text;
-    const others = pages.map(({ path }) => path).filter((path) => path !== "README.md" && path !== "docs/README.md");
+    const others = pages
+      .map(({ path }) => path)
+      .filter((path) => path !== "README.md" && path !== "docs/README.md");
     expect(others.filter((path) => !index.includes(`(${path.slice("docs/".length)})`))).toEqual([]);
   });
 
@@ -93,7 +110,8 @@ describe("pages", () => {
 // ---- What is run ----------------------------------------------------------------------------------------------
 
 /** Blocks of a page that belong to its shell, in their order. */
-const isOfShell = ({ kind }: Block) => kind === "sh" || kind.startsWith("sh status=") || kind.endsWith(" output");
+const isOfShell = ({ kind }: Block) =>
+  kind === "sh" || kind.startsWith("sh status=") || kind.endsWith(" output");
 
 /** The file that a page in front of a stack begins with; pages that make their own begin with none. */
 const stackFile = `listen: 127.0.0.1:8080
@@ -119,7 +137,9 @@ describe("shell examples", () => {
   const withShell = pages.filter((page) => page.blocks.some(isOfShell));
   describe.each(withShell.map((page) => [page.path, page] as const))("of %s", (_, page) => {
     const makesItsOwn = page.blocks.some(({ kind, text }) => kind === "sh" && / readout init /.test(text));
-    const needsFile = page.blocks.some(({ kind, text }) => kind === "sh" && / readout (?:serve|check|explain)/.test(text));
+    const needsFile = page.blocks.some(
+      ({ kind, text }) => kind === "sh" && / readout (?:serve|check|explain)/.test(text),
+    );
     let outcome: Outcome | undefined;
     beforeAll(async () => {
       shell = await openExampleShell(demo.address, needsFile && !makesItsOwn ? stackFile : undefined);
@@ -133,7 +153,8 @@ describe("shell examples", () => {
       "%s",
       async (_, { kind, text }) => {
         if (kind === "text output") expect(matchesOutput(text, outcome?.out ?? "")).toBe("");
-        else if (kind === "json output") expect(matchesShape(text, outcome?.out ?? "")).toBe("");
+        else if (kind === "json output")
+          expect(matchesShape(text, (outcome?.out ?? "").replace(/^Readout listens on .*\n/, ""))).toBe("");
         else {
           outcome = await shell?.run(text);
           const status = Number(/^sh status=(\d+)$/.exec(kind)?.[1] ?? 200);
@@ -152,6 +173,39 @@ describe("shell examples", () => {
       body: JSON.stringify({ query: text }),
     });
     expect(await answer.json()).not.toHaveProperty("errors");
+  });
+});
+
+// ---- What repeats the code ------------------------------------------------------------------------------------
+
+/** The names of the program's own metrics, without those of node and the process. */
+async function listOwnMetrics(): Promise<readonly string[]> {
+  const telemetry = createTelemetry({ write: () => {}, level: "silent" });
+  telemetry.intake.watch(async () => ({ reports: 0, bytes: 0, deadLetters: 0 }));
+  const { text } = await telemetry.metrics();
+  return [...text.matchAll(/^# TYPE (readout_\w+) /gm)].map(([, name = ""]) => name);
+}
+
+describe("what repeats the code", () => {
+  test("own-metrics.md names every metric of the program and no other", async () => {
+    const rows = readTable(readPage("docs/reference/own-metrics.md"), "Metrics");
+    const named = rows.flatMap(([cell = ""]) => listCode(cell)).map((code) => code.replace(/\{.*\}/, ""));
+    expect(named.filter((name) => name.startsWith("readout_")).sort()).toEqual(
+      [...(await listOwnMetrics())].sort(),
+    );
+  });
+
+  const helpBlocks = blocks.filter(({ kind }) => kind.startsWith("text help="));
+  test.each(helpBlocks.map((block) => [block.kind.slice("text help=".length), block] as const))(
+    "cli.md shows what readout %s --help prints",
+    async (command, { text }) => {
+      const { usage } = (await commands[command]?.()) ?? {};
+      expect(text).toBe(usage);
+    },
+  );
+
+  test("cli.md has every command", () => {
+    expect(helpBlocks.map(({ kind }) => kind.slice("text help=".length))).toEqual(Object.keys(commands));
   });
 });
 
@@ -178,7 +232,12 @@ describe("configuration examples", () => {
   test.each(each("yaml readout"))("%s is configuration", (_, { text }) => {
     const shown = parseYaml(text) as { readonly backends?: object; readonly tokens?: readonly object[] };
     const tokens = shown.tokens?.map((token) => ({ ...token, sha256: "ab".repeat(32) }));
-    const whole = { ...rest, ...shown, ...(tokens && { tokens }), backends: { ...rest.backends, ...shown.backends } };
+    const whole = {
+      ...rest,
+      ...shown,
+      ...(tokens && { tokens }),
+      backends: { ...rest.backends, ...shown.backends },
+    };
     expect(() => parseConfig(JSON.stringify(whole), "readout.yaml", world)).not.toThrow();
   });
 
@@ -219,7 +278,7 @@ describe("configuration examples", () => {
 
   test.each(each("yaml alerts"))("%s alerts on metrics that exist", async (_, { text }) => {
     const { groups } = parseYaml(text) as { groups: { rules: { alert: string; expr: string }[] }[] };
-    const metrics = ownMetrics().map(({ name }) => name);
+    const metrics = await listOwnMetrics();
     for (const { expr } of groups.flatMap(({ rules }) => rules)) {
       promqlParser.configure({ strict: true }).parse(expr);
       const used = expr.match(/\breadout_\w+/g) ?? [];
@@ -229,12 +288,16 @@ describe("configuration examples", () => {
 });
 
 describe("other examples", () => {
-  test.each(each("text log-query").flatMap(([at, { text }]) => text.trim().split("\n").map((line) => [at, line])))(
-    "%s: %s is a log query",
-    (_, line = "") => {
-      expect(() => parseLogQuery(line.replace(/ +# .*$/, ""))).not.toThrow();
-    },
-  );
+  test.each(
+    each("text log-query").flatMap(([at, { text }]) =>
+      text
+        .trim()
+        .split("\n")
+        .map((line) => [at, line]),
+    ),
+  )("%s: %s is a log query", (_, line = "") => {
+    expect(() => parseLogQuery(line.replace(/ +# .*$/, ""))).not.toThrow();
+  });
 
   test.each(each("json"))("%s is JSON", (_, { text }) => {
     expect(() => JSON.parse(text)).not.toThrow();
@@ -246,7 +309,10 @@ describe("other examples", () => {
   });
 
   test.each(each("nginx"))("%s is balanced, and each directive has its end", (_, { text }) => {
-    const statements = text.replaceAll(/#.*/g, "").split("\n").map((line) => line.trim());
+    const statements = text
+      .replaceAll(/#.*/g, "")
+      .split("\n")
+      .map((line) => line.trim());
     expect(statements.filter((line) => line !== "" && !/[;{}]$/.test(line))).toEqual([]);
     expect(text.split("{").length).toBe(text.split("}").length);
     expect(text).toContain("proxy_buffering off;");
@@ -257,10 +323,14 @@ describe("other examples", () => {
     for (const line of text.trim().split("\n")) expect(line).toMatch(/^(?:FROM|USER|RUN) /);
   });
 
-  test.each(each("text trace-query").flatMap(([at, { text }]) => text.trim().split("\n").map((line) => [at, line])))(
-    "%s: %s is a query of traces",
-    (_, line = "") => {
-      expect(() => parseLogQuery(line)).not.toThrow();
-    },
-  );
+  test.each(
+    each("text trace-query").flatMap(([at, { text }]) =>
+      text
+        .trim()
+        .split("\n")
+        .map((line) => [at, line]),
+    ),
+  )("%s: %s is a query of traces", (_, line = "") => {
+    expect(() => parseLogQuery(line)).not.toThrow();
+  });
 });

@@ -693,9 +693,8 @@ sites:
   });
 });
 
-describe("the README's reference", () => {
-  const [section = ""] = /^## Configuration\n.*?^## /ms.exec(readFileSync("README.md", "utf8")) ?? [];
-  const rows = section
+describe("the page of the configuration", () => {
+  const rows = readFileSync("docs/reference/configuration.md", "utf8")
     .split("\n")
     .filter((line) => line.startsWith("| `"))
     .map((line) => line.split(" | "));

@@ -20,10 +20,10 @@ import { type Cluster, openCluster, testIO } from "../../support/elastic/test-in
 import { createShell } from "../../support/fake-shell.ts";
 import { onServers } from "../selected-servers.ts";
 
-const guide = readFileSync(new URL("../../../resolvers/README.md", import.meta.url), "utf8");
-const layout = /```yaml\n(name: mine\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
-const inParts = /```yaml\n(name: parts\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
-const reference = /```yaml\n(sources:\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
+const guide = readFileSync(new URL("../../../docs/how-to/add-a-log-layout.md", import.meta.url), "utf8");
+const layout = /```yaml log-layout\n(name: mine\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
+const inParts = /```yaml log-layout\n(name: parts\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
+const reference = /^ {6}(sources:\n[\s\S]*?)```/m.exec(guide)?.[1]?.replaceAll(/^ {6}/gm, "") ?? "";
 const now = fromMillis(Date.UTC(2024, 5, 2));
 
 const documents = {
@@ -69,7 +69,7 @@ onServers((server) => {
           .split("\n")
           .map((line) => `      ${line}`),
       ].join("\n"),
-      "/etc/readout/profiles/mine.yaml": layout,
+      "/etc/readout/layouts/mine.yaml": layout,
     };
     const world = createShell({ now, files });
     const config = parseConfig(files[file] ?? "", file, { ...world, kinds });
@@ -212,7 +212,7 @@ onServers((server) => {
   });
 
   test("check reports an invalid layout file", async () => {
-    const broken = { ...files, "/etc/readout/profiles/mine.yaml": "name: mine\nlogs: { time: at }\n" };
+    const broken = { ...files, "/etc/readout/layouts/mine.yaml": "name: mine\nlogs: { time: at }\n" };
     const shell = createShell({ now, files: broken, kinds: [...kinds.values()] });
     expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(1);
     expect(shell.complained()).toMatch(/layout: is no layout: logs\./);

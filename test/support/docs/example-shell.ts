@@ -51,7 +51,12 @@ const stackToken = "rdt_docs";
 
 /** Starts the demo; what it needs for `curl` is its address. */
 export async function startDemo() {
-  return startServer(await import("#src/cli/demo.ts"), ["--port", "0", "--token", demoToken], process.cwd(), {});
+  return startServer(
+    await import("#src/cli/demo.ts"),
+    ["--port", "0", "--token", demoToken],
+    process.cwd(),
+    {},
+  );
 }
 
 /** A page's shell. `file` is the `readout.yaml` that it begins with. */
@@ -63,10 +68,17 @@ export async function openExampleShell(demo: string, file: string | undefined): 
   let address = demo;
   let token = file === undefined ? demoToken : stackToken;
   let statuses: number[] = [];
+  /** Resolved once the server has started that the block puts into the background. */
+  let starting: PromiseWithResolvers<void> | undefined;
 
   /** @returns exit code and standard output */
-  const execute = async (name: string, args: readonly string[], env: Env): Promise<readonly [number, string]> => {
+  const execute = async (
+    name: string,
+    args: readonly string[],
+    env: Env,
+  ): Promise<readonly [number, string]> => {
     if (name === "curl") {
+      await starting?.promise;
       const { status, text, isFailure } = await fetchAs(args, (url) => place(url, address));
       statuses.push(status);
       return [isFailure ? 22 : 0, text];
@@ -86,6 +98,7 @@ export async function openExampleShell(demo: string, file: string | undefined): 
       const free = name === "demo" ? [...withoutPort(placed), "--port", "0"] : placed;
       const server = await startServer(command, free, folder, env);
       servers.push(server);
+      starting?.resolve();
       ({ address } = server);
       token = /^Token +(\S+)$/m.exec(server.out())?.[1] ?? token;
       return [0, server.out()];
@@ -109,6 +122,7 @@ export async function openExampleShell(demo: string, file: string | undefined): 
   return {
     async run(script) {
       statuses = [];
+      starting = /(?:readout serve|npm start).* &$/m.test(script) ? Promise.withResolvers() : undefined;
       const functions = forwarded.map((name) => `${name}() { forward ${name} "$@"; }`).join("\n");
       const text = `${preamble(control.port)}\n${functions}\n[ -e .vars ] && . ./.vars; TOKEN=${token}\n${script}\ncode=$?; declare -p | grep -vE '^declare -[a-zA-Z]*[rxiaA]' > .vars; exit $code`;
       const { out, err, code } = await runBash(text, folder);
@@ -125,7 +139,18 @@ export async function openExampleShell(demo: string, file: string | undefined): 
 
 // ---- Words that are not the machine's -----------------------------------------------------------------------
 
-const forwarded = ["curl", "npx", "npm", "docker", "git", "systemctl", "useradd", "cp", "kill", "sqlite3"] as const;
+const forwarded = [
+  "curl",
+  "npx",
+  "npm",
+  "docker",
+  "git",
+  "systemctl",
+  "useradd",
+  "cp",
+  "kill",
+  "sqlite3",
+] as const;
 
 /**
  * What cannot be run here is compared with what it would use: scripts of package.json, files of the checkout.
@@ -143,7 +168,9 @@ function findMisuse(name: string, args: readonly string[]): string | undefined {
     case "npx":
       return args.includes("openapi-typescript@7") ? undefined : "unknown";
     case "docker":
-      return (first === "compose" && existsSync("docker-compose.yml")) || first === "build" ? undefined : "unknown";
+      return (first === "compose" && existsSync("docker-compose.yml")) || first === "build"
+        ? undefined
+        : "unknown";
     case "systemctl":
       return args.includes("readout") && existsSync("deploy/readout.service") ? undefined : "unknown";
     case "cp":
@@ -256,7 +283,9 @@ async function openControl(
       const [count = "", ...rest] = text.split("\0");
       const [name = "", ...args] = rest.slice(0, Number(count));
       const pairs = rest.slice(Number(count)).filter((pair) => pair.includes("="));
-      const env = Object.fromEntries(pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]));
+      const env = Object.fromEntries(
+        pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]),
+      );
       execute(name, args, env).then(
         ([code, out]) => socket.end(`${code}\n${out}`),
         (error: unknown) => socket.end(`1\n${String(error)}\n`),

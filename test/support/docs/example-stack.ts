@@ -1,8 +1,8 @@
 // The stack in front of which the pages' commands run: a small Elasticsearch with two days of Filebeat's lines, and a
 // small Prometheus with two metrics. In the pages they are http://127.0.0.1:9200 and http://127.0.0.1:9090.
-import { createSearch, type HeldIndex } from "../elastic/fake-cluster.ts";
+import { createFakeSearch, type FakeIndex } from "../elastic/fake-cluster.ts";
 import { openFakePrometheus } from "../prometheus/scripted-server.ts";
-import { openFake, sendJson } from "../scripted-http-source.ts";
+import { openScriptedSource, sendJson } from "../scripted-http-source.ts";
 
 export interface Stack {
   /** A text of a page with the addresses of this stack. */
@@ -26,7 +26,7 @@ const mappings = {
 };
 
 /** A line every ten seconds for two hours, until now. */
-function listDocuments(): HeldIndex["documents"] {
+function listDocuments(): FakeIndex["documents"] {
   const end = Date.now();
   return Array.from({ length: 720 }, (_, n) => ({
     "@timestamp": new Date(end - (720 - n) * 10_000).toISOString(),
@@ -48,8 +48,8 @@ export async function openStack(): Promise<Stack> {
     [names[1] ?? ""]: { mappings, documents: documents.slice(300) },
     [names[2] ?? ""]: { mappings, documents: [] },
   };
-  const search = createSearch(indices, "Elasticsearch");
-  const elastic = await openFake((response, request, body) => {
+  const search = createFakeSearch(indices, "Elasticsearch");
+  const elastic = await openScriptedSource((response, request, body) => {
     if (!request.url?.startsWith("/_resolve/")) return search.reply(response, request, body);
     const found = names.map((name) => ({ name, attributes: ["open"] }));
     return sendJson(response, { indices: found, aliases: [], data_streams: [] });

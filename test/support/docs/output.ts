@@ -15,7 +15,8 @@ export function matchesOutput(shown: string, real: string): string {
     }
     const pattern = new RegExp(`^${line.split("…").map(escapeRegExp).join(".*")}$`);
     const found = lines.findIndex((one, position) => position >= at && pattern.test(one.trimEnd()));
-    if (found < 0 || (!mayStandFurther && found !== at)) return `no line ${JSON.stringify(line)} in:\n${real}`;
+    if (found < 0 || (!mayStandFurther && found !== at))
+      return `no line ${JSON.stringify(line)} in:\n${real}`;
     at = found + 1;
     mayStandFurther = false;
   }
@@ -38,7 +39,9 @@ function compare(shown: unknown, real: unknown, path: string): string {
   if (Array.isArray(shown)) {
     if (!Array.isArray(real)) return `${path}: no list: ${JSON.stringify(real)?.slice(0, 200)}`;
     if (real.length < shown.length) return `${path}: only ${real.length} elements`;
-    return shown.map((one, at) => compare(one, real[at], `${path}.${at}`)).find((wrong) => wrong !== "") ?? "";
+    return (
+      shown.map((one, at) => compare(one, real[at], `${path}.${at}`)).find((wrong) => wrong !== "") ?? ""
+    );
   }
   if (typeof shown === "object" && shown !== null) {
     if (typeof real !== "object" || real === null) return `${path}: no object: ${JSON.stringify(real)}`;

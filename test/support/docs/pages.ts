@@ -37,7 +37,11 @@ export function readUserPages(): readonly Page[] {
 /** Every other guide of the checkout: its links are checked as well. */
 export function readContributorPages(): readonly Page[] {
   const paths = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", ...listMarkdown("docs/adr")];
-  return [...paths, "docs/explanation/architecture.md", ...["src", "resolvers", "test"].map((at) => `${at}/README.md`)]
+  return [
+    ...paths,
+    "docs/explanation/architecture.md",
+    ...["src", "resolvers", "test"].map((at) => `${at}/README.md`),
+  ]
     .filter((path) => existsSync(path))
     .map(readPage);
 }

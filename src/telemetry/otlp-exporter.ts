@@ -74,7 +74,10 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
 
 function enqueue(queue: ExportQueue, span: FinishedSpan): void {
   if (queue.config === undefined) return;
-  if (queue.waiting.length >= maxWaiting) return queue.exported("dropped", 1);
+  if (queue.waiting.length >= maxWaiting) {
+    queue.exported("dropped", 1);
+    return;
+  }
   queue.waiting.push(span);
   if (queue.waiting.length >= maxBatch) startSending(queue);
   else scheduleSending(queue);

@@ -1,5 +1,5 @@
-// `readout visual new`: a file that publishes a view of a site's metrics, with an id that nobody can guess. The file
-// asks for one metric, which its author changes to what the visual is to show.
+// `readout visual new`: writes a file that publishes a view of a site's metrics under an id that cannot be guessed. The
+// file selects one metric as an example, which its author changes.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -18,10 +18,10 @@ export const usage = `Usage: readout visual new --site SITE --title TITLE [--typ
 
 /** Writes the file and prints where the visual will be. Exit code 1 when it cannot be written, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  const wanted = readArguments(args);
-  if (typeof wanted === "string") return printUsageError(wanted, usage, shell);
+  const parsed = readArguments(args);
+  if (typeof parsed === "string") return printUsageError(parsed, usage, shell);
   const id = generateVisualId();
-  const { title, folder } = wanted;
+  const { title, folder } = parsed;
   const name = title
     .toLowerCase()
     .replaceAll(/[^a-z0-9]+/g, "-")
@@ -29,7 +29,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   const path = join(folder, `${name || "visual"}.yaml`);
   try {
     mkdirSync(folder, { recursive: true });
-    writeFileSync(path, printVisual(id, wanted), { flag: "wx" });
+    writeFileSync(path, printVisual(id, parsed), { flag: "wx" });
   } catch (error) {
     shell.err(`${path}: cannot be written${formatErrorCode(error)}\n`);
     return exitCodes.failed;
@@ -49,10 +49,12 @@ interface VisualArguments {
   readonly folder: string;
 }
 
-/** What is asked for, or what is wrong with the arguments. */
+/** Returns the arguments, or what is wrong with them. */
 function readArguments([verb, ...args]: readonly string[]): VisualArguments | string {
   if (verb !== "new")
-    return verb === undefined ? "visual: what to do is missing" : `visual: unknown command "${verb}"`;
+    return verb === undefined
+      ? "visual: missing subcommand (expected `new`)"
+      : `visual: unknown command "${verb}"`;
   try {
     const { values } = parseArgs({
       args,

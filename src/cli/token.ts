@@ -1,4 +1,4 @@
-// `readout token new`: the only moment at which a token is readable. The file gets its hash alone.
+// `readout token new`: prints a new token, once. The configuration gets only its hash.
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../access/auth.ts";
 import { printText } from "../config/yaml.ts";
@@ -15,10 +15,10 @@ export const usage = `Usage: readout token new --user USER --site SITE [--site S
 
 /** Prints a new token and its entry for readout.yaml. Exit code 2 for wrong arguments, else 0. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  const wanted = readArguments(args, shell);
-  if (typeof wanted === "string") return printUsageError(wanted, usage, shell);
+  const parsed = readArguments(args, shell);
+  if (typeof parsed === "string") return printUsageError(parsed, usage, shell);
   const token = generateToken();
-  const { user, sites, expires } = wanted;
+  const { user, sites, expires } = parsed;
   // In quotes, because a user may be called `null`, and a hash may be all digits.
   const fields = [
     `user: ${printText(user)}`,
@@ -39,10 +39,12 @@ interface TokenArguments {
   readonly expires: string | undefined;
 }
 
-/** What is asked for, or what is wrong with the arguments. */
+/** Returns the arguments, or what is wrong with them. */
 function readArguments([verb, ...args]: readonly string[], shell: Shell): TokenArguments | string {
   if (verb !== "new")
-    return verb === undefined ? "token: what to do is missing" : `token: unknown command "${verb}"`;
+    return verb === undefined
+      ? "token: missing subcommand (expected `new`)"
+      : `token: unknown command "${verb}"`;
   try {
     const { values } = parseArgs({
       args,
@@ -55,7 +57,8 @@ function readArguments([verb, ...args]: readonly string[], shell: Shell): TokenA
     const { user = "", site: sites = [], expires } = values;
     if (user.trim() === "") return "token new: --user is missing";
     if (sites.length === 0 || sites.includes("")) return "token new: --site is missing";
-    if (sites.includes("*") && sites.length > 1) return 'token new: --site "*" is all sites and stands alone';
+    if (sites.includes("*") && sites.length > 1)
+      return 'token new: --site "*" is all sites: give no other site';
     const instant = expires === undefined ? undefined : parseInstant(expires);
     if (expires !== undefined && instant === undefined) {
       return "token new: --expires is not an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z";

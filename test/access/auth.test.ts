@@ -102,11 +102,11 @@ test.each([
 });
 
 test.each([
-  [[], "what to do is missing"],
+  [[], "missing subcommand (expected `new`)"],
   [["old"], 'unknown command "old"'],
   [["new", "--site", "shop"], "--user is missing"],
   [["new", "--user", "ana"], "--site is missing"],
-  [["new", "--user", "ana", "--site", "*", "--site", "shop"], "stands alone"],
+  [["new", "--user", "ana", "--site", "*", "--site", "shop"], "give no other site"],
   [["new", "--user", "ana", "--site", "shop", "--expires", "2027-02-30T00:00:00Z"], "not an ISO 8601 time"],
   [["new", "--user", "ana", "--site", "shop", "--expires", "2026-06-01T00:00:00Z"], "in the past"],
   [["new", "--user", "ana", "--site", "shop", "--colour", "red"], "--colour"],

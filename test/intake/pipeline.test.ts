@@ -112,7 +112,9 @@ test("reports that wait for a site without a place are told at the start, and de
   const watched = createWatchedTelemetry();
   const { held, store } = keep();
   const second = await openErrorIntake(config, createSites({}), watched.telemetry, now);
-  expect(watched.logged()).toContain("wait in the spool for a site that has no place for them");
+  expect(watched.logged()).toContain(
+    "spooled error reports cannot be delivered: the site has no `frontend` backend",
+  );
   expect(await watched.metric("readout_intake_spooled_reports")).toBe(1);
   await second.replace(config, createSites({ shop: { keys: ["k"], store } }));
   await expect.poll(() => held).toEqual(["number 7"]);

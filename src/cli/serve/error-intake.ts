@@ -1,5 +1,5 @@
-// The front-end error intake with what stands behind it: the spool, which lives as long as the program, and the delivery,
-// which another configuration replaces.
+// The intake of front-end error reports with its spool, which lives as long as the program, and its delivery, which a
+// reload of the configuration replaces.
 import { once } from "node:events";
 import type { Sites } from "../../access/sites.ts";
 import type { IntakeConfig } from "../../config/config.ts";
@@ -12,11 +12,11 @@ import type { Telemetry } from "../../telemetry/telemetry.ts";
 
 export interface ErrorIntake {
   readonly intake: Intake;
-  /** Where the intake has an address of its own. @throws {Error} as `Server.listen` */
+  /** Listens, where the intake has an address of its own. @throws {Error} as `Server.listen` */
   readonly listen: () => Promise<void>;
-  /** Resolves when no delivery uses the sites before. The spool and the address stay as they are. */
+  /** Resolves when no delivery uses the earlier sites. The spool and the address stay as they are. */
   readonly replace: (config: IntakeConfig, sites: Sites) => Promise<void>;
-  /** Finishes what was sent, for `grace` where the intake has an address of its own. */
+  /** Finishes running requests, for `grace` where the intake has an address of its own. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 
@@ -36,11 +36,11 @@ export async function openErrorIntake(
   const { sites: waiting } = await spooler.readLevel();
   for (const [site, reports] of Object.entries(waiting)) {
     if (sites.get(site)?.frontend?.store !== undefined) continue;
-    const message = "front-end reports wait in the spool for a site that has no place for them";
+    const message = "spooled error reports cannot be delivered: the site has no `frontend` backend";
     telemetry.log({ level: "warn", message, site, reports });
   }
   let delivery = startDelivery({ spool: spooler, sites, telemetry });
-  /** One after the other: two that end the same delivery would both begin another. */
+  /** Replacements run one after the other: two that end the same delivery would both start another. */
   let replaced = Promise.resolve();
   const spooled = (site: string) => delivery.wake(site);
   const intake = createIntake({ config, sites, spool: spooler, onSpooled: spooled, telemetry, now });

@@ -1,5 +1,5 @@
-// The schema behind /graphql for a server: loaded when it is first asked for, because REST answers without it, and told
-// of in `/readyz`, because a wrong file must not be met by a client first.
+// Loads the GraphQL schema of a server at the first request for it, because REST does without. `/readyz` shows its state,
+// so that a wrong file is noticed before a client meets it.
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Config } from "../../config/config.ts";
@@ -11,19 +11,19 @@ import { readConfigText } from "./config-file.ts";
 import { describeError } from "./open-backend.ts";
 import type { Shell } from "./shell.ts";
 
-/** What /graphql serves where the configuration names no other file. */
+/** The Mesh configuration where readout.yaml names no other. */
 const defaultMeshrc = relative("", fileURLToPath(new URL("../../../.meshrc.yaml", import.meta.url)));
 
 interface GraphqlLoader {
   /** @throws {ConfigError} what is wrong with the file or one of its sources */
   readonly load: () => Promise<UnifiedSchema>;
-  /** For an operator, in one line. */
+  /** The state in one line, for operators. */
   readonly state: () => string;
-  /** The file holds something else than what is served, which stays until a restart. */
+  /** Whether the file differs from what is served, which stays until a restart. */
   readonly isOutdated: () => boolean;
 }
 
-/** What keeps the file from being served, each in a line. Reads its sources once. */
+/** Returns why the file cannot be served, a line each. Reads the schemas of its sources once. */
 export async function findMeshProblems(file: string, shell: Shell): Promise<readonly string[]> {
   try {
     const text = readConfigText(file, shell);
@@ -43,21 +43,21 @@ function loadSchema(file: string, text: string, shell: Shell, log: Telemetry["lo
   });
 }
 
-/** A file that is no Mesh configuration is logged at once; what only its sources can tell, when it is loaded. */
+/** Logs at once that a file is no Mesh configuration. Faults of its sources show when it is loaded. */
 export function createGraphqlLoader(
   { mesh: file = defaultMeshrc }: Pick<Config, "mesh">,
   shell: Shell,
   telemetry: Telemetry,
 ): GraphqlLoader {
-  let state = "not asked for yet";
+  let state = "not loaded yet";
   let served: string | undefined;
-  const tell = (error: unknown) => {
+  const keepFault = (error: unknown) => {
     state = redactCredentials(toErrorMessage(error)).replaceAll("\n", "; ");
   };
   try {
     parseMeshrc(readConfigText(file, shell), file);
   } catch (error) {
-    tell(error);
+    keepFault(error);
     telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
   }
   const load = async (): Promise<UnifiedSchema> => {
@@ -68,7 +68,7 @@ export function createGraphqlLoader(
       state = "ready";
       return unified;
     } catch (error) {
-      tell(error);
+      keepFault(error);
       throw error;
     }
   };

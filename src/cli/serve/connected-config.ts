@@ -1,0 +1,170 @@
+// A configuration with its backends: connecting, inspecting and watching them.
+import type { Config } from "../../config/config.ts";
+import { resolveBeside } from "../../config/yaml.ts";
+import { mapConcurrent } from "../../core/concurrency.ts";
+import { ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
+import type { Millis } from "../../core/time.ts";
+import type { Backend, IO } from "../../store/backend.ts";
+import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
+import type { Shell } from "../support/shell.ts";
+import { listInspections, type SiteInspection } from "../support/site-inspections.ts";
+
+/** A configuration that is served or about to be: its backends, and what is known of them. */
+export interface ConnectedConfig {
+  readonly config: Config;
+  readonly backends: ReadonlyMap<string, Backend>;
+  /** The state of each backend, for `/readyz`. */
+  readonly states: Map<string, string>;
+  /** The names of backends whose sources have been inspected. */
+  readonly inspected: Set<string>;
+  /** Aborted when another configuration takes its place. */
+  readonly replaced: AbortController;
+}
+
+/** How often each backend is probed. */
+const probeInterval: Millis = 30_000;
+/** How long a backend may take for a probe or an inspection. */
+const answerTimeout: Millis = 10_000;
+
+/** How many sources of one backend are inspected at once. */
+const maxConcurrentInspections = 4;
+
+/** @throws {ConfigError} when a backend's settings cannot be used */
+export function connectConfig(
+  config: Config,
+  shell: Shell,
+  file: string,
+  telemetry: Telemetry,
+): ConnectedConfig {
+  const backends = connectBackends(config, shell, file, telemetry);
+  const states = new Map([...backends.keys()].map((name) => [name, "not probed yet"]));
+  return { config, backends, states, inspected: new Set(), replaced: new AbortController() };
+}
+
+function connectBackends(
+  config: Config,
+  shell: Shell,
+  file: string,
+  telemetry: Telemetry,
+): ReadonlyMap<string, Backend> {
+  const io: IO = {
+    now: () => shell.now(),
+    log: telemetry.log,
+    requested: telemetry.requested,
+    cache: telemetry.cache,
+    readText: (path) => shell.readText(resolveBeside(file, path)),
+  };
+  const backends = new Map<string, Backend>();
+  const issues: Issue[] = [];
+  for (const [name, { kind, settings, layouts }] of Object.entries(config.backends)) {
+    try {
+      const backend = shell.kinds.get(kind)?.create(name, settings, io, layouts);
+      if (backend !== undefined) backends.set(name, backend);
+    } catch (error) {
+      const message = redactCredentials(toErrorMessage(error));
+      issues.push({ path: `backends.${name}`, message });
+    }
+  }
+  if (issues.length === 0) return backends;
+  void closeAll(backends);
+  throw new ConfigError(file, issues);
+}
+
+/**
+ * Connects a changed configuration. Returns undefined when it is wrong, which is then logged. Its tenant filters are
+ * inspected first: a fault that would end the program at its start must not end it now. A backend that does not answer
+ * is watched as after a start.
+ */
+export async function connectChangedConfig(
+  connect: () => ConnectedConfig,
+  telemetry: Telemetry,
+  signal: AbortSignal,
+): Promise<ConnectedConfig | undefined> {
+  const refuse = (problems: readonly string[]): undefined => {
+    telemetry.log({ level: "error", message: "not reloaded: the configuration is wrong", problems });
+  };
+  let next: ConnectedConfig;
+  try {
+    next = connect();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return refuse(error.message.split("\n"));
+  }
+  const inspections = [...next.backends.values()].map(async (backend) => {
+    const broken = await inspectSources(backend, next.config, telemetry, signal).catch(() => undefined);
+    if (broken !== undefined) next.inspected.add(backend.name);
+    return broken ?? [];
+  });
+  const broken = (await Promise.all(inspections)).flat();
+  if (broken.length === 0 && !signal.aborted) return next;
+  await closeAll(next.backends);
+  return signal.aborted ? undefined : refuse(broken);
+}
+
+export async function closeAll(backends: ReadonlyMap<string, Backend>): Promise<void> {
+  await Promise.allSettled([...backends.values()].map((backend) => backend.close()));
+}
+
+/**
+ * Probes a backend again and again, keeps its state for `/readyz`, and inspects its sources once, when it first answers.
+ * Resolves with the faults of tenant filters, or with undefined when `signal` aborts.
+ */
+export async function watchBackend(
+  backend: Backend,
+  { config, states, inspected }: ConnectedConfig,
+  telemetry: Telemetry,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const setState = (state: string, error?: unknown): void => {
+    if (states.get(backend.name) === state) return;
+    states.set(backend.name, state);
+    const level = error === undefined ? "info" : "warn";
+    const reason = error instanceof Error ? error.message : undefined;
+    telemetry.log({ level, message: "backend", backend: backend.name, state, reason });
+  };
+  while (!signal.aborted) {
+    try {
+      const { product, version } = await backend.probe(addAnswerTimeout(signal));
+      if (!inspected.has(backend.name)) {
+        const broken = await inspectSources(backend, config, telemetry, signal);
+        if (broken.length > 0) return broken;
+        inspected.add(backend.name);
+      }
+      setState(`${product} ${version}`);
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      setState("does not answer", error);
+    }
+    await awaitAbort(AbortSignal.any([signal, AbortSignal.timeout(probeInterval)]));
+  }
+  return undefined;
+}
+
+/** Inspects all sources of a backend and logs the results. Returns the faults of tenant filters. @throws {BackendError} */
+async function inspectSources(
+  backend: Backend,
+  config: Config,
+  telemetry: Telemetry,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const look = async ({ path, inspect }: SiteInspection, signal: AbortSignal): Promise<readonly string[]> => {
+    const { rows, problems } = await inspect(addAnswerTimeout(signal));
+    telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
+    for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
+    return problems.filter((problem) => problem.startsWith("where:")).map((problem) => `${path}: ${problem}`);
+  };
+  return (
+    await mapConcurrent(listInspections(backend, config), maxConcurrentInspections, look, signal)
+  ).flat();
+}
+
+function addAnswerTimeout(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]);
+}
+
+export function awaitAbort(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -193,7 +193,7 @@ function findUnusedName(name: string, taken: Set<string>): string {
 
 type Parts = Pick<ProposedSite, "metrics" | "kubernetes">;
 
-/** By site; clusters that no site is named after have sites of their own. */
+/** Proposes metrics and Kubernetes by site. A cluster that no site is named after gets a site of its own. */
 function proposeMetrics(
   measured: Surveyed | undefined,
   ids: readonly string[],
@@ -201,41 +201,59 @@ function proposeMetrics(
 ): ReadonlyMap<string, Parts> {
   const parts = new Map<string, Parts>();
   if (measured === undefined) return parts;
-  const { backend, survey } = measured;
-  const { labels, metrics } = survey;
+  addMetrics(parts, measured, ids, home);
+  addClusters(parts, measured, ids, home);
+  return parts;
+}
+
+function addMetrics(
+  parts: Map<string, Parts>,
+  { backend, survey: { labels, metrics } }: Surveyed,
+  ids: readonly string[],
+  home: string,
+): void {
   const found = metrics?.problems.length === 0 ? metrics.found.slice(0, 1) : [];
-  if (found.length > 0) {
-    for (const id of ids) {
-      const match = ids.length === 1 ? undefined : findForcedLabels(id, labels);
-      if (match !== undefined) {
-        parts.set(id, { metrics: { backend, match, reasons: [`targets carry ${printMatch(match)}`] } });
-      } else if (id === home) {
-        const reasons = [...found, ...describeLabels(labels)];
-        parts.set(id, { metrics: { backend, match: {}, reasons } });
-      }
+  if (found.length === 0) return;
+  for (const id of ids) {
+    const match = ids.length === 1 ? undefined : findForcedLabels(id, labels);
+    if (match !== undefined) {
+      parts.set(id, { metrics: { backend, match, reasons: [`targets carry ${printMatch(match)}`] } });
+    } else if (id === home) {
+      const reasons = [...found, ...describeLabels(labels)];
+      parts.set(id, { metrics: { backend, match: {}, reasons } });
     }
   }
-  const clusters = survey.kubernetes.filter(({ report }) => report.problems.length === 0);
+}
+
+function addClusters(
+  parts: Map<string, Parts>,
+  { backend, survey: { labels, kubernetes } }: Surveyed,
+  ids: readonly string[],
+  home: string,
+): void {
+  const clusters = kubernetes.filter(({ report }) => report.problems.length === 0);
   const named = clusters.filter(
     ({ match }) => match.cluster !== undefined && ids.includes(toName(match.cluster)),
   );
-  // The home site takes the first that is named after no site, if it has none of its own.
-  const homeless = clusters.filter((cluster) => !named.includes(cluster));
-  const hasOwn = named.some(({ match }) => match.cluster === home);
+  // The home site gets the first cluster that is named after no site, if it has none of its own.
+  const others = clusters.filter((cluster) => !named.includes(cluster));
+  const forHome = named.some(({ match }) => match.cluster === home) ? undefined : others[0];
   for (const cluster of clusters) {
     const { match, report } = cluster;
-    const own = toName(match.cluster ?? home);
-    const wanted = cluster === homeless[0] && !hasOwn ? home : own;
-    const isHeld = parts.get(wanted)?.kubernetes !== undefined;
-    const id = isHeld ? findUnusedName(wanted, new Set([...ids, ...parts.keys()])) : wanted;
-    const kubernetes = { backend, match, reasons: report.found };
-    const reasons = ["the metrics of this cluster's targets"];
-    const metrics = labels.get("cluster")?.includes(match.cluster ?? "")
-      ? { metrics: { backend, match, reasons } }
-      : {};
-    parts.set(id, { ...(ids.includes(id) ? {} : metrics), ...parts.get(id), kubernetes });
+    const preferred = cluster === forHome ? home : toName(match.cluster ?? home);
+    const isTaken = parts.get(preferred)?.kubernetes !== undefined;
+    const id = isTaken ? findUnusedName(preferred, new Set([...ids, ...parts.keys()])) : preferred;
+    const hasMetrics = !ids.includes(id) && isLabelValue(labels, "cluster", match.cluster);
+    parts.set(id, {
+      ...(hasMetrics && { metrics: { backend, match, reasons: ["the metrics of this cluster's targets"] } }),
+      ...parts.get(id),
+      kubernetes: { backend, match, reasons: report.found },
+    });
   }
-  return parts;
+}
+
+function isLabelValue(labels: Survey["labels"], label: string, value: string | undefined): boolean {
+  return value !== undefined && labels.get(label)?.includes(value) === true;
 }
 
 /** The label that has the site's name among its values; `job` tells programs apart, not sites. */

@@ -1,6 +1,5 @@
-// Node's cache of what it has compiled. It halves the processor time of a start, and of TypeScript it also keeps the text
-// without its types, so that node need not load the compiler that takes them away: 20 MB less. Where the folder cannot
-// be written, nothing happens.
+// Enables Node's compile cache. It halves the processor time of a start. It also keeps TypeScript without its types, so
+// that Node need not load the type stripper, which saves 20 MB. Where the folder cannot be written it has no effect.
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 

@@ -1,5 +1,5 @@
-// The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
-// every command can be run by a test.
+// The composition root: arguments, environment, signals and exit code. No other file uses `process`, so that a test can
+// run every command.
 import "./compile-cache.js";
 import { readFileSync, type Stats, statSync } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -8,13 +8,13 @@ import type { Shell } from "./cli/support/shell.ts";
 import { now } from "./core/time.ts";
 import { version } from "./core/version.ts";
 
-// Large answers leave much garbage behind and little that lives; V8 would let it pile up to four times of that. Twice is
-// cheap; at 30 % every request took twice the processor time.
+// Large answers leave much garbage and few live objects, and V8 would let the heap grow to four times the live size.
+// Twice is cheap; at 30 % every request took twice the processor time.
 setFlagsFromString("--heap-growing-percent=100");
 
 type Command = (args: readonly string[], shell: Shell) => Promise<number>;
 
-// Loaded when asked for: `token new` need not wait for a web server.
+// Loaded on demand: `token new` need not wait for a web server.
 const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; readonly usage: string }>>> = {
   demo: () => import("./cli/demo.ts"),
   serve: () => import("./cli/serve/serve.ts"),
@@ -44,12 +44,12 @@ const usage = `Usage: readout COMMAND [options]
 const stop = new AbortController();
 for (const name of ["SIGINT", "SIGTERM"] as const) {
   process.on(name, () => {
-    // Whoever asks twice does not want to wait.
+    // A second signal ends the program at once.
     if (stop.signal.aborted) process.exit(130);
     stop.abort(new Error(name));
   });
 }
-// A reader that has gone, such as `head`, is no reason to stop serving.
+// A closed pipe, such as to `head`, is no reason to stop serving.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
 const world: Omit<Shell, "kinds"> = {
@@ -64,9 +64,9 @@ const world: Omit<Shell, "kinds"> = {
   signal: stop.signal,
 };
 
-/** Looks from time to time instead of watching: what is mounted from elsewhere changes by a link being turned. */
+/** Polls instead of watching: a mounted file may change by a symbolic link that is replaced. */
 function watchFile(path: string, changed: () => void, signal: AbortSignal): void {
-  // At once, because who asks reads the file next: `watchFile` would take for the first state what it is a moment later.
+  // Synchronously, because the caller reads the file next: a later first state could miss a change.
   let seen = readStamp(path);
   const look = async () => {
     const found = await stat(path).then(formatStamp, () => formatStamp());
@@ -99,8 +99,8 @@ function subscribeToHangup(asked: () => void, signal: AbortSignal): void {
 let runningLoads = 0;
 
 /**
- * Loading much code leaves garbage that V8 makes room for by the doubling, and the room stays. Kept from growing, the
- * program takes 16 MB less when it has started, and 30 MB less once Mesh is there.
+ * Keeps V8 from doubling the space for young objects while much code is loaded: it would keep that space. Saves 16 MB
+ * after the start, and 30 MB once Mesh is loaded.
  */
 async function loadModules<T>(load: () => Promise<T>): Promise<T> {
   runningLoads += 1;
@@ -142,7 +142,7 @@ async function runCommand([name, ...args]: readonly string[]): Promise<number> {
 runCommand(process.argv.slice(2)).then(
   (code) => {
     process.exitCode = code;
-    // Whatever still holds the process when a command has ended is not worth waiting for.
+    // Open handles do not delay the exit of a command that has ended.
     setTimeout(() => process.exit(code), 500).unref();
   },
   (error: unknown) => {

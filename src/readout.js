@@ -1,6 +1,6 @@
 #!/usr/bin/env -S node --max-semi-space-size=12 --v8-pool-size=2
-// The way into `main.ts`. In JavaScript, because the cache has to be there before node meets the first line of
-// TypeScript: `node src/main.ts` does the same with 20 MB more. And because a node that is too old can then be told so.
+// Starts `main.ts`. It is JavaScript because the compile cache must be enabled before Node reads the first TypeScript
+// file, which saves 20 MB, and because it can then tell that Node is too old.
 if (Number.parseInt(process.versions.node, 10) < 24) {
   process.stderr.write(`readout needs Node 24 or later, and this is ${process.version}\n`);
   process.exit(2);

@@ -1,6 +1,5 @@
-// `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
-// limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
-// fail is.
+// `readout check`: reports what of a configuration works, by the file and by the sources themselves. A limitation
+// (something that will be refused or be slow) is reported but is no failure; whatever would make a request fail is one.
 import type { Config, SiteConfig } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
 import { mapConcurrent } from "../core/concurrency.ts";
@@ -24,14 +23,14 @@ Exit code 0: all works (limitations included); 1: the file is wrong, or a backen
 2: wrong arguments.
 `;
 
-/** How long a backend may take for each answer. */
+/** How long a backend may take for a probe or an inspection. */
 const answerTimeout: Millis = 10_000;
-/** More questions than this would wait for one another in a backend's queue, which is bounded. */
+/** More inspections at once would fill the queue of the backend, which is bounded. */
 const maxConcurrentInspections = 16;
 
 /**
- * Prints what the file, its backends and its sites are worth. All backends are asked at once, and answers are
- * printed in the order of the file. Exit codes as in `usage`; rejects only when `shell.signal` is aborted.
+ * Prints a report of the file, its backends and its sites. All backends are inspected at once; the report is in the order
+ * of the file. Exit codes as in `usage`. Rejects only when `shell.signal` is aborted.
  */
 export async function run(args: readonly string[], shell: Shell, deadline = answerTimeout): Promise<number> {
   const opened = openConfigFile("check", usage, args, shell);
@@ -48,7 +47,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
 
-// ---- Asking -------------------------------------------------------------------------------------------------
+// ---- Inspection ---------------------------------------------------------------------------------------------
 
 type Outcome<T> = { readonly value: T } | { readonly failure: string };
 
@@ -56,16 +55,16 @@ interface BackendFinding {
   readonly name: string;
   readonly info: Outcome<BackendInfo>;
   readonly roundTrip: Millis;
-  /** The parts that the backend has a store for. */
+  /** The parts for which the backend has a store. */
   readonly serves: ReadonlySet<string>;
-  /** In the order of the file; empty when the backend did not answer. */
+  /** The inspections in the order of the file; empty when the backend did not answer. */
   readonly parts: readonly PartFinding[];
 }
 interface PartFinding extends Pick<SiteInspection, "site" | "part" | "title"> {
   readonly outcome: Outcome<InspectionResult>;
 }
 
-/** What is published, and what is wrong with files that are not. */
+/** The published visuals, and the faults of files that are not published. */
 interface VisualFindings {
   readonly published: readonly { readonly title: string; readonly site: string }[];
   readonly problems: readonly string[];
@@ -84,14 +83,14 @@ async function inspectVisuals({ visuals: folder, limits }: Config): Promise<Visu
   return { published: gallery.listPublished(), problems };
 }
 
-/** What is wrong with the Mesh configuration of one's own, or with one of its sources. */
+/** Returns the faults of the user's own Mesh configuration and of its sources. */
 async function inspectMesh({ mesh }: Config, shell: Shell, deadline: Millis): Promise<readonly string[]> {
   if (mesh === undefined) return [];
   const looked = await tryInTime(() => findMeshProblems(mesh, shell), shell, deadline);
   return "value" in looked ? looked.value : [looked.failure];
 }
 
-/** Asks one backend who it is, then about everything that lies in it. Rejects only when `shell.signal` is aborted. */
+/** Probes a backend, then inspects every part that it serves. Rejects only when `shell.signal` is aborted. */
 async function inspectBackend(
   name: string,
   config: Config,
@@ -120,7 +119,7 @@ async function inspectBackend(
     );
     return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), parts: told };
   } finally {
-    // What was found stands, whether or not the connections can be closed.
+    // The findings are valid even where the connections cannot be closed.
     await backend?.close().catch(() => undefined);
   }
 }
@@ -134,7 +133,7 @@ function tryOpenBackend(name: string, config: Config, file: string, shell: Shell
   }
 }
 
-/** The call's answer or its failure, in time even if the call does not end. */
+/** Returns the value of the call, or its failure; in time, even if the call never ends. */
 async function tryInTime<T>(
   call: (signal: AbortSignal) => Promise<T>,
   shell: Shell,
@@ -157,9 +156,9 @@ function describeFailure(error: unknown): string {
   return error instanceof BackendError ? `${error.failure}: ${safe}` : safe;
 }
 
-// ---- Telling ------------------------------------------------------------------------------------------------
+// ---- Report -------------------------------------------------------------------------------------------------
 
-/** Collects lines and counts what they tell. */
+/** The lines of the report, and the counts for its last line. */
 interface CheckReport {
   readonly lines: string[];
   problems: number;
@@ -301,7 +300,7 @@ function describePart(all: readonly PartFinding[], now: Instant, notes: CheckRep
   }
 }
 
-/** Cells as columns two spaces apart. A row's last cell is as wide as it likes and widens no column. */
+/** Prints cells in columns two spaces apart. The last cell of a row widens no column. */
 function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
   const widths: number[] = [];
   for (const row of rows) {
@@ -320,7 +319,7 @@ function formatCount(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Roughly how long ago, in the largest unit of which there is at least one. */
+/** Prints the age of the newest item, in the largest unit of which there is at least one. */
 export function printNewest({ what, time }: NonNullable<InspectionResult["newest"]>, now: Instant): string {
   if (time === undefined) return `no ${what}s`;
   const distance = Number((now - time) / nanosPerMilli);

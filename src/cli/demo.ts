@@ -1,4 +1,4 @@
-// `readout demo`: the whole program on generated data, with nothing to configure and nothing kept.
+// `readout demo`: the complete server on generated data. Nothing is configured and nothing is stored.
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../access/auth.ts";
@@ -45,7 +45,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   });
 }
 
-/** Two sites of generated data behind one token. */
+/** The configuration of the demo: two sites of generated data and one token. */
 export function buildDemoConfig(port: number, token: string): Config {
   return {
     listen: { ...defaults.listen, port },

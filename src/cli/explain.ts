@@ -1,5 +1,5 @@
-// `readout explain`: what a request means and how it is answered, asked of the sources as the server would ask them. It is
-// the answer of `?explain=true`, made in this process and printed as YAML.
+// `readout explain`: explains what a request means and how it is answered. It sends the backend requests that the server
+// would send. The result is the answer of `?explain=true`, made in this process and printed as YAML.
 import { parseArgs } from "node:util";
 import { connectSites } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
@@ -49,7 +49,7 @@ const options = {
   json: { type: "boolean", default: false },
 } as const;
 
-/** What of the explanation is short enough for one line, or easier to copy so. */
+/** Keys of the explanation whose values are short enough for one line, or easier to copy as one. */
 const oneLineKeys = new Set([
   ...["body", "parameters", "indices", "range", "match", "tags", "measure", "time", "answer"],
 ]);
@@ -98,7 +98,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     return exitCodes.failed;
   } finally {
     work.end();
-    // What was found stands, whether or not the connections can be closed.
+    // The explanation is valid even where the connections cannot be closed.
     await Promise.all([...backends.values()].map((backend) => backend.close().catch(() => undefined)));
   }
 }
@@ -123,7 +123,7 @@ interface ExplainArguments {
 
 const subjects = ["logs", "traces", "metrics"] as const;
 
-/** What each takes beside what all do. */
+/** The options of each subject besides the shared ones. */
 const subjectOptions: Readonly<Record<(typeof subjects)[number], readonly string[]>> = {
   logs: ["source", "order", "per-page", "legacy"],
   traces: ["errors", "by", "order", "per-page"],
@@ -131,7 +131,7 @@ const subjectOptions: Readonly<Record<(typeof subjects)[number], readonly string
 };
 const sharedOptions: readonly string[] = ["site", "from", "to", "config", "json"];
 
-/** Throws with what is wrong with the arguments. */
+/** @throws {Error} what is wrong with the arguments */
 function readArguments(args: readonly string[], now: Instant): ExplainArguments {
   const named = subjects.find((known) => known === args[0]);
   const subject = named ?? "logs";
@@ -208,7 +208,7 @@ const requestShapes: Readonly<
   },
 };
 
-/** As the API takes it; what is no length of time is the operation's to refuse. */
+/** Returns a time as the API takes it. A text that is no duration is left to the operation to refuse. */
 function readTime(text: string | undefined, now: Instant): string | undefined {
   const ago = text === undefined ? undefined : parseDuration(text);
   return ago === undefined ? text : printInstant((now - fromMillis(ago)) as Instant);

@@ -1,5 +1,5 @@
-// `readout init`: looks at a stack and writes a readout.yaml that fits it. What it proposes has passed the same
-// inspections that `check` makes, and the file is whole or not there. Credentials are never in it, only references.
+// `readout init`: surveys a stack and writes a readout.yaml that fits it. Everything that it proposes has passed the same
+// inspections as in `check`. The file is complete or absent. It has references to credentials, never the credentials.
 import { randomUUID } from "node:crypto";
 import { existsSync, linkSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -65,7 +65,7 @@ const options = {
   ...credentials,
 } as const;
 
-/** How long one backend may take for all that it is asked. */
+/** How long the survey of one backend may take. */
 const surveyTimeout: Millis = 120_000;
 
 /** Exit code of `check` on what was written; 1 when nothing could be; 2 for wrong arguments. */
@@ -119,7 +119,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
     ]),
   };
   const text = printDraft(draft);
-  // What cannot be read back is a mistake of ours, met before there is a file.
+  // A file that cannot be parsed would be a defect of this command: better found before it is written.
   parseConfig(text, out, shell);
   try {
     writeAtomically(out, text, force);
@@ -144,7 +144,7 @@ interface InitArguments {
 
 type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>["values"];
 
-/** Throws with what is wrong with the arguments; no message repeats a credential. */
+/** @throws {Error} what is wrong with the arguments; no message repeats a credential */
 function readArguments(args: readonly string[], env: Shell["env"]): InitArguments {
   const { values } = parseArgs({ args: [...args], options });
   const { elastic, prometheus, out, force, site, user, index: patterns = [] } = values;
@@ -175,7 +175,7 @@ function buildBackendDraft(
 
 const reference = /^\$\{(?:[A-Za-z_]\w*|file:[^}]+)\}$/;
 
-/** What the options name; undefined where they name nothing. */
+/** The credentials that options name; undefined without such options. */
 function readAuthOptions(kind: "elastic" | "prometheus", values: Values): DraftBackend["auth"] | undefined {
   const given = (option: string): string | undefined => {
     const value = Object.entries(values).find(([key]) => key === `${kind}-${option}`)?.[1];
@@ -198,7 +198,7 @@ function readAuthOptions(kind: "elastic" | "prometheus", values: Values): DraftB
   return ways.length === 0 ? undefined : dropUndefined(all);
 }
 
-/** What the environment holds under the usual names. */
+/** References to the usual environment variables, as far as they are set. */
 function readAuthFromEnvironment(kind: "elastic" | "prometheus", env: Shell["env"]): DraftBackend["auth"] {
   const prefix = kind.toUpperCase();
   const ways: readonly Readonly<Record<string, string>>[] = [
@@ -217,7 +217,7 @@ function dropUndefined(
   );
 }
 
-// ---- Looking ------------------------------------------------------------------------------------------------
+// ---- Survey -------------------------------------------------------------------------------------------------
 
 type SurveyOutcome =
   | { readonly draft: DraftBackend; readonly info: BackendInfo; readonly survey: Survey }
@@ -242,14 +242,14 @@ async function surveyBackend(
     const late = signal.aborted && !shell.signal.aborted ? "it takes too long: " : "";
     return { failure: `--${draft.kind} ${draft.url}: ${late}${cause}${describeError(error)}` };
   } finally {
-    // What was found stands, whether or not the connections can be closed.
+    // The survey is valid even where the connections cannot be closed.
     await backend?.close().catch(() => undefined);
   }
 }
 
 // ---- Writing ------------------------------------------------------------------------------------------------
 
-/** The file is whole or not there, and without `force` the one that is there stays. Throws what the system throws. */
+/** Writes the file completely or not at all; without `force` never over an existing one. Throws what the system throws. */
 function writeAtomically(path: string, text: string, force: boolean): void {
   const draft = join(dirname(path), `.${basename(path)}.${randomUUID().slice(0, 8)}`);
   try {
@@ -265,7 +265,7 @@ function linkOrRename(draft: string, path: string): void {
   try {
     linkSync(draft, path);
   } catch (error) {
-    // Some file systems have no links; there the look and the renaming are two steps.
+    // Some file systems have no links; there the check and the renaming are two steps.
     if (existsSync(path)) throw error;
     renameSync(draft, path);
   }

@@ -1,11 +1,12 @@
-// From what was found to sites and their parts, each with its reason. Pure: the same findings give the same proposal.
+// Proposes sites and their parts for the findings of a survey, each with its reason. The same findings always give the
+// same proposal.
 
 import type { Instant } from "../../core/time.ts";
 import type { FoundSource, Survey } from "../../store/inspection.ts";
 import type { ForcedLabels } from "../../store/metrics.ts";
 import { printNewest } from "../check.ts";
 
-/** A backend of the file to be, and what it holds. */
+/** A backend, and the survey of its data. */
 interface Surveyed {
   readonly backend: string;
   readonly survey: Survey;
@@ -31,10 +32,10 @@ export interface ProposedMetrics {
   readonly reasons: readonly string[];
 }
 
-/** More environments than this are no environments. */
+/** More namespaces than this are no environments. */
 const maxSites = 12;
 
-/** At least one site, `name` where nothing tells several apart; one may have no part. */
+/** Returns at least one site, called `name` where nothing separates several. A site may have no part. */
 export function proposeSites(
   found: readonly Surveyed[],
   name: string,
@@ -81,7 +82,7 @@ export function proposeSites(
   ];
 }
 
-/** Those with the most sources first: what has no namespace goes with them. */
+/** Returns the namespaces, those with the most sources first. Sources without a namespace join the first. */
 function rankNamespaces(sources: readonly FoundSource[]): readonly string[] {
   const counts = new Map<string, number>();
   for (const { namespace } of sources) {
@@ -110,7 +111,7 @@ function proposeSources(found: readonly FoundSource[], now: Instant): readonly P
   });
 }
 
-/** Undefined where there are no spans. */
+/** Undefined without spans. */
 function proposeTraces(
   backend: string,
   found: readonly FoundSource[],
@@ -118,7 +119,7 @@ function proposeTraces(
 ): ProposedSite["traces"] | undefined {
   const spans = found.filter(({ holds }) => holds === "spans");
   const layouts = new Set(spans.map(({ layout }) => layout));
-  // Events without spans of their layout are shown nowhere.
+  // Events are shown only with spans of their layout.
   const used = found.filter(({ layout }) => layouts.has(layout));
   if (spans.length === 0) return undefined;
   const [only] = layouts;
@@ -151,7 +152,7 @@ function deriveEventIndices({ layout, index }: FoundSource): readonly string[] {
   return layout === "apm" ? [`logs-apm.error-${namespace}`] : [];
 }
 
-/** A pattern may hold several layouts, which are told by their mappings each time. */
+/** `auto` for an index pattern with several layouts, which are then detected by their mappings. */
 function toSingleLayout(name: string): string {
   return name.includes(",") ? "auto" : name;
 }
@@ -177,7 +178,7 @@ function deriveSourceId(index: string): string {
   return toName(dataset ?? stem.replaceAll(/[-._]*\*[-._]*/g, "-").replaceAll(/^-+|-+$/g, ""));
 }
 
-/** As names stand in the file, in messages and in queries. */
+/** Replaces characters that a name in the file must not have. */
 function toName(text: string): string {
   return text.replaceAll(/[^\w.-]+/g, "-") || "logs";
 }
@@ -256,7 +257,7 @@ function isLabelValue(labels: Survey["labels"], label: string, value: string | u
   return value !== undefined && labels.get(label)?.includes(value) === true;
 }
 
-/** The label that has the site's name among its values; `job` tells programs apart, not sites. */
+/** The first label with the name of the site among its values. `job` separates programs, not sites. */
 function findForcedLabels(id: string, labels: Survey["labels"]): ForcedLabels | undefined {
   for (const [label, values] of labels) {
     const value = values.find((one) => toName(one) === id);
@@ -268,7 +269,7 @@ function findForcedLabels(id: string, labels: Survey["labels"]): ForcedLabels | 
 const maxLabelValues = 6;
 
 function describeLabels(labels: Survey["labels"]): readonly string[] {
-  if (labels.size === 0) return ["no target of the last five minutes has a label that would part them"];
+  if (labels.size === 0) return ["no target of the last five minutes has a label that would separate sites"];
   return [
     "a match such as { job: … } lets a site see no others:",
     ...[...labels].map(([label, values]) => {

@@ -1,23 +1,23 @@
-// A proposal as the text of readout.yaml. What came from outside stands in quotes, or in comments on one line, so that no
-// name of an index or a label can be anything else in the file.
+// Prints a proposal as readout.yaml. Text from outside is in quotes or in comments of one line, so that the name of an
+// index or a label cannot change the meaning of the file.
 import { printText } from "../../config/yaml.ts";
 import type { ProposedMetrics, ProposedSite } from "./propose.ts";
 
 export interface Draft {
-  /** How this came about: lines of comment. */
+  /** Lines of comment at the top of the file. */
   readonly preface: readonly string[];
   readonly listen: string;
   readonly token: { readonly user: string; readonly sha256: string };
   readonly backends: readonly DraftBackend[];
   readonly sites: readonly ProposedSite[];
-  /** What was found and is in no site. */
+  /** What was found but is in no site. */
   readonly notes: readonly string[];
 }
 export interface DraftBackend {
   readonly name: string;
   readonly kind: string;
   readonly url: string;
-  /** Values are references and stand as they are. */
+  /** Values are references, which are printed as they are. */
   readonly auth: Readonly<Record<string, string>>;
   readonly tls: Readonly<Record<string, string>>;
   readonly reasons: readonly string[];
@@ -45,7 +45,7 @@ export function printDraft({ preface, listen, token, backends, sites, notes }: D
   return `${lines.join("\n")}\n`;
 }
 
-/** The part of the file that a connection needs, before anything is known. */
+/** Prints the part of the file that a connection needs. */
 export function printBackends(backends: readonly DraftBackend[]): readonly string[] {
   return [
     "backends:",
@@ -115,14 +115,14 @@ function printMatch(part: string, proposed: ProposedMetrics | undefined): readon
   ];
 }
 
-/** What would end a comment, or is no text of a file. */
+/** Characters that would end a comment or are invalid in a file. */
 const unprintable = /[\p{Cc}\p{Cs}\u2028\u2029\ufeff]+/gu;
 
 function formatComments(indent: string, lines: readonly string[]): readonly string[] {
   return lines.map((line) => `${indent}# ${line.replaceAll(unprintable, " ")}`);
 }
 
-/** A word as it is, where YAML reads no more than a word in it. */
+/** A word without quotes, where YAML reads it as a text. */
 function formatKey(word: string): string {
   const plain = /^[a-z][\w.-]*$/i.test(word) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(word);
   return plain ? word : printText(word);

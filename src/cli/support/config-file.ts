@@ -1,4 +1,4 @@
-// The configuration file that a command was given: found by `--config`, read and checked in one way for all of them.
+// Reads and checks the configuration file of a command, in the same way for all of them.
 import { parseArgs } from "node:util";
 import { type Config, parseConfig } from "../../config/config.ts";
 import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
@@ -10,7 +10,7 @@ interface ConfigFile {
   readonly config: Config;
 }
 
-/** The file of a command that takes `--config` alone, or the exit code when what is wrong has been printed. */
+/** Returns the file of a command whose only option is `--config`, or the exit code after it has printed a fault. */
 export function openConfigFile(
   command: string,
   usage: string,
@@ -34,7 +34,7 @@ export function openConfigFile(
   }
 }
 
-/** Prints what is wrong with the file; any other error is thrown. The exit code. */
+/** Prints the issues of the file and returns the exit code. Throws any other error. */
 export function printConfigError(error: unknown, file: string, shell: Shell): number {
   if (!(error instanceof ConfigError)) throw error;
   const { length } = error.issues;

@@ -1,5 +1,5 @@
-// The backends of a command that ends: what fails comes back from the calls themselves and is told with them, so nothing
-// is logged or counted beside.
+// Opens backends for commands that end. Their calls return or throw what goes wrong, and the commands print it, so nothing
+// is logged or counted.
 import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml.ts";
 import { BackendError, toErrorMessage } from "../../core/errors.ts";
@@ -24,7 +24,7 @@ export function openBackend(
   return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.layouts);
 }
 
-/** What an operator may read of a failure: without line ends, and without a password in a URL. */
+/** Describes a failure for operators: on one line, and without a password in a URL. */
 export function describeError(error: unknown): string {
   const message = toErrorMessage(error)
     .trim()
@@ -34,7 +34,7 @@ export function describeError(error: unknown): string {
   return advice ? `${safe} (${advice})` : safe;
 }
 
-/** What to change in the file, by what clients and servers say of a connection. */
+/** What to change in the file, by the message of a client or server. */
 const advices: readonly (readonly [RegExp, string])[] = [
   [
     /unable to (?:verify the first|get (?:local )?issuer) certificate|self-signed certificate/,

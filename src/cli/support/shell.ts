@@ -1,5 +1,5 @@
-// What a command sees of the outside world. `main.ts` is the only place that knows `process`, so every command can
-// be run by a test with a clock, an environment and a terminal of its own.
+// What a command may use of the outside world. Only `main.ts` uses `process`, so a test can run every command with a
+// clock, an environment and a terminal of its own.
 
 import type { Instant } from "../../core/time.ts";
 import type { BackendKind } from "../../store/backend.ts";
@@ -13,21 +13,21 @@ export interface Shell {
   /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
   readText(path: string): string;
   now(): Instant;
-  /** Runs what loads much code, so that the memory that loading takes is not kept. */
+  /** Runs a function that loads much code, and frees the memory that only loading needs. */
   loadModules<T>(load: () => Promise<T>): Promise<T>;
-  /** Calls `changed` when the file is another one, has come or has gone, until `signal` aborts. */
+  /** Calls `changed` when the file is changed, created or deleted, until `signal` aborts. */
   onChange(path: string, changed: () => void, signal: AbortSignal): void;
-  /** Calls `asked` when the program is told to look at its configuration again (SIGHUP), until `signal` aborts. */
-  onHangup(asked: () => void, signal: AbortSignal): void;
+  /** Calls `listener` at SIGHUP, which requests a reload of the configuration, until `signal` aborts. */
+  onHangup(listener: () => void, signal: AbortSignal): void;
   /** Ends a command early: Ctrl-C. */
   readonly signal: AbortSignal;
   readonly kinds: ReadonlyMap<string, BackendKind<unknown>>;
 }
 
-/** Done; wrong or not answering; called wrongly. */
+/** Success; a wrong file or a backend that does not answer; wrong arguments. */
 export const exitCodes = { done: 0, failed: 1, usage: 2 } as const;
 
-/** Prints what is wrong with the arguments, and how the command is used. The exit code. */
+/** Prints what is wrong with the arguments, and the usage of the command. Returns the exit code. */
 export function printUsageError(wrong: string, usage: string, shell: Shell): number {
   shell.err(`${wrong}\n\n${usage}`);
   return exitCodes.usage;

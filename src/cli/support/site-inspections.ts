@@ -1,6 +1,5 @@
-// What a configuration lays into a backend, as questions to it: each log source of a site, and each other part whole.
-// `check` prints the answers, `serve` logs what is wrong with them; both walk the same list, so a part that joins it is
-// looked at by both.
+// Lists the inspections of a backend for a configuration: one for each log source of a site, and one for each other part.
+// `check` prints the results, `serve` logs the problems. Both use this list, so neither can forget a part.
 
 import { buildSpanSource } from "../../access/sites.ts";
 import type { Config, SiteConfig } from "../../config/config.ts";
@@ -16,21 +15,21 @@ export interface SiteInspection {
   readonly part: SitePart;
   /** Where the configuration has it: `sites.shop.logs.sources.app`. */
   readonly path: string;
-  /** What tells it from the others of its part; nothing where there are no others. */
+  /** What distinguishes it from the others of its part; empty where there are no others. */
   readonly title: readonly string[];
   /** @throws {BackendError} */
   readonly inspect: (signal: AbortSignal) => Promise<InspectionResult>;
 }
 export interface InspectionResult {
-  /** What was found: lines of cells. */
+  /** What was found, as rows of cells. */
   readonly rows: readonly (readonly string[])[];
-  /** Where what lies there has times and was looked at: the newest, or undefined where there is nothing. */
+  /** The newest item, where items have times and were looked at; its `time` is undefined where there is none. */
   readonly newest?: { readonly what: string; readonly time: Instant | undefined };
   readonly limitations: readonly string[];
   readonly problems: readonly string[];
 }
 
-/** In the order of the configuration. Parts that the backend has no store for are left out. */
+/** Returns the inspections in the order of the configuration, without parts for which the backend has no store. */
 export function listInspections(backend: Backend, config: Config): readonly SiteInspection[] {
   return Object.entries(config.sites).flatMap(([site, entry]) => [
     ...listLogInspections(backend, site, entry),
@@ -75,13 +74,13 @@ function listSpanInspections(
   ];
 }
 
-/** `what` lies in the index, in the singular. */
+/** `what` is the singular of what the index holds. */
 function describeSource(report: SourceInspection, index: string, what: string): InspectionResult {
   const { layout, indices, newest, limitations, problems } = report;
   const count = indices === undefined ? [] : [indices === 1 ? "1 index" : `${indices} indices`];
   return {
     rows: [[`layout ${layout}`, ...count]],
-    // What is wrong may have kept from looking.
+    // With problems nobody may have looked for the newest.
     ...((newest !== undefined || problems.length === 0) && { newest: { what, time: newest } }),
     limitations,
     problems: indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems,
@@ -104,7 +103,7 @@ function listMetricInspections(
   return [{ site, part, path: `sites.${site}.${part}`, title: [], inspect: ask }];
 }
 
-/** Whether reports that come today can be written. */
+/** Inspects whether reports of today can be written. */
 function listErrorReportInspections(
   { name, inspections: { reports: inspect } }: Backend,
   site: string,

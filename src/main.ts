@@ -32,7 +32,7 @@ const usage = `Usage: readout COMMAND [options]
   serve [--config readout.yaml]           serve the configured sites
   check [--config readout.yaml]           say what of a configuration will work, and what not
   init  --elastic URL --prometheus URL    look at a stack and write a readout.yaml for it
-  explain --site S 'QUERY'                say what a query means, and what the sources are asked for it
+  explain --site S 'QUERY'                say what a query means, and which requests it sends
   token new --user U --site S [--site S]  make a token, and its entry for the file
   visual new --site S --title T           write the file of a published visual, with a new id
   schema                                  print the GraphQL schema
@@ -52,7 +52,7 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
 // A closed pipe, such as to `head`, is no reason to stop serving.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
-const world: Omit<Shell, "kinds"> = {
+const shell: Omit<Shell, "kinds"> = {
   env: process.env,
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
@@ -68,14 +68,14 @@ const world: Omit<Shell, "kinds"> = {
 function watchFile(path: string, changed: () => void, signal: AbortSignal): void {
   // Synchronously, because the caller reads the file next: a later first state could miss a change.
   let seen = readStamp(path);
-  const look = async () => {
+  const check = async () => {
     const found = await stat(path).then(formatStamp, () => formatStamp());
     if (signal.aborted) return;
     if (found !== seen) changed();
     seen = found;
     wait();
   };
-  const wait = () => setTimeout(() => void look(), 1_000).unref();
+  const wait = () => setTimeout(() => void check(), 1_000).unref();
   wait();
 }
 
@@ -91,9 +91,9 @@ function formatStamp(found?: Stats): string {
   return found === undefined ? "missing" : `${found.mtimeMs} ${found.ino} ${found.size}`;
 }
 
-function subscribeToHangup(asked: () => void, signal: AbortSignal): void {
-  process.on("SIGHUP", asked);
-  signal.addEventListener("abort", () => process.off("SIGHUP", asked));
+function subscribeToHangup(listener: () => void, signal: AbortSignal): void {
+  process.on("SIGHUP", listener);
+  signal.addEventListener("abort", () => process.off("SIGHUP", listener));
 }
 
 let runningLoads = 0;
@@ -117,26 +117,26 @@ const asksForHelp = (argument: string) => argument === "--help" || argument === 
 
 async function runCommand([name, ...args]: readonly string[]): Promise<number> {
   if (name === "help" || (name !== undefined && asksForHelp(name))) {
-    world.out(usage);
+    shell.out(usage);
     return 0;
   }
   if (name === "--version" || name === "-v") {
-    world.out(`${version}\n`);
+    shell.out(`${version}\n`);
     return 0;
   }
   const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (command === undefined) {
-    world.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
+    shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
     return 2;
   }
   const [{ run, usage: own }, { kinds }] = await loadModules(() =>
     Promise.all([command(), import("#resolvers/index.ts")]),
   );
   if (args.some(asksForHelp)) {
-    world.out(own);
+    shell.out(own);
     return 0;
   }
-  return run(args, { ...world, kinds });
+  return run(args, { ...shell, kinds });
 }
 
 runCommand(process.argv.slice(2)).then(
@@ -148,7 +148,7 @@ runCommand(process.argv.slice(2)).then(
   (error: unknown) => {
     const interrupted = stop.signal.aborted && error === stop.signal.reason;
     if (!interrupted)
-      world.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+      shell.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
     process.exit(interrupted ? 130 : 1);
   },
 );

@@ -64,7 +64,7 @@ const maxRetryPause: Millis = 200;
 interface GuardState {
   readonly backend: string;
   readonly timeout: Millis;
-  readonly io: Pick<IO, "requested">;
+  readonly io: Pick<IO, "recordRequest">;
   readonly bulkhead: Bulkhead;
   readonly breaker: CircuitBreaker;
   readonly authBackoff: AuthBackoff;
@@ -74,7 +74,7 @@ interface GuardState {
 export function createGuard(
   backend: string,
   { timeout, concurrent, queued }: GuardSettings,
-  io: Pick<IO, "requested">,
+  io: Pick<IO, "recordRequest">,
 ): Guard {
   const clock = () => performance.now();
   const bulkhead = createBulkhead(concurrent, queued);
@@ -219,7 +219,7 @@ function finishAttempt(
   result: "ok" | Failure,
 ): void {
   reportOutcome(outcome);
-  io.requested(backend, result, performance.now() - started);
+  io.recordRequest(backend, result, performance.now() - started);
   observation?.end(result);
 }
 

@@ -36,13 +36,13 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   const opened = openConfigFile("check", usage, args, shell);
   if (typeof opened === "number") return opened;
   const { file, config } = opened;
-  const asked = Object.keys(config.backends).map((name) =>
+  const inspections = Object.keys(config.backends).map((name) =>
     inspectBackend(name, config, file, shell, deadline),
   );
-  const [mesh, ...findings] = await Promise.all([inspectMesh(config, shell, deadline), ...asked]);
+  const [mesh, ...findings] = await Promise.all([inspectMesh(config, shell, deadline), ...inspections]);
   shell.signal.throwIfAborted();
-  const shown = await inspectVisuals(config);
-  const { text, problems } = describeFindings(file, config, findings, shown, mesh, shell.now());
+  const visuals = await inspectVisuals(config);
+  const { text, problems } = describeFindings(file, config, findings, visuals, mesh, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
@@ -86,8 +86,8 @@ async function inspectVisuals({ visuals: folder, limits }: Config): Promise<Visu
 /** Returns the faults of the user's own Mesh configuration and of its sources. */
 async function inspectMesh({ mesh }: Config, shell: Shell, deadline: Millis): Promise<readonly string[]> {
   if (mesh === undefined) return [];
-  const looked = await tryInTime(() => findMeshProblems(mesh, shell), shell, deadline);
-  return "value" in looked ? looked.value : [looked.failure];
+  const outcome = await tryInTime(() => findMeshProblems(mesh, shell), shell, deadline);
+  return "value" in outcome ? outcome.value : [outcome.failure];
 }
 
 /** Probes a backend, then inspects every part that it serves. Rejects only when `shell.signal` is aborted. */
@@ -108,7 +108,7 @@ async function inspectBackend(
     const info = await tryInTime((signal) => connected.probe(signal), shell, deadline);
     const roundTrip = performance.now() - start;
     const questions = "value" in info ? listInspections(connected, config) : [];
-    const told = await mapConcurrent(
+    const parts = await mapConcurrent(
       questions,
       maxConcurrentInspections,
       async ({ inspect, ...question }) => ({
@@ -117,7 +117,7 @@ async function inspectBackend(
       }),
       shell.signal,
     );
-    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), parts: told };
+    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), parts };
   } finally {
     // The findings are valid even where the connections cannot be closed.
     await backend?.close().catch(() => undefined);
@@ -169,7 +169,7 @@ function describeFindings(
   file: string,
   config: Config,
   findings: readonly BackendFinding[],
-  shown: VisualFindings,
+  visuals: VisualFindings,
   mesh: readonly string[],
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
@@ -187,7 +187,7 @@ function describeFindings(
   notes.lines.push(...alignColumns(rows).map((row) => `  ${row}`));
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
   describeIntake(config, notes);
-  describeVisuals(config, shown, notes);
+  describeVisuals(config, visuals, notes);
   describeMesh(config, mesh, notes);
   const { problems, limitations } = notes;
   notes.lines.push("", `${formatCount(problems, "problem")}, ${formatCount(limitations, "limitation")}`);
@@ -270,7 +270,7 @@ function describeSite(
       );
     } else {
       describePart(
-        finding.parts.filter((told) => told.site === id && told.part === part),
+        finding.parts.filter((one) => one.site === id && one.part === part),
         now,
         notes,
       );
@@ -286,13 +286,13 @@ function describePart(all: readonly PartFinding[], now: Instant, notes: CheckRep
     return rows.map((row) => [...title, ...row, ...(newest === undefined ? [] : [printNewest(newest, now)])]);
   };
   const rows = [...alignColumns(all.flatMap(rowsOf))];
-  for (const told of all) {
-    for (const row of rows.splice(0, rowsOf(told).length)) notes.lines.push(`    ${row}`);
-    if ("failure" in told.outcome) {
+  for (const one of all) {
+    for (const row of rows.splice(0, rowsOf(one).length)) notes.lines.push(`    ${row}`);
+    if ("failure" in one.outcome) {
       notes.problems += 1;
       continue;
     }
-    const { problems, limitations } = told.outcome.value;
+    const { problems, limitations } = one.outcome.value;
     for (const problem of problems) notes.lines.push(`      PROBLEM ${problem}`);
     for (const limitation of limitations) notes.lines.push(`      limitation: ${limitation}`);
     notes.problems += problems.length;

@@ -56,13 +56,13 @@ const oneLineKeys = new Set([
 
 /** Exit code 1 when the file is wrong or the request cannot be explained, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  let wanted: ExplainArguments;
+  let parsed: ExplainArguments;
   try {
-    wanted = readArguments(args, shell.now());
+    parsed = readArguments(args, shell.now());
   } catch (error) {
     return printUsageError(`explain: ${toErrorMessage(error)}`, usage, shell);
   }
-  const { file, site, json } = wanted;
+  const { file, site, json } = parsed;
   let config: Config;
   try {
     config = readConfig(file, shell);
@@ -87,14 +87,14 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     const sites = new Map([...connectSites(config, backends)].filter(([id]) => id === site));
     const { limits } = config;
     const context = { user: "", sites, limits, now: () => shell.now(), signal: work.signal };
-    const { run } = prepareExplanation(wanted.prepare(Object.keys(entry.logs?.sources ?? {})));
+    const { run } = prepareExplanation(parsed.prepare(Object.keys(entry.logs?.sources ?? {})));
     // Its run is one value.
     const explanation = await work.wait(Promise.resolve(run(context)));
     shell.out(json ? `${JSON.stringify(explanation, null, 2)}\n` : printYaml(explanation, oneLineKeys));
     return exitCodes.done;
   } catch (error) {
     shell.signal.throwIfAborted();
-    shell.err(`${describeFailure(work.signal.aborted ? work.signal.reason : error, wanted.query)}\n`);
+    shell.err(`${describeFailure(work.signal.aborted ? work.signal.reason : error, parsed.query)}\n`);
     return exitCodes.failed;
   } finally {
     work.end();

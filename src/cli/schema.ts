@@ -1,5 +1,5 @@
 // `readout schema`: the GraphQL schema of the operations and their links, as SDL. What a `.meshrc.yaml` adds to it
-// depends on its sources, and is asked of a running server by introspection.
+// depends on its sources; introspection of a running server shows it.
 import { parseArgs } from "node:util";
 import { lexicographicSortSchema, printSchema } from "graphql";
 import { toErrorMessage } from "../core/errors.ts";

@@ -142,8 +142,8 @@ export type BackendKinds = ReadonlyMap<
  *
  * @throws {ConfigError} all issues at once, in the order of the file
  */
-export function parseConfig(text: string, file: string, world: ConfigContext): Config {
-  const written = readYamlTree(text, file, world);
+export function parseConfig(text: string, file: string, context: ConfigContext): Config {
+  const written = readYamlTree(text, file, context);
   // A substitution that failed is reported already; further issues of that value would distract.
   const unreadable = new Set(
     written.issues.map(({ path }) => formatPathKey(path)).filter((key) => written.templates.has(key)),
@@ -155,10 +155,10 @@ export function parseConfig(text: string, file: string, world: ConfigContext): C
   const { value, toWrittenPath } = renameOlderKeys(written.value, reportWritten);
   const tree = { ...written, value };
   const report: IssueReporter = (path, message) => reportWritten(toWrittenPath(path), message);
-  const backends = parseBackends(tree, world.kinds, report);
+  const backends = parseBackends(tree, context.kinds, report);
   checkReferences(tree, report);
-  const readText = (path: string) => world.readText(resolveBeside(file, path));
-  const layouts = readCustomLayouts(tree.value, world.kinds, readText, report);
+  const readText = (path: string) => context.readText(resolveBeside(file, path));
+  const layouts = readCustomLayouts(tree.value, context.kinds, readText, report);
   const parsed = fileSchema.safeParse(tree.value, { error: explainIssue });
   for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
   if (issues.length > 0 || !parsed.success) throw new ConfigError(file, sortInFileOrder(issues, tree));

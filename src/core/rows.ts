@@ -94,7 +94,7 @@ export type StatusCode = "OK" | "ERROR" | "UNSET";
 export const errorReportAttribute = "readout.report";
 
 /**
- * A span of one site as its document tells it. What only its trace can tell (the names of its entry, whether it
+ * A span of one site as its document has it. What only its trace shows (the names of its entry, whether it
  * begins a subtrace) is computed in `src/tracing/`, as are digests.
  */
 export interface Span {
@@ -227,7 +227,7 @@ export interface SlowEvent {
   readonly mean: Millis;
   /** The share of the total time of all children of the range, filtered or not: 0 to 100. */
   readonly impact: number;
-  /** What the longest span (then the earliest, then by trace and span id) has under the wanted names. */
+  /** What the longest span (then the earliest, then by trace and span id) has under the requested names. */
   readonly attributes: Attributes;
 }
 export interface SlowEventAction {

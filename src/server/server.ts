@@ -114,7 +114,13 @@ export function createServer(options: ServerOptions): Server {
   const beginEpoch = ({ authenticate, ...served }: ServedConfig): ConfigGeneration => ({
     authenticate,
     limits: served.limits,
-    executor: createExecutor({ ...served, visuals, slots: places, now, onLimitReached: telemetry.limited }),
+    executor: createExecutor({
+      ...served,
+      visuals,
+      slots: places,
+      now,
+      onLimitReached: telemetry.recordLimit,
+    }),
     tails: createTailRegistry({
       limits: served.limits,
       slots: tailPlaces,
@@ -136,9 +142,9 @@ export function createServer(options: ServerOptions): Server {
     const finish: FinishRequest = (status, cut, error) => {
       const duration = performance.now() - started;
       const limit = findLimit(error);
-      if (limit !== undefined) telemetry.limited(limit);
+      if (limit !== undefined) telemetry.recordLimit(limit);
       if (isClientFault(error)) error = undefined;
-      telemetry.finished({ id, method, ...trail, status, cut, duration, error, span: step });
+      telemetry.recordFinishedRequest({ id, method, ...trail, status, cut, duration, error, span: step });
     };
     try {
       if (exchange.path.length + exchange.search.length > urlLimit) throw createUrlTooLongError();
@@ -266,7 +272,7 @@ export function createServer(options: ServerOptions): Server {
     return createGateway<NodeContext>({
       unified,
       plugins: [rest],
-      onLimited: () => telemetry.limited("graphql"),
+      onLimited: () => telemetry.recordLimit("graphql"),
       warn: (told, err) => telemetry.log({ level: "warn", message: told, err }),
     });
   }
@@ -351,15 +357,15 @@ export function createServer(options: ServerOptions): Server {
   );
   const closeIdle = createIdleCloser(http);
   http.maxConnections = options.maxConnections ?? defaultMaxConnections;
-  http.on("drop", () => telemetry.limited("connections"));
+  http.on("drop", () => telemetry.recordLimit("connections"));
   const limitUnread = ({ limits }: ServedConfig) => {
     http.timeout = options.unreadTimeout ?? deriveUnreadTimeout(limits.deadline);
   };
   limitUnread(options);
-  resetStalledConnections(http, () => telemetry.limited("unread"));
+  resetStalledConnections(http, () => telemetry.recordLimit("unread"));
   installProtocolErrorResponses(http, (code) => {
-    if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
-    if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
+    if (code === "HPE_HEADER_OVERFLOW") telemetry.recordLimit("head");
+    if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.recordLimit("reading_time");
   });
 
   return {

@@ -81,8 +81,8 @@ export interface IO {
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;
   /** Reports one finished request to a source, for `/metrics`. */
-  readonly requested: (backend: string, outcome: string, duration: Millis) => void;
-  readonly cache: (cache: string, hit: boolean) => void;
+  readonly recordRequest: (backend: string, outcome: string, duration: Millis) => void;
+  readonly recordCacheLookup: (cache: string, hit: boolean) => void;
   /** Reads a file that the configuration names; relative paths are relative to the configuration file. */
   readonly readText: (path: string) => string;
 }

@@ -82,11 +82,11 @@ export function createPodFilter({ namespaces, pod, nodes, state }: PodFilter): (
 
 export function createOverviewFilter({ namespaces, text }: OverviewFilter): (row: PodOverviewRow) => boolean {
   const namespaceSet = new Set(namespaces);
-  const wanted = text.toLowerCase();
-  const holds = (part: string): boolean => part.toLowerCase().includes(wanted);
+  const part = text.toLowerCase();
+  const holds = (name: string): boolean => name.toLowerCase().includes(part);
   return (row) =>
     (namespaceSet.size === 0 || namespaceSet.has(row.pod_namespace)) &&
-    (wanted === "" ||
+    (part === "" ||
       [row.pod_name, row.pod_namespace, row.node_name].some(holds) ||
       row.owner_references.some(({ name }) => holds(name)) ||
       Object.entries(row.labels).some(([key, value]) => holds(`${key}=${value}`)));

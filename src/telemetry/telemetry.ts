@@ -60,16 +60,16 @@ interface SpoolLevel {
 export interface Telemetry {
   readonly log: (event: LogEvent) => void;
   /** Counts a request, writes its line of the request log and ends its span. */
-  readonly finished: (request: FinishedRequest) => void;
+  readonly recordFinishedRequest: (request: FinishedRequest) => void;
   /** Counts one finished request to a source. */
-  readonly requested: (backend: string, outcome: string, duration: Millis) => void;
-  readonly cache: (cache: string, hit: boolean) => void;
+  readonly recordRequest: (backend: string, outcome: string, duration: Millis) => void;
+  readonly recordCacheLookup: (cache: string, hit: boolean) => void;
   /** Counts a request that a limit has ended or refused. */
-  readonly limited: (limit: LimitName) => void;
+  readonly recordLimit: (limit: LimitName) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
   readonly tails: { readonly opened: () => void; readonly closed: () => void };
   /** Counts spans of the program's own traces, by result. */
-  readonly exported: (result: "sent" | "dropped", spans: number) => void;
+  readonly recordExportedSpans: (result: "sent" | "dropped", spans: number) => void;
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -161,7 +161,7 @@ export function createTelemetry({
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
-    finished: ({ id, operation, status, cut, duration, user, error, method, route, span }) => {
+    recordFinishedRequest: ({ id, operation, status, cut, duration, user, error, method, route, span }) => {
       requests.inc({ operation, status: cut ? "cut" : status });
       durations.observe({ operation }, duration / 1_000);
       const fields = {
@@ -183,15 +183,15 @@ export function createTelemetry({
       };
       span?.end(route === undefined ? method : `${method} ${route}`, { ...http, ...named }, failed);
     },
-    requested: (backend, outcome, duration) => {
+    recordRequest: (backend, outcome, duration) => {
       backendRequests.inc({ backend, outcome });
       backendDurations.observe({ backend }, duration / 1_000);
     },
-    limited: (limit) => limits.inc({ limit }),
-    cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
+    recordLimit: (limit) => limits.inc({ limit }),
+    recordCacheLookup: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
     tails: { opened: () => tails.inc(), closed: () => tails.dec() },
-    exported: (result, spans) => traced.inc({ result }, spans),
+    recordExportedSpans: (result, spans) => traced.inc({ result }, spans),
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };

@@ -331,8 +331,8 @@ export async function startProgram(
   const io = {
     now,
     log: telemetry.log,
-    requested: telemetry.requested,
-    cache: telemetry.cache,
+    recordRequest: telemetry.recordRequest,
+    recordCacheLookup: telemetry.recordCacheLookup,
     readText: () => "",
   };
   const settings = { answer_bytes };

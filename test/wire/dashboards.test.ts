@@ -9,8 +9,8 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
   const backend = memory.create("memory", memory.parseConfig({}), {
     now: () => fromMillis(base + hour),
     log: () => {},
-    requested: () => {},
-    cache: () => {},
+    recordRequest: () => {},
+    recordCacheLookup: () => {},
     readText: () => "",
   });
   afterAll(() => backend.close());
@@ -194,8 +194,8 @@ test("the same seed and time give the same samples, however often somebody asks"
     const io = {
       now: () => fromMillis(now),
       log: () => {},
-      requested: () => {},
-      cache: () => {},
+      recordRequest: () => {},
+      recordCacheLookup: () => {},
       readText: () => "",
     };
     const backend = memory.create("memory", memory.parseConfig({}), io);

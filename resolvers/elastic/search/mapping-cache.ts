@@ -49,7 +49,7 @@ const failureLifetime: Millis = 1_000;
 interface CacheState {
   readonly backend: string;
   readonly client: ElasticClient;
-  readonly io: Pick<IO, "cache">;
+  readonly io: Pick<IO, "recordCacheLookup">;
   readonly customLayouts: CustomLayouts<LogLayout, SpanLayout> | undefined;
   readonly metadata: LRUCache<string, IndexMetadata>;
   readonly failures: Map<string, { readonly at: Millis; readonly error: unknown }>;
@@ -64,7 +64,7 @@ interface CacheState {
 export function createMappingCache(
   backend: string,
   client: ElasticClient,
-  io: Pick<IO, "cache">,
+  io: Pick<IO, "recordCacheLookup">,
   customLayouts?: CustomLayouts<LogLayout, SpanLayout>,
 ): MappingCache {
   const state: CacheState = {
@@ -137,7 +137,7 @@ async function fetchMetadata(
   const remaining = cache.getRemainingTTL(pattern);
   // The cache reads its clock now and then, so that a new copy may seem to live longer than it was given.
   const forceRefresh = maxAge === 0 || remaining <= freshFor - maxAge;
-  io.cache("mappings", !forceRefresh && remaining > 0);
+  io.recordCacheLookup("mappings", !forceRefresh && remaining > 0);
   const metadata = await raceAbort(cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }), signal);
   if (metadata === undefined) throw new BackendError(backend, "unreachable", `no mappings of ${pattern}`);
   return metadata;

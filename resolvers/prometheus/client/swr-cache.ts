@@ -61,7 +61,7 @@ export function createSwrCache<V>(
       const known = cache.peek(key, { allowStale: true });
       const age = known === undefined ? Number.POSITIVE_INFINITY : performance.now() - known.at;
       const forceRefresh = age > youngerThan;
-      io.cache(name, !forceRefresh && age <= freshFor);
+      io.recordCacheLookup(name, !forceRefresh && age <= freshFor);
       const entry = await raceAbort(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
       if (entry === undefined) throw new Error(`nothing was loaded for ${key}`);
       return entry.value;

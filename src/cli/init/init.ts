@@ -70,13 +70,13 @@ const surveyTimeout: Millis = 120_000;
 
 /** Exit code of `check` on what was written; 1 when nothing could be; 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell, deadline = surveyTimeout): Promise<number> {
-  let wanted: InitArguments;
+  let parsed: InitArguments;
   try {
-    wanted = readArguments(args, shell.env);
+    parsed = readArguments(args, shell.env);
   } catch (error) {
     return printUsageError(`init: ${toErrorMessage(error)}`, usage, shell);
   }
-  const { out, force, site, user, backends, patterns } = wanted;
+  const { out, force, site, user, backends, patterns } = parsed;
   if (!force && existsSync(out)) {
     shell.err(`${out} is there already; --force replaces it, --out names another\n`);
     return exitCodes.failed;
@@ -88,13 +88,13 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
     return printConfigError(error, out, shell);
   }
   const signal = AbortSignal.any([shell.signal, AbortSignal.timeout(deadline)]);
-  const looks = await Promise.all(
+  const surveys = await Promise.all(
     backends.map((backend) => surveyBackend(backend, config, out, patterns, shell, signal)),
   );
   shell.signal.throwIfAborted();
-  const found = looks.filter((look) => "survey" in look);
-  if (found.length < looks.length) {
-    for (const look of looks) if ("failure" in look) shell.err(`${look.failure}\n`);
+  const found = surveys.filter((one) => "survey" in one);
+  if (found.length < surveys.length) {
+    for (const one of surveys) if ("failure" in one) shell.err(`${one.failure}\n`);
     shell.err(`Nothing was written.\n`);
     return exitCodes.failed;
   }

@@ -52,7 +52,7 @@ export function proposeSites(
   const [home = name] = ids;
   const isOf = (id: string) => (source: FoundSource) =>
     !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
-  const walls = proposeMetrics(measured, ids, home);
+  const matches = proposeMetrics(measured, ids, home);
   const sites = ids.map((id): ProposedSite => {
     const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };
     const spans = documents && proposeTraces(documents.backend, own.traces, now);
@@ -72,10 +72,10 @@ export function proposeSites(
           logs: { backend: documents.backend, sources: proposeSources(own.logs, now) },
         }),
       ...(spans && { traces: spans }),
-      ...walls.get(id),
+      ...matches.get(id),
     };
   });
-  const others = [...walls].filter(([id]) => !ids.includes(id));
+  const others = [...matches].filter(([id]) => !ids.includes(id));
   return [
     ...sites,
     ...others.map(([id, parts]) => ({ id, reasons: [`Prometheus watches the cluster ${id}`], ...parts })),

@@ -50,8 +50,8 @@ function connectBackends(
   const io: IO = {
     now: () => shell.now(),
     log: telemetry.log,
-    requested: telemetry.requested,
-    cache: telemetry.cache,
+    recordRequest: telemetry.recordRequest,
+    recordCacheLookup: telemetry.recordCacheLookup,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   const backends = new Map<string, Backend>();
@@ -147,14 +147,17 @@ async function inspectSources(
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const look = async ({ path, inspect }: SiteInspection, signal: AbortSignal): Promise<readonly string[]> => {
+  const inspectSource = async (
+    { path, inspect }: SiteInspection,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> => {
     const { rows, problems } = await inspect(addAnswerTimeout(signal));
     telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
     for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
     return problems.filter((problem) => problem.startsWith("where:")).map((problem) => `${path}: ${problem}`);
   };
   return (
-    await mapConcurrent(listInspections(backend, config), maxConcurrentInspections, look, signal)
+    await mapConcurrent(listInspections(backend, config), maxConcurrentInspections, inspectSource, signal)
   ).flat();
 }
 

@@ -35,7 +35,7 @@ export const usage = `Usage: readout serve [--config readout.yaml]
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
 SIGHUP, or a change of the file or of one that it names (secrets, certificates, layouts): reads them all again; a wrong
-one changes nothing. \`listen\`, \`mesh\` (also its content, once GraphQL has been asked for), \`intake.listen\` and the
+one changes nothing. \`listen\`, \`mesh\` (also its content, once GraphQL is loaded), \`intake.listen\` and the
 spool need a restart.
 `;
 
@@ -114,7 +114,7 @@ export async function serve(config: Config, shell: Shell, options: ServeOptions)
   if (address === undefined) return exitCodes.failed;
   watchBackends(running, running.state.current);
   reloadOnChange(running);
-  // Last, so that whoever reads it may send signals.
+  // Last, so that its reader may send signals.
   options.listening(address);
   await awaitAbort(running.signal);
   return drain(running);
@@ -124,7 +124,7 @@ export async function serve(config: Config, shell: Shell, options: ServeOptions)
 async function startServer(config: Config, shell: Shell, options: ServeOptions): Promise<RunningServer> {
   const telemetry = createTelemetry({ write: shell.err, level: options.level, processMetrics: true });
   const now = () => shell.now();
-  const { log, exported } = telemetry;
+  const { log, recordExportedSpans: exported } = telemetry;
   const exporter = createOtlpExporter({ config: config.otlp, now, log, exported });
   const createRateLimit = createReloadableRateLimit(() => performance.now());
   const toServed = ({ config, backends }: ConnectedConfig): ServedConfig => ({
@@ -168,14 +168,14 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
 /** Returns the address of the read API; undefined where it cannot listen, which is then printed. */
 async function listen(running: RunningServer): Promise<string | undefined> {
   const { shell, options, server, errorIntake, visuals, first, state } = running;
-  let wanted = first.intake?.listen ?? first.listen;
+  let tried = first.intake?.listen ?? first.listen;
   try {
     await errorIntake?.listen();
-    wanted = first.listen;
+    tried = first.listen;
     const { host, port } = await server.listen(first.listen);
     return printAddress(host, port);
   } catch (error) {
-    const address = printAddress(wanted.host, wanted.port);
+    const address = printAddress(tried.host, tried.port);
     const reason = formatErrorCode(error);
     const isInUse = reason.includes("EADDRINUSE");
     shell.err(`${isInUse ? options.inUse(address) : `${address}: cannot listen${reason}`}\n`);
@@ -247,7 +247,7 @@ async function drain(running: RunningServer): Promise<number> {
   visuals.close();
   const hasFailed = failed.signal.aborted;
   const grace = hasFailed ? 0 : drainTimeout;
-  // Senders of reports are told to close before their connections are waited for.
+  // Senders of reports must close before their connections are waited for.
   await Promise.all([server.close(grace), errorIntake?.intake.close()]);
   await errorIntake?.close(grace);
   await Promise.all([...unfinished, exporter.close(traceFlushTimeout)]);

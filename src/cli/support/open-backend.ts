@@ -17,8 +17,8 @@ export function openBackend(
   const io: IO = {
     now: () => shell.now(),
     log: () => undefined,
-    requested: () => undefined,
-    cache: () => undefined,
+    recordRequest: () => undefined,
+    recordCacheLookup: () => undefined,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.layouts);

@@ -27,7 +27,7 @@ type Run = <T>(
   request: (signal: AbortSignal) => Promise<T>,
 ) => Promise<T>;
 const createTestGuard = (over: Partial<typeof settings> = {}): { readonly run: Run } => {
-  const io = { requested: (_: string, outcome: string) => outcomes.push(outcome) };
+  const io = { recordRequest: (_: string, outcome: string) => outcomes.push(outcome) };
   const guard = createGuard("elk", { ...settings, ...over }, io);
   return { run: (...args) => guard.run(...args, () => ({ method: "GET", path: "/" })) };
 };

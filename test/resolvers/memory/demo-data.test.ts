@@ -116,7 +116,13 @@ describe("the memory store", () => {
 
 test("the backend makes new lines while it runs, and forgets old ones", async () => {
   let now = fromMillis(base);
-  const io: IO = { now: () => now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
+  const io: IO = {
+    now: () => now,
+    log: () => {},
+    recordRequest: () => {},
+    recordCacheLookup: () => {},
+    readText: () => "",
+  };
   const backend = memory.create("demo", memory.parseConfig({}), io);
   const source = { id: "app", index: "demo-shop-app", layout: "auto" };
   const signal = new AbortController().signal;
@@ -211,7 +217,13 @@ describe("generated traces", () => {
 
 test("the backend serves traces that are made up to now, and reports on their index", async () => {
   let now = fromMillis(base);
-  const io: IO = { now: () => now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
+  const io: IO = {
+    now: () => now,
+    log: () => {},
+    recordRequest: () => {},
+    recordCacheLookup: () => {},
+    readText: () => "",
+  };
   const backend = memory.create("demo", memory.parseConfig({}), io);
   const source = buildSpanSource("shop", { index: "demo-shop-traces", layout: "auto" });
   const signal = new AbortController().signal;

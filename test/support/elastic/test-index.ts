@@ -26,8 +26,8 @@ export interface Cluster {
 export const testIO: IO = {
   now,
   log: () => undefined,
-  requested: () => undefined,
-  cache: () => undefined,
+  recordRequest: () => undefined,
+  recordCacheLookup: () => undefined,
   readText: (path) => {
     throw new Error(`no file ${path} in this test`);
   },

@@ -40,7 +40,7 @@ describe("the stale-while-revalidate cache", () => {
           return `${key}${load}`;
         },
       },
-      { ...testIO, cache: (_, hit) => hits.push(hit) },
+      { ...testIO, recordCacheLookup: (_, hit) => hits.push(hit) },
     );
   }
 

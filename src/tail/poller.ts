@@ -1,10 +1,9 @@
-// One reader for all tails of the same sources of a store. It asks for what any of their queries wants, and gives each
-// line, once, to those whose query it satisfies; so 500 tails cost a source no more than one.
+// Polls one source for all live tails that follow it. A poll asks for what any of their queries matches and delivers each
+// line once to each tail whose query it satisfies, so 500 tails cost a source no more than one.
 //
-// Lines become visible later than their own time: shippers gather, indices refresh. Every reading therefore begins
-// again before the last one: each second a little, so that nearly all lines show at once, and every quarter of the
-// lateness as far back as a line may still come. What is refused for all together is asked for query by query, so that
-// only those are told whose own it is.
+// Lines become visible later than their own time: shippers buffer, indices refresh. So each poll reads some seconds again,
+// and from time to time the whole lateness window. A poll that is refused is repeated query by query, so that only those
+// tails are refused whose own query cannot be answered.
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
@@ -13,35 +12,35 @@ import { compileMatcher } from "../log-query/matches.ts";
 import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
-import { createRecentIds } from "./recent-ids.ts";
+import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 
-/** How often is read, and how far back at least. */
 export const pollInterval: Millis = 1_000;
+/** How far each poll reads back at least. */
 const recentWindow: Millis = 10_000;
 const maxRetryDelay: Millis = 30_000;
-/** How long a source that has failed so often before is left alone. */
+/** The pause after so many failures in a row: doubled each time. */
 export function computeRetryDelay(failures: number): Millis {
   return Math.min(pollInterval * 2 ** failures, maxRetryDelay);
 }
-/** With more different queries than these all lines are read: the index would be asked more than it spares. */
+/** With more different queries than these, all lines are read: a larger query costs the index more than it saves. */
 const maxSeparateQueries = 32;
 
 export interface Listener {
   readonly filter: Filter;
   /** Lines that satisfy the filter, by time; never one twice. */
-  readonly onLines: (onLines: readonly LogLine[]) => void;
-  /** A reading has succeeded: every line before `onClosed` that comes in time has been given. */
-  readonly onClosed: (onClosed: Instant) => void;
-  /** A reading failed; the next try is in so many milliseconds. */
+  readonly onLines: (lines: readonly LogLine[]) => void;
+  /** A poll has succeeded: every line before `closed` that came in time has been delivered. */
+  readonly onClosed: (closed: Instant) => void;
+  /** A poll failed; the next one is after `rest`. */
   readonly onFailure: (error: unknown, rest: Millis) => void;
-  /** No reading of its query will succeed; nothing more is given. */
+  /** No poll of its query can succeed; nothing more is delivered. */
   readonly onRefusal: (error: Unprocessable) => void;
 }
 
 export interface Poller {
-  /** Lines that become visible from now on, and older ones that the listener may know. Returns how to leave. */
+  /** Delivers lines that become visible from now on, and maybe some that the listener knows. Returns what removes it. */
   readonly listen: (listener: Listener) => () => void;
-  /** How the last reading went, or the first one when none has ended. Rejects with what it failed with. */
+  /** Resolves when the last poll, or the first one where none has ended, succeeded. Rejects with its failure. */
   readonly awaitOutcome: () => Promise<void>;
   readonly isIdle: () => boolean;
 }
@@ -49,7 +48,7 @@ export interface Poller {
 export interface PollerOptions {
   readonly store: LogStore;
   readonly sources: readonly [LogSource, ...LogSource[]];
-  /** Of each step of a reading. */
+  /** Of each batch of a poll. */
   readonly deadline: Millis;
   readonly lateness: Millis;
   readonly tieLimit: number;
@@ -61,11 +60,11 @@ export interface PollerOptions {
   readonly log: (event: LogEvent) => void;
 }
 
-/** A hint: one search answers what came lately, and few read far back. */
-const wantedHint = 10_000;
+/** A hint to the store: one search answers a usual poll. */
+const expectedLinesHint = 10_000;
 
 /**
- * Batches of lines by time; the deadline is for each step of the source, `heard` is called after each.
+ * Yields batches of lines by time. The deadline counts for each batch; `heard` is called whenever the store makes progress.
  * @throws {Unprocessable} {BackendError}
  */
 export async function* readLines(
@@ -77,7 +76,7 @@ export async function* readLines(
 ): AsyncGenerator<readonly LogLine[]> {
   const leaving = new AbortController();
   const limited = AbortSignal.any([signal, leaving.signal]);
-  // Whoever follows reads for ever: what bounds it is that one reading is under way at a time.
+  // A tail reads for ever. What bounds it is that one poll runs at a time.
   const documentLimit = Number.MAX_SAFE_INTEGER;
   let step: RequestLifetime | undefined;
   const progressed = () => {
@@ -90,7 +89,7 @@ export async function* readLines(
       range,
       filter,
       order: "asc",
-      expectedLines: wantedHint,
+      expectedLines: expectedLinesHint,
       documentLimit,
       tieLimit,
       progressed,
@@ -105,7 +104,7 @@ export async function* readLines(
       yield next.value;
     }
   } finally {
-    leaving.abort(new Error("no more lines wanted"));
+    leaving.abort(new Error("the reader has stopped"));
     rows.return?.()?.catch(() => {});
   }
 }
@@ -117,148 +116,218 @@ interface QueryAudience {
   readonly listeners: Set<Listener>;
 }
 
-export function createPoller(reading: PollerOptions): Poller {
-  const { now, pause, log } = reading;
-  const lateness = fromMillis(reading.lateness);
-  const audiences = new Map<string, QueryAudience>();
-  let leaving: AbortController | undefined;
-  let outcome = Promise.withResolvers<void>();
-  /** Settles the outcome that is waited for, or takes the place of one that is known. */
-  function settle(error?: unknown): void {
-    const pending = outcome;
-    outcome = Promise.withResolvers();
-    outcome.promise.catch(() => {});
-    for (const { resolve, reject } of [pending, outcome]) error === undefined ? resolve() : reject(error);
-  }
+/** A poller and those who listen to it. */
+interface PollerState {
+  readonly options: PollerOptions;
+  readonly audiences: Map<string, QueryAudience>;
+  /** Stops the polls under way; undefined while nobody listens. */
+  leaving: AbortController | undefined;
+  /** Of the next poll. */
+  outcome: PromiseWithResolvers<void>;
+}
 
-  function listen(listener: Listener): () => void {
-    const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
-    const { filter } = listener;
-    const audience = audiences.get(key) ?? { filter, matches: compileMatcher(filter), listeners: new Set() };
-    audiences.set(key, audience);
-    audience.listeners.add(listener);
-    if (leaving === undefined) {
-      leaving = new AbortController();
-      outcome = Promise.withResolvers();
-      outcome.promise.catch(() => {});
-      void run(leaving.signal);
-    }
-    return () => {
-      if (!audience.listeners.delete(listener) || audience.listeners.size > 0) return;
-      audiences.delete(key);
-      if (audiences.size > 0) return;
-      leaving?.abort(new Error("nobody follows any more"));
-      leaving = undefined;
-    };
-  }
+export function createPoller(options: PollerOptions): Poller {
+  const state: PollerState = {
+    options,
+    audiences: new Map(),
+    leaving: undefined,
+    outcome: Promise.withResolvers(),
+  };
+  return {
+    listen: (listener) => addListener(state, listener),
+    awaitOutcome: () => state.outcome.promise,
+    isIdle: () => state.audiences.size === 0,
+  };
+}
 
-  async function run(signal: AbortSignal): Promise<void> {
-    const seen = createRecentIds(reading.seenLimit);
-    /** Lines that were about to be given are then among those remembered, and nobody can go on. */
-    let full = false;
-    const isNew = (line: LogLine): boolean => {
-      try {
-        return seen.add(line);
-      } catch (error) {
-        full = true;
-        throw error;
+/** Returns what removes the listener again. The first one starts the polls, the last one ends them. */
+function addListener(state: PollerState, listener: Listener): () => void {
+  const { audiences } = state;
+  const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
+  const { filter } = listener;
+  const audience = audiences.get(key) ?? { filter, matches: compileMatcher(filter), listeners: new Set() };
+  audiences.set(key, audience);
+  audience.listeners.add(listener);
+  if (state.leaving === undefined) {
+    state.leaving = new AbortController();
+    renewOutcome(state);
+    void pollUntilAborted(state, state.leaving.signal);
+  }
+  return () => {
+    if (!audience.listeners.delete(listener) || audience.listeners.size > 0) return;
+    audiences.delete(key);
+    if (audiences.size > 0) return;
+    state.leaving?.abort(new Error("no listeners left"));
+    state.leaving = undefined;
+  };
+}
+
+function renewOutcome(state: PollerState): void {
+  state.outcome = Promise.withResolvers();
+  state.outcome.promise.catch(() => {});
+}
+
+/** Settles the outcome that is awaited, and replaces one that is known. */
+function settleOutcome(state: PollerState, error?: unknown): void {
+  const pending = state.outcome;
+  renewOutcome(state);
+  for (const { resolve, reject } of [pending, state.outcome]) error === undefined ? resolve() : reject(error);
+}
+
+/** What has been read so far. */
+interface PollProgress {
+  /** When the last poll of the whole lateness window began. */
+  complete: Instant;
+  /** When the last poll of any range began. */
+  last: Instant;
+  failures: number;
+  readonly seen: RecentIds;
+  /** Too many lines to remember. Those of the current batch are then remembered and not delivered, so no poll may go on. */
+  isFull: boolean;
+}
+
+async function pollUntilAborted(state: PollerState, signal: AbortSignal): Promise<void> {
+  const { now, pause, seenLimit } = state.options;
+  const began = now();
+  const seen = createRecentIds(seenLimit);
+  const progress: PollProgress = { complete: began, last: began, failures: 0, seen, isFull: false };
+  while (!signal.aborted) {
+    // A clock that is put back must not move the lower bound.
+    const begun = later(now(), progress.last);
+    try {
+      await pollOnce(state, progress, begun, signal);
+      // Below 0 while the clock has been put back.
+      const spent = Math.max(0, Number((now() - begun) / nanosPerMilli));
+      await pause(Math.max(pollInterval - spent, pollInterval / 5), signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      settleOutcome(state, error);
+      if (error instanceof Unprocessable) {
+        // Later listeners start a new poll.
+        if (state.leaving?.signal === signal) state.leaving = undefined;
+        for (const listener of listListeners(state)) listener.onRefusal(error);
+        return;
       }
-    };
-    const read = async (filter: Filter, range: TimeRange): Promise<void> => {
-      for await (const batch of readLines(reading, filter, range, signal)) give(batch.filter(isNew));
-    };
-    const readAll = async (range: TimeRange): Promise<void> => {
-      try {
-        await read(union(), range);
-      } catch (error) {
-        if (full || !(error instanceof Unprocessable) || audiences.size < 2) throw error;
-        for (const [key, audience] of [...audiences]) {
-          await read(audience.filter, range).catch((own: unknown) => {
-            if (full || !(own instanceof Unprocessable)) throw own;
-            refuse(key, audience, own);
-          });
-        }
-        if (audiences.size === 0) throw error;
-      }
-    };
-    /** When the last reading that went back all the way began, and the last of any kind. */
-    let whole = now();
-    let last = whole;
-    let failures = 0;
-    while (!signal.aborted) {
-      // A clock that is put back must not take the floor with it.
-      const begun = later(now(), last);
-      const far = begun - whole >= lateness / 4n;
-      const from = far
-        ? whole - lateness
-        : later((last - fromMillis(recentWindow)) as Instant, (whole - lateness) as Instant);
-      try {
-        const range = { from: from as Instant, to: begun };
-        await readAll(range);
-        last = begun;
-        settle();
-        if (far) {
-          whole = begun;
-          seen.forget((whole - lateness) as Instant);
-        }
-        for (const listener of listeners()) listener.onClosed((whole - lateness) as Instant);
-        failures = 0;
-        // Below 0 while the clock has been put back.
-        const spent = Math.max(0, Number((now() - begun) / nanosPerMilli));
-        await pause(Math.max(pollInterval - spent, pollInterval / 5), signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        settle(error);
-        if (error instanceof Unprocessable) {
-          // Whoever comes now begins anew.
-          if (leaving?.signal === signal) leaving = undefined;
-          for (const listener of listeners()) listener.onRefusal(error);
-          return;
-        }
-        const rest = computeRetryDelay(failures);
-        failures += 1;
-        const level = error instanceof BackendError ? "warn" : "error";
-        log({ level, message: "tail: reading failed", err: error, rest });
-        for (const listener of listeners()) listener.onFailure(error, rest);
-        await pause(rest, signal);
-      }
+      await pauseAfterFailure(state, progress, error, signal);
     }
   }
+}
 
-  function refuse(key: string, audience: QueryAudience, error: Unprocessable): void {
-    const told = [...audience.listeners];
-    // Whoever comes now with the same query begins anew.
-    audience.listeners.clear();
-    if (audiences.get(key) === audience) audiences.delete(key);
-    for (const listener of told) listener.onRefusal(error);
+/** Polls the range that may have new lines: the lateness window from time to time, else the recent part of it. */
+async function pollOnce(
+  state: PollerState,
+  progress: PollProgress,
+  begun: Instant,
+  signal: AbortSignal,
+): Promise<void> {
+  const lateness = fromMillis(state.options.lateness);
+  const isComplete = begun - progress.complete >= lateness / 4n;
+  const oldest = (progress.complete - lateness) as Instant;
+  const recent = (progress.last - fromMillis(recentWindow)) as Instant;
+  const from = isComplete ? oldest : later(recent, oldest);
+  await readForAll(state, progress, { from, to: begun }, signal);
+  progress.last = begun;
+  settleOutcome(state);
+  if (isComplete) {
+    progress.complete = begun;
+    progress.seen.forget((begun - lateness) as Instant);
   }
+  const closed = (progress.complete - lateness) as Instant;
+  for (const listener of listListeners(state)) listener.onClosed(closed);
+  progress.failures = 0;
+}
 
-  /** What any listener wants. */
-  function union(): Filter {
-    const filters = [...audiences.values()].map(({ filter }) => filter);
-    const [first, second, ...rest] = filters;
-    if (
-      first === undefined ||
-      filters.length > maxSeparateQueries ||
-      filters.some(({ kind }) => kind === "all")
-    ) {
-      return { kind: "all" };
+async function pauseAfterFailure(
+  state: PollerState,
+  progress: PollProgress,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<void> {
+  const rest = computeRetryDelay(progress.failures);
+  progress.failures += 1;
+  const level = error instanceof BackendError ? "warn" : "error";
+  state.options.log({ level, message: "tail: reading failed", err: error, rest });
+  for (const listener of listListeners(state)) listener.onFailure(error, rest);
+  await state.options.pause(rest, signal);
+}
+
+/** Reads once for all queries. If that is refused, reads for each alone and refuses only those that cannot be answered. */
+async function readForAll(
+  state: PollerState,
+  progress: PollProgress,
+  range: TimeRange,
+  signal: AbortSignal,
+): Promise<void> {
+  const { audiences } = state;
+  try {
+    await readAndDeliver(state, progress, combineFilters(state), range, signal);
+  } catch (error) {
+    if (progress.isFull || !(error instanceof Unprocessable) || audiences.size < 2) throw error;
+    for (const [key, audience] of [...audiences]) {
+      await readAndDeliver(state, progress, audience.filter, range, signal).catch((own: unknown) => {
+        if (progress.isFull || !(own instanceof Unprocessable)) throw own;
+        refuseAudience(state, key, audience, own);
+      });
     }
-    if (second === undefined) return first;
-    return { kind: "or", operands: [first, second, ...rest], span: { start: 0, end: 0 } };
+    if (audiences.size === 0) throw error;
   }
+}
 
-  function give(lines: readonly LogLine[]): void {
-    if (lines.length === 0) return;
-    for (const { matches: holds, listeners } of audiences.values()) {
-      const own = lines.filter(holds);
-      if (own.length > 0) for (const listener of listeners) listener.onLines(own);
-    }
+async function readAndDeliver(
+  state: PollerState,
+  progress: PollProgress,
+  filter: Filter,
+  range: TimeRange,
+  signal: AbortSignal,
+): Promise<void> {
+  for await (const batch of readLines(state.options, filter, range, signal)) {
+    deliverLines(
+      state,
+      batch.filter((line) => addUnlessSeen(progress, line)),
+    );
   }
+}
 
-  function listeners(): readonly Listener[] {
-    return [...audiences.values()].flatMap((audience) => [...audience.listeners]);
+function addUnlessSeen(progress: PollProgress, line: LogLine): boolean {
+  try {
+    return progress.seen.add(line);
+  } catch (error) {
+    progress.isFull = true;
+    throw error;
   }
+}
 
-  return { listen, awaitOutcome: () => outcome.promise, isIdle: () => audiences.size === 0 };
+function refuseAudience(
+  { audiences }: PollerState,
+  key: string,
+  audience: QueryAudience,
+  error: Unprocessable,
+): void {
+  const refused = [...audience.listeners];
+  // Later listeners of the same query start a new poll.
+  audience.listeners.clear();
+  if (audiences.get(key) === audience) audiences.delete(key);
+  for (const listener of refused) listener.onRefusal(error);
+}
+
+/** Matches what any listener follows; all lines where there are too many queries. */
+function combineFilters({ audiences }: PollerState): Filter {
+  const filters = [...audiences.values()].map(({ filter }) => filter);
+  const [first, second, ...rest] = filters;
+  const isAll = filters.length > maxSeparateQueries || filters.some(({ kind }) => kind === "all");
+  if (first === undefined || isAll) return { kind: "all" };
+  if (second === undefined) return first;
+  return { kind: "or", operands: [first, second, ...rest], span: { start: 0, end: 0 } };
+}
+
+function deliverLines({ audiences }: PollerState, lines: readonly LogLine[]): void {
+  if (lines.length === 0) return;
+  for (const { matches, listeners } of audiences.values()) {
+    const own = lines.filter(matches);
+    if (own.length > 0) for (const listener of listeners) listener.onLines(own);
+  }
+}
+
+function listListeners({ audiences }: PollerState): readonly Listener[] {
+  return [...audiences.values()].flatMap((audience) => [...audience.listeners]);
 }

@@ -4,7 +4,7 @@ import { Refused } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, second } from "../core/time.ts";
 
-interface RecentIds {
+export interface RecentIds {
   readonly has: (line: LogLine) => boolean;
   /** False when it has been seen. @throws {Refused} `result_too_large` when there are too many to remember */
   readonly add: (line: LogLine) => boolean;

@@ -1,5 +1,6 @@
 // What links ask for: the rows that belong to many others, read in one request to a source. They are no routes, but
 // they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
+
 import { Refused } from "../core/errors.ts";
 import type { LogLine, PodsRow, Span } from "../core/rows.ts";
 import {
@@ -26,8 +27,9 @@ import { printLine } from "./logs/lines.ts";
 import { readRows } from "./runtime/executor.ts";
 import type { Context, PreparedOperation } from "./runtime/operation.ts";
 import { addDigest } from "./traces/analytics.ts";
+import { maxTiedRows } from "./traces/listing-page.ts";
+import { createRequestBudget, readTraces } from "./traces/read-traces.ts";
 import { joinRows, type RowMembers, toSlowEventRow, toSpanRow, toSummaryRow } from "./traces/row-writer.ts";
-import { createRequestBudget, maxTiedRows, readTraces } from "./traces/traces-query.ts";
 
 /** A row as it is answered. */
 export type Row = Readonly<Record<string, unknown>>;

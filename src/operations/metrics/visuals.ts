@@ -1,5 +1,6 @@
 // Saved visuals: a published view of a site's metrics, answered by the metrics routes themselves, without a token. What
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
+
 import * as z from "zod";
 import { type Issue, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
 import { type Instant, nanosPerMilli, printInstant } from "../../core/time.ts";
@@ -13,8 +14,9 @@ import {
   type Operation,
   type RowBatch,
 } from "../runtime/operation.ts";
-import { list, timeseries } from "./metrics.ts";
+import { list } from "./list.ts";
 import { visualAnswer } from "./schema.ts";
+import { timeseries } from "./timeseries.ts";
 
 interface VisualAnswer extends VisualData {
   readonly id: string;

@@ -1,4 +1,5 @@
 // Figures over the spans of one site: its actions, who calls whom, and where its time goes.
+
 import * as z from "zod";
 import type { Site, SpanPart } from "../../access/sites.ts";
 import { Refused } from "../../core/errors.ts";
@@ -18,9 +19,10 @@ import {
   textList,
   to,
 } from "../runtime/request-body.ts";
+import { createNoTracesError, createRequestBudget } from "./read-traces.ts";
 import { printRows, toSlowEventRow } from "./row-writer.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./schema.ts";
-import { createNoTracesError, createRequestBudget, resolveRange } from "./traces-query.ts";
+import { resolveRange } from "./traces-query.ts";
 
 const rangeFields = { site_id: siteId, from, to };
 const attributeNames = optional(textList());

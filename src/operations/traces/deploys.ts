@@ -1,12 +1,14 @@
 // POST /api/v2/deploys/stats: the requests of one revision.
+
 import * as z from "zod";
 import { NotFound } from "../../core/errors.ts";
 import { printMillis, toMillis } from "../../core/time.ts";
 import type { Operation } from "../runtime/operation.ts";
 import { checkRange, from, optional, siteId, to } from "../runtime/request-body.ts";
 import { computeErrorRate, findTracesPart } from "./analytics.ts";
+import { createRequestBudget } from "./read-traces.ts";
 import { revisionStats } from "./schema.ts";
-import { createRequestBudget, resolveRange } from "./traces-query.ts";
+import { resolveRange } from "./traces-query.ts";
 
 const body = z
   .object({

@@ -1,10 +1,14 @@
 // The listings of traces: POST /api/v2/tracing/traces/performance and …/errors.
+
 import * as z from "zod";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { Context, Operation, RowBatch } from "../runtime/operation.ts";
+import { explainListing } from "./explain-listing.ts";
+import { listPage, toListingPage } from "./listing-page.ts";
+import { listingBody } from "./query-schema.ts";
+import { createRequestBudget } from "./read-traces.ts";
 import { printRows, toSummaryRow } from "./row-writer.ts";
 import { traceSummary } from "./schema.ts";
-import { createRequestBudget, explainListing, listingBody, listPage, toListingPage } from "./traces-query.ts";
 
 type ListingRequest = z.output<typeof listingBody>;
 

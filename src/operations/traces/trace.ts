@@ -1,4 +1,5 @@
 // One trace: its spans by id, the spans of a trace that filters choose, and where it belongs.
+
 import * as z from "zod";
 import { compare, type TraceLocation } from "../../core/rows.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
@@ -6,18 +7,11 @@ import { deduplicateRows } from "../../tracing/analytics.ts";
 import { deriveIncidentNumber } from "../../tracing/spans/digest.ts";
 import { buildTraceDetail } from "../../tracing/trace-detail.ts";
 import type { Context, Operation, RowBatch } from "../runtime/operation.ts";
+import { listPage, toListingPage } from "./listing-page.ts";
+import { detailBody, siteIds, traceId } from "./query-schema.ts";
+import { createRequestBudget, groupByStore, readTrace } from "./read-traces.ts";
 import { printSpans } from "./row-writer.ts";
 import { span, traceLocation } from "./schema.ts";
-import {
-  createRequestBudget,
-  detailBody,
-  groupByStore,
-  listPage,
-  readTrace,
-  siteIds,
-  toListingPage,
-  traceId,
-} from "./traces-query.ts";
 
 const lookupBody = z
   .object({ site_ids: siteIds, trace_id: traceId })

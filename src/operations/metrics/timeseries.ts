@@ -1,0 +1,196 @@
+// `metrics/timeseries`: a series for each selector and combination of tags. Each series is printed when it is sent, so a large
+// answer is never held as text.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Buckets, Series } from "../../core/rows.ts";
+import { chooseResolution, computeGrid } from "../../metrics/measures.ts";
+import {
+  type ChunkedBody,
+  type Context,
+  charsPerChunk,
+  type Operation,
+  type RowBatch,
+} from "../runtime/operation.ts";
+import {
+  checkPoints,
+  explainSelectors,
+  findMetricsPart,
+  type MetricsPart,
+  printRange,
+  readSelectors,
+  rejectForcedTags,
+} from "./read-series.ts";
+import { type Selector, type TimeseriesRequest, timeseriesBody, toTimeRange } from "./request.ts";
+import { timeseriesAnswer } from "./schema.ts";
+import {
+  type ChunkWriter,
+  createChunkWriter,
+  pointsPerTurn,
+  printAscii,
+  printNumber,
+  printPoints,
+  printText,
+  takeText,
+} from "./series-writer.ts";
+
+export const timeseries: Operation<TimeseriesRequest, never> = {
+  name: "metrics.timeseries",
+  method: "POST",
+  path: "/api/v2/metrics/timeseries",
+  access: "token",
+  summary: "Series of metrics over time",
+  description:
+    "One series for each combination of the values of the tags that a selector names. Buckets are whole and lie on the UTC grid of the resolution.",
+  request: timeseriesBody,
+  answer: timeseriesAnswer,
+  sites: ({ site_id }) => [site_id],
+  run: (request, context) => {
+    const metrics = findMetricsPart(context.sites.get(request.site_id));
+    rejectForcedTags(request.select, [], metrics);
+    const range = toTimeRange(request);
+    const chosen = request.resolution ?? chooseResolution(range);
+    const buckets = computeGrid(range, chosen);
+    checkPoints(buckets.count, context);
+    const opening = `{"resolution":"${chosen}",${printRange(request)},"series":[`;
+    return { pieces: printTimeseries(opening, request, metrics, buckets, context) } satisfies ChunkedBody;
+  },
+  explain: async (request, context) => {
+    const range = toTimeRange(request);
+    const resolution = request.resolution ?? chooseResolution(range);
+    return { resolution, ...(await explainSelectors(request, computeGrid(range, resolution), context)) };
+  },
+};
+
+/** Series whose ids are made in one turn of the event loop. */
+const idsPerTurn = 1_000;
+
+/** A series on its way out. Its points are the values that are finite: a sum may pass what a number holds. */
+interface PrintableSeries {
+  readonly selector: Selector;
+  readonly tags: Series["tags"];
+  readonly values: Float64Array;
+  readonly points: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+async function* printTimeseries(
+  opening: string,
+  { select, limit = Number.POSITIVE_INFINITY }: TimeseriesRequest,
+  metrics: MetricsPart,
+  buckets: Buckets,
+  context: Context,
+): AsyncGenerator<RowBatch> {
+  const answered = await readSelectors(select, metrics, buckets, context);
+  // Two selectors may find one series; it is answered once, as the first of them wants it.
+  const found = new Map<string, PrintableSeries>();
+  let unprinted = 0;
+  for (const { selector, series } of answered) {
+    const idOf = createIdPrinter(selector);
+    const own: { readonly id: string; readonly series: Series }[] = [];
+    for (const one of series) {
+      if (own.length % idsPerTurn === idsPerTurn - 1) await nextTurn();
+      own.push({ id: idOf(one.tags), series: one });
+    }
+    for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {
+      if (found.size >= limit || found.has(id)) continue;
+      const drawn = toPrintableSeries(selector, series);
+      found.set(id, drawn);
+      unprinted += charsPerSeriesHead + drawn.points * charsPerPoint;
+    }
+  }
+  const piece = createChunkWriter(buckets);
+  let count = 0;
+  let separator = "";
+  printText(piece, opening);
+  for (const [id, drawn] of found) {
+    printAscii(piece, separator);
+    printSeriesHead(piece, id, drawn);
+    separator = ",";
+    let points = 0;
+    for (let first = 0; first < buckets.count; first += pointsPerTurn) {
+      const end = Math.min(first + pointsPerTurn, buckets.count);
+      points += printPoints(piece, drawn.values, { first, end }, points === 0);
+      if (piece.end < charsPerChunk) continue;
+      unprinted -= piece.end;
+      yield { count, text: takeText(piece), unprinted };
+      count = 0;
+    }
+    printAscii(piece, points === 0 ? "]}" : "}]}");
+    count += 1;
+  }
+  printAscii(piece, "]}");
+  yield { count, text: takeText(piece) };
+}
+
+/** A point, and a series without its points, as they are printed: roughly. */
+const charsPerPoint = 70;
+
+const charsPerSeriesHead = 300;
+
+/** With a zero for each bucket without a value where the selector wants them. */
+function toPrintableSeries(selector: Selector, series: Series): PrintableSeries {
+  const values =
+    selector.draw_null_as_zero === true
+      ? series.values.map((value) => (Number.isFinite(value) ? value : 0))
+      : series.values;
+  let points = 0;
+  let min = Number.POSITIVE_INFINITY;
+  let max = Number.NEGATIVE_INFINITY;
+  for (let bucket = 0; bucket < values.length; bucket += 1) {
+    const value = values[bucket] ?? Number.NaN;
+    if (!Number.isFinite(value)) continue;
+    points += 1;
+    min = Math.min(min, value);
+    max = Math.max(max, value);
+  }
+  return { selector, tags: series.tags, values, points, min, max };
+}
+
+/** An entry of `series` up to its points, its keys in the specification's order. */
+function printSeriesHead(piece: ChunkWriter, id: string, drawn: PrintableSeries): void {
+  const { tags, points, min, max } = drawn;
+  const { name, field } = drawn.selector;
+  const named = `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(tags)}`;
+  printText(piece, `${named},"field":"${field}","min":`);
+  if (points === 0) printAscii(piece, 'null,"max":null');
+  else {
+    printNumber(piece, min);
+    printAscii(piece, ',"max":');
+    printNumber(piece, max);
+  }
+  printAscii(piece, ',"data":[');
+}
+
+/** `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (contract, "Metrics"). */
+function createIdPrinter({
+  name,
+  tags,
+  field,
+  aggregation,
+}: Selector): (tags: Readonly<Record<string, string>>) => string {
+  const tail = aggregation === undefined ? `|${field}` : `|${field}|${aggregation}`;
+  const [head, keys] = [`${encodeIdPart(name)}|`, sortKeys(Object.keys(tags))];
+  return (tags) => head + printTags(keys, tags) + tail;
+}
+
+/** Each with its text, in the order of their texts. */
+export function sortKeys(keys: readonly string[]): readonly (readonly [key: string, text: string])[] {
+  const printed = keys.map((key) => [key, `${encodeIdPart(key)}=`] as const);
+  return printed.sort(([, a], [, b]) => (a < b ? -1 : 1));
+}
+
+export function printTags(
+  keys: readonly (readonly [key: string, text: string])[],
+  tags: Readonly<Record<string, string>>,
+): string {
+  let text = "";
+  for (const [key, before] of keys)
+    text += `${text === "" ? "" : ","}${before}${encodeIdPart(tags[key] ?? "")}`;
+  return text;
+}
+
+export function encodeIdPart(text: string): string {
+  return !/[%|,=]/.test(text)
+    ? text
+    : text.replaceAll(/[%|,=]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
+}

@@ -1,0 +1,152 @@
+// One page of a trace listing: the position of its cursor, and the rows of several stores merged in one order.
+import type { TraceSummary } from "../../core/rows.ts";
+import { countFractionDigits, floorToMilli, nanosPerMilli } from "../../core/time.ts";
+import type { ListingQuery } from "../../store/span-analytics.ts";
+import type { Budget } from "../../store/spans.ts";
+import { compareRows, createTieLimitError, deriveTie } from "../../tracing/listing/listing.ts";
+import type { Context } from "../runtime/operation.ts";
+import type { RequestTime } from "../runtime/request-body.ts";
+import type { TracesQuery } from "./query-schema.ts";
+import { buildFilter, groupByStore, resolveRanges } from "./read-traces.ts";
+
+interface ListingPage {
+  readonly by: "time" | "duration";
+  readonly order: "asc" | "desc";
+  readonly perPage: number;
+}
+
+/** The rows of the page that a request asks for, more than `perPage` only to complete a millisecond or duration. */
+export async function listPage(
+  request: TracesQuery,
+  candidates: ListingQuery["candidates"],
+  page: ListingPage & { readonly beyond: bigint | undefined },
+  budget: Budget,
+  context: Context,
+): Promise<readonly TraceSummary[]> {
+  const tieLimit = maxTiedRows;
+  const filter = buildFilter(request);
+  const listings = resolveRanges(request, context).flatMap(({ ids, range }) =>
+    range.from > range.to
+      ? []
+      : groupByStore(ids, context).map(({ store, sources }) => {
+          const { by, order, beyond, perPage: expectedRows } = page;
+          const query = {
+            sources,
+            candidates,
+            range,
+            filter,
+            by,
+            order,
+            beyond,
+            expectedRows,
+            tieLimit,
+            budget,
+          };
+          return store.summaries(query, context.signal);
+        }),
+  );
+  const rows: TraceSummary[] = [];
+  let tie: bigint | undefined;
+  let tied = 0;
+  for await (const row of mergeListings(listings, page)) {
+    const next = deriveTie(page, row);
+    if (next !== tie) {
+      if (rows.length >= page.perPage) break;
+      tie = next;
+      tied = 0;
+    }
+    tied += 1;
+    if (tied > tieLimit) throw createTieLimitError({ by: page.by, tieLimit });
+    rows.push(row);
+  }
+  return rows;
+}
+
+/** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */
+export const maxTiedRows = 10_000;
+
+/** Where the rows behind the cursor begin. */
+export function toListingPage({ pagination: asked }: TracesQuery): ListingPage & {
+  readonly beyond: bigint | undefined;
+} {
+  const { by, time: after, duration } = asked?.cursor ?? { by: "time" };
+  const order = asked?.order === "ASC" ? "asc" : "desc";
+  const perPage = asked?.per_page ?? 1;
+  if (after !== undefined) return { by, order, perPage, beyond: toTimeBound(after, order) };
+  return {
+    by,
+    order,
+    perPage,
+    beyond: duration === undefined ? undefined : toDurationBound(duration, order),
+  };
+}
+
+/** A cursor to the millisecond, as rows have it, excludes all of it; a finer one cannot be a row's, and is an instant. */
+function toTimeBound({ instant, text }: RequestTime, order: ListingPage["order"]): bigint {
+  if (countFractionDigits(text) > 3) return instant;
+  const start = floorToMilli(instant);
+  return order === "asc" ? start + nanosPerMilli - 1n : start;
+}
+
+function toDurationBound(millis: number, order: ListingPage["order"]): bigint {
+  const least = findLeastNanos(millis);
+  return order === "asc" && Number(least) / 1e6 > millis ? least - 1n : least;
+}
+
+/** The shortest duration that is answered as this many milliseconds or more. */
+export function findLeastNanos(millis: number): bigint {
+  // Half a nanosecond is where doubles of this size begin to round: from there on the nearest is all that can be told.
+  if (millis > 4e9) return BigInt(Math.round(Math.min(millis * 1e6, Number.MAX_VALUE)));
+  let nanos = Math.max(0, Math.floor(millis * 1e6) - 1);
+  while (nanos / 1e6 < millis) nanos += 1;
+  return BigInt(nanos);
+}
+
+/** The rows of several listings, each in the page's order, in that order. */
+async function* mergeListings(
+  listings: readonly AsyncIterable<readonly TraceSummary[]>[],
+  page: ListingPage,
+): AsyncGenerator<TraceSummary> {
+  const streams = listings.map((listing) => listing[Symbol.asyncIterator]());
+  try {
+    const opened = await Promise.all(streams.map(openHead));
+    const heads = opened.filter((head) => head !== undefined);
+    while (heads.length > 0) {
+      const first = heads.reduce((best, other) =>
+        compareRows(page, other.row, best.row) < 0 ? other : best,
+      );
+      yield first.row;
+      if (!(await advanceHead(first))) heads.splice(heads.indexOf(first), 1);
+    }
+  } finally {
+    for (const stream of streams) stream.return?.().catch(() => {});
+  }
+}
+
+interface StreamHead {
+  readonly stream: AsyncIterator<readonly TraceSummary[]>;
+  batch: readonly TraceSummary[];
+  position: number;
+  row: TraceSummary;
+}
+
+async function openHead(stream: AsyncIterator<readonly TraceSummary[]>): Promise<StreamHead | undefined> {
+  const next = await stream.next();
+  const row = next.done === true ? undefined : next.value[0];
+  return row === undefined ? undefined : { stream, batch: next.value, position: 0, row };
+}
+
+async function advanceHead(head: StreamHead): Promise<boolean> {
+  head.position += 1;
+  let row = head.batch[head.position];
+  if (row === undefined) {
+    const next = await head.stream.next();
+    if (next.done === true) return false;
+    head.batch = next.value;
+    head.position = 0;
+    row = head.batch[0];
+  }
+  if (row === undefined) return false;
+  head.row = row;
+  return true;
+}

@@ -1,0 +1,148 @@
+// Reads single traces, and resolves what a traces query names: stores, filters, ranges and the budget.
+import type { Site, SpanPart } from "../../access/sites.ts";
+import { createMissingPartError, Refused } from "../../core/errors.ts";
+import type { Span } from "../../core/rows.ts";
+import {
+  allTime,
+  endOfMilli,
+  fromMillis,
+  type Instant,
+  type TimeRange,
+  toInclusiveEnd,
+} from "../../core/time.ts";
+import type { SpanStore, TraceFilter } from "../../store/span-analytics.ts";
+import type { Budget, SpanSource } from "../../store/spans.ts";
+import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
+import { createBudget } from "../../tracing/spans/read-budget.ts";
+import type { Context } from "../runtime/operation.ts";
+import type { RequestTime } from "../runtime/request-body.ts";
+import { findLeastNanos } from "./listing-page.ts";
+import type { TracesQuery } from "./query-schema.ts";
+
+type NonEmpty<T> = readonly [T, ...T[]];
+
+/** Sources that one store answers for together. */
+interface StoreGroup {
+  readonly store: SpanStore;
+  readonly sources: NonEmpty<SpanSource>;
+}
+
+/** @throws {Refused} for a site without traces */
+export function groupByStore(ids: readonly string[], context: Context): readonly StoreGroup[] {
+  const groups = new Map<SpanStore, [SpanSource, ...SpanSource[]]>();
+  for (const { store, source } of listSpanParts(ids, context)) {
+    const sources = groups.get(store);
+    if (sources === undefined) groups.set(store, [source]);
+    else sources.push(source);
+  }
+  return [...groups].map(([store, sources]) => ({ store, sources }));
+}
+
+export function listSpanParts(ids: readonly string[], context: Context): readonly SpanPart[] {
+  return [...new Set(ids)].flatMap((id) => {
+    const { traces, reports } = context.sites.get(id) ?? {};
+    const parts = [traces, reports].filter((part) => part !== undefined);
+    if (parts.length === 0) throw createNoTracesError();
+    return parts;
+  });
+}
+
+export function createNoTracesError(): Refused<"not_supported_by_backend"> {
+  return createMissingPartError("traces", "A site has no traces");
+}
+
+/** The spans of a trace that the requested sites hold. @throws {Refused} `result_too_large` over `limits.spans` */
+export function readTrace(
+  ids: readonly string[],
+  id: string,
+  budget: Budget,
+  context: Context,
+): Promise<readonly Span[]> {
+  return readTraces(ids, [id], budget, context);
+}
+
+/** The same of several traces, which `limits.spans` bounds together; in no order. */
+export async function readTraces(
+  ids: readonly string[],
+  traceIds: readonly string[],
+  budget: Budget,
+  context: Context,
+): Promise<readonly Span[]> {
+  const spans: Span[] = [];
+  const { spans: limit } = context.limits;
+  const of = { by: "trace", traceIds, select: "all" } as const;
+  await Promise.all(
+    groupByStore(ids, context).map(async ({ store, sources }) => {
+      for await (const batch of store.find({ sources, of, budget }, context.signal)) {
+        for (const span of batch) spans.push(span);
+        if (spans.length <= limit) continue;
+        const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
+        const message = `${which} more than ${limit} spans`;
+        throw new Refused("result_too_large", message, { limit });
+      }
+    }),
+  );
+  return spans;
+}
+
+export function createRequestBudget({ limits }: Context): Budget {
+  return createBudget(limits.documents);
+}
+
+export function buildFilter(request: TracesQuery): TraceFilter {
+  const { trace_id, namespace, action_name: action, duration, duration_ms, digests, query } = request;
+  const shortest = duration ?? duration_ms;
+  const [first, ...others] = digests ?? [];
+  return {
+    traceId: trace_id,
+    namespace,
+    action,
+    minDuration: shortest === undefined ? undefined : findLeastNanos(shortest),
+    digests: first === undefined ? undefined : [first, ...others],
+    query: parseTraceQuery(query ?? ""),
+  };
+}
+
+/** The range of each of the requested sites: their retention may differ. */
+export function resolveRanges(
+  request: TracesQuery,
+  context: Context,
+): readonly { readonly ids: readonly string[]; readonly range: TimeRange }[] {
+  const { from, to, ttl, trace_id, site_ids } = request;
+  const now = context.now();
+  const last = to === undefined ? undefined : toInclusiveEnd(to.text, to.instant);
+  const oldest = ttl === undefined ? undefined : shiftBack(now, ttl * 1_000);
+  const found = new Map<bigint, string[]>();
+  for (const id of site_ids) {
+    const site = context.sites.get(id);
+    const start =
+      from?.instant ?? (trace_id === undefined && site ? findRetentionStart(site, now) : allTime.from);
+    const bound = oldest !== undefined && oldest > start ? oldest : start;
+    found.set(bound, [...(found.get(bound) ?? []), id]);
+  }
+  return [...found].map(([bound, ids]) => ({
+    ids,
+    range: { from: bound as Instant, to: last ?? (trace_id === undefined ? endOfMilli(now) : allTime.to) },
+  }));
+}
+
+function findRetentionStart({ retention }: Site, now: Instant): Instant {
+  return shiftBack(now, retention);
+}
+
+function shiftBack(now: Instant, millis: number): Instant {
+  const start = now - fromMillis(Math.min(Math.round(millis), Number.MAX_SAFE_INTEGER));
+  return (start > allTime.from ? start : allTime.from) as Instant;
+}
+
+/** The range of a request on one site, its retention and now where it has no bounds. */
+export function resolveRange(
+  { from, to }: { readonly from?: RequestTime | undefined; readonly to?: RequestTime | undefined },
+  site: Site,
+  now: Instant,
+): TimeRange {
+  return {
+    from: from?.instant ?? findRetentionStart(site, now),
+    to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.text, to.instant),
+  };
+}

@@ -19,10 +19,9 @@ import {
   textList,
   to,
 } from "../runtime/request-body.ts";
-import { createNoTracesError, createRequestBudget } from "./read-traces.ts";
+import { createNoTracesError, createRequestBudget, resolveRange } from "./read-traces.ts";
 import { printRows, toSlowEventRow } from "./row-writer.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./schema.ts";
-import { resolveRange } from "./traces-query.ts";
 
 const rangeFields = { site_id: siteId, from, to };
 const attributeNames = optional(textList());

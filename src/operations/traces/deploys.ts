@@ -6,9 +6,8 @@ import { printMillis, toMillis } from "../../core/time.ts";
 import type { Operation } from "../runtime/operation.ts";
 import { checkRange, from, optional, siteId, to } from "../runtime/request-body.ts";
 import { computeErrorRate, findTracesPart } from "./analytics.ts";
-import { createRequestBudget } from "./read-traces.ts";
+import { createRequestBudget, resolveRange } from "./read-traces.ts";
 import { revisionStats } from "./schema.ts";
-import { resolveRange } from "./traces-query.ts";
 
 const body = z
   .object({

@@ -7,7 +7,7 @@ import { compareRows, createTieLimitError, deriveTie } from "../../tracing/listi
 import type { Context } from "../runtime/operation.ts";
 import type { RequestTime } from "../runtime/request-body.ts";
 import type { TracesQuery } from "./query-schema.ts";
-import { buildFilter, groupByStore, resolveRanges } from "./read-traces.ts";
+import { buildFilter, findLeastNanos, groupByStore, resolveRanges } from "./read-traces.ts";
 
 interface ListingPage {
   readonly by: "time" | "duration";
@@ -91,15 +91,6 @@ function toTimeBound({ instant, text }: RequestTime, order: ListingPage["order"]
 function toDurationBound(millis: number, order: ListingPage["order"]): bigint {
   const least = findLeastNanos(millis);
   return order === "asc" && Number(least) / 1e6 > millis ? least - 1n : least;
-}
-
-/** The shortest duration that is answered as this many milliseconds or more. */
-export function findLeastNanos(millis: number): bigint {
-  // Half a nanosecond is where doubles of this size begin to round: from there on the nearest is all that can be told.
-  if (millis > 4e9) return BigInt(Math.round(Math.min(millis * 1e6, Number.MAX_VALUE)));
-  let nanos = Math.max(0, Math.floor(millis * 1e6) - 1);
-  while (nanos / 1e6 < millis) nanos += 1;
-  return BigInt(nanos);
 }
 
 /** The rows of several listings, each in the page's order, in that order. */

@@ -16,7 +16,6 @@ import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
 import { createBudget } from "../../tracing/spans/read-budget.ts";
 import type { Context } from "../runtime/operation.ts";
 import type { RequestTime } from "../runtime/request-body.ts";
-import { findLeastNanos } from "./listing-page.ts";
 import type { TracesQuery } from "./query-schema.ts";
 
 type NonEmpty<T> = readonly [T, ...T[]];
@@ -145,4 +144,13 @@ export function resolveRange(
     from: from?.instant ?? findRetentionStart(site, now),
     to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.text, to.instant),
   };
+}
+
+/** The shortest duration that is answered as this many milliseconds or more. */
+export function findLeastNanos(millis: number): bigint {
+  // Half a nanosecond is where doubles of this size begin to round: from there on the nearest is all that can be told.
+  if (millis > 4e9) return BigInt(Math.round(Math.min(millis * 1e6, Number.MAX_VALUE)));
+  let nanos = Math.max(0, Math.floor(millis * 1e6) - 1);
+  while (nanos / 1e6 < millis) nanos += 1;
+  return BigInt(nanos);
 }

@@ -14,7 +14,7 @@ const entry = (token: string, rest: Partial<TokenEntry> = {}): TokenEntry => ({
   ...rest,
 });
 
-test("a token is its user, and sees its sites alone", () => {
+test("a token authenticates its user for its sites only", () => {
   const authenticate = createAuthenticator([entry("a"), entry("b", { sites: "*" }), entry("c")], () => now);
   const { user, maySee } = authenticate("a");
   expect([user, maySee("shop"), maySee("blog"), maySee("constructor")]).toEqual(["a", true, false, false]);
@@ -22,12 +22,15 @@ test("a token is its user, and sees its sites alone", () => {
   expect(authenticate("c").user).toBe("c");
 });
 
-test.each([undefined, "", "d", "A", "a ", hashToken("a")])("%j is no token", (token) => {
-  const authenticate = createAuthenticator([entry("a")], () => now);
-  expect(() => authenticate(token)).toThrow(Unauthorized);
-});
+test.each([undefined, "", "d", "A", "a ", hashToken("a")])(
+  "the authenticator refuses the token %j",
+  (token) => {
+    const authenticate = createAuthenticator([entry("a")], () => now);
+    expect(() => authenticate(token)).toThrow(Unauthorized);
+  },
+);
 
-test("a token ends at its expiry, on the clock of the request", () => {
+test("the authenticator refuses a token from its expiry on", () => {
   let clock = (now - 1n) as Instant;
   const authenticate = createAuthenticator([entry("a", { expires: now })], () => clock);
   expect(authenticate("a").user).toBe("a");
@@ -35,7 +38,7 @@ test("a token ends at its expiry, on the clock of the request", () => {
   expect(() => authenticate("a")).toThrow(Unauthorized);
 });
 
-test("each token has a rate of its own, which a wrong token does not use up", () => {
+test("each token has its own rate, and a wrong token uses up none", () => {
   const asked: string[] = [];
   const rate = (name: string) => asked.push(name) <= 2;
   const authenticate = createAuthenticator([entry("a"), entry("b")], () => now, rate);
@@ -63,11 +66,11 @@ test.each([
   [undefined, "?token=", ""],
   [undefined, "/x?tokens=1", undefined],
   [undefined, "/x", undefined],
-])("%j and %j present %j", (authorization, url, token) => {
+])("readToken of the header %j and the URL %j returns %j", (authorization, url, token) => {
   expect(readToken(new Headers(authorization === undefined ? {} : { authorization }), url)).toBe(token);
 });
 
-test("new tokens are 256 random bits, fit for a URL", () => {
+test("a new token is 256 random bits, safe in a URL", () => {
   expect(generateToken()).toMatch(/^rdt_[A-Za-z0-9_-]{43}$/);
   expect(generateToken()).not.toBe(generateToken());
 });
@@ -88,7 +91,7 @@ test.each([
     ["shop"],
     parseInstant("2027-01-01T00:00:00Z"),
   ],
-])("readout token new %j prints an entry that lets its token in", async (args, user, sites, expires) => {
+])("readout token new %j prints an entry that admits its token", async (args, user, sites, expires) => {
   const shell = createShell({ now });
   expect(await run(["new", ...args], shell)).toBe(0);
   const token = /^ {2}(rdt_\S+)$/m.exec(shell.printed())?.[1] ?? "";

@@ -58,7 +58,7 @@ const check = async (file: string, kind: BackendKind<unknown>, deadline?: number
   return { code, out: shell.printed().replaceAll(/\d+ ms$/gm, "N ms"), err: shell.complained() };
 };
 
-test("everything works: the whole text", async () => {
+test("check prints the complete report of a configuration that works", async () => {
   const file = `
 tokens:
   - { user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }
@@ -112,7 +112,7 @@ Site blog, retention 36h
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
 });
 
-test("hundreds of sources are asked about a few at a time", async () => {
+test("check inspects hundreds of sources a few at a time", async () => {
   const sources = Array.from({ length: 300 }, (_, n) => `s${n}: { index: x }`).join(", ");
   let [asked, most] = [0, 0];
   const logs: Inspections["logs"] = async () => {
@@ -178,7 +178,7 @@ test.each<[string, Partial<Backend>, string]>([
     "PROBLEM no index is named logs-*",
   ],
   ["a backend without log lines", { stores: {}, inspections: {} }, "PROBLEM elk serves no log lines"],
-])("%s is told, with exit code 1", async (_, overrides, line) => {
+])("check reports %s, with exit code 1", async (_, overrides, line) => {
   const { code, out } = await check(oneSource, createFakeKind(overrides), 20);
   expect(out).toContain(line);
   expect(out).toContain("1 problem, 0 limitations");
@@ -212,7 +212,7 @@ test.each<[string, Partial<Backend>, string]>([
     },
     "      PROBLEM no node in prod",
   ],
-])("metrics and Kubernetes, %s: exit code 1", async (_, overrides, line) => {
+])("check reports Kubernetes: %s, with exit code 1", async (_, overrides, line) => {
   const file = `
 tokens: []
 backends: { prom: { kind: fake } }
@@ -224,7 +224,7 @@ sites: { shop: { kubernetes: { backend: prom, match: { cluster: prod } } } }
   expect(code).toBe(1);
 });
 
-test("a backend that cannot be created fails alone, and files are beside the configuration", async () => {
+test("check reports a backend that cannot be created, and finds files beside the configuration", async () => {
   const file = oneSource.replace("{ kind: fake }", "{ kind: fake, ca: ca.pem }, b: { kind: fake }");
   const shell = (files: Record<string, string>) => createShell({ now, files, kinds: [createFakeKind()] });
   const without = shell({ "conf/r.yaml": file });
@@ -234,7 +234,7 @@ test("a backend that cannot be created fails alone, and files are beside the con
   expect(await run(["--config", "conf/r.yaml"], shell({ "conf/r.yaml": file, "conf/ca.pem": "x" }))).toBe(0);
 });
 
-test("backends are asked at once", async () => {
+test("check probes all backends at once", async () => {
   const file = "backends: { a: { kind: fake }, b: { kind: fake } }\nsites: {}";
   let waiting = 0;
   const both = Promise.withResolvers<void>();
@@ -247,7 +247,7 @@ test("backends are asked at once", async () => {
   expect((await check(file, createFakeKind({ probe }), 2_000)).code).toBe(0);
 });
 
-test("a wrong file: every issue, exit code 1", async () => {
+test("check prints every issue of a wrong file, with exit code 1", async () => {
   const { code, out, err } = await check("sites: {}\nbackend: {}\nlimits: { rows: x }", createFakeKind());
   expect(err).toBe(
     'readout.yaml:1: backends: is missing\nreadout.yaml:2: backend: unknown key; did you mean "backends"?\n' +
@@ -256,19 +256,22 @@ test("a wrong file: every issue, exit code 1", async () => {
   expect([code, out]).toEqual([1, ""]);
 });
 
-test("no file: exit code 1", async () => {
+test("check reports a missing file, with exit code 1", async () => {
   const shell = createShell({ now });
   expect(await run(["--config", "x.yaml"], shell)).toBe(1);
   expect(shell.complained()).toBe("x.yaml: cannot be read (ENOENT)\n");
 });
 
-test.each([[["--colour"]], [["readout.yaml"]], [["--config"]]])("%j: exit code 2", async (args) => {
-  const shell = createShell({ now });
-  expect(await run(args, shell)).toBe(2);
-  expect(shell.complained()).toContain("Usage: readout check");
-});
+test.each([[["--colour"]], [["readout.yaml"]], [["--config"]]])(
+  "check refuses the arguments %j, with exit code 2",
+  async (args) => {
+    const shell = createShell({ now });
+    expect(await run(args, shell)).toBe(2);
+    expect(shell.complained()).toContain("Usage: readout check");
+  },
+);
 
-test("Ctrl-C ends it", async () => {
+test("Ctrl-C ends check", async () => {
   const stop = new AbortController();
   const shell = createShell({
     now,
@@ -281,7 +284,7 @@ test("Ctrl-C ends it", async () => {
   await expect(running).rejects.toThrow("interrupted");
 });
 
-test("a Mesh configuration is looked at, and one that is not there is a problem", async () => {
+test("check reports a missing or wrong Mesh configuration", async () => {
   const files = { "readout.yaml": `${oneSource}mesh: /m/mesh.yaml\n` };
   const looked = async (more: Readonly<Record<string, string>>) => {
     const shell = createShell({ now, files: { ...files, ...more }, kinds: [createFakeKind()] });
@@ -293,7 +296,7 @@ test("a Mesh configuration is looked at, and one that is not there is a problem"
   expect(await looked({ "/m/mesh.yaml": "sources: 1" })).toMatchObject({ code: 1 });
 });
 
-test("what a problem kept from looking for is not called empty", async () => {
+test("check does not call a source with a problem empty", async () => {
   const problem = "where: name is of type text in logs-1; it must be a keyword";
   const looked = report({ newest: undefined, problems: [problem] });
   const { code, out } = await check(oneSource, createFakeKind({ inspections: { logs: async () => looked } }));
@@ -301,7 +304,7 @@ test("what a problem kept from looking for is not called empty", async () => {
   expect(code).toBe(1);
 });
 
-test("front-end reports and visuals are looked at", async () => {
+test("check reports front-end reports and visuals", async () => {
   const folder = mkdtempSync(join(tmpdir(), "readout-check-"));
   try {
     const visual = (over: object) =>

@@ -65,8 +65,8 @@ function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes
   return { text, config: parseConfig(text, "readout.yaml", { ...world, env: { KEY: "k" } }) };
 }
 
-describe("a proposal", () => {
-  test("the whole text, of several environments", async () => {
+describe("a proposal of init", () => {
+  test("prints the complete file for several environments", async () => {
     const { text, config } = buildDraft(
       {
         logs: [
@@ -105,7 +105,7 @@ describe("a proposal", () => {
     });
   });
 
-  test("one site where nothing tells several apart; its metrics are all there are", () => {
+  test("proposes one site with all metrics where nothing separates several", () => {
     const { config, text } = buildDraft(
       { logs: [lines("filebeat-*"), lines("filebeat-7-*"), lines("logs-x-prod", { namespace: "prod" })] },
       { metrics: fine("3 metrics"), labels: new Map([["job", ["a", "b", "c", "d", "e", "f", "g", "h"]]]) },
@@ -116,7 +116,7 @@ describe("a proposal", () => {
     expect(text).toContain("#   job: a, b, c, d, e, f, and 2 more\n");
   });
 
-  test("environments whose names have no letter of the file's have sites of their own", () => {
+  test("gives a site to each environment whose name has no valid character", () => {
     const { config } = buildDraft({
       logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespace })),
     });
@@ -126,7 +126,7 @@ describe("a proposal", () => {
     ]);
   });
 
-  test("spans of several layouts are read as what each index holds, events without spans not at all", () => {
+  test("reads spans of several layouts by auto and omits events without spans", () => {
     const traces: FoundSource[] = [
       { ...lines("b-*", { layout: "jaeger" }), holds: "spans" },
       { ...lines("a-*,-a-x-*", { layout: "otel" }), holds: "spans" },
@@ -159,7 +159,7 @@ describe("a proposal", () => {
     },
   );
 
-  test("clusters whose names are one in a file's letters have a site each", () => {
+  test("gives a site to each cluster where valid names would be equal", () => {
     const kubernetes = ["main", "eu 1", "eu/1"].map((cluster) => {
       return { match: { cluster }, report: fine("pods") };
     });
@@ -172,7 +172,7 @@ describe("a proposal", () => {
     ]);
   });
 
-  test("clusters that no site is named after have sites of their own", () => {
+  test("gives a site to each cluster that no site is named after", () => {
     const cluster = (name: string) => ({ match: { cluster: name }, report: fine("pods") });
     const labels = new Map([["cluster", ["a", "b", "main"]]]);
     const metrics = fine("3 metrics");
@@ -187,13 +187,13 @@ describe("a proposal", () => {
     });
   });
 
-  test("nothing found is still a file", () => {
+  test("prints a valid file where nothing was found", () => {
     const { text, config } = buildDraft({});
     expect(config.sites).toMatchObject({ main: { retention: 30 * 86_400_000 } });
     expect(text).toContain("# nothing was found for it yet");
   });
 
-  test("names that want to be more than names stay names", () => {
+  test("quotes names that YAML would read as something else", () => {
     const evil = fc.oneof(
       fc.string({ unit: "binary", minLength: 1 }),
       fc.constantFrom(
@@ -366,8 +366,8 @@ function listProposed(names: Iterable<string>) {
   };
 }
 
-describe("names that begin alike", () => {
-  test("are gathered by what they hold: spans take no lines with them, lines no spans", async () => {
+describe("indices with a common prefix", () => {
+  test("are proposed as one pattern for lines and one for spans", async () => {
     const definitions = new Map([
       ...each(30, (at) => `acme-app${at}-2026.11.20`, mapping()),
       ...each(4, (at) => `acme-traces-${at}x-2026.11.20`, jaeger),
@@ -389,7 +389,7 @@ describe("names that begin alike", () => {
     );
   });
 
-  test("the same of data streams, whose indices have other names", async () => {
+  test("are proposed as patterns also where they are data streams", async () => {
     const definitions = new Map([
       ...each(20, (at) => `logs-acme.app${at}-default`, mapping()),
       ...each(10, (at) => `logs-acme.spans${at}-default`, jaeger),
@@ -404,7 +404,7 @@ describe("names that begin alike", () => {
     );
   });
 
-  test("stay apart where those that differ are many, or one would keep the others from being proposed", async () => {
+  test("get no common pattern where many differ or one could not be read", async () => {
     const halves = new Map([
       ...each(26, (at) => `acme-${at}x-logs-2026.11.20`, mapping()),
       ...each(26, (at) => `acme-${at}x-spans-2026.11.20`, jaeger),
@@ -423,7 +423,7 @@ describe("names that begin alike", () => {
   });
 });
 
-test("a message that is an alias alone is in no document, so nothing is proposed by it", async () => {
+test("proposes no source whose message is only an alias field", async () => {
   const { mappings, settings } = mapping();
   const aliased = {
     ...mappings.properties,
@@ -435,7 +435,7 @@ test("a message that is an alias alone is in no document, so nothing is proposed
   expect(out).toContain("app: looks like ecs, but has no message");
 });
 
-describe("lines that show no layout", () => {
+describe("lines without a known layout", () => {
   const held = (documents: readonly object[], properties: object = {}): FakeIndex => ({
     documents: documents.map((document) => ({ "@timestamp": "2026-11-20T00:00:00Z", ...document })),
     mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" }, ...properties } },
@@ -454,7 +454,7 @@ describe("lines that show no layout", () => {
     return parseConfig(written(), "r.yaml", world).sites.main?.logs?.sources;
   }
 
-  test("are proposed where all have a message and most a severity, to be told anew", async () => {
+  test("are proposed as auto where all have a message and most a severity", async () => {
     const sources = await propose({
       "app-2026.11.19": held([said], level),
       // Mapped otherwise, so that it is told by documents of its own.
@@ -474,7 +474,7 @@ describe("lines that show no layout", () => {
       expect(text).toMatch(new RegExp(`#\\s+${name}: no known layout of lines or spans; a source of it`));
   });
 
-  test("are gathered without what holds none", async () => {
+  test("are proposed without indices that have no lines", async () => {
     const apps = Array.from({ length: 30 }, (_, at) => [`acme-${at}x`, held([said], level)] as const);
     const sources = await propose({
       ...Object.fromEntries(apps),
@@ -499,7 +499,7 @@ describe("readout init", () => {
     expect(out).toMatch(/whoever holds it reads as ana.*Tokens {4}1.*0 problems/s);
   });
 
-  test("hundreds of indices become a few patterns, and every mapping is asked for by pattern", async () => {
+  test("proposes a few patterns for hundreds of indices and reads mappings by pattern", async () => {
     const names = Array.from({ length: 400 }, (_, at) => `tenant${at % 40}-app-2026.11.${10 + (at % 20)}`);
     const fake = await serve(names);
     const { code } = await init(["--elastic", fake.url]);
@@ -508,7 +508,7 @@ describe("readout init", () => {
     expect(fake.requests.filter(({ path }) => /tenant\d+-app-2026/.test(path))).toEqual([]);
   });
 
-  test("what may not be read is left out and named; what may not be listed is asked for", async () => {
+  test("omits and names what it may not read; --index helps where it may not list", async () => {
     const { url } = await serve(["open-2026.11.20", "secret-2026.11.20"], [], /^\/secret/);
     const { code, out } = await init(["--elastic", url]);
     expect(code).toBe(0);
@@ -521,7 +521,7 @@ describe("readout init", () => {
     expect(written()).toContain('open: { index: "open-*", layout: ecs }');
   });
 
-  test("a file that is there stays, but with --force", async () => {
+  test("keeps an existing file without --force", async () => {
     const { url } = await serve(["app-2026.11.20"]);
     writeFileSync(join(folder, "r.yaml"), "mine\n");
     const kept = await init(["--elastic", url]);
@@ -532,7 +532,7 @@ describe("readout init", () => {
     expect(readdirSync(folder)).toEqual(["r.yaml"]);
   });
 
-  test("credentials are sent, and written as references alone", async () => {
+  test("sends credentials and writes only references to them", async () => {
     const seen: (string | undefined)[] = [];
     const fake = await serve(["app-2026.11.20"]);
     const watched = await openScriptedSource((response, request, body) => {
@@ -574,14 +574,14 @@ describe("readout init", () => {
     ],
     ["a site that is no name", ["--elastic", "http://h", "--site", "a b"], /--site/],
     ["a word too many", ["--elastic", "http://h", "x"], /x/],
-  ])("wrong arguments: %s", async (_, args, complaint) => {
+  ])("refuses wrong arguments: %s", async (_, args, complaint) => {
     const { code, out, err } = await init(args);
     expect([code, out, readdirSync(folder)]).toEqual([2, "", []]);
     expect(err).toMatch(complaint);
     expect(err).not.toContain("hunter2");
   });
 
-  test("nothing is written when a source cannot be reached, refuses, is another product, or is slow", async () => {
+  test("writes nothing when a source is unreachable, refuses, is another product, or is slow", async () => {
     const { url } = await serve(["app-2026.11.20"]);
     const refusing = await openScriptedSource((response) => sendJson(response, { error: "no" }, 401));
     const strange = await openScriptedSource((response) => response.end("<html>"));
@@ -604,7 +604,7 @@ describe("readout init", () => {
     }
   });
 
-  test("a variable that is not set, and a folder that is not there", async () => {
+  test("reports a variable that is not set and a folder that does not exist", async () => {
     const unset = await init(["--elastic", "http://h", "--elastic-api-key", ref("NO_SUCH")]);
     expect([unset.code, readdirSync(folder)]).toEqual([1, []]);
     expect(unset.err).toContain("NO_SUCH");
@@ -617,7 +617,7 @@ describe("readout init", () => {
     ]);
   });
 
-  test("a Prometheus alone", async () => {
+  test("writes a file for Prometheus alone", async () => {
     const fake = await openFakePrometheus({});
     fakes.push(fake);
     const { code, out } = await init(["--prometheus", fake.url]);

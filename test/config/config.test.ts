@@ -1,171 +1,16 @@
 /* biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${…} is the configuration's own syntax */
+
 import { readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
-import { parse as parseYaml } from "yaml";
-import { z } from "zod";
+import { expect, test } from "vitest";
 import { kinds as realKinds } from "../../resolvers/index.ts";
 import { hashToken } from "../../src/access/auth.ts";
-import { type BackendKinds, type Config, parseConfig } from "../../src/config/config.ts";
+import { parseConfig } from "../../src/config/config.ts";
 import { defaults } from "../../src/config/schema.ts";
 import { ConfigError } from "../../src/core/errors.ts";
-import { parseDuration, parseInstant } from "../../src/core/time.ts";
+import { parseInstant } from "../../src/core/time.ts";
+import { env, hash, kinds, listIssues, minimal, parse, readText, withBackend } from "./fixture.ts";
 
-const elastic = z.strictObject({
-  url: z.union([z.url(), z.array(z.url()).min(1)]),
-  auth: z
-    .union([
-      z.strictObject({ username: z.string(), password: z.string().max(8) }),
-      z.strictObject({ api_key: z.string() }),
-    ])
-    .optional(),
-});
-const quoting = z.looseObject({}).transform((value, context) => {
-  context.issues.push({ code: "custom", message: `bad ${JSON.stringify(value)}`, input: value });
-  return z.NEVER;
-});
-const layout = z.strictObject({ name: z.string(), at: z.literal("here") });
-const parseProfile = (text: string) => layout.parse(parseYaml(text));
-const kinds: BackendKinds = new Map([
-  [
-    "elastic",
-    {
-      parseConfig: (value: unknown) => elastic.parse(value),
-      layouts: {
-        logs: { has: (name: string) => name === "ecs", parse: parseProfile },
-        traces: { has: (name: string) => name === "otel", parse: parseProfile },
-      },
-    },
-  ],
-  ["prometheus", { parseConfig: (value: unknown) => z.strictObject({ url: z.url() }).parse(value) }],
-  ["quoting", { parseConfig: (value: unknown) => quoting.parse(value) }],
-]);
-const env = { SECRET: "hunter2!", EMPTY: "", ROWS: "12", TYPO: "top-secret-name" };
-const files: Readonly<Record<string, string>> = {
-  "conf/password": "from a file\n\n",
-  "conf/windows": "crlf\r\n",
-  "/run/secrets/x": "absolute",
-  "conf/empty": "\n",
-  "conf/mine.yaml": "{ name: mine, at: here }",
-  "conf/other.yaml": "{ at: there }",
-  "conf/cut.yaml": "name: [",
-};
-const readText = (path: string): string => {
-  const text = files[path];
-  if (text === undefined) throw Object.assign(new Error(`no ${path}`), { code: "ENOENT" });
-  return text;
-};
-const parse = (text: string): Config => parseConfig(text, "conf/r.yaml", { kinds, env, readText });
-
-/** The issues of a file as `line path: message`. */
-function listIssues(text: string): readonly string[] {
-  try {
-    parse(text);
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    return error.issues.map(({ line, path, message }) => `${line} ${path}: ${message}`);
-  }
-  return [];
-}
-
-const hash = "9F86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-const minimal = "backends: {}\nsites: {}\n";
-const withBackend = (entry: string) => `backends:\n  elk: ${entry}\nsites: {}\n`;
-
-describe("layout files", () => {
-  const site = (logs: string, traces: string) => `backends:
-  elk: { kind: elastic, url: "http://elk" }
-  prom: { kind: prometheus, url: "http://prom" }
-sites:
-  shop:
-    logs:
-      backend: elk
-      sources:
-        app: { index: a, layout: ${logs} }
-    traces: { backend: elk, index: a, layout: ${traces} }
-    frontend: { keys: [k], backend: elk, index: r, layout: ${traces} }
-`;
-
-  test("are files beside the configuration", () => {
-    expect(listIssues(site("mine.yaml", "mine.yaml"))).toEqual([]);
-    expect(listIssues(site("ecs", "otel"))).toEqual([]);
-    expect(listIssues(site("auto", "auto"))).toEqual([]);
-  });
-
-  test("are read with the file, for the backend that they are of", () => {
-    const { elk, prom } = parse(site("mine.yaml", "auto")).backends;
-    const mine = { name: "mine", at: "here" };
-    expect(elk?.layouts).toEqual({ logs: new Map([["mine.yaml", mine]]), traces: new Map() });
-    expect(prom?.layouts).toBeUndefined();
-  });
-
-  test("are wrong before anything is served", () => {
-    const app = "9 sites.shop.logs.sources.app.layout:";
-    expect(listIssues(site("other.yaml", "auto"))).toEqual([
-      `${app} is no layout: name: is missing`,
-      `${app} is no layout: at: Invalid input: expected "here"`,
-    ]);
-    expect(listIssues(site("otel", "ecs"))).toEqual([
-      `${app} is no built-in layout, and no file that can be read (ENOENT)`,
-      "10 sites.shop.traces.layout: is no built-in layout, and no file that can be read (ENOENT)",
-      "11 sites.shop.frontend.layout: is no built-in layout, and no file that can be read (ENOENT)",
-    ]);
-    expect(listIssues(site("cut.yaml", "auto"))).toEqual([
-      expect.stringMatching(/^9 \S+ is no layout: Flow sequence .* at line 1, column 8$/),
-    ]);
-  });
-});
-
-describe("older names of keys", () => {
-  const site = (key: string) => `backends: { elk: { kind: elastic, url: "http://elk" } }
-sites:
-  shop:
-    logs: { backend: elk, sources: { app: { index: a, ${key}: ecs } } }
-    traces: { backend: elk, index: a, ${key}: otel }
-    frontend: { keys: [k], backend: elk, index: r, ${key}: otel }
-`;
-
-  test("a file with the older names means the same as one with today's", () => {
-    const older = `${site("profile")}limits: { millisecond: 20000 }\ntail: { open: 8 }\n`;
-    const today = `${site("layout")}limits: { lines_per_millisecond: 20000 }\ntail: { max_open: 8 }\n`;
-    expect(parse(older)).toEqual(parse(today));
-    expect(parse(older).limits).toMatchObject({ linesPerMillisecond: 20_000, tail: { maxOpen: 8 } });
-  });
-
-  test("a layout file may be named under the older key", () => {
-    const text = site("profile").replace("profile: ecs", "profile: mine.yaml");
-    expect(parse(text).backends.elk?.layouts?.logs.has("mine.yaml")).toBe(true);
-  });
-
-  test("messages name a key as the file spells it", () => {
-    expect(listIssues(`${minimal}limits: { millisecond: 5 }\ntail: { open: 0 }\n`)).toEqual([
-      "3 limits.millisecond: can only be raised: expected 10000 or more",
-      "4 tail.open: expected a whole number from 1 up",
-    ]);
-    const text = site("profile").replace("profile: ecs", "profile: none.yaml");
-    expect(listIssues(text)).toEqual([
-      "4 sites.shop.logs.sources.app.profile: is no built-in layout, and no file that can be read (ENOENT)",
-    ]);
-  });
-
-  test("both names of one key are an error", () => {
-    const both = (older: string, key: string) =>
-      `${older}: is the older name of ${key}, which is given too: remove one of them`;
-    const text = site("layout: auto, profile");
-    expect(
-      listIssues(
-        `${text}limits: { millisecond: 1, lines_per_millisecond: 20000 }\ntail: { max_open: 1, open: 0 }\n`,
-      ),
-    ).toEqual([
-      both("4 sites.shop.logs.sources.app.profile", "layout"),
-      both("5 sites.shop.traces.profile", "layout"),
-      both("6 sites.shop.frontend.profile", "layout"),
-      both("7 limits.millisecond", "lines_per_millisecond"),
-      both("8 tail.open", "max_open"),
-    ]);
-  });
-});
-
-test("every part of a file", () => {
+test("parses a file with every part", () => {
   const config = parse(`
 listen: 0.0.0.0:9000
 intake:
@@ -276,7 +121,7 @@ tail: { lateness: 90s, max_open: 8, per_token: 9 }
   });
 });
 
-test("what is absent has its default", () => {
+test("fills in the default of an absent key", () => {
   const config = parse(
     "backends: { p: { kind: prometheus, url: 'http://p' } }\nintake: {}\n" +
       "sites: { s: { logs: { backend: p, sources: { a: { index: i } } }, metrics: { backend: p } } }",
@@ -292,7 +137,7 @@ test("what is absent has its default", () => {
   expect(s?.metrics?.match).toEqual({});
 });
 
-test("the result is frozen to the bottom, with the settings of the kinds", () => {
+test("freezes the configuration deeply, also the settings of backends", () => {
   const config = parse(withBackend("{ kind: elastic, url: ['http://a'] }"));
   const visit = (value: unknown): void => {
     if (typeof value !== "object" || value === null) return;
@@ -308,7 +153,7 @@ test.each([
   ["localhost:0", "localhost", 0],
   ["[::1]:8080", "::1", 8080],
   ["[::]:65535", "::", 65_535],
-])("listen %s", (listen, host, port) => {
+])("parses listen: %s", (listen, host, port) => {
   expect(parse(`listen: "${listen}"\n${minimal}`).listen).toEqual({ host, port });
 });
 
@@ -324,7 +169,7 @@ test.each([
   "300.1.1.1:80",
   "a b:80",
   "*:80",
-])("listen %s is refused", (listen) => {
+])("refuses listen: %s", (listen) => {
   expect(listIssues(`\nlisten: "${listen}"\n${minimal}`)).toEqual([
     "2 listen: expected host:port, such as 127.0.0.1:8080 or [::1]:8080",
   ]);
@@ -339,7 +184,7 @@ test.each([
   ["$${SECRET}", "${SECRET}"],
   ["$$${ROWS}", "$${ROWS}"],
   ["$ROWS $ { $$", "$ROWS $ { $$"],
-])("%s is put in", (written, value) => {
+])("substitutes %s", (written, value) => {
   expect(parse(`${minimal}visuals: '/${written}'`).visuals).toBe(`/${value}`);
 });
 
@@ -352,11 +197,11 @@ test.each([
   ["${SECRET", "${ without }; a literal ${ is written $${"],
   ["${}", "${} is neither ${NAME} nor ${file:PATH}; a literal ${ is written $${"],
   ["${A-B}", "${A-B} is neither ${NAME} nor ${file:PATH}; a literal ${ is written $${"],
-])("%s is an error with its path, and the only one there", (written, message) => {
+])("reports a failed substitution of %s once, with its path", (written, message) => {
   expect(listIssues(`${minimal}listen: '${written}'`)).toEqual([`3 listen: ${message}`]);
 });
 
-test("what is put in is text, never YAML", () => {
+test("a substituted value is text and never YAML", () => {
   const injected = { ...env, EVIL: 'x", kind: prometheus, y: "' };
   const { backends } = parseConfig(
     withBackend('{ kind: elastic, url: "http://h", auth: { api_key: "${EVIL}" } }'),
@@ -369,7 +214,7 @@ test("what is put in is text, never YAML", () => {
   });
 });
 
-test("all issues of a file at once, in its order", () => {
+test("reports all issues of a file at once, in its order", () => {
   expect(
     listIssues(`listen: nowhere
 intake: { lisen: "[::1]:80" }
@@ -446,7 +291,7 @@ visuals: 7
   ]);
 });
 
-test("what is wrong with a backend is told in the words of its kind", () => {
+test("reports issues of a backend in the words of its kind", () => {
   const text = `backends:
   a: { kind: elastic, tls: x, headers: [a], timeout: 5, answer_bytes: 5, seed: 1 }
   b: { kind: elastic, url: [], auth: { username: a, pasword: b }, tls: { cs: x }, answer_byte: 3 }
@@ -515,13 +360,13 @@ test.each<[string, readonly string[]]>([
     ["4 intake.<<: merge keys are not supported: write the keys out"],
   ],
   [`${minimal}__proto__: { a: 1 }`, ["3 __proto__: this key is not allowed"]],
-])("what is no YAML or no configuration: %j", (text, issues) => {
+])("refuses text that is no YAML or no configuration: %j", (text, issues) => {
   const found = listIssues(text);
   expect(found).toEqual(expect.arrayContaining([...issues]));
   expect(found.join()).not.toContain("hunter2");
 });
 
-test("an alias stands for its anchor, and a fault in it for both", () => {
+test("a YAML alias has the value and the issues of its anchor", () => {
   const text = (rows: string) =>
     `backends: { elk: { kind: elastic, url: 'http://h' } }\nsites:\n  a: &a { retention: ${rows} }\n  b: *a\n`;
   expect(parse(text("2d")).sites.b).toEqual(parse(text("2d")).sites.a);
@@ -532,7 +377,7 @@ test("an alias stands for its anchor, and a fault in it for both", () => {
 });
 
 // Followed, the aliases would make 10^30 values: the test would not end.
-test("aliases that multiply or nest without end are refused", () => {
+test("refuses YAML aliases that multiply or nest without end", () => {
   let bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (let level = 1; level < 30; level += 1) {
     bomb += `a${level}: &a${level} [${Array(10)
@@ -544,7 +389,7 @@ test("aliases that multiply or nest without end are refused", () => {
   }
 });
 
-test("no message holds what was put in, nor what stands under auth", () => {
+test("no message repeats a substituted value or a value below auth", () => {
   const found = listIssues(`
 listen: "\${SECRET}"
 tokens: [{ user: u, sha256: "\${SECRET}", sites: ["\${TYPO}"], expires: "\${SECRET}" }]
@@ -563,7 +408,7 @@ limits: { rows: "\${SECRET}" }
   expect(found).toContain('bad {"x":"…"');
 });
 
-test("names that objects have anyway are names like others", () => {
+test("names such as constructor and toString are ordinary names", () => {
   expect(
     listIssues(
       "backends: {}\nsites: { constructor: { logs: { backend: toString, sources: { a: { index: i } } } } }",
@@ -571,7 +416,7 @@ test("names that objects have anyway are names like others", () => {
   ).toEqual(['2 sites.constructor.logs.backend: unknown backend "toString"']);
 });
 
-test("a kind that breaks is not the file's fault", () => {
+test("passes on an error of a kind of backend that is no issue of the file", () => {
   const broken = new Map([
     [
       "broken",
@@ -587,13 +432,13 @@ test("a kind that breaks is not the file's fault", () => {
   );
 });
 
-test("the configuration of docker-compose.yml is valid, and its documented token is in it", () => {
+test("the configuration of docker-compose.yml is valid and has the documented token", () => {
   const { listen, tokens } = parse(readFileSync("deploy/readout.compose.yaml", "utf8"));
   expect(listen).toEqual({ host: "0.0.0.0", port: 8080 });
   expect(tokens.map(({ sha256 }) => sha256)).toEqual([hashToken("rdt_compose")]);
 });
 
-test("numbers may come from the environment, everywhere", () => {
+test("every number may come from the environment", () => {
   const text = `
 backends:
   elk: { kind: elastic, url: "http://127.0.0.1:9200", answer_bytes: "\${BYTES}" }
@@ -620,7 +465,7 @@ limits: { rows: "\${SEED}" }
 });
 
 // A timer of more than 24 days fires at once, as one of no length does.
-test.each(["0s", "30d", "0ms", "2147483648ms"])("a backend cannot have %s to answer", (timeout) => {
+test.each(["0s", "30d", "0ms", "2147483648ms"])("refuses a backend timeout of %s", (timeout) => {
   for (const kind of ["elastic", "prometheus"]) {
     const text = `backends: { one: { kind: ${kind}, url: "http://a", timeout: ${timeout} } }\nsites: {}\n`;
     expect(() => parseConfig(text, "r.yaml", { kinds: realKinds, env, readText })).toThrow(
@@ -630,7 +475,7 @@ test.each(["0s", "30d", "0ms", "2147483648ms"])("a backend cannot have %s to ans
 });
 
 test.each(["http://ana:secret@collector:4318", "http://collector:4318/?tenant=a", "collector:4318"])(
-  "%s is no address for traces",
+  "refuses %s as the address of a collector",
   (url) => {
     const [first, ...more] = listIssues(`${minimal}otlp: { url: "${url}" }\n`);
     expect(first).toMatch(/^3 otlp\.url: expected an .*address/);
@@ -639,142 +484,10 @@ test.each(["http://ana:secret@collector:4318", "http://collector:4318/?tenant=a"
 );
 
 test.each(['{ "A B": c }', '{ A: "b\\nc" }', '{ A: "b€" }', '{ "": a }'])(
-  "%s are no headers of traces",
+  "refuses %s as headers of a collector",
   (headers) => {
     const [first, ...more] = listIssues(`${minimal}otlp: { url: "http://a", headers: ${headers} }\n`);
     expect(first).toMatch(/^3 otlp\.headers.*: (?:no name of a header|expected what may stand in a header)$/);
     expect(more).toEqual([]);
   },
 );
-
-describe("front-end reports", () => {
-  const withParts = (one: string, two: string) => `backends:
-  elk: { kind: elastic, url: "http://a" }
-  old: { kind: elastic, url: "http://b" }
-sites:
-  shop: { frontend: ${one} }
-  blog: { frontend: ${two} }
-`;
-  const part = (over: string, backend = "elk") =>
-    `{ keys: ["${over} ${backend}"], backend: ${backend}, index: "${over}" }`;
-
-  test.each([
-    ["r", "r-2"],
-    ["shop-{date}", "blog-{date}"],
-    ["r-{month}-shop", "s-{month}-shop"],
-  ])("%s and %s lie apart", (one, two) => {
-    expect(listIssues(withParts(part(one), part(two)))).toEqual([]);
-  });
-
-  test.each([
-    ["r", "r"],
-    ["r-{date}", "r-blog-{date}"],
-    ["r-{date}", "r-blog"],
-    ["r-blog-{month}", "r-{date}"],
-  ])("%s and %s could hold each other's", (one, two) => {
-    const own = "may hold reports of shop too: a site needs an index of its own";
-    const issues = listIssues(withParts(part(one), `{ keys: [other], backend: elk, index: "${two}" }`));
-    expect(issues).toEqual([`6 sites.blog.frontend.index: ${own}`]);
-    expect(listIssues(withParts(part(one), `{ keys: [other], backend: old, index: "${two}" }`))).toEqual([]);
-  });
-
-  test.each(["a,b", "a*", "a b", "{year}", "a}"])("%s is no name of one index", (index) => {
-    expect(listIssues(withParts(part(index), part("other", "old")))).toEqual([
-      "5 sites.shop.frontend.index: expected the name of one index, with {date} or {month} or neither",
-    ]);
-  });
-
-  test("a key belongs to one site", () => {
-    const keyed = (index: string) => `{ keys: [a, "\${SECRET}"], backend: elk, index: ${index} }`;
-    expect(listIssues(withParts(keyed("x"), keyed("y")))).toEqual([
-      "6 sites.blog.frontend.keys.0: is a key of shop already",
-      "6 sites.blog.frontend.keys.1: is a key of shop already",
-    ]);
-  });
-});
-
-describe("the page of the configuration", () => {
-  const rows = readFileSync("docs/reference/configuration.md", "utf8")
-    .split("\n")
-    .filter((line) => line.startsWith("| `"))
-    .map((line) => line.split(" | "));
-  /** The keys of a row: of `a.b`, `.c` the second is `a.c`. */
-  const documented = rows.flatMap(([first = ""]) => {
-    const [key = "", ...siblings] = [...first.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
-    return [key, ...siblings.map((name) => key.replace(/\.[^.]+$/, name))];
-  });
-  const top = "backends: {}\nsites: {}\n";
-  const inSite = (part: string) => `backends: {}\nsites: { s: ${part} }\n`;
-
-  test.each([
-    ["", `${top}zzzzzzzz: 1`],
-    ["tokens[].", `${top}tokens: [{ zzzzzzzz: 1 }]`],
-    ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
-    ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
-    ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
-    ["otlp.", `${top}otlp: { url: "http://c:4318", zzzzzzzz: 1 }`],
-    ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
-    ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],
-    ["sites.<id>.logs.sources.<source_id>.", inSite("{ logs: { sources: { a: { zzzzzzzz: 1 } } } }")],
-    ["sites.<id>.traces.", inSite("{ traces: { zzzzzzzz: 1 } }")],
-    ["sites.<id>.metrics.", inSite("{ metrics: { zzzzzzzz: 1 } }")],
-    ["sites.<id>.kubernetes.", inSite("{ kubernetes: { zzzzzzzz: 1 } }")],
-    ["sites.<id>.frontend.", inSite("{ frontend: { zzzzzzzz: 1 } }")],
-  ])("names every key of %s and no other", (level, text) => {
-    const known = /unknown key; known here: (.*)/.exec(listIssues(text).join("\n"))?.[1]?.split(", ");
-    const below = documented
-      .filter((key) => key.startsWith(level))
-      .map((key) => key.slice(level.length).split(/[.[]/)[0]);
-    expect([...new Set(below)].sort()).toEqual(known?.toSorted());
-  });
-
-  test("names every key of backends.<name>. and no other", () => {
-    const known = [...realKinds.keys()].flatMap((kind) => {
-      try {
-        parseConfig(`backends: { b: { kind: ${kind}, zzzzzzzz: 1 } }\nsites: {}`, "r.yaml", {
-          ...{ kinds: realKinds, env, readText },
-        });
-      } catch (error) {
-        return /unknown key; known here: (.*)/.exec(String(error))?.[1]?.split(", ") ?? [];
-      }
-      return [];
-    });
-    const below = documented
-      .filter((key) => key.startsWith("backends.<name>."))
-      .map((key) => key.slice("backends.<name>.".length));
-    expect(below.toSorted()).toEqual([...new Set(["kind", ...known])].sort());
-  });
-
-  test.each([
-    ["listen", `${defaults.listen.host}:${defaults.listen.port}`],
-    ["intake.spool", defaults.spool],
-    ["intake.spool_bytes", defaults.spoolBytes],
-    ["intake.key_rate", defaults.keyRate],
-    ["intake.address_rate", defaults.addressRate],
-    ["intake.proxies", defaults.proxies],
-    ["sites.<id>.retention", defaults.retention],
-    ["sites.<id>.counter_default", defaults.counterDefault],
-    ["sites.<id>.logs.sources.<source_id>.layout", defaults.layout],
-    ["limits.rows", defaults.limits.rows],
-    ["limits.lines_per_millisecond", defaults.limits.linesPerMillisecond],
-    ["limits.points", defaults.limits.points],
-    ["limits.look_back", defaults.limits.lookBack],
-    ["limits.documents", defaults.limits.documents],
-    ["limits.spans", defaults.limits.spans],
-    ["limits.rate", defaults.limits.rate],
-    ["limits.deadline", defaults.limits.deadline],
-    ["limits.requests", defaults.limits.requests],
-    ["limits.streams", defaults.limits.streams],
-    ["limits.token_requests", defaults.limits.tokenRequests],
-    ["limits.token_streams", defaults.limits.tokenStreams],
-    ["limits.export", defaults.limits.export],
-    ["tail.lateness", defaults.limits.tail.lateness],
-    ["tail.max_open", defaults.limits.tail.maxOpen],
-    ["tail.per_token", defaults.limits.tail.perToken],
-    ["otlp.ratio", defaults.otlp.ratio],
-    ["otlp.service", defaults.otlp.service],
-  ])("tells the default of %s", (key, value) => {
-    const told = rows.find(([first]) => first === `| \`${key}\``)?.[1]?.replaceAll("`", "") ?? "";
-    expect([told, String(parseDuration(told))]).toContain(String(value));
-  });
-});

@@ -7,7 +7,7 @@ import { mapConcurrent } from "#src/core/concurrency.ts";
 const never = new AbortController().signal;
 const items = Array.from({ length: 40 }, (_, n) => n);
 
-test("results are in the order of the items, and no more are under way than the width", async () => {
+test("mapConcurrent returns results in the order of the items and runs at most `limit` at once", async () => {
   let [now, most] = [0, 0];
   const work = async (item: number) => {
     now += 1;
@@ -23,7 +23,7 @@ test("results are in the order of the items, and no more are under way than the 
 test.each([
   ["parallel", (work: (item: number) => Promise<void>) => mapConcurrent(items, 4, work, never)],
   ["inTurns", (work: (item: number) => Promise<void>) => runConcurrent(items, work)],
-])("after a failure %s begins no other", async (_, run) => {
+])("%s starts no other item after a failure", async (_, run) => {
   let begun = 0;
   const failed = run(async (item) => {
     begun += 1;

@@ -65,7 +65,7 @@ function listSpans(collector: ScriptedSource) {
 const plain = (attributes: readonly z.output<typeof attribute>[]) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0] ?? ""]));
 
-describe.concurrent("of the program", () => {
+describe.concurrent("tracing of the program", () => {
   let folder: string;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "readout-traced-"));
@@ -75,7 +75,7 @@ describe.concurrent("of the program", () => {
     await rm(folder, { recursive: true });
   });
 
-  test("a client's trace goes on to Elasticsearch, OpenSearch and Prometheus", async ({ expect }) => {
+  test("continues the trace of a client in Elasticsearch, OpenSearch and Prometheus", async ({ expect }) => {
     const collector = await openScriptedSource((response) => sendJson(response, {}));
     const heard: { by: string; path: string; traceparent: unknown; tracestate: unknown }[] = [];
     const hear = (by: string, { url: path = "", headers }: Pick<IncomingMessage, "url" | "headers">) =>
@@ -215,7 +215,7 @@ describe.concurrent("an exporter", () => {
     return { exporter, counts, logged, end };
   }
 
-  test("that gets no answer holds a bounded number of steps, counts what it drops and says so once", async ({
+  test("without a collector keeps a bounded number of spans, counts dropped ones and logs it once", async ({
     expect,
   }) => {
     const silent: ServerResponse[] = [];
@@ -230,7 +230,7 @@ describe.concurrent("an exporter", () => {
     await collector.close();
   });
 
-  test("goes on when its collector is back", async ({ expect }) => {
+  test("resumes when its collector is back", async ({ expect }) => {
     let up = false;
     const collector = await openScriptedSource((response) => sendJson(response, {}, up ? 200 : 503));
     const { exporter, counts, end, logged } = open(collector.url);
@@ -244,7 +244,7 @@ describe.concurrent("an exporter", () => {
     await collector.close();
   });
 
-  test("keeps to what is a trace context, and begins a trace of its own else", async ({ expect }) => {
+  test("ignores an invalid trace context and starts a trace of its own", async ({ expect }) => {
     const collector = await openScriptedSource((response) => sendJson(response, {}));
     const { exporter, end } = open(collector.url);
     const own = /^00-(?!0af7651916cd43dd)[0-9a-f]{32}-[0-9a-f]{16}-01$/;

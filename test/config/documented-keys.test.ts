@@ -1,0 +1,93 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { kinds as realKinds } from "../../resolvers/index.ts";
+import { parseConfig } from "../../src/config/config.ts";
+import { defaults } from "../../src/config/schema.ts";
+import { parseDuration } from "../../src/core/time.ts";
+import { env, listIssues, readText } from "./fixture.ts";
+
+describe("the page of the configuration", () => {
+  const rows = readFileSync("docs/reference/configuration.md", "utf8")
+    .split("\n")
+    .filter((line) => line.startsWith("| `"))
+    .map((line) => line.split(" | "));
+  /** The keys of a row: of `a.b`, `.c` the second is `a.c`. */
+  const documented = rows.flatMap(([first = ""]) => {
+    const [key = "", ...siblings] = [...first.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
+    return [key, ...siblings.map((name) => key.replace(/\.[^.]+$/, name))];
+  });
+  const top = "backends: {}\nsites: {}\n";
+  const inSite = (part: string) => `backends: {}\nsites: { s: ${part} }\n`;
+
+  test.each([
+    ["", `${top}zzzzzzzz: 1`],
+    ["tokens[].", `${top}tokens: [{ zzzzzzzz: 1 }]`],
+    ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
+    ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
+    ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
+    ["otlp.", `${top}otlp: { url: "http://c:4318", zzzzzzzz: 1 }`],
+    ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
+    ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.logs.sources.<source_id>.", inSite("{ logs: { sources: { a: { zzzzzzzz: 1 } } } }")],
+    ["sites.<id>.traces.", inSite("{ traces: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.metrics.", inSite("{ metrics: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.kubernetes.", inSite("{ kubernetes: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.frontend.", inSite("{ frontend: { zzzzzzzz: 1 } }")],
+  ])("documents every key of %s and no other", (level, text) => {
+    const known = /unknown key; known here: (.*)/.exec(listIssues(text).join("\n"))?.[1]?.split(", ");
+    const below = documented
+      .filter((key) => key.startsWith(level))
+      .map((key) => key.slice(level.length).split(/[.[]/)[0]);
+    expect([...new Set(below)].sort()).toEqual(known?.toSorted());
+  });
+
+  test("documents every key of backends.<name>. and no other", () => {
+    const known = [...realKinds.keys()].flatMap((kind) => {
+      try {
+        parseConfig(`backends: { b: { kind: ${kind}, zzzzzzzz: 1 } }\nsites: {}`, "r.yaml", {
+          ...{ kinds: realKinds, env, readText },
+        });
+      } catch (error) {
+        return /unknown key; known here: (.*)/.exec(String(error))?.[1]?.split(", ") ?? [];
+      }
+      return [];
+    });
+    const below = documented
+      .filter((key) => key.startsWith("backends.<name>."))
+      .map((key) => key.slice("backends.<name>.".length));
+    expect(below.toSorted()).toEqual([...new Set(["kind", ...known])].sort());
+  });
+
+  test.each([
+    ["listen", `${defaults.listen.host}:${defaults.listen.port}`],
+    ["intake.spool", defaults.spool],
+    ["intake.spool_bytes", defaults.spoolBytes],
+    ["intake.key_rate", defaults.keyRate],
+    ["intake.address_rate", defaults.addressRate],
+    ["intake.proxies", defaults.proxies],
+    ["sites.<id>.retention", defaults.retention],
+    ["sites.<id>.counter_default", defaults.counterDefault],
+    ["sites.<id>.logs.sources.<source_id>.layout", defaults.layout],
+    ["limits.rows", defaults.limits.rows],
+    ["limits.lines_per_millisecond", defaults.limits.linesPerMillisecond],
+    ["limits.points", defaults.limits.points],
+    ["limits.look_back", defaults.limits.lookBack],
+    ["limits.documents", defaults.limits.documents],
+    ["limits.spans", defaults.limits.spans],
+    ["limits.rate", defaults.limits.rate],
+    ["limits.deadline", defaults.limits.deadline],
+    ["limits.requests", defaults.limits.requests],
+    ["limits.streams", defaults.limits.streams],
+    ["limits.token_requests", defaults.limits.tokenRequests],
+    ["limits.token_streams", defaults.limits.tokenStreams],
+    ["limits.export", defaults.limits.export],
+    ["tail.lateness", defaults.limits.tail.lateness],
+    ["tail.max_open", defaults.limits.tail.maxOpen],
+    ["tail.per_token", defaults.limits.tail.perToken],
+    ["otlp.ratio", defaults.otlp.ratio],
+    ["otlp.service", defaults.otlp.service],
+  ])("documents the default of %s", (key, value) => {
+    const told = rows.find(([first]) => first === `| \`${key}\``)?.[1]?.replaceAll("`", "") ?? "";
+    expect([told, String(parseDuration(told))]).toContain(String(value));
+  });
+});

@@ -87,7 +87,7 @@ export function logStoreSuite(subject: Subject): void {
     }
     const read = async (over: Partial<LogQuery> = {}, text = "") => (await batches(over, text)).flat();
 
-    test("lines come back as they were written", async () => {
+    test("returns lines as they were written", async () => {
       const written = make({
         at: 5,
         severity: "warn",
@@ -102,7 +102,7 @@ export function logStoreSuite(subject: Subject): void {
       expect(JSON.parse(found?.json ?? "")).toMatchObject(JSON.parse(json));
     });
 
-    test("what the source lacks is absent, and its severity is unknown", async () => {
+    test("leaves missing fields absent and the severity unknown", async () => {
       await running.seed("app", [{ id: "bare", time: fromMillis(base), source_id: "app", json: "{}" }]);
       const [found] = await read();
       expect([found?.message, found?.hostname, found?.group]).toEqual([undefined, undefined, undefined]);
@@ -119,7 +119,7 @@ export function logStoreSuite(subject: Subject): void {
         await running.seed("nginx", nginx);
       });
 
-      test("by time, then source, then id; descending is the exact reverse", async () => {
+      test("orders by time, source and id; descending is the exact reverse", async () => {
         const sources = [running.sources.nginx, running.sources.app] as const;
         const found = await read({ sources });
         const expected = [
@@ -130,7 +130,7 @@ export function logStoreSuite(subject: Subject): void {
         expect((await read({ sources, order: "desc" })).map(place)).toEqual(expected.map(place).reverse());
       });
 
-      test("batches are never empty and end between two milliseconds", async () => {
+      test("yields no empty batch and ends batches between milliseconds", async () => {
         const ties = Array.from({ length: 3_000 }, (_, n) => make({ at: Math.floor(n / 300), id: `t${n}` }));
         await running.seed("nginx", ties);
         for (const order of ["asc", "desc"] as const) {
@@ -147,7 +147,7 @@ export function logStoreSuite(subject: Subject): void {
         }
       });
 
-      test("a document that two sources hold appears once for each", async () => {
+      test("yields a document once for each source that holds it", async () => {
         const found = await read({ sources: [running.sources.twin, running.sources.app] });
         expect(found).toHaveLength(2 * app.length);
         expect(found.filter((line) => line.source_id === "twin")).toHaveLength(app.length);
@@ -159,20 +159,20 @@ export function logStoreSuite(subject: Subject): void {
       const lines = [0, 1, 2, 3, 4].map((at) => make({ at, id: `m${at}` }));
       beforeAll(() => running.seed("app", lines));
 
-      test("both ends belong to the range", async () => {
+      test("includes both ends of the range", async () => {
         const found = await read({ range: { from: fromMillis(base + 1), to: fromMillis(base + 3) } });
         expect(found.map((line) => line.id)).toEqual(["m1", "m2", "m3"]);
         const one = await read({ range: { from: fromMillis(base + 2), to: fromMillis(base + 2) } });
         expect(one.map((line) => line.id)).toEqual(["m2"]);
       });
 
-      test("bounds below the millisecond are exact", async () => {
+      test("applies bounds below the millisecond exactly", async () => {
         const shifted = (at: number, nanos: bigint) => (fromMillis(base + at) + nanos) as Instant;
         const found = await read({ range: { from: shifted(0, 1n), to: shifted(3, -1n) } });
         expect(found.map((line) => line.id)).toEqual(["m1", "m2"]);
       });
 
-      test("nanoseconds order lines and bound ranges", async () => {
+      test("orders and bounds lines by nanoseconds", async () => {
         const at = (nanos: bigint) => (fromMillis(base) + nanos) as Instant;
         await running.seed("app", [
           { ...make({ at: 0, id: "b" }), time: at(2n) },
@@ -185,7 +185,7 @@ export function logStoreSuite(subject: Subject): void {
         await running.seed("app", lines);
       });
 
-      test("nothing found is empty", async () => {
+      test("yields nothing when nothing matches", async () => {
         expect(await batches({ range: { from: fromMillis(base + 5), to: fromMillis(base + 9) } })).toEqual(
           [],
         );
@@ -197,7 +197,7 @@ export function logStoreSuite(subject: Subject): void {
       const lines = Array.from({ length: 100 }, (_, n) => make({ at: n < 40 ? 0 : n, id: `l${n}` }));
       beforeAll(() => running.seed("app", lines));
 
-      test("as many documents as the limit are read, and one more is refused", async () => {
+      test("reads as many documents as the limit and refuses one more", async () => {
         expect(await read({ documentLimit: 100, expectedLines: 1_000 })).toHaveLength(100);
         await expect(read({ documentLimit: 99, expectedLines: 1_000 })).rejects.toBeInstanceOf(Refused);
         await expect(read({ documentLimit: 99, expectedLines: 1_000 })).rejects.toMatchObject({
@@ -205,13 +205,13 @@ export function logStoreSuite(subject: Subject): void {
         });
       });
 
-      test("as many lines of one millisecond as the limit are held, and one more is refused", async () => {
+      test("holds as many lines of one millisecond as the limit and refuses one more", async () => {
         expect(await read({ tieLimit: 40 })).toHaveLength(100);
         await expect(read({ tieLimit: 39 })).rejects.toMatchObject({ slug: "result_too_large" });
       });
     });
 
-    describe("whether a page fits within the limits", () => {
+    describe("fits", () => {
       const ample = 10_000;
       const fits = async (over: Partial<LogQuery>) =>
         running.store.isWithinLimits?.(
@@ -219,7 +219,7 @@ export function logStoreSuite(subject: Subject): void {
           never(),
         );
 
-      test("it does where all documents do, and a page that is said to fit is not refused", async () => {
+      test("is true only for pages that are not refused", async () => {
         const lines = Array.from({ length: 2_400 }, (_, n) => make({ at: n >> 2, id: `f${n}` }));
         await running.seed("app", lines);
         expect(await fits({})).toBe(true);
@@ -237,7 +237,7 @@ export function logStoreSuite(subject: Subject): void {
         }
       });
 
-      test("a millisecond over the limit at the end of the page is foreseen, one behind the page does not matter", async () => {
+      test("foresees an oversized millisecond at the end of the page and ignores one behind it", async () => {
         const burst = Array.from({ length: 1_800 }, (_, n) => make({ at: 900, id: `b${n}` }));
         await running.seed("app", [
           ...Array.from({ length: 900 }, (_, n) => make({ at: n, id: `s${n}` })),
@@ -257,12 +257,12 @@ export function logStoreSuite(subject: Subject): void {
       const lines = Array.from({ length: 3_000 }, (_, n) => make({ at: n, id: `a${n}` }));
       beforeAll(() => running.seed("app", lines));
 
-      test("before the first batch rejects with the reason", async () => {
+      test("rejects with the reason before the first batch", async () => {
         const reason = new Error("gone");
         await expect(batches({}, "", AbortSignal.abort(reason))).rejects.toBe(reason);
       });
 
-      test("between batches rejects with the reason", async () => {
+      test("rejects with the reason between batches", async () => {
         const control = new AbortController();
         const reason = new Error("gone");
         const reading = async () => {
@@ -279,7 +279,7 @@ export function logStoreSuite(subject: Subject): void {
         await expect(reading()).rejects.toBe(reason);
       });
 
-      test("leaving early is no failure", async () => {
+      test("ends without a failure when the consumer leaves early", async () => {
         const query = { sources: [running.sources.app], range: wide, filter: parse("") } as const;
         const limits = {
           order: "desc",

@@ -204,7 +204,7 @@ function drawRequest(draw: Draw): Asked {
   };
 }
 
-test("each document: data, or errors that a client can mend; never a failure of ours", async () => {
+test("random GraphQL documents return data or client errors, never a server failure", async () => {
   let answered = 0;
   let refused = 0;
   await fuzz(10_000, drawRequest, async ({ url, headers, body }) => {

@@ -402,7 +402,7 @@ function leavesOf(query: unknown): readonly Leaf[] {
   }
 }
 
-test("every selector and every search keeps its wall, and says what it would of a plain word", {
+test("hostile texts leave every backend request inside its tenant filter", {
   timeout: 600_000,
 }, async () => {
   await fuzz(2_000, drawInjection, check);

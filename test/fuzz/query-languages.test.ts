@@ -117,7 +117,7 @@ function attempt<T>(read: () => T): T | undefined {
   }
 }
 
-test("queries are refused, or mean the same when printed and read again", async () => {
+test("random queries are refused or keep their meaning when printed and parsed", async () => {
   let understood = 0;
   await fuzz(100_000, drawQuery, ({ text, legacy }) => {
     const filter = attempt(() => parse(text, { legacy }));
@@ -134,7 +134,7 @@ test("queries are refused, or mean the same when printed and read again", async 
   expect(understood).toBeGreaterThan(100);
 });
 
-describe("cron schedules", () => {
+describe("random cron schedules", () => {
   const numbers = [
     "0",
     "1",
@@ -239,7 +239,7 @@ describe("cron schedules", () => {
     };
   };
 
-  test("are refused, or run at five times in order", async () => {
+  test("are refused or have five ordered occurrences", async () => {
     const demo = await createDemo();
     let understood = 0;
     await fuzz(10_000, drawCron, async (asked) => {

@@ -185,7 +185,7 @@ function drawRaw(draw: Draw): Buffer {
 
 const statuses = new Map<string, number>();
 
-test("raw requests: an answer to each, that is no failure of ours, and no token of it in the log", async () => {
+test("raw HTTP requests get an answer without a server failure, and no token reaches the log", async () => {
   await fuzz(4_000, drawRaw, async (request) => {
     const received = (await exchange(port, request)).replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, "");
     const status = /^HTTP\/1\.1 (\d{3}) /.exec(received)?.[1] ?? "none";
@@ -273,7 +273,7 @@ function drawReport(draw: Draw): Buffer {
   }
 }
 
-test("reports: 200 to whatever comes, each counted, and what is kept is a span", async () => {
+test("random browser reports are answered 200, counted and kept only as spans", async () => {
   const at = (intake.address() as AddressInfo).port;
   let sent = 0;
   await fuzz(4_000, drawReport, async (body) => {

@@ -16,7 +16,7 @@ afterAll(() => demo.close());
 test.each([
   ["/api/v2/auth", { authorization: `Bearer ${token}` }],
   [`/api/v2/auth?token=${token}`, {}],
-])("a token that is sent as the request's id too is not kept: %s", async (path, headers) => {
+])("a token sent as request id is not kept: %s", async (path, headers) => {
   const answer = await demo.server.fetch(`http://readout${path}`, {
     headers: { ...headers, "x-request-id": token },
   });
@@ -31,14 +31,14 @@ test.each([
     'query ($to: DateTime!) { metrics_list(site_id: "x", from: $to, to: $to, select: [], group_by: []) { resolution } }',
     { to: [1] },
   ],
-])("a time of the wrong type in GraphQL is the client's error: %s", async (query, variables) => {
+])("a GraphQL time of the wrong type is a client error: %s", async (query, variables) => {
   const { data, errors = [] } = await demo.graphql(query, variables);
   expect(data ?? undefined).toBeUndefined();
   expect(errors.map(({ message }) => message).join()).toContain("DateTime");
   expect(demo.logged()).not.toContain('"level":"warn"');
 });
 
-test("a long word of letters before another costs no time to look for in analysed text", () => {
+test("searching analysed text for a long word takes linear time", () => {
   const ecs = logLayouts.get("ecs");
   if (ecs === undefined) throw new Error("no profile ecs");
   const known = readIndexMetadata({
@@ -59,7 +59,7 @@ test("a long word of letters before another costs no time to look for in analyse
   expect(JSON.stringify(compiled).length).toBeLessThan(2_000);
 });
 
-test("a statement that is cut at a backslash is masked, in time that is in proportion", () => {
+test("a statement cut at a backslash is masked in linear time", () => {
   expect(normaliseStatement("SELECT 'it\\'s secret\\")).toBe("select ?");
   const used = startProcessorTime();
   normaliseStatement("'\\".repeat(50_000));
@@ -67,7 +67,7 @@ test("a statement that is cut at a backslash is masked, in time that is in propo
   expect(used()).toBeLessThan(1_000);
 });
 
-test("a report with a tag nested deeper than the stack is kept without the tag", () => {
+test("a report with a too deeply nested tag is kept without the tag", () => {
   const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
   const report = readReport(
     `{"timestamp":1768478400,"namespace":"frontend","error":{"name":"E","message":${deep}},"tags":{"deep":${deep},"plan":"pro"}}`,

@@ -94,8 +94,8 @@ const line: fc.Arbitrary<LogLine> = fc
   })
   .map((row) => ({ ...toLogLine({ id: "a", json: row.json }), ...row }));
 
-describe("printing and parsing", () => {
-  test("parse(print(f)) equals f but for spans, in both grammars", () => {
+describe("log query: print and parse", () => {
+  test("parse(print(f)) equals f except for spans, in both grammars", () => {
     fc.assert(
       fc.property(filter, (tree) => {
         expect(withoutSpans(parse(print(tree)))).toEqual(tree);
@@ -182,7 +182,7 @@ test.each([false, true])(
   },
 );
 
-describe("long and hostile queries end quickly", () => {
+describe("log query parser: long and hostile queries", () => {
   const size = 65_536;
   const fill = (part: string) => part.repeat(Math.ceil(size / part.length)).slice(0, size);
   test.each([
@@ -214,7 +214,7 @@ describe("long and hostile queries end quickly", () => {
     ["\0", false],
     ["\ud800", false],
     ["😀", true],
-  ])("%j repeated", (part, mayParse) => {
+  ])("parses or refuses repeated %j in linear time", (part, mayParse) => {
     for (const before of ["", 'x="', "x>", "x>1e", "x=[", "attributes."]) {
       const query = (before + fill(part)).slice(0, size);
       const used = startProcessorTime();
@@ -224,17 +224,17 @@ describe("long and hostile queries end quickly", () => {
     }
   });
 
-  test("10,000 parentheses are too complex, and unbalanced ones too", () => {
+  test("refuses 10,000 parentheses as too complex, also unbalanced ones", () => {
     for (const query of [`${"(".repeat(10_000)}a${")".repeat(10_000)}`, "(".repeat(10_000)]) {
       expect(() => parse(query)).toThrow(expect.objectContaining({ slug: "log_query_too_complex" }));
     }
   });
 });
 
-describe("meaning", () => {
+describe("matches(filter, line)", () => {
   const trees = fc.tuple(filter, filter, line);
 
-  test("and, or are what they say, and all is every line", () => {
+  test("evaluates `and`, `or` and `all`", () => {
     fc.assert(
       fc.property(trees, ([one, two, row]) => {
         expect(matches(group("and", [one, two]), row)).toBe(matches(one, row) && matches(two, row));
@@ -245,7 +245,7 @@ describe("meaning", () => {
     );
   });
 
-  test("a negative operator is the negation of its positive one", () => {
+  test("evaluates a negative operator as the negation of its positive one", () => {
     fc.assert(
       fc.property(field, text, line, (on, value, row) => {
         for (const [operator, negative] of [
@@ -260,7 +260,7 @@ describe("meaning", () => {
     );
   });
 
-  test("the printed filter means the same, on every line", () => {
+  test("gives the same result for a printed and parsed filter", () => {
     fc.assert(
       fc.property(filter, fc.array(line, { maxLength: 5 }), (tree, rows) => {
         const again = compileMatcher(parse(print(tree)));
@@ -271,7 +271,7 @@ describe("meaning", () => {
   });
 
   // An independent, slow reading of the contract's words on paths, on bodies whose numbers JSON.stringify spells alike.
-  test("a path has the values that the contract gives it", () => {
+  test("finds the values of a path as the contract defines them", () => {
     const body = fc.letrec<{ node: unknown }>((tie) => ({
       node: fc.oneof(
         { depthSize: "medium" },
@@ -322,7 +322,7 @@ describe("meaning", () => {
   }
 });
 
-describe("numbers", () => {
+describe("log query numbers", () => {
   const decimal = fc.oneof(
     number,
     fc.stringMatching(/^-?0{0,3}\d{1,25}(\.\d{1,25})?([eE][+-]?0{0,2}\d{1,2})?$/),
@@ -354,7 +354,7 @@ describe("numbers", () => {
     return one === undefined || two === undefined ? undefined : orderDecimals(one, two);
   }
 
-  test("decimals are ordered as exact integers do", () => {
+  test("compare decimals as exact integers", () => {
     fc.assert(
       fc.property(decimal, decimal, (one, two) => {
         const [left, right] = [scaled(one), scaled(two)];
@@ -376,7 +376,7 @@ describe("numbers", () => {
     ["1e-99999999999999999999", "1e-5", -1],
     ["0.1000000000000000055511151231257827", "0.1", 1],
     ["9007199254740993", "9007199254740992", 1],
-  ])("%s against %s is %i", (left, right, order) => {
+  ])("compare %s with %s as %i", (left, right, order) => {
     expect(Math.sign(compareDecimals(left, right) ?? Number.NaN)).toBe(order);
     expect(Math.sign(compareDecimals(right, left) ?? Number.NaN) + 0).toBe(0 - order);
   });
@@ -388,7 +388,7 @@ describe("numbers", () => {
     },
   );
 
-  test("long numbers take linear time", () => {
+  test("compare long numbers in linear time", () => {
     const used = startProcessorTime();
     for (const long of [
       `${"0".repeat(65_000)}1`,
@@ -402,7 +402,7 @@ describe("numbers", () => {
     expect(used()).toBeLessThan(1_000);
   });
 
-  test("a number in a body compares by its text, wherever doubles cannot tell", () => {
+  test("compare numbers of a body by their text where doubles are equal", () => {
     fc.assert(
       fc.property(
         fc.stringMatching(/^-?(0|[1-9]\d{0,20})(\.\d{1,20})?([eE][+-]?\d{1,2})?$/),
@@ -427,7 +427,7 @@ describe("numbers", () => {
     );
   });
 
-  test("the exact reader builds what JSON.parse builds, with the text of numbers", () => {
+  test("the lossless JSON reader equals JSON.parse but keeps the text of numbers", () => {
     const undo = (node: unknown): unknown => {
       if (node instanceof Map) return Object.fromEntries([...node].map(([key, value]) => [key, undo(value)]));
       if (Array.isArray(node)) return node.map(undo);

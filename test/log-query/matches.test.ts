@@ -7,7 +7,7 @@ import { type LoadedLine, loadScripts, toLogLine } from "./script.ts";
 
 const scripts = loadScripts();
 
-describe.each(scripts)("script $name", ({ name, steps }) => {
+describe.each(scripts)("query script $name", ({ name, steps }) => {
   let lines: readonly LoadedLine[] = [];
   for (const step of steps) {
     if (step.kind === "load") {
@@ -29,7 +29,7 @@ describe.each(scripts)("script $name", ({ name, steps }) => {
   }
 });
 
-test("scripts hold enough to be worth running, and expect only lines that are loaded", () => {
+test("query scripts cover enough cases and expect only loaded lines", () => {
   const evaluations = scripts.flatMap((script) => script.steps.filter((step) => step.kind === "eval"));
   expect(evaluations.length).toBeGreaterThan(150);
   for (const { steps } of scripts) {
@@ -52,17 +52,20 @@ function line(json: string): LogLine {
   return toLogLine({ id: "a", json });
 }
 
-describe("bodies that are no ordinary object", () => {
-  test.each(["", "{", "nope", '{"a":1}}', '{"a":01}', "\0"])("%j is an empty object", (json) => {
-    expect(matches(parse("a:1"), line(json))).toBe(false);
-    expect(matches(parse("a!:1"), line(json))).toBe(true);
-  });
+describe("matches: unusual bodies", () => {
+  test.each(["", "{", "nope", '{"a":1}}', '{"a":01}', "\0"])(
+    "reads the invalid JSON %j as an empty object",
+    (json) => {
+      expect(matches(parse("a:1"), line(json))).toBe(false);
+      expect(matches(parse("a!:1"), line(json))).toBe(true);
+    },
+  );
 
-  test.each(["null", "1", '"a"', "true"])("%j has no fields", (json) => {
+  test.each(["null", "1", '"a"', "true"])("finds no fields in %j", (json) => {
     expect(matches(parse("a!=1"), line(json))).toBe(true);
   });
 
-  test.each([1_000, 200_000])("%i levels of nesting exhaust no stack", (levels) => {
+  test.each([1_000, 200_000])("reads %i levels of nesting without a stack overflow", (levels) => {
     const arrays = line(`{"a":${"[".repeat(levels)}7.0${"]".repeat(levels)}}`);
     expect(matches(parse("a=7.0"), arrays)).toBe(true);
     expect(matches(parse("a=7"), arrays)).toBe(false);
@@ -70,7 +73,7 @@ describe("bodies that are no ordinary object", () => {
     expect(matches(parse(`${"a.".repeat(999)}a=7.0`), objects)).toBe(levels === 1_000);
   });
 
-  test("numbers are read at every place of a body", () => {
+  test("compares numbers at every place of a body", () => {
     const body = line(
       '{ "s" : "x\\"1.0\\\\" , "a":[1.0,{"b":-2.50e+1,"c":null}, true,false], "d\\u0065":3.0 }',
     );
@@ -80,7 +83,7 @@ describe("bodies that are no ordinary object", () => {
   });
 });
 
-test("a body is parsed once for all comparisons, and only for filters that ask for it", () => {
+test("a body is parsed at most once, and only for filters that read it", () => {
   const parsed = vi.spyOn(JSON, "parse");
   try {
     const body = line('{"a":1.0,"b":"x"}');

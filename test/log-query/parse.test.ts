@@ -46,7 +46,7 @@ function refusal(query: string, legacy = false): unknown {
   }
 }
 
-describe("trees with their spans, and their canonical text", () => {
+describe("parse: syntax trees and canonical text", () => {
   test.each([
     ["", "all", ""],
     [" \t\r\n ", "all", ""],
@@ -110,27 +110,27 @@ describe("trees with their spans, and their canonical text", () => {
     ["message.x=1", '["message","x"]="1"[0,11]', "message.x=1"],
     ["\\x_int=1", '["x_int"]="1"[0,8]', "\\x_int=1"],
     ["\\attributes.a.\\x_int=1", '["attributes","a","x_int"]="1"[0,22]', "\\attributes.a.\\x_int=1"],
-  ] as const)("%j", (query, tree, text) => {
+  ] as const)("parses %j", (query, tree, text) => {
     const filter = parse(query);
     expect(sketch(filter)).toBe(tree);
     if (text !== undefined) expect(print(filter)).toBe(text);
     expect(parse(print(filter), { legacy: true })).toEqual(parse(print(filter)));
   });
 
-  test.each(lineFields)("%s addresses the line, and only spelt exactly", (name) => {
+  test.each(lineFields)("reads %s as a line field only in its exact spelling", (name) => {
     expect(parse(`${name}=x`)).toMatchObject({ field: { kind: "line", name } });
     expect(parse(`${name.toUpperCase()}=x`)).toMatchObject({ field: { kind: "json" } });
     expect(parse(`x.${name}=x`)).toMatchObject({ field: { kind: "json" } });
   });
 
-  test.each(operators)("%s is read between a field and a value", (operator) => {
+  test.each(operators)("reads the operator %s between a field and a value", (operator) => {
     expect(parse(`a${operator}1`)).toMatchObject({ operator, value: "1", field: { path: ["a"] } });
     expect(parse(`(a${operator}"1")`)).toMatchObject({ operator, value: "1" });
     expect(print(parse(`a${operator}1`))).toBe(`a${operator}1`);
   });
 });
 
-describe("the wider grammar", () => {
+describe("parse with legacy syntax", () => {
   test.each([
     ["a=[x]", '["a"]="x"[0,5]', "a=x"],
     ["a=[x,y]", '(or [0,7] ["a"]="x"[3,4] ["a"]="y"[5,6])', "a=x OR a=y"],
@@ -156,7 +156,7 @@ describe("the wider grammar", () => {
     ["attributes=1", '["attributes"]="1"[0,12]', "attributes=1"],
     // A backslash that takes no meaning away is a letter.
     ["\\x.a_int=1", '["\\\\x","a_int"]|["\\\\x","a"]="1"[0,10]', "\\\\x.a_int=1"],
-  ] as const)("%j", (query, tree, text) => {
+  ] as const)("parses %j", (query, tree, text) => {
     const filter = parse(query, { legacy: true });
     if (tree !== undefined) expect(sketch(filter)).toBe(tree);
     expect(print(filter)).toBe(text);
@@ -164,7 +164,7 @@ describe("the wider grammar", () => {
   });
 });
 
-describe("refusals", () => {
+describe("parse: refusals", () => {
   test.each([
     ["a\0b", 1, 2, "text without NUL and lone surrogates"],
     ["😀\ud83d", 2, 3, "text without NUL and lone surrogates"],
@@ -178,7 +178,7 @@ describe("refusals", () => {
     ["a>=1x", 3, 5, "a number"],
     ["a<1(b=2)c>d", 10, 11, "a number"],
     ["😀>x", 3, 4, "a number"],
-  ])("%j at [%i, %i)", (query, start, end, expected) => {
+  ])("refuses %j at [%i, %i)", (query, start, end, expected) => {
     expect(refusal(query)).toEqual(["invalid_log_query", { start, end, expected }]);
     expect(refusal(query, true)).toEqual(["invalid_log_query", { start, end, expected }]);
   });
@@ -191,19 +191,22 @@ describe("refusals", () => {
     ["a=[x,]", 5, 5, "a value"],
     ["a=[x]y", 5, 6, "a space or a parenthesis after the list"],
     ["a>[1]", 2, 5, "a number"],
-  ])("of a list: %j at [%i, %i)", (query, start, end, expected) => {
+  ])("refuses the list %j at [%i, %i)", (query, start, end, expected) => {
     expect(refusal(query, true)).toEqual(["invalid_log_query", { start, end, expected }]);
   });
 
-  test.each(["_string", "_int", "_float", "_bool"])("a type suffix %s is legacy", (suffix) => {
-    for (const field of [`a${suffix}`, `a.b${suffix}`, `message${suffix}`, `a\\.b${suffix}`, suffix]) {
-      expect(refusal(`(x=1 OR ${field}!=1`)).toEqual(["legacy_log_query_syntax", { field }]);
-    }
-    expect(refusal(`a${suffix}s=1`)).not.toBeInstanceOf(Array);
-    expect(refusal(`a${suffix}.b=1`)).not.toBeInstanceOf(Array);
-  });
+  test.each(["_string", "_int", "_float", "_bool"])(
+    "refuses the type suffix %s as legacy syntax",
+    (suffix) => {
+      for (const field of [`a${suffix}`, `a.b${suffix}`, `message${suffix}`, `a\\.b${suffix}`, suffix]) {
+        expect(refusal(`(x=1 OR ${field}!=1`)).toEqual(["legacy_log_query_syntax", { field }]);
+      }
+      expect(refusal(`a${suffix}s=1`)).not.toBeInstanceOf(Array);
+      expect(refusal(`a${suffix}.b=1`)).not.toBeInstanceOf(Array);
+    },
+  );
 
-  test("the field of a legacy query is shown as written", () => {
+  test("reports the field of a legacy query as written", () => {
     expect(refusal("attributes.a\\.b\\ c=1")).toEqual([
       "legacy_log_query_syntax",
       { field: "attributes.a\\.b\\ c" },
@@ -211,7 +214,7 @@ describe("refusals", () => {
     expect(refusal("a\\.b=[x")).toEqual(["legacy_log_query_syntax", { field: "a\\.b" }]);
   });
 
-  test("parentheses and lists count as depth", () => {
+  test("counts parentheses and lists as depth", () => {
     const nested = (levels: number) => `${"(".repeat(levels)}a=1${")".repeat(levels)}`;
     const tooDeep = ["log_query_too_complex", { limit: queryLimits.depth }];
     expect(sketch(parse(nested(queryLimits.depth)))).toMatch(/^\["a"\]/);
@@ -221,7 +224,7 @@ describe("refusals", () => {
     expect(parse(Array(500).fill("(a=1)").join(" "))).toMatchObject({ kind: "and" });
   });
 
-  test("leaves are counted, those of lists too", () => {
+  test("counts comparisons, including those of lists", () => {
     const tooMany = ["log_query_too_complex", { limit: queryLimits.leaves }];
     const leaves = (count: number) => Array(count).fill("a").join(" ");
     expect(parse(leaves(queryLimits.leaves))).toMatchObject({ kind: "and" });
@@ -237,13 +240,13 @@ describe("refusals", () => {
   });
 });
 
-test("a nested filter for all lines prints as one that every line satisfies", () => {
+test("print writes a nested `all` as a filter that every line satisfies", () => {
   const leaf = parse("a=1");
   const filter: Filter = { kind: "or", operands: [{ kind: "all" }, leaf], span: { start: 0, end: 0 } };
   expect(print(filter)).toBe('severity:"" OR a=1');
 });
 
-test("a path that legacy names would hide prints with what keeps it exact", () => {
+test("print escapes a path that would be read as a legacy name", () => {
   const paths: Path[] = [
     ["message"],
     ["attributes", "x"],

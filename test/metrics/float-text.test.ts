@@ -33,7 +33,7 @@ const halfway = fc
   .tuple(fc.bigInt(2n ** 52n, 2n ** 53n - 1n), fc.nat(40))
   .map(([mantissa, shift]) => `${(mantissa * 2n + 1n) * 5n ** BigInt(shift)}`.slice(0, 17));
 
-test("any digits, and those beside the middle of two doubles", () => {
+test("parses any digits as Number does, also near the middle of two doubles", () => {
   let open = 0;
   fc.assert(
     fc.property(fc.oneof(digits, halfway), decimals, (digits, decimals) => {
@@ -47,7 +47,7 @@ test("any digits, and those beside the middle of two doubles", () => {
   expect(open).toBeLessThan(400);
 });
 
-test("the digits of every double that is printed with a point are enough to know it", () => {
+test("parses the shortest text of every double with a decimal point", () => {
   fc.assert(
     fc.property(fc.double({ min: 1e-5, max: 1e15, noNaN: true }), (value) => {
       const text = String(value);
@@ -59,12 +59,12 @@ test("the digits of every double that is printed with a point are enough to know
   );
 });
 
-test("a point exactly between two doubles is left to others", () => {
+test("declines a decimal exactly between two doubles", () => {
   // 2^53 + 1 in sixteen digits.
   expect(read("9007199254740993")).toBeNaN();
 });
 
-test("any characters: what is read is the number that begins them, up to a character that is none of its own", () => {
+test("parses the number at the start of any characters", () => {
   const character = fc.constantFrom(
     ..."0123456789.-+eE",
     ",",
@@ -89,11 +89,11 @@ test("any characters: what is read is the number that begins them, up to a chara
   );
 });
 
-test.each(["", "-", ".", "-.", "x1", "+1", "--1"])("%j is no number", (text) => {
+test.each(["", "-", ".", "-.", "x1", "+1", "--1"])("reads no number from %j", (text) => {
   expect(readIn("[", text, '",x').end).toBe(-2);
 });
 
-test("digits at the end of what has arrived may not be all", () => {
+test("declines digits at the end of the received bytes", () => {
   for (const rest of ["", '"', '",']) expect(readIn("[", "12.5", rest).end, rest).toBe(-2);
   expect(readIn("[", "12.5", '",[').read).toBe(12.5);
 });
@@ -136,7 +136,7 @@ const edge = fc
     return sign * view.getFloat64(0);
   });
 
-test("every double is written as JSON has it", () => {
+test("prints every double as JSON.stringify does", () => {
   const examples = [0, -0, -2_147_483_648, -0.0000012345678901234567, 1e15 + 0.125, 2 ** 53 + 2];
   const powers = Array.from({ length: 100 }, (_, exponent) => 2 ** (exponent - 25));
   const double = fc.double({ noNaN: true, noDefaultInfinity: true });

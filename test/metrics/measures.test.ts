@@ -61,7 +61,7 @@ const readable: Readonly<Record<MetricType, Readonly<Record<MetricField, readonl
   },
 };
 
-describe("the table of plans", () => {
+describe("planMeasure", () => {
   const print = (
     type: MetricType,
     field: string,
@@ -82,27 +82,27 @@ describe("the table of plans", () => {
     metricFields.flatMap((field) => columns.map((column, n) => ({ type, field, column, n }))),
   );
 
-  test.each(cells)("$type $field $column", ({ type, field, column, n }) => {
+  test.each(cells)("plans $type $field $column", ({ type, field, column, n }) => {
     const row = readable[type][field];
     const aggregation = aggregations.find((one) => one === column);
     expect(print(type, field, aggregation, "cumulative")).toBe(row.length === 1 ? row[0] : row[n]);
     expect(listAllowedFields(type).includes(field)).toBe(row[0] !== "-");
   });
 
-  test("a site may have its counters answer increments; an aggregation that is named still counts", () => {
+  test("uses the site's counter default unless an aggregation is named", () => {
     expect(print("counter", "counter", undefined, "increment")).toBe("increment sum");
     expect(print("counter", "counter", "last", "increment")).toBe("cumulative last last");
     expect(print("gauge", "gauge", undefined, "increment")).toBe("last last");
   });
 
-  test("a field that there is not has no plan, also one that every object has", () => {
+  test("returns undefined for unknown fields, also for names inherited from Object", () => {
     for (const field of ["p_50", "GAUGE", "", "constructor", "__proto__"]) {
       expect(planMeasure("gauge", field, undefined, "cumulative")).toBeUndefined();
     }
   });
 });
 
-describe("combining buckets", () => {
+describe("combineBuckets", () => {
   const values = Float64Array.of(Number.NaN, 4, 1, Number.NaN, 7, Number.NaN);
   test.each([
     ["sum", 12],
@@ -111,22 +111,22 @@ describe("combining buckets", () => {
     ["max", 7],
     ["first", 4],
     ["last", 7],
-  ] as const)("%s leaves out buckets without a value", (combine, expected) => {
+  ] as const)("%s ignores buckets without a value", (combine, expected) => {
     expect(combineBuckets(combine, values)).toBe(expected);
     expect(combineBuckets(combine, Float64Array.of(Number.NaN))).toBeNaN();
     expect(combineBuckets(combine, new Float64Array())).toBeNaN();
   });
 
-  test("a mean is one also where the sum passes what a number holds", () => {
+  test("averages values whose sum overflows", () => {
     expect(combineBuckets("avg", Float64Array.of(Number.MAX_VALUE, Number.MAX_VALUE))).toBe(Number.MAX_VALUE);
   });
 });
 
-describe("buckets", () => {
+describe("bucket grid", () => {
   const times = fc.integer({ min: -10 * day, max: 20_000 * day });
   const names = fc.constantFrom(...(Object.keys(resolutions) as (keyof typeof resolutions)[]));
 
-  test("stand on the UTC grid, and the first and last hold the ends of the range", () => {
+  test("lies on the UTC grid and covers both ends of the range", () => {
     const law = fc.property(times, fc.nat(30 * day), names, (from, length, name) => {
       const { start, step, count } = computeGrid(range(from, from + length), name);
       expect(Math.abs(start % step)).toBe(0);
@@ -137,7 +137,7 @@ describe("buckets", () => {
     fc.assert(law);
   });
 
-  test("of overlapping ranges are the same buckets", () => {
+  test("is the same for overlapping ranges", () => {
     const law = fc.property(times, fc.nat(day), fc.nat(day), names, (from, shift, length, name) => {
       const all = (at: number) => {
         const { start, step, count } = computeGrid(range(at, at + day + length), name);
@@ -150,7 +150,7 @@ describe("buckets", () => {
     fc.assert(law);
   });
 
-  test("automatic resolution depends on the length alone and gives about 400 points", () => {
+  test("chooses a resolution by length alone, with about 400 points", () => {
     expect(
       [1, 400 * minute, 400 * minute + 1, day, 2 * day, 3 * day, 16 * day, 30 * day].map((length) =>
         chooseResolution(range(0, length)),
@@ -170,7 +170,7 @@ describe("buckets", () => {
     fc.assert(law);
   });
 
-  test("a window is its range to the millisecond, rounded inwards", () => {
+  test("rounds a single bucket inwards to whole milliseconds", () => {
     const at = (nanos: bigint) => nanos as Instant;
     expect(toSingleBucket({ from: at(5_000_000n), to: at(5_000_000n) })).toEqual({
       start: 5,
@@ -185,7 +185,7 @@ describe("buckets", () => {
     expect(toSingleBucket({ from: at(5_000_001n), to: at(5_999_999n) })).toBeUndefined();
   });
 
-  test("has no time in which no source can hold anything", () => {
+  test("has no bucket where no source can hold samples", () => {
     const years = (from: number, to: number) => toSingleBucket(range(Date.UTC(from, 0), Date.UTC(to, 0)));
     expect(years(1, 1969)).toBeUndefined();
     expect(years(2263, 9999)).toBeUndefined();
@@ -197,7 +197,7 @@ describe("buckets", () => {
   });
 });
 
-describe("tag patterns", () => {
+describe("matchesPattern", () => {
   test.each([
     ["*", "a", true],
     ["*", "", false],
@@ -214,11 +214,11 @@ describe("tag patterns", () => {
     ["a*c", "a\nb\nc", true],
     ["A", "a", false],
     ["ab*bc*cd", "abcd", false],
-  ] as const)("%j and %j: %s", (pattern, value, expected) => {
+  ] as const)("pattern %j and value %j: %s", (pattern, value, expected) => {
     expect(matchesPattern(pattern, value)).toBe(expected);
   });
 
-  test("mean what the regular expression of their parts means", () => {
+  test("equals the regular expression of its parts", () => {
     const text = fc.string({ unit: fc.constantFrom("a", "b", "*", ".", "\n", "\\"), maxLength: 8 });
     const law = fc.property(text, text, (pattern, value) => {
       const literal = (part: string) =>
@@ -229,7 +229,7 @@ describe("tag patterns", () => {
     fc.assert(law, { numRuns: 2_000 });
   });
 
-  test("a long run of wildcards costs no more than one", () => {
+  test("matches a long run of wildcards in linear time", () => {
     expect(matchesPattern(`${"*".repeat(10_000)}y`, "x".repeat(100_000))).toBe(false);
     expect(matchesPattern("*a".repeat(5_000), "b".repeat(100_000))).toBe(false);
   });

@@ -26,7 +26,7 @@ const series = (
 });
 const { NaN: none, POSITIVE_INFINITY: infinity } = Number;
 
-describe("gauges", () => {
+describe("combineSamples: gauges", () => {
   const group = [
     series([
       [99, 1_000],
@@ -49,18 +49,18 @@ describe("gauges", () => {
     ["min", [1, 10, none, 5]],
     ["max", [8, 10, none, 7]],
     ["count", [3, 1, none, 2]],
-  ] as const)("%s", (combine, expected) => {
+  ] as const)("combines samples by %s", (combine, expected) => {
     expect([...combineSamples(group, { of: "samples", combine }, buckets)]).toEqual(expected);
   });
 
-  test("percentiles lie between the order statistics around their rank", () => {
+  test("interpolates percentiles between order statistics", () => {
     const ten = series(Array.from({ length: 11 }, (_, n) => [100 + n * 0.9, n * 10] as const));
     expect([
       ...combineSamples([ten], { of: "samples", combine: "quantile", quantile: 0.95 }, buckets),
     ]).toEqual([95, none, none, none]);
   });
 
-  test("what passes a number's range on the way is no less finite", () => {
+  test("stays finite when an intermediate sum overflows", () => {
     const huge = Number.MAX_VALUE;
     const two = series([
       [100, huge],
@@ -79,7 +79,7 @@ describe("gauges", () => {
     expect(combineSamples([swinging], { of: "samples", combine: "sum" }, buckets)[0]).toBe(0);
   });
 
-  test("NaN and infinite samples are left out before", () => {
+  test("ignores NaN and infinite samples", () => {
     const { times, values } = dropNonFinite(
       series([
         [1, 1],
@@ -95,14 +95,14 @@ describe("gauges", () => {
     ]);
   });
 
-  test("a bucket may hold more samples than a call takes arguments", () => {
+  test("combines more samples than a call can take arguments", () => {
     const many = series(Array.from({ length: 300_000 }, (_, n) => [100 + n / 300_000, n] as const));
     expect(combineSamples([many], { of: "samples", combine: "max" }, buckets)[0]).toBe(299_999);
     expect(combineCumulative([many], { of: "cumulative", combine: "max" }, buckets)[0]).toBe(299_999);
   });
 });
 
-describe("counters", () => {
+describe("combineIncrements and combineCumulative", () => {
   test.each([
     [
       "the sample before the range counts",
@@ -191,11 +191,11 @@ describe("counters", () => {
       [7, 8, none, none],
     ],
     ["nothing", series([]), [none, none, none, none]],
-  ] as const)("increments: %s", (_, one, expected) => {
+  ] as const)("computes increments: %s", (_, one, expected) => {
     expect([...combineIncrements([one], buckets)]).toEqual(expected);
   });
 
-  test("increments add up over series, and are counted before they are added", () => {
+  test("sums the increments of series", () => {
     const group = [
       series([
         [95, 100],
@@ -210,7 +210,7 @@ describe("counters", () => {
     expect([...combineIncrements(group, buckets)]).toEqual([4, none, 1, none]);
   });
 
-  test("fractions are not added up one by one", () => {
+  test("computes increments of fractions in one subtraction", () => {
     const tenths = series(Array.from({ length: 90 }, (_, n) => [100 + n / 10, n / 10] as const));
     expect(combineIncrements([tenths], buckets)[0]).toBe(8.9);
   });
@@ -235,7 +235,7 @@ describe("counters", () => {
     ["min", [120, 134, none, 141]],
     ["max", [130, 136, none, 141]],
     ["mean", [125, 135, none, 141]],
-  ] as const)("cumulative %s", (combine, expected) => {
+  ] as const)("combines cumulative values by %s", (combine, expected) => {
     expect([...combineCumulative(group, { of: "cumulative", combine }, buckets)]).toEqual(expected);
   });
 
@@ -254,7 +254,7 @@ describe("counters", () => {
     );
   };
 
-  test("the minutes of an hour grow as much as the hour, restarts and births included", () => {
+  test("increments of minutes sum to the increment of the hour, with restarts and new series", () => {
     const law = fc.property(
       fc.array(walk, { minLength: 1, maxLength: 3 }),
       fc.integer({ min: -2, max: 2 }),
@@ -273,7 +273,7 @@ describe("counters", () => {
     fc.assert(law);
   });
 
-  test("the cumulative value is the first one and every growth after it", () => {
+  test("the cumulative value is the first value plus all increments", () => {
     const law = fc.property(walk, (steps) => {
       const one = counterOf(steps, 0);
       const grid = computeGrid({ from: fromMillis(0), to: fromMillis(one.times.at(-1) ?? 0) }, "MINUTELY");
@@ -287,7 +287,7 @@ describe("counters", () => {
   });
 });
 
-describe("histograms", () => {
+describe("combineObservations", () => {
   const histogram = (
     times: readonly number[],
     count: readonly number[],
@@ -312,7 +312,7 @@ describe("histograms", () => {
     ...combineObservations(group, { of: "observations", combine }, buckets),
   ];
 
-  test("count and mean; a bucket with samples and nothing recorded has a count of 0 and no mean", () => {
+  test("computes count and mean; a bucket without observations has count 0 and no mean", () => {
     const group = [
       histogram([95, 105, 115, 125], [10, 14, 14, 20], [1, 3, 3, 6]),
       histogram([95, 105], [0, 1], [0, 8]),
@@ -321,12 +321,12 @@ describe("histograms", () => {
     expect(observe(group, "mean")).toEqual([2, none, 0.5, none]);
   });
 
-  test("negative observations make the sum fall, a fall of the count makes the sum begin anew", () => {
+  test("restarts the sum with the count, not with a falling sum", () => {
     const group = [histogram([95, 105, 115, 125], [10, 14, 16, 3], [50, 30, 28, 29])];
     expect(observe(group, "mean")).toEqual([-5, -1, 29 / 3, none]);
   });
 
-  test("buckets begin anew with the count, also those that do not fall", () => {
+  test("restarts all buckets with the count", () => {
     const group = [histogram([95, 105], [100, 50], [0, 0], { 1: [5, 6], 2: [90, 44] })];
     const counts = [
       { bound: 1, count: 6 },
@@ -361,7 +361,7 @@ describe("histograms", () => {
     ["no finite bound", counts([infinity, 4]), 0.9, none],
     ["no infinite bound", counts([1, 2], [2, 4]), 0.9, none],
     ["no bounds", [], "max", none],
-  ] as const)("estimate %s", (_, all, wanted, expected) => {
+  ] as const)("estimates %s", (_, all, wanted, expected) => {
     const measure =
       typeof wanted === "number"
         ? ({ of: "observations", combine: "quantile", quantile: wanted } as const)

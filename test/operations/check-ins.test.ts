@@ -205,11 +205,11 @@ const places: readonly (readonly [zone: string, starts: readonly string[]])[] = 
 ];
 
 describe.each(places.flatMap(([zone, starts]) => starts.map((start) => [zone, start] as const)))(
-  "%s from %s",
+  "cron schedules in %s from %s",
   (timezone, from) => {
     const minutes = walk(timezone, Date.parse(from) - 1_440 * minute);
     const end = minutes.start + minutes.local.length * minute;
-    test.each(expressions)("%s", async (expression) => {
+    test.each(expressions)("finds the next occurrences of %s", async (expression) => {
       const { next_occurrences: answered } = await ask({ expression, timezone, from });
       const times = expected(minutes, read(expression), Date.parse(from));
       expect(times.length).toBeGreaterThan(0);
@@ -219,7 +219,7 @@ describe.each(places.flatMap(([zone, starts]) => starts.map((start) => [zone, st
   },
 );
 
-test("the table has at least 200 expressions, each once, and the clocks of the table do change", () => {
+test("the schedule table has at least 200 distinct expressions and covers clock changes", () => {
   expect(new Set(expressions).size).toBe(expressions.length);
   expect(expressions.length).toBeGreaterThanOrEqual(200);
   for (const [zone, starts] of places.slice(1)) {
@@ -233,8 +233,8 @@ test("the table has at least 200 expressions, each once, and the clocks of the t
   }
 });
 
-describe("the answer", () => {
-  test("names what was asked, describes it, and starts from now", async () => {
+describe("check_ins/test_cron: answer", () => {
+  test("returns the expression, its description and the next occurrences from now", async () => {
     expect(await ask({ expression: "*/15 9-17 * * MON-FRI", timezone: null, from: null })).toEqual({
       valid: true,
       expression: "*/15 9-17 * * MON-FRI",
@@ -244,12 +244,12 @@ describe("the answer", () => {
     });
   });
 
-  test.each(["expression", "cron", "schedule"])("takes the expression as `%s`", async (name) => {
+  test.each(["expression", "cron", "schedule"])("accepts the expression under the key `%s`", async (name) => {
     const { expression } = await ask({ [name]: "@daily" });
     expect(expression).toBe("@daily");
   });
 
-  test("five fields begin with minutes, six with seconds", async () => {
+  test("reads five fields as minutes first and six fields as seconds first", async () => {
     expect((await ask({ expression: "30 2 * * *" })).description).toBe("At 02:30");
     expect((await ask({ expression: "30 2 * * * *" })).description).toBe(
       "At 30 seconds past the minute, at 2 minutes past the hour",
@@ -267,13 +267,13 @@ describe("the answer", () => {
     ["0 0 * * SUN#L", "At 00:00, on the last Sunday of the month"],
     ["0 0 * * MON#3", "At 00:00, on the third Monday of the month"],
     ["0 0 1W,15W * *", "0 0 1W,15W * *"],
-  ])("%s is described as it runs, in any case", async (expression, wanted) => {
+  ])("describes %s as it runs, in any letter case", async (expression, wanted) => {
     expect((await ask({ expression })).description).toBe(wanted);
     const small = expression.toLowerCase();
     expect((await ask({ expression: small })).description).toBe(wanted === expression ? small : wanted);
   });
 
-  test("every schedule has words, and the same ones however it is spelt", async () => {
+  test("describes every schedule, in the same words for each spelling", async () => {
     const describedAs = async (expression: string) => (await ask({ expression })).description;
     for (const expression of expressions) {
       const description = await describedAs(expression);
@@ -283,7 +283,7 @@ describe("the answer", () => {
     }
   });
 
-  test("an occurrence at `from` itself counts, one a nanosecond before does not", async () => {
+  test("includes an occurrence at `from` and excludes one a nanosecond earlier", async () => {
     const first = async (from: string) => (await ask({ cron: "0 0 * * *", from })).next_occurrences[0];
     expect(await first("2026-06-01T00:00:00Z")).toBe("2026-06-01T00:00:00.000Z");
     expect(await first("2026-06-01T02:00:00+02:00")).toBe("2026-06-01T00:00:00.000Z");
@@ -291,13 +291,13 @@ describe("the answer", () => {
     expect(await first("2026-05-31T23:59:59.999999999Z")).toBe("2026-06-01T00:00:00.000Z");
   });
 
-  test("what was named for the last hour of a day that clocks skip is left out", async () => {
+  test("leaves out an occurrence in the last hour of a day that the clocks skip", async () => {
     const body = { expression: "30 23 * * *", timezone: "America/Nuuk", from: "2026-03-28T00:00:00Z" };
     const { next_occurrences } = await ask(body);
     expect(next_occurrences.slice(0, 2)).toEqual(["2026-03-28T01:30:00.000Z", "2026-03-30T00:30:00.000Z"]);
   });
 
-  test("rare dates are found: 29 February, and one on a Monday", async () => {
+  test("finds rare dates: 29 February, and 29 February on a Monday", async () => {
     expect((await ask({ cron: "0 0 29 2 *" })).next_occurrences[4]).toBe("2044-02-29T00:00:00.000Z");
     const { description, next_occurrences: times } = await ask({ cron: "0 0 29 2 +MON" });
     expect(times.slice(0, 2)).toEqual(["2044-02-29T00:00:00.000Z", "2072-02-29T00:00:00.000Z"]);
@@ -305,7 +305,7 @@ describe("the answer", () => {
   });
 });
 
-describe("what is no schedule", () => {
+describe("check_ins/test_cron: invalid input", () => {
   const count = (found: number) =>
     `expected five fields, or six with seconds first, or an alias such as @daily; found ${found}`;
   const never = "it never runs: no date fits all its fields";
@@ -328,7 +328,7 @@ describe("what is no schedule", () => {
     ["0 0 31 2,4,6,9,11 *", never],
     ["0 0 30W 2 *", never],
     ["* * * 31 4 *", never],
-  ])("%j", async (expression, reason) => {
+  ])("refuses the expression %j with its reason", async (expression, reason) => {
     const refusal = await ask({ expression }).catch((error: unknown) => error);
     expect(refusal).toBeInstanceOf(Unprocessable);
     expect(refusal).toMatchObject({ slug: "invalid_cron_expression", details: { expression, reason } });
@@ -349,7 +349,7 @@ describe("what is no schedule", () => {
     "0 0 * * 5#6",
     "0 0 L-3 * *",
     "* * * * *; x",
-  ])("%j", async (expression) => {
+  ])("refuses the expression %j", async (expression) => {
     const refusal = await ask({ expression }).catch((error: unknown) => error);
     expect(refusal).toMatchObject({ slug: "invalid_cron_expression", details: { expression } });
   });
@@ -364,7 +364,7 @@ describe("what is no schedule", () => {
     [{ expression: "* * * * *", from: "2026-02-30T00:00:00Z" }, "from"],
     [{ expression: "* * * * *", from: "1969-12-31T23:59:59Z" }, "from"],
     [{ expression: "* * * * *", from: "2500-01-01T00:00:00Z" }, "from"],
-  ])("%j is a wrong request", (body, path) => {
+  ])("refuses the body %j as an invalid request", (body, path) => {
     expect(() => parseRequest(testCron.request, body)).toThrow(
       expect.objectContaining({
         slug: "invalid_request",
@@ -374,7 +374,7 @@ describe("what is no schedule", () => {
   });
 });
 
-test.each([1_795_386_261, true, "yesterday", {}])("%j is told what a time is", (from) => {
+test.each([1_795_386_261, true, "yesterday", {}])("explains the time format when `from` is %j", (from) => {
   const message = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
   expect(() => parseRequest(testCron.request, { expression: "* * * * *", from })).toThrow(
     expect.objectContaining({ details: { issues: [{ path: "from", message }] } }),

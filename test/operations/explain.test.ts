@@ -27,7 +27,7 @@ const lines = (over: object = {}) => ({
 const ask = (path: string, body: object) => demo.rest("POST", `/api/v2/${path}`, body);
 
 describe("?explain=true", () => {
-  test("of lines says what the query means, and counts what the same request answers", async () => {
+  test("explains a log query and counts the rows that the same request returns", async () => {
     const body = lines({ query: "severity=error OR (severity=warn AND message:timeout)" });
     const rows = (await ask("logs/lines", body)).body as unknown[];
     const { status, body: told } = await ask("logs/lines?explain=true", body);
@@ -51,7 +51,7 @@ describe("?explain=true", () => {
     expect(read.every(({ documents, kept }) => documents >= kept && kept > 0)).toBe(true);
   });
 
-  test("of traces and metrics, too", async () => {
+  test("explains trace listings and metrics requests", async () => {
     const listing = { site_ids: ["demo-shop"], query: "tag.plan=pro checkout", pagination: { per_page: 5 } };
     const rows = (await ask("tracing/traces/performance", listing)).body as unknown[];
     expect((await ask("tracing/traces/performance?explain=true", listing)).body).toMatchObject({
@@ -113,7 +113,7 @@ describe("?explain=true", () => {
     });
   });
 
-  test("asks for the same token, sites and query as the request itself", async () => {
+  test("requires the same token, sites and valid query as the request itself", async () => {
     const path = "/api/v2/logs/lines?explain=true";
     const url = `http://readout${path}`;
     const anonymous = await demo.server.fetch(url, { method: "POST", body: JSON.stringify(lines()) });
@@ -125,7 +125,7 @@ describe("?explain=true", () => {
     }
   });
 
-  test("a refusal of the reading is part of the explanation, in the words of the request", async () => {
+  test("includes a refusal that occurs while reading, with the body of the error", async () => {
     const small = await createDemo({ limits: { documents: 10 } });
     const body = lines({ query: "message:nothing-has-this" });
     const plain = await small.rest("POST", "/api/v2/logs/lines", body);
@@ -136,7 +136,7 @@ describe("?explain=true", () => {
     expect(told).toMatchObject({ document_limit: 10, answer: { status: 422, failed: plain.body } });
   });
 
-  test("a failing source is told as a client is told of it", async () => {
+  test("reports a failing backend with the body that a client would receive", async () => {
     const broken = await createDemo({
       watch: (backend) => ({
         ...backend,
@@ -160,7 +160,7 @@ describe("?explain=true", () => {
     expect(JSON.stringify(body)).not.toContain("readonly");
   });
 
-  test("no other route takes it, and nothing but true and false is one of its values", async () => {
+  test("is refused on other routes and for values other than true and false", async () => {
     const refused = { status: 422, body: { details: { issues: [{ path: "explain" }] } } };
     expect(await demo.rest("GET", "/api/v2/auth?explain=true")).toMatchObject(refused);
     expect(await ask("logs/lines?explain=yes", lines())).toMatchObject(refused);
@@ -182,7 +182,7 @@ test.each([
   '"a=b" OR "say \\"hi\\""',
   '(tag.a\\.b:x OR namespace!=web) revision!:1 OR tag.x.y="two words"',
   'tag.q="" (span_id=1 OR (trace_id=2 site_id=s))',
-])("a trace query that is printed means the same: %s", (query) => {
+])("printing a trace query keeps its meaning: %s", (query) => {
   const bare = (filter: unknown) =>
     JSON.parse(JSON.stringify(filter, (key, value) => (key === "span" ? undefined : value)));
   const filter = parseTraceQuery(query);
@@ -190,7 +190,7 @@ test.each([
 });
 
 describe("readout explain", () => {
-  test("tells what stands at two places twice, and in no words of YAML's own", () => {
+  test("prints repeated values in full, without YAML anchors", () => {
     const parameters = { ignore_unavailable: "true" };
     expect(printYaml({ requests: [{ parameters }, { parameters }] }, new Set(["parameters"]))).toBe(
       'requests:\n  - parameters: {"ignore_unavailable": "true"}\n  - parameters: {"ignore_unavailable": "true"}\n',
@@ -223,7 +223,7 @@ sites: { s: { logs: { backend: elk, sources: { a: { index: "x-*" } } } } }`;
     return shell.complained();
   };
 
-  test("prints the explanation", async () => {
+  test("prints the explanation of a log query", async () => {
     const range = ["--from", "10m", "--to", "2026-01-15T12:00:00Z"];
     const { code, out, err } = await explain(
       ...["--site", "demo-shop", "--source", "app", "severity=error", ...range],
@@ -258,7 +258,7 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
 `);
   });
 
-  test("of traces and metrics, and as JSON", async () => {
+  test("prints explanations of traces and metrics, also as JSON", async () => {
     const traces = await explain("traces", "--site", "demo-shop", "--errors", "--by", "duration", "--json");
     expect(JSON.parse(traces.out)).toMatchObject({ candidates: "errors", by: "duration", per_page: 25 });
     const metrics = await explain(
@@ -271,13 +271,13 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
     });
   });
 
-  test("a source that does not answer", async () => {
+  test("exits with an error when the backend does not answer", async () => {
     expect(await complain(`{ kind: elastic, url: "http://127.0.0.1:1" }`)).toMatch(
       /^elk: unreachable: .*\n$/,
     );
   });
 
-  test("a source whose certificate cannot be read", async () => {
+  test("exits with an error when a certificate file cannot be read", async () => {
     expect(await complain(`{ kind: elastic, url: "https://127.0.0.1:1", tls: { ca: none.pem } }`)).toBe(
       "readout.yaml: backends.elk: no such file\n",
     );
@@ -299,7 +299,7 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
     ["an option of traces", ["--site", "s", "--errors", "a"], 2, /--errors is no option of logs/],
     ["an option of logs", ["metrics", "--site", "s", "--legacy"], 2, /--legacy is no option of metrics/],
     ["an option that there is not", ["--sites", "s"], 2, /--sites/],
-  ])("%s", async (_, args, code, complaint) => {
+  ])("rejects the command line: %s", async (_, args, code, complaint) => {
     const told = await explain(...args);
     expect([told.code, told.out]).toEqual([code, ""]);
     expect(told.err).toMatch(complaint);

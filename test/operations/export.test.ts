@@ -108,8 +108,8 @@ const message = fc.option(fc.string({ unit: fc.constantFrom(..."ab,\"\r\n=+-@ \t
 });
 const written = fc.array(fc.record({ at: fc.nat(5_000_000), message }), { maxLength: 60 });
 
-describe("an export is the concatenation of all pages", () => {
-  test("in every order, over split milliseconds, and behind a cursor", async () => {
+describe("log export: equality with the concatenated pages", () => {
+  test("equals the pages in both orders, over split milliseconds and behind a cursor", async () => {
     const law = fc.asyncProperty(
       written,
       fc.constantFrom("ASC", "DESC"),
@@ -143,7 +143,7 @@ describe("an export is the concatenation of all pages", () => {
     await fc.assert(law, { numRuns: 200 });
   });
 
-  test("of thousands of lines too, and of none", async () => {
+  test("equals the pages for thousands of lines and for none", async () => {
     const served = serve(Array.from({ length: 3_456 }, (_, n) => ({ at: n * 400_000, message: `m${n}` })));
     const ids = (text: string) => [...text.matchAll(/"id":"(l\d+)"/g)].map(([, id]) => id);
     expect(ids(await served.export(ndjson))).toEqual(Array.from({ length: 3_456 }, (_, n) => `l${n}`));
@@ -155,7 +155,7 @@ describe("an export is the concatenation of all pages", () => {
     expect(await served.export(ndjson, "ASC", "2030-01-01T00:00:00Z")).toBe("");
   });
 
-  test("of large lines, in pieces that a slow client takes in time, as those of a page", async () => {
+  test("sends large lines in chunks of bounded size, as a page does", async () => {
     const message = "x".repeat(100_000);
     const served = serve(Array.from({ length: 30 }, (_, n) => ({ at: n, message })));
     for (const form of [ndjson, csv, undefined]) {
@@ -166,10 +166,10 @@ describe("an export is the concatenation of all pages", () => {
   });
 });
 
-describe("what an export may read", () => {
+describe("log export: document limit", () => {
   const many = Array.from({ length: 100 }, (_, n) => ({ at: n * 1_000_000, message: undefined }));
 
-  test("is counted before the first line", async () => {
+  test("counts the candidates before it sends the first line", async () => {
     const refused = { slug: "result_too_large", details: { limit: 99 } };
     await expect(serve(many, { limits: { export: 99 } }).export(ndjson)).rejects.toMatchObject(refused);
     expect(
@@ -177,7 +177,7 @@ describe("what an export may read", () => {
     ).toHaveLength(101);
   });
 
-  test("bounds the reading itself where the source cannot count", async () => {
+  test("limits the read itself when the store cannot count candidates", async () => {
     const limits: unknown[] = [];
     const store: LogStore = {
       // biome-ignore lint/correctness/useYield: there are no lines

@@ -79,7 +79,7 @@ async function collect(answer: object): Promise<unknown[]> {
   return rows;
 }
 
-describe("bodies", () => {
+describe("Kubernetes request bodies", () => {
   const bare = { namespaces: [], pod_name: undefined, node_names: [], state: undefined };
   test.each<[object, object]>([
     [{}, bare],
@@ -93,11 +93,11 @@ describe("bodies", () => {
       { state },
       { ...bare, state: "Failed" },
     ]),
-  ])("pods: %j", (more, read) => {
+  ])("reads the pods filters %j", (more, read) => {
     expect({ ...bare, ...parseRequest(pods.request, { ...range, ...more }) }).toMatchObject(read);
   });
 
-  test("nodes and overview: an empty text filters nothing", () => {
+  test("treats an empty text in nodes and overview requests as no filter", () => {
     expect(parseRequest(nodes.request, { ...range, node_name: "" }).node_name).toBeUndefined();
     expect(parseRequest(nodes.request, { ...range, node_name: "n" }).node_name).toBe("n");
     expect(parseRequest(podsOverview.request, { ...range, query: null }).query).toBeUndefined();
@@ -111,7 +111,7 @@ describe("bodies", () => {
     [{ ...range, namespaces: "shop" }, ["namespaces"]],
     [{ ...range, namespaces: ["shop", 3, null] }, ["namespaces.1", "namespaces.2"]],
     [{ ...range, pod_name: 1, node_names: {}, state: "Crashed" }, ["pod_name", "node_names", "state"]],
-  ])("pods: %j is refused", (body, paths) => {
+  ])("refuses the pods body %j", (body, paths) => {
     const refused = thrown(() => parseRequest(pods.request, body));
     expect(refused).toMatchObject({ slug: "invalid_request" });
     expect(refused.details).toMatchObject({
@@ -129,7 +129,7 @@ describe("bodies", () => {
   }
 });
 
-describe("snapshots", () => {
+describe("Kubernetes snapshots", () => {
   const over = (from: string, to: string): Buckets | undefined => {
     const read = (text: string) => ({ text, instant: parseInstant(text) ?? (0n as Instant) });
     return computeSnapshots({ from: read(from), to: read(to) }, never);
@@ -147,18 +147,18 @@ describe("snapshots", () => {
     ["2026-01-15T10:01:00Z", "2026-01-17T10:01:00Z", 15, "2026-01-15T10:15:00Z", 192],
     ["2026-01-15T10:01:00Z", "2026-02-15T10:01:00Z", 60, "2026-01-15T11:00:00Z", 744],
     ["1969-12-31T23:58:30Z", "1970-01-01T00:00:30Z", 1, "1969-12-31T23:59:00Z", 2],
-  ])("from %s to %s: every %d minutes", (from, to, step, first, count) => {
+  ])("covers %s to %s every %d minutes", (from, to, step, first, count) => {
     expect(over(from, to)).toEqual({ start: at(first), step: step * minute, count });
   });
 
-  test("a range between two snapshots has none, and asks nothing of the store", async () => {
+  test("returns no row and sends no query for a range between two snapshots", async () => {
     const { store, asked } = remembering();
     const body = { ...range, from: "2026-01-15T10:00:00.001Z", to: "2026-01-15T10:00:59.999Z" };
     expect(await collect(nodes.run(parseRequest(nodes.request, body), contextOf(store)))).toEqual([]);
     expect(asked).toEqual([]);
   });
 
-  test("the overview of a part of a minute, and of one instant, asks the store all the same", async () => {
+  test("queries the store for an overview of part of a minute and of one instant", async () => {
     const { store, asked } = remembering();
     for (const [from, to] of [
       ["2026-01-15T10:00:00.001Z", "2026-01-15T10:00:59.999Z"],
@@ -177,7 +177,7 @@ describe("snapshots", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("nothing is shown of what is still to come, and the interval stays that of the whole range", async () => {
+  test("stops at now and keeps the interval of the requested range", async () => {
     const { store, asked } = remembering();
     const now = fromMillis(at("2026-01-15T10:07:30.250Z"));
     const run = async (from: string, to: string) => {
@@ -196,7 +196,7 @@ describe("snapshots", () => {
     expect(asked.slice(2)).toMatchObject([{ to: at("2026-01-15T10:07:30.250Z") }]);
   });
 
-  test("a range of more than a million is refused without asking the store", async () => {
+  test("refuses a range of more than a million snapshots without a query", async () => {
     const { store, asked } = remembering();
     const years = (to: string) => parseRequest(nodes.request, { ...range, from: "1900-01-01T00:00:00Z", to });
     await collect(nodes.run(years("2014-01-01T00:00:00Z"), contextOf(store)));
@@ -230,8 +230,8 @@ describe("snapshots", () => {
   });
 });
 
-describe("answers", () => {
-  test("queries reach the store with the site's wall and the limit", async () => {
+describe("Kubernetes answers", () => {
+  test("passes the site's forced labels and the row limit to the store", async () => {
     const { store, asked } = remembering();
     const filters = { namespaces: ["a"], pod_name: "p", node_names: ["n"], state: "running" };
     await collect(pods.run(parseRequest(pods.request, { ...range, ...filters }), contextOf(store)));
@@ -250,7 +250,7 @@ describe("answers", () => {
     ]);
   });
 
-  test("rows are the specification's, with their time as text, in batches of any size", async () => {
+  test("prints the rows of the specification, with their time as text, for any batch size", async () => {
     const start = Date.parse(range.from);
     const first = Array.from({ length: 1_201 }, (_, index) => node(start, `n${index}`));
     const { store } = remembering([first, [node(start + minute, "n0")]]);
@@ -264,7 +264,7 @@ describe("answers", () => {
     );
   });
 
-  test("a site without a Kubernetes part refuses", async () => {
+  test("refuses a site without Kubernetes", async () => {
     for (const { request, run } of [nodes, pods, podsOverview] as const) {
       const answer = collect(run(parseRequest(request, { ...range }) as never, contextOf(undefined)));
       await expect(answer).rejects.toMatchObject({
@@ -275,7 +275,7 @@ describe("answers", () => {
   });
 });
 
-describe("the state of a pod", () => {
+describe("pod state", () => {
   const container = (over: Partial<Container>): Container => ({
     name: "app",
     status: "Running",
@@ -308,7 +308,7 @@ describe("the state of a pod", () => {
       [waits("CrashLoopBackOff"), ends(3)],
       phase,
     ]),
-  ])("in phase %s with %j is %s", (text, containers, state) => {
+  ])("is derived from phase %s and containers %j as %s", (text, containers, state) => {
     const phase = podPhases.find((each) => each === text) ?? "Unknown";
     expect(derivePodState(phase, containers)).toBe(state);
   });

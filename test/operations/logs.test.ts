@@ -97,7 +97,7 @@ const bursts = fc
   .map((all) => all.flatMap(([at, count]) => burst(at, count)));
 const orders = fc.constantFrom("ASC", "DESC", "desc");
 
-describe("paging: concatenated pages are the whole scan", () => {
+describe("log pages: concatenated pages equal the full scan", () => {
   test("for any page size, order, burst and cap", async () => {
     const law = fc.asyncProperty(
       bursts,
@@ -141,7 +141,7 @@ describe("paging: concatenated pages are the whole scan", () => {
     await fc.assert(law, { numRuns: 100 });
   });
 
-  test("for clients that cut the cursor of a split millisecond to microseconds, or write it in nanoseconds", async () => {
+  test("for cursors of a split millisecond written in microseconds or nanoseconds", async () => {
     const served = serve([...burst(1, 25), ...burst(2, 3)], 4);
     for (const order of ["ASC", "DESC"]) {
       for (const digits of ["$1Z", "$1000Z"]) {
@@ -152,8 +152,8 @@ describe("paging: concatenated pages are the whole scan", () => {
   });
 });
 
-describe("timestamps", () => {
-  test("have three digits where no millisecond passes the cap", async () => {
+describe("log pages: timestamps", () => {
+  test("have three fraction digits when no millisecond exceeds the cap", async () => {
     const served = serve([1, 1_500_000, 2_000_000], 10);
     expect((await served.page(10, "ASC", null)).map(({ timestamp }) => timestamp)).toEqual([
       "2026-01-15T10:00:00.000Z",
@@ -162,7 +162,7 @@ describe("timestamps", () => {
     ]);
   });
 
-  test("carry the part of a split millisecond in digits 4 to 6", async () => {
+  test("number the parts of a split millisecond in digits 4 to 6", async () => {
     const served = serve(burst(1, 10), 4);
     const stamps = async (order: string) =>
       (await served.pages(1, order)).map((rows) => `${rows.length} ${rows[0]?.timestamp.slice(20)}`);
@@ -170,14 +170,14 @@ describe("timestamps", () => {
     expect(await stamps("DESC")).toEqual(["4 001998Z", "4 001997Z", "2 001000Z"]);
   });
 
-  test("a part that completes its millisecond reads on until per_page", async () => {
+  test("fill the page after a part that completes its millisecond", async () => {
     const served = serve([...burst(1, 5), ...burst(2, 1), ...burst(3, 1), ...burst(4, 1)], 4);
     const [, second] = await served.pages(3, "ASC");
     expect(second?.map(({ timestamp }) => timestamp.slice(20))).toEqual(["001999Z", "002Z", "003Z"]);
   });
 });
 
-describe("cursors", () => {
+describe("log pages: cursors", () => {
   test("exclude their whole millisecond", async () => {
     const served = serve([...burst(1, 3), ...burst(2, 3)], 10);
     expect(await served.page(10, "ASC", "2026-01-15T10:00:00.001Z")).toHaveLength(3);
@@ -186,14 +186,14 @@ describe("cursors", () => {
     expect(await served.page(10, "DESC", "2026-01-15T10:00:00.001Z")).toEqual([]);
   });
 
-  test("with more digits are an instant where the millisecond is whole", async () => {
+  test("with more than three digits exclude up to that instant when the millisecond is not split", async () => {
     const served = serve([1_000_100, 1_000_200, 1_000_300], 10);
     const cursor = printNanos((fromMillis(base) + 1_000_200n) as Instant);
     expect(ids(await served.page(10, "ASC", cursor))).toEqual(["l2"]);
     expect(ids(await served.page(10, "DESC", cursor))).toEqual(["l0"]);
   });
 
-  test("outside the range leave it as it is, or nothing of it", async () => {
+  test("outside the range keep all of it or nothing", async () => {
     const served = serve([...burst(1, 2), ...burst(5, 2)], 10);
     expect(await served.page(10, "ASC", "2020-01-01T00:00:00Z")).toHaveLength(4);
     expect(await served.page(10, "DESC", "2020-01-01T00:00:00Z")).toEqual([]);
@@ -201,11 +201,11 @@ describe("cursors", () => {
   });
 });
 
-describe("ranges", () => {
+describe("log pages: ranges", () => {
   const served = serve([0, 999_999, 1_000_000, 1_500_000, 2_000_000], 10);
   const between = async (from: string, to: string) => ids(await served.page(10, "ASC", null, { from, to }));
 
-  test("a bound to the millisecond takes in its whole millisecond, a finer one is exact", async () => {
+  test("include the whole millisecond of a bound written to the millisecond; finer bounds are exact", async () => {
     expect(await between("2026-01-15T10:00:00Z", "2026-01-15T10:00:00.001Z")).toEqual([
       "l0",
       "l1",
@@ -219,7 +219,7 @@ describe("ranges", () => {
     expect(await between("2026-01-15T10:00:00Z", "2026-01-15T10:00:00Z")).toEqual(["l0", "l1"]);
   });
 
-  test("default to the retention and now, and an explicit from before the retention is honoured", async () => {
+  test("default to the retention and now; an earlier explicit `from` is honoured", async () => {
     const day = -86_400_000 * 1_000_000;
     const old = serve([day, 0, 7_200_000 * 1_000_000], 10);
     expect(ids(await old.page(10, "ASC", null))).toEqual(["l1"]);
@@ -228,14 +228,14 @@ describe("ranges", () => {
   });
 });
 
-test("a millisecond over 100 parts is refused", async () => {
+test("a page refuses a millisecond of more than 100 parts", async () => {
   await expect(serve(burst(1, 200), 2).page(1, "ASC", null)).resolves.toHaveLength(2);
   await expect(serve(burst(1, 201), 2).page(1, "ASC", null)).rejects.toMatchObject({
     slug: "result_too_large",
   });
 });
 
-test("a row has the keys of the specification, in its order, and absent fields as empty strings", async () => {
+test("a row has the keys of the specification in its order and absent fields as empty strings", async () => {
   const [row] = await serve([0], 10).page(1, "ASC", null);
   expect(JSON.stringify(row)).toBe(
     '{"id":"l0","timestamp":"2026-01-15T10:00:00.000Z","source_id":"app","severity":"info","message":"","hostname":"","group":"","json":"{}","attributes":{}}',

@@ -62,7 +62,7 @@ const arranged: fc.Arbitrary<TraceDetailSpan> = fc
   })
   .map(({ own, ...rest }) => ({ ...rest, span: createSpan(own) }));
 
-test("spans printed in parts are their rows", () => {
+test("printSpans yields the same text as toSpanRow", () => {
   fc.assert(
     fc.property(fc.array(arranged, { maxLength: 12 }), (spans) => {
       const printed = [...printSpans(spans)].map(({ text }) => text).join(",");
@@ -83,7 +83,7 @@ const change: fc.Arbitrary<Partial<Span> & Pick<TraceDetailSpan, "names">> = fc
   )
   .chain((own) => fc.constantFrom(...names.map((names) => ({ ...own, names }))));
 
-test("spans that differ in one thing alone are printed each with its own", () => {
+test("printSpans keeps spans apart that differ in one member", () => {
   fc.assert(
     fc.property(fc.array(change, { minLength: 2, maxLength: 12 }), (changes) => {
       const spans = changes.map(({ names, ...own }): TraceDetailSpan => {
@@ -95,7 +95,7 @@ test("spans that differ in one thing alone are printed each with its own", () =>
   );
 });
 
-test("a trace is printed in pieces, each with its rows counted", () => {
+test("printSpans yields chunks with their row counts", () => {
   const one = { span: createSpan(), names: undefined, subtraceRoot: true };
   const pieces = [...printSpans(Array.from({ length: 1_001 }, () => one))];
   expect(pieces.reduce((sum, { count }) => sum + count, 0)).toBe(1_001);

@@ -48,7 +48,7 @@ const number = fc.oneof(
   fc.constantFrom(0, -0, 0.1 + 0.2, Number.MIN_VALUE, -Number.MAX_VALUE, 1 / 3, 1e9, 1e12 - 0.001, 1e12),
 );
 
-test("any values, printed any number at a time", () => {
+test("the chunk writer prints any values in slices of any size", () => {
   const drawn = fc.tuple(
     fc.array(number, { maxLength: 40 }),
     fc.integer({ min: 1, max: 12 }),
@@ -65,13 +65,13 @@ test("any values, printed any number at a time", () => {
   );
 });
 
-test.each([100, 20_000])("a series of %i points, each with many digits", (count) => {
+test.each([100, 20_000])("the chunk writer prints a series of %i points with many digits", (count) => {
   const values = Float64Array.from({ length: count }, (_, n) => -Math.sin(n) * 1e-300);
   const buckets = { start: 1_770_000_000_000, step: 60_000, count };
   expect(print(values, buckets)).toBe(stringify(values, buckets));
 });
 
-test("texts of any length and alphabet, and numbers, stand between points as they are", () => {
+test("the chunk writer prints texts and numbers between points unchanged", () => {
   const text = fc.oneof(
     fc.string({ unit: "binary" }),
     fc.constantFrom("é".repeat(50_000), "a".repeat(80_000), "😀".repeat(30_000)),

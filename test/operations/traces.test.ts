@@ -84,7 +84,7 @@ const first = { per_page: 100, order: "DESC", cursor: { time: null } };
 const listing = { site_ids: ["shop"], pagination: first };
 const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z" };
 
-describe("bodies", () => {
+describe("trace routes: request bodies", () => {
   const run = serve([request()]);
   const issues = async (route: string, body: Json): Promise<unknown> =>
     run(route, body).then(
@@ -108,7 +108,7 @@ describe("bodies", () => {
     [{ ...listing, duration: -1, duration_ms: "x" }, ["duration", "duration_ms"]],
     [{ ...listing, from: "2026-01-15", to: "2026-02-30T00:00:00Z" }, ["from", "to"]],
     [{ ...listing, from: "2026-01-16T00:00:00Z", to: "2026-01-15T00:00:00Z" }, ["from"]],
-  ])("%j is refused at %j", async (body, paths) => {
+  ])("refuses %j at %j", async (body, paths) => {
     expect(await issues("tracing/traces/performance", body)).toEqual(paths);
     expect(await issues("tracing/traces/errors", body)).toEqual(paths);
   });
@@ -124,11 +124,11 @@ describe("bodies", () => {
     ["tracing/slow_events", { site_id: "shop", ...range, limit: 0, span_kind: "db" }, ["span_kind", "limit"]],
     ["tracing/slow_events/actions", { site_id: "shop", ...range }, ["digest"]],
     ["deploys/stats", { site_id: "shop" }, ["revision"]],
-  ])("%s %j is refused at %j", async (route, body, paths) => {
+  ])("%s refuses %j at %j", async (route, body, paths) => {
     expect(await issues(route, body)).toEqual(paths);
   });
 
-  test("null means absent, unknown keys are ignored, words are taken in any case", async () => {
+  test("treats null as absent, ignores unknown keys and accepts keywords in any case", async () => {
     const nothing = { digests: null, action_name: null, namespace: null, query: null, duration: null };
     const body = {
       ...listing,
@@ -148,7 +148,7 @@ describe("bodies", () => {
     expect(await run("tracing/slow_events", words)).toEqual([]);
   });
 
-  test("a cursor with both fields null is by time, as one without any", async () => {
+  test("orders by time for a cursor whose fields are both null or absent", async () => {
     const longer = request({ trace_id: hex("1", 32), from: 1, to: 10 });
     const later = request({ trace_id: hex("2", 32), from: 19, to: 20 });
     const two = serve([longer, later]);
@@ -161,7 +161,7 @@ describe("bodies", () => {
     expect(await firstOf({ duration: null })).toBe(longer.trace_id);
   });
 
-  test("a query's syntax error has its slug and place", async () => {
+  test("reports a query syntax error with its slug and position", async () => {
     const body = { ...listing, query: "tag.a=1 user=2" };
     await expect(run("tracing/traces/performance", body)).rejects.toMatchObject({
       slug: "invalid_log_query",
@@ -169,7 +169,7 @@ describe("bodies", () => {
     });
   });
 
-  test("a site without traces is not supported", async () => {
+  test("refuses a site without traces", async () => {
     const bare: Site = { id: "bare", retention: 1, counterDefault: "cumulative" };
     const none = ask([bare], base);
     const expected = { slug: "not_supported_by_backend", details: { backend: null, feature: "traces" } };
@@ -179,7 +179,7 @@ describe("bodies", () => {
     await expect(none("tracing/actions", { site_id: "bare", ...range })).rejects.toMatchObject(expected);
   });
 
-  test("10,000 sites in one request", async () => {
+  test("accepts 10,000 sites in one request", async () => {
     const places = Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`site-${n}`, "m"]));
     const many = serve([request({ site_id: "site-77" }), request({ site_id: "site-9999" })], places);
     const body = { ...listing, site_ids: Object.keys(places) };
@@ -190,7 +190,7 @@ describe("bodies", () => {
   });
 });
 
-describe("what is on the wire", () => {
+describe("trace routes: answers", () => {
   const failed = request({
     ...{ revision: "3f9c", status_code: "ERROR", status_message: "it broke" },
     span_attributes: {
@@ -206,7 +206,7 @@ describe("what is on the wire", () => {
   });
   const run = serve([failed]);
 
-  test("a summary", async () => {
+  test("returns a trace summary with all its keys", async () => {
     expect(await run("tracing/traces/performance", listing)).toEqual([
       {
         ...{ trace_id: hex("a", 32), span_id: hex("a", 16), site_id: "shop", namespace: "web" },
@@ -223,7 +223,7 @@ describe("what is on the wire", () => {
     expect(await bare("tracing/traces/performance", listing)).toMatchObject([{ revision: "", tags: {} }]);
   });
 
-  test("a span: every key, literal dots, parallel arrays, all digits, and nothing null", async () => {
+  test("returns a span with every key, literal dots, parallel arrays and full precision", async () => {
     const [row] = await run("tracing/trace", { site_ids: ["shop"], trace_id: hex("A", 32) });
     const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
     expect(row).toEqual({
@@ -249,7 +249,7 @@ describe("what is on the wire", () => {
     });
   });
 
-  test("integers past what a double holds keep their digits", async () => {
+  test("keeps the digits of integers beyond 2^53", async () => {
     const { store } = { store: createMemorySpans() };
     store.add("shop", [failed]);
     const site: Site = {
@@ -265,14 +265,14 @@ describe("what is on the wire", () => {
     for await (const { text } of answer) expect(text).toContain('"big":9007199254740993,');
   });
 
-  test("a location", async () => {
+  test("returns the location of a trace", async () => {
     expect(await run<Json>("tracing/locator", { site_ids: ["shop"], trace_id: hex("a", 32) })).toEqual({
       performance: [{ site_id: "shop", namespace: "web", action_name: "Cart#show" }],
       errors: [{ site_id: "shop", incident_number: expect.any(Number), exception_name: "KeyError" }],
     });
   });
 
-  test("an unknown trace has no spans and is nowhere", async () => {
+  test("returns no spans and no location for an unknown trace", async () => {
     const unknown = { site_ids: ["shop"], trace_id: "1234" };
     for (const route of ["trace", "trace/performance", "trace/error"]) {
       expect(await run(`tracing/${route}`, unknown)).toEqual([]);
@@ -281,7 +281,7 @@ describe("what is on the wire", () => {
   });
 });
 
-describe("ranges", () => {
+describe("trace routes: ranges", () => {
   const day = 86_400_000;
   const spans = [0, 999_999, 1_000_000].map((nanos, n) =>
     request({ trace_id: `${n}`, to: nanos / 1e6, from: -1_000 }),
@@ -297,7 +297,7 @@ describe("ranges", () => {
       })
     ).map(({ trace_id }) => trace_id);
 
-  test("are of the request's end; a bound to the millisecond takes in all of it, a finer one is exact", async () => {
+  test("select by the end of the request; a bound to the millisecond includes all of it", async () => {
     expect(await traces({ from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:00:00Z" })).toEqual(["0", "1"]);
     expect(await traces({ from: "2026-01-15T10:00:00.0000001Z", to: "2026-01-15T10:00:00.001Z" })).toEqual([
       "1",
@@ -306,7 +306,7 @@ describe("ranges", () => {
     expect(await traces({ from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:00:00.0009Z" })).toEqual(["0"]);
   });
 
-  test("default to the retention; an earlier from is honoured, and ttl bounds both", async () => {
+  test("default to the retention; an earlier `from` is honoured and `ttl` limits both", async () => {
     expect(await traces({})).toEqual(["0", "1", "2"]);
     expect(await traces({ from: "2026-01-01T00:00:00Z" })).toEqual(["old", "0", "1", "2"]);
     expect(await traces({ from: "2026-01-01T00:00:00Z", ttl: 3_600 })).toEqual(["0", "1", "2"]);
@@ -314,7 +314,7 @@ describe("ranges", () => {
     expect(await traces({ ttl: 60 })).toEqual([]);
   });
 
-  test("do not bound look-ups by trace id", async () => {
+  test("do not limit lookups by trace id", async () => {
     const trace_id = "Ab".repeat(16);
     const run = serve([request({ trace_id: trace_id.toLowerCase(), from: -2 * day, to: -2 * day + 5 })]);
     expect(await run("tracing/traces/performance", listing)).toEqual([]);
@@ -327,7 +327,7 @@ describe("ranges", () => {
   });
 });
 
-describe("detail routes", () => {
+describe("trace detail routes", () => {
   const root = request({ to: 100 });
   const child = request({
     ...{ span_id: hex("0", 16), parent_span_id: root.span_id, span_kind: "internal", from: 5, to: 9 },
@@ -338,7 +338,7 @@ describe("detail routes", () => {
   const ids = async (route: string, body: Json) =>
     (await run(`tracing/${route}`, { site_ids: ["shop"], ...body })).map(({ span_id }) => span_id);
 
-  test("need no pagination; filters choose a trace and never cut its spans", async () => {
+  test("need no pagination; filters choose a trace and keep all its spans", async () => {
     const trace = await run("tracing/trace", { site_ids: ["shop"], trace_id: root.trace_id });
     expect(trace.map(({ parent_span_id }) => parent_span_id)).toEqual(["", root.span_id]);
     expect(await ids("trace/performance", { trace_id: root.trace_id })).toEqual([
@@ -350,13 +350,13 @@ describe("detail routes", () => {
     expect(await ids("trace/performance", { trace_id: root.trace_id, namespace: "none" })).toEqual([]);
   });
 
-  test("without an id: the first trace of the listing", async () => {
+  test("return the first trace of the listing without an id", async () => {
     expect(await ids("trace/performance", {})).toHaveLength(2);
     expect(await ids("trace/performance", { pagination: { order: "ASC" } })).toHaveLength(1);
     expect(await ids("trace/performance", { pagination: { cursor: { duration: 100 } } })).toHaveLength(1);
   });
 
-  test("an error's span comes first", async () => {
+  test("return the span of the error first", async () => {
     expect(await ids("trace/error", { trace_id: root.trace_id, digests: ["digest-1"] })).toEqual([
       child.span_id,
       root.span_id,
@@ -367,7 +367,7 @@ describe("detail routes", () => {
     expect(await ids("trace/error", { trace_id: other.trace_id })).toEqual([]);
   });
 
-  test("a trace over the limit of spans is refused", async () => {
+  test("refuse a trace with more spans than the limit", async () => {
     const store = createMemorySpans();
     store.add("shop", [root, child]);
     const source = buildSpanSource("shop", { index: "shop", layout: "auto" });
@@ -384,7 +384,7 @@ describe("detail routes", () => {
     });
   });
 
-  test("only spans of the requested sites are seen", async () => {
+  test("return only spans of the requested sites", async () => {
     const stock = request({ site_id: "stock", span_id: hex("d", 16), parent_span_id: child.span_id });
     const both = serve([root, child, stock]);
     const trace_id = root.trace_id;
@@ -420,7 +420,7 @@ async function readPages(
   }
 }
 
-describe("pages", () => {
+describe("trace listing pages", () => {
   const pagesArbitrary = [
     fc.nat(1_000),
     fc.constantFrom("performance", "errors"),
@@ -429,7 +429,7 @@ describe("pages", () => {
     fc.integer({ min: 1, max: 30 }),
   ] as const;
 
-  test("concatenated are the whole listing, for every order, cursor and page size", async () => {
+  test("concatenated equal the full listing, for every order, cursor and page size", async () => {
     const law = fc.asyncProperty(...pagesArbitrary, async (seed, route, by, order, per_page) => {
       const run = serve(makeTraces(seed, 25).map(storedOf), undefined, nights);
       const cursor = by === "time" ? "Time" : "Duration";
@@ -449,7 +449,7 @@ describe("pages", () => {
     await fc.assert(law, { numRuns: 40 });
   });
 
-  test("of sites in several backends are those of one that holds all", async () => {
+  test("of sites on several backends equal those of one backend with all sites", async () => {
     const law = fc.asyncProperty(
       ...pagesArbitrary,
       fc.array(fc.constantFrom("a", "b", "c"), { minLength: 3, maxLength: 3 }),
@@ -475,7 +475,7 @@ describe("pages", () => {
     request({ trace_id: `${n}`.padStart(32, "0"), from: n % 3, to: 10 + (n % 3) }),
   );
 
-  test("end between two milliseconds and two durations: a page is longer rather than cut", async () => {
+  test("end between two milliseconds or durations, and grow rather than cut one", async () => {
     const run = serve(tied);
     const page = async (cursor: unknown, per_page = 5, order = "ASC") =>
       (await run("tracing/traces/performance", { ...listing, pagination: { per_page, order, cursor } }))
@@ -492,7 +492,7 @@ describe("pages", () => {
     expect(await page({ duration: 10.0001 }, 5, "DESC")).toBe(30);
   });
 
-  test("lengths past all that is are lengths", async () => {
+  test("accept duration cursors larger than any duration", async () => {
     const run = serve(tied);
     const page = async (over: Json, order = "ASC", cursor: unknown = "Duration") =>
       (
@@ -507,7 +507,7 @@ describe("pages", () => {
     expect(await page({}, "DESC", { duration: 1e308 })).toBe(30);
   });
 
-  test("the row of a trace is chosen before the cursor, so no trace comes twice", async () => {
+  test("choose the row of a trace before the cursor, so that no trace appears twice", async () => {
     const early = request({ span_id: hex("1", 16), parent_span_id: hex("a", 16), from: 1, to: 5 });
     const run = serve([request({ to: 20 }), early]);
     const next = { ...listing, pagination: { ...first, cursor: { time: "2026-01-15T10:00:00.020Z" } } };
@@ -517,7 +517,7 @@ describe("pages", () => {
     ).toHaveLength(1);
   });
 
-  test("over 10,000 traces on one millisecond are refused, 10,000 are not", async () => {
+  test("allow 10,000 traces on one millisecond and refuse more", async () => {
     const many = Array.from({ length: 10_001 }, (_, n) => request({ trace_id: `${n}` }));
     await expect(serve(many)("tracing/traces/performance", listing)).rejects.toMatchObject({
       slug: "result_too_large",
@@ -532,11 +532,11 @@ describe("pages", () => {
   });
 });
 
-describe("traces that are hard to tell", () => {
+describe("traces with missing or late spans", () => {
   const run = async (spans: readonly Placed[], route = "traces/performance") =>
     serve(spans)(`tracing/${route}`, { ...listing, site_ids: everywhere });
 
-  test("a root that is missing, late or in another site", async () => {
+  test("are listed when the root is missing, late or in another site", async () => {
     const entry = request({ span_id: hex("1", 16), parent_span_id: hex("f", 16), to: 5 });
     expect(await run([entry])).toMatchObject([{ span_id: entry.span_id }]);
     const root = request({ span_id: hex("f", 16), to: 50 });
@@ -545,7 +545,7 @@ describe("traces that are hard to tell", () => {
     expect(await run([entry, elsewhere])).toMatchObject([{ site_id: "stock" }, { site_id: "shop" }]);
   });
 
-  test("an error below a lost parent has a row of its own, and empty names as a span", async () => {
+  test("list an error below a missing parent, with empty names", async () => {
     const lost = request({
       ...{ parent_span_id: hex("e", 16), span_kind: "client", span_name: "charge", to: 5 },
       events: [createException(1, "Oops")],
@@ -558,7 +558,7 @@ describe("traces that are hard to tell", () => {
     expect(row).toMatchObject({ namespace: "", action_name: "", digest: "", subtrace_root: true });
   });
 
-  test("10,000 spans", async () => {
+  test("return 10,000 spans", async () => {
     const root = request();
     const children = Array.from({ length: 9_999 }, (_, n) =>
       request({
@@ -577,7 +577,7 @@ describe("traces that are hard to tell", () => {
   });
 });
 
-describe("figures", () => {
+describe("trace analytics routes", () => {
   const root = request({ to: 100, revision: "r1" });
   const query = request({
     ...{
@@ -596,7 +596,7 @@ describe("figures", () => {
   const run = serve([called, query, caller, { ...root, trace_id: hex("9", 32), status_code: "ERROR" }]);
   const one = { site_id: "shop", ...range };
 
-  test("actions", async () => {
+  test("return the actions of a range", async () => {
     expect(await run("tracing/actions", one)).toEqual([
       {
         ...{
@@ -613,7 +613,7 @@ describe("figures", () => {
     expect(await run("tracing/actions", { ...one, namespaces: [] })).toHaveLength(1);
   });
 
-  test("a row of actions filters the listing, by names and by digest", async () => {
+  test("return action names and digests that filter the listing", async () => {
     const [row] = await run("tracing/actions", one);
     for (const filter of [
       { namespace: row?.namespace, action_name: row?.action },
@@ -624,7 +624,7 @@ describe("figures", () => {
     }
   });
 
-  test("edges, of a partner in the same backend alone", async () => {
+  test("return edges to partners on the same backend only", async () => {
     const figures = (count: number, mean: number) => ({
       count,
       error_count: 0,
@@ -657,7 +657,7 @@ describe("figures", () => {
     expect(await run("tracing/action_edges", unknown)).toEqual({ upstream: [], downstream: [] });
   });
 
-  test("slow events and their actions", async () => {
+  test("return slow events and their actions", async () => {
     const statement = hashStatement("select ?");
     const digest = encodeEventDigest({ service: "web", kind: "client", name: "query", statement });
     const wanted = { wanted_attributes: ["db.system"], excluded_attributes: ["none"], span_kind: "client" };
@@ -677,7 +677,7 @@ describe("figures", () => {
     expect(await run("tracing/slow_events/actions", { ...one, digest: "evt_x" })).toEqual([]);
   });
 
-  test("rows come in their order, the greatest first", async () => {
+  test("return rows in their documented order", async () => {
     const run = serve(makeTraces(3, 60).map(storedOf), undefined, nights);
     const night = { site_id: "shop", from: "2026-01-15T23:00:00Z", to: "2026-01-16T01:00:00Z" };
     const expectOrder = (rows: readonly Json[], most: string, ...names: readonly string[]) => {
@@ -706,7 +706,7 @@ describe("figures", () => {
     }
   });
 
-  test("a deploy, and a revision without data is not found", async () => {
+  test("return a deploy's statistics, and 404 for a revision without data", async () => {
     expect(await run<Json>("deploys/stats", { site_id: "shop", revision: "r1" })).toEqual({
       ...{ revision: "r1", first_seen: "2026-01-15T10:00:00.100Z", last_seen: "2026-01-15T10:00:00.100Z" },
       ...{ throughput: 2, mean: 100, error_rate: 50, p_90: 100, p_95: 100, namespaces: ["web"] },
@@ -722,7 +722,7 @@ describe("figures", () => {
     }
   });
 
-  test("reports of browsers come from a source of their own, and are no requests", async () => {
+  test("read browser reports from their own source and count none as a request", async () => {
     const store = createMemorySpans();
     const report = request({
       report: true,

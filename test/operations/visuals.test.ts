@@ -82,8 +82,8 @@ function readCsv(text: string): string[][] {
 /** What a spreadsheet would take for a formula gets an apostrophe. */
 const defused = (text: string) => (/^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text);
 
-describe("as JSON", () => {
-  test("series", async () => {
+describe("saved visual as JSON", () => {
+  test("returns series", async () => {
     const answer = await serve([visualOf({ description: "all of them" })]).ask(id);
     expect(answer.status).toBe(200);
     expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
@@ -112,7 +112,7 @@ describe("as JSON", () => {
     });
   });
 
-  test("rows of a table, over a fixed range", async () => {
+  test("returns the rows of a table over a fixed range", async () => {
     const table = visualOf({
       ...{ type: "table", range: undefined, resolution: undefined },
       ...{ from: "2026-01-15T09:59:30Z", to: "2026-01-15T10:00:00Z", group_by: [{ Tag: "host" }] },
@@ -127,7 +127,7 @@ describe("as JSON", () => {
   });
 });
 
-describe("what is not published is the ordinary 404", () => {
+describe("saved visuals: unknown ids", () => {
   test.each([
     "BBBBBBBBBBBBBBBBBBBBBB",
     "{id}",
@@ -143,24 +143,27 @@ describe("what is not published is the ordinary 404", () => {
     id.toLowerCase(),
     "%ff",
     "",
-  ])("%s", async (path) => {
+  ])("answers 404 for %s", async (path) => {
     const { ask } = serve([visualOf()]);
     const answer = await ask(path);
     expect([answer.status, await answer.text()]).toEqual([404, '{"error":"Not found"}']);
   });
 
-  test.each(["", "/csv"])("a visual of a site that is no longer configured%s", async (form) => {
-    const answer = await serve([visualOf({ site: "gone" })]).ask(`${id}${form}`);
-    expect([answer.status, await answer.text()]).toEqual([404, '{"error":"Not found"}']);
-  });
+  test.each(["", "/csv"])(
+    "answers 404 for a visual of a site that is no longer configured%s",
+    async (form) => {
+      const answer = await serve([visualOf({ site: "gone" })]).ask(`${id}${form}`);
+      expect([answer.status, await answer.text()]).toEqual([404, '{"error":"Not found"}']);
+    },
+  );
 
-  test("without a folder nothing is", async () => {
+  test("answers 404 without a folder", async () => {
     const answer = await serve([]).ask(`${id}/csv`);
     expect(answer.status).toBe(404);
   });
 });
 
-test("what the metrics routes refuse is refused here, in both forms", async () => {
+test("a saved visual is refused in both forms when the metrics routes refuse its query", async () => {
   const wrong = visualOf({ select: [{ ...select[0], field: "p_90" }] });
   const { ask } = serve(
     [wrong, visualOf({ id: "BBBBBBBBBBBBBBBBBBBBBB", site: "bare" })],
@@ -177,13 +180,13 @@ function failing(message: string): MetricStore {
   return { names: fail, type: fail, tagKeys: fail, series: fail };
 }
 
-describe("as CSV", () => {
+describe("saved visual as CSV", () => {
   test.each([
     ["CPU of the web", "cpu-of-the-web.csv"],
     ['a"b/../c\r\nSet-Cookie: x', "a-b-c-set-cookie-x.csv"],
     ["Größe 🎉", "gro-e.csv"],
     ["日本語", "visual.csv"],
-  ])("%j is downloaded as %s", async (title, file) => {
+  ])("downloads the title %j as %s", async (title, file) => {
     const answer = await serve([visualOf({ title })]).ask(`${id}/csv`);
     expect(answer.headers.get("content-type")).toBe("text/csv; charset=utf-8");
     const disposition = answer.headers.get("content-disposition");
@@ -191,7 +194,7 @@ describe("as CSV", () => {
     expect(disposition).toBe(`attachment; filename="${file}"`);
   });
 
-  test("a column for each series, an empty cell where one has no point", async () => {
+  test("has a column for each series and an empty cell without a point", async () => {
     const store = storeWith([
       [{ host: "a" }, [1, -2.5]],
       [{ host: "=cmd|'/c calc'!A1" }, [3]],
@@ -207,7 +210,7 @@ describe("as CSV", () => {
     );
   });
 
-  test("an answer without data has its columns all the same", async () => {
+  test("has its columns without data", async () => {
     const table = visualOf({
       ...{ type: "table", group_by: [{ Tag: "host" }, "Name"] },
       select: [
@@ -220,7 +223,7 @@ describe("as CSV", () => {
     expect(await (await empty.ask("BBBBBBBBBBBBBBBBBBBBBB/csv")).text()).toBe("timestamp\r\n");
   });
 
-  test("what every object inherits is in no cell", async () => {
+  test("prints no inherited property of Object", async () => {
     const table = visualOf({
       ...{ type: "table", group_by: [{ Tag: "host" }, { Tag: "toString" }] },
       select: [
@@ -260,7 +263,7 @@ describe("as CSV", () => {
   const storeOf = (drawn: readonly (readonly [string, readonly number[]])[]) =>
     storeWith(drawn.map(([name, values]) => [{ host: name }, values]));
 
-  test("law: read back, the columns are the JSON's series", async () => {
+  test("parsed columns equal the series of the JSON form", async () => {
     await fc.assert(
       fc.asyncProperty(samples, async (drawn) => {
         const { ask } = serve([visualOf()], storeOf(drawn));
@@ -286,7 +289,7 @@ describe("as CSV", () => {
     );
   });
 
-  test("law: read back, the records are the JSON's rows, whatever the values of a tag are", async () => {
+  test("parsed records equal the rows of the JSON form, for any tag values", async () => {
     const table = visualOf({
       type: "table",
       group_by: [{ Tag: "host" }],

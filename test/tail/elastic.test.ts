@@ -34,7 +34,7 @@ interface Search {
   };
 }
 
-test("late documents, a source that fails and comes back, and one that is left alone in the end", async () => {
+test("a tail over Elasticsearch delivers late documents and survives a failing source", async () => {
   const begin = performance.now();
   const now = () => base + Math.floor((performance.now() - begin) * speed);
   const held: { readonly id: string; readonly time: number; readonly visible: number }[] = [];

@@ -58,7 +58,7 @@ function failing(now: () => number, periods: readonly { from: number; length: nu
   });
 }
 
-test("each line once: tails of any age, over a source that fails, with clients that come back", async () => {
+test("tails deliver each line once, over a failing source and with clients that reconnect", async () => {
   const law = fc.asyncProperty(arrivals, outages, openings, async (arrivals, outages, openings) => {
     let clock: { now: () => bigint } | undefined;
     const now = () => Number((clock?.now() ?? 0n) / 1_000_000n) - base;

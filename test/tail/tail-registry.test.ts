@@ -20,8 +20,8 @@ function breakable() {
   return { failure, wrap };
 }
 
-describe("events", () => {
-  test("a line is the row of a page, with the id of the last closed millisecond", async () => {
+describe("tail events", () => {
+  test("a line event holds the row of a page and the id of the last closed millisecond", async () => {
     const { open, add, clock } = createSubject();
     const client = await open();
     add("a", 500, "hello\nworld");
@@ -45,7 +45,7 @@ describe("events", () => {
     ]);
   });
 
-  test("a line of the future waits for its time, and a late one comes after newer ones", async () => {
+  test("a future line waits for its time and a late line follows newer ones", async () => {
     const { open, add, clock } = createSubject();
     const client = await open();
     add("future", 5_000);
@@ -57,7 +57,7 @@ describe("events", () => {
     expect(client.lines()).toEqual(["late", "future"]);
   });
 
-  test("a quiet tail gets a heartbeat that moves its id on, and reads little when it comes back", async () => {
+  test("heartbeats advance the id of a quiet tail, so that it rereads little on reconnect", async () => {
     const { open, clock } = createSubject({ tail: { lateness: 20_000 } });
     const client = await open();
     await clock.advance(120_000);
@@ -68,7 +68,7 @@ describe("events", () => {
     expect(closed).toBeLessThanOrEqual(100_000);
   });
 
-  test("`to` ends it when nothing in its range can come any more", async () => {
+  test("`to` ends the tail when no line of its range can arrive any more", async () => {
     const { open, add, clock } = createSubject({ tail: { lateness: 20_000 } });
     const client = await open({ to: 2_000 });
     await clock.advance(15_000);
@@ -79,7 +79,7 @@ describe("events", () => {
     expect([client.state(), client.over()]).toEqual(["ended", false]);
   });
 
-  test("a range of the past is read and ended at once", async () => {
+  test("a past range is read and ended at once", async () => {
     const { open, add, clock } = createSubject();
     for (let n = 0; n < 2_000; n += 1) add(`l${n}`, -500_000 + n);
     const client = await open({ from: -500_000, to: -499_000 });
@@ -89,8 +89,8 @@ describe("events", () => {
   });
 });
 
-describe("a source that fails", () => {
-  test("before its first answer is the answer", async () => {
+describe("a tail over a failing source", () => {
+  test("fails to open when the source fails before its first answer", async () => {
     const { failure, wrap } = breakable();
     const { open } = createSubject({ store: wrap });
     failure.now = new BackendError("elk", "overloaded", "secret");
@@ -99,7 +99,7 @@ describe("a source that fails", () => {
     await expect(open()).rejects.toBe(failure.now);
   });
 
-  test("later is told without its own words, left alone longer and longer, and made good", async () => {
+  test("sends a safe retry event, backs off and delivers all lines afterwards", async () => {
     const { failure, wrap } = breakable();
     const { open, add, clock, logged } = createSubject({ store: wrap });
     const client = await open();
@@ -117,7 +117,7 @@ describe("a source that fails", () => {
     expect(logged()).toContain("tail: reading failed");
   });
 
-  test("for good ends it with the refusal", async () => {
+  test("ends with the refusal when the source refuses the query", async () => {
     const { failure, wrap } = breakable();
     const { open, clock } = createSubject({ store: wrap });
     const client = await open();
@@ -139,7 +139,7 @@ describe("a source that fails", () => {
     },
   });
 
-  test("for one query ends only those who ask it, and loses nothing for the others", async () => {
+  test("ends only the tails of a refused query and loses no line of the others", async () => {
     const refusing = { now: false };
     const { open, add, clock, readings } = createSubject({
       store: (store) => {
@@ -174,7 +174,7 @@ describe("a source that fails", () => {
     expect(readings() - before).toBe(2);
   });
 
-  test("of one that comes is its answer or its end, and nothing to those who are there", async () => {
+  test("refuses a new query without an effect on open tails", async () => {
     const { open, add, clock } = createSubject({ store: choosy });
     const there = await open({ query: "message:line" });
     const late = await open({ query: "severity=error" }).catch((error: unknown) => error);
@@ -188,7 +188,7 @@ describe("a source that fails", () => {
     expect([there.lines(), there.state()]).toEqual([["a"], "open"]);
   });
 
-  test("for each query ends all of them", async () => {
+  test("ends all tails when every query is refused", async () => {
     const refusing = { now: false };
     const { open, clock, readings } = createSubject({
       store: (store) => {
@@ -205,7 +205,7 @@ describe("a source that fails", () => {
     expect(readings()).toBe(before);
   });
 
-  test("hangs only as long as the deadline", async () => {
+  test("treats a hanging source as failed after the deadline", async () => {
     const { open } = createSubject({
       limits: { deadline: 20 },
       store: () => ({
@@ -217,7 +217,7 @@ describe("a source that fails", () => {
     await expect(open()).rejects.toMatchObject({ failure: "timeout" });
   });
 
-  test("is waited for as long as it gets on, with or without a line, and the client is told that it does", async () => {
+  test("extends the deadline while the source makes progress and sends heartbeats", async () => {
     let over = false;
     const { open, clock } = createSubject({
       limits: { deadline: 1_500 },
@@ -242,10 +242,10 @@ describe("a source that fails", () => {
   });
 });
 
-describe("slow clients", () => {
+describe("tails of slow clients", () => {
   const long = "x".repeat(2_000);
 
-  test("are cut with an event, and find everything when they come back", async () => {
+  test("are ended with an event and continue without loss on reconnect", async () => {
     const { open, add, clock } = createSubject();
     const client = await open({ stalled: true });
     const quick = await open();
@@ -266,7 +266,7 @@ describe("slow clients", () => {
     expect(quick.lines()).toHaveLength(800);
   });
 
-  test("that do not even take the last event are broken off", async () => {
+  test("are disconnected when the client does not take the last event", async () => {
     const { open, add, clock } = createSubject();
     const client = await open({ stalled: true });
     for (let n = 0; n < 2_000; n += 1) add(`l${n}`, n, long);
@@ -274,7 +274,7 @@ describe("slow clients", () => {
     expect([client.state(), client.over()]).toEqual(["broken", true]);
   });
 
-  test("that catch up are waited for, and the source with them", async () => {
+  test("wait for a client that catches up, and pause reading meanwhile", async () => {
     const { open, add, clock, readings } = createSubject();
     for (let n = 0; n < 5_000; n += 1) add(`l${n}`, -3_600_000 + n, long);
     const client = await open({ from: -3_600_000, stalled: true });
@@ -287,7 +287,7 @@ describe("slow clients", () => {
     expect(client.over()).toBeUndefined();
   });
 
-  test("that are cut while they catch up with large lines have got on", async () => {
+  test("have progressed when they are cut while catching up with large lines", async () => {
     const { open, add } = createSubject();
     for (let n = 0; n < 200; n += 1) add(`l${n}`, -3_600_000 + Math.floor(n / 2), long.repeat(25));
     const client = await open({ from: -3_600_000 });
@@ -298,8 +298,8 @@ describe("slow clients", () => {
   });
 });
 
-describe("who may, and how long", () => {
-  test("as many as the token and the server may have; a place is free again when a tail is over", async () => {
+describe("tail limits and lifetime", () => {
+  test("limits the tails of a token and of the server, and frees the slot at the end", async () => {
     const { open, clock } = createSubject({ tail: { maxOpen: 3, perToken: 2 } });
     const first = await open();
     await open();
@@ -313,7 +313,7 @@ describe("who may, and how long", () => {
     await open();
   });
 
-  test("a refused opening keeps no place", async () => {
+  test("a refused opening takes no slot", async () => {
     const { failure, wrap } = breakable();
     const { open } = createSubject({ store: wrap, tail: { maxOpen: 1, perToken: 1 } });
     failure.now = new BackendError("elk", "unreachable", "down");
@@ -323,7 +323,7 @@ describe("who may, and how long", () => {
   });
 
   test.each([undefined, -1_000])(
-    "a client that leaves before the first answer keeps none (from %s)",
+    "a client that leaves before the first answer frees its slot (from %s)",
     async (from) => {
       const hung: LogStore = {
         async *lines() {
@@ -343,7 +343,7 @@ describe("who may, and how long", () => {
     },
   );
 
-  test("a token that expires ends its tails", async () => {
+  test("ends the tails of a token that expires", async () => {
     const { open, clock } = createSubject();
     const client = await open({ principal: { ...ana, expires: fromMillis(base + 5_000) } });
     await clock.advance(4_000);
@@ -353,7 +353,7 @@ describe("who may, and how long", () => {
   });
 
   test.each(["draining", "reloaded"] as const)(
-    "%s ends all, with a last event, and is then over",
+    "closing for %s ends all tails with a last event",
     async (reason) => {
       const { open, clock, tails } = createSubject();
       const clients = [await open(), await open({ query: "message=a" })];
@@ -366,15 +366,15 @@ describe("who may, and how long", () => {
   );
 
   test.each(["", "x", "!!!", Buffer.from("99999999999999999").toString("base64url")])(
-    "the id %j is refused",
+    "refuses the event id %j",
     async (resume) => {
       await expect(createSubject().open({ resume })).rejects.toMatchObject({ slug: "invalid_request" });
     },
   );
 });
 
-describe("the source's load", () => {
-  test("is that of one reading at a time, however many follow; without tails there is none", async () => {
+describe("source load of tails", () => {
+  test("is one read at a time for any number of tails, and none without tails", async () => {
     const { open, clock, readings } = createSubject();
     const clients = await Promise.all(
       Array.from({ length: 50 }, (_, n) => open({ query: `message=m${n % 40}` })),
@@ -389,7 +389,7 @@ describe("the source's load", () => {
     expect(readings()).toBe(after);
   });
 
-  test("stays the same when the server's clock is put back", async () => {
+  test("stays the same when the server clock is set back", async () => {
     const { open, clock, readings } = createSubject();
     const client = await open();
     await clock.advance(5_000);

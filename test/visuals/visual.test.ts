@@ -21,7 +21,7 @@ range: 24h
 select: [{ name: cpu, tags: {}, field: gauge }]
 `;
 
-describe("a file", () => {
+describe("visual file", () => {
   const issuesOf = (text: string) => {
     try {
       readVisual(text, "cpu.yaml", checkVisual);
@@ -32,7 +32,7 @@ describe("a file", () => {
     return [];
   };
 
-  test("says what is shown", () => {
+  test("parses title, type, site, range and query", () => {
     expect(readVisual(`${good}description: of all\nresolution: hourly\n`, "cpu.yaml", checkVisual)).toEqual({
       id,
       title: "CPU",
@@ -44,7 +44,7 @@ describe("a file", () => {
     });
   });
 
-  test("a fixed range", () => {
+  test("parses a fixed range", () => {
     const fixed = good.replace("range: 24h", "from: '2026-01-01T00:00:00Z'\nto: '2026-01-02T00:00:00Z'");
     expect(readVisual(fixed, "cpu.yaml", checkVisual).range).toEqual({
       from: "2026-01-01T00:00:00Z",
@@ -103,18 +103,18 @@ describe("a file", () => {
     ["no YAML", "a: [", [expect.stringMatching(/^: /)]],
     ["nothing", "", [expect.stringMatching(/^: /)]],
     ["a list", "- 1", [expect.stringMatching(/^: /)]],
-  ])("%s is refused with its path", (_, text, issues) => {
+  ])("refuses %s with its path", (_, text, issues) => {
     expect(issuesOf(text)).toEqual(issues);
   });
 
-  test("ids are 128 random bits", () => {
+  test("generates ids of 128 random bits", () => {
     const ids = Array.from({ length: 1_000 }, generateVisualId);
     expect(new Set(ids).size).toBe(1_000);
     for (const one of ids) expect(Buffer.from(one, "base64url")).toHaveLength(16);
   });
 });
 
-describe("the folder", () => {
+describe("visual directory", () => {
   let folder: string;
   let gallery: VisualDirectory | undefined;
   let logged: LogEvent[];
@@ -141,7 +141,7 @@ describe("the folder", () => {
   };
   const other = "BBBBBBBBBBBBBBBBBBBBBB";
 
-  test("publishes by exact id, and nothing else", async () => {
+  test("finds visuals by their exact id only", async () => {
     write("cpu.yaml", good);
     write("notes.txt", good.replace(id, other));
     write(".hidden.yaml", good.replace(id, other));
@@ -152,7 +152,7 @@ describe("the folder", () => {
     }
   });
 
-  test("new, changed, renamed and deleted files count without a restart", async () => {
+  test("picks up new, changed, renamed and deleted files", async () => {
     const { find } = await open();
     expect(find(id)).toBeUndefined();
     write("cpu.yaml", good);
@@ -168,7 +168,7 @@ describe("the folder", () => {
     await expect.poll(() => logged.map(({ message }) => message)).toEqual(["visuals cannot be read"]);
   });
 
-  test("a wrong file is told once and the others are published", async () => {
+  test("logs an invalid file once and publishes the others", async () => {
     write("a.yaml", good);
     write("b.yaml", good.replace(id, other).replace("gauge", "gouge"));
     const { find } = await open();
@@ -186,7 +186,7 @@ describe("the folder", () => {
     await expect.poll(() => find(other)).toBeDefined();
   });
 
-  test("of two files with one id the first counts, and that is told", async () => {
+  test("publishes the first of two files with one id and logs the second", async () => {
     write("a.yaml", good);
     write("b.yaml", good.replace("CPU", "Copy"));
     const { find } = await open();
@@ -200,7 +200,7 @@ describe("the folder", () => {
     expect(JSON.stringify(logged)).not.toContain(id);
   });
 
-  test("one computation serves all who ask meanwhile; a failed one serves nobody twice", async () => {
+  test("shares one computation between concurrent requests and does not cache a failure", async () => {
     write("a.yaml", good);
     const { find, shareAnswer: share } = await open({ cacheFor: 3_600_000 });
     const visual = find(id);
@@ -220,7 +220,7 @@ describe("the folder", () => {
     expect(computed).toBe(2);
   });
 
-  test("a computation that takes too long is a time-out to all who wait for it", async () => {
+  test("fails all waiting requests with a timeout when the computation is too slow", async () => {
     write("a.yaml", good);
     const { find, shareAnswer: share } = await open({ deadline: () => 10 });
     const visual = find(id);
@@ -231,7 +231,7 @@ describe("the folder", () => {
     await expect(share(visual, compute)).rejects.toMatchObject(late);
   });
 
-  test("an answer is kept for a while, and then computed anew", async () => {
+  test("caches an answer and computes it again after expiry", async () => {
     write("a.yaml", good);
     const { find, shareAnswer: share } = await open({ cacheFor: 1 });
     const visual = find(id);
@@ -241,7 +241,7 @@ describe("the folder", () => {
     await expect.poll(() => share(visual, compute)).not.toBe(first);
   });
 
-  test("a folder that is not there is told by its name and the reason", async () => {
+  test("logs a missing folder with its name and the reason", async () => {
     rmSync(folder, { recursive: true });
     await open();
     expect(logged).toEqual([
@@ -250,7 +250,7 @@ describe("the folder", () => {
   });
 
   test.each(["line", "area", "bar", "number", "table"])(
-    "`visual new` writes a %s that is published as it is",
+    "`visual new` writes a %s file that is valid without edits",
     async (type) => {
       const shell = createShell({ now: toInstant("2026-01-01T00:00:00Z") });
       const args = ["new", "--site", "shop", "--title", 'CPU: "größe"', "--type", type, "--folder", folder];
@@ -265,7 +265,7 @@ describe("the folder", () => {
     },
   );
 
-  test("`visual new` with wrong arguments is exit code 2", async () => {
+  test("`visual new` exits with code 2 on wrong arguments", async () => {
     for (const args of [
       [],
       ["old"],

@@ -5,7 +5,7 @@ import { fromMillis, hour, minute } from "#src/core/time.ts";
 import { base, iso, serve } from "./metrics-harness.ts";
 
 // The first of them has hours of samples made.
-describe("queries of real dashboards, on the generated sites", { timeout: 60_000 }, () => {
+describe("dashboard queries on the demo sites", { timeout: 60_000 }, () => {
   const backend = memory.create("memory", memory.parseConfig({}), {
     now: () => fromMillis(base + hour),
     log: () => {},
@@ -36,7 +36,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
     expect(value).toBeLessThanOrEqual(most);
   };
 
-  test("health", async () => {
+  test("answer a health dashboard", async () => {
     const found = await ask({
       select: [
         { id: "throughput", name: "site_throughput", tags: {}, field: "COUNTER", aggregation: "SUM" },
@@ -68,7 +68,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
     between(meanMs, 20, 500);
   });
 
-  test("slow actions", async () => {
+  test("answer a dashboard of slow actions", async () => {
     const tags = { namespace: "*", action: "*" };
     const found = await ask({
       from: iso(base - 23 * hour),
@@ -92,7 +92,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
     expect(means).toEqual(means.toSorted((a, b) => b - a));
   });
 
-  test("hosts", async () => {
+  test("answer a dashboard of hosts", async () => {
     const gauge = (id: string, name: string, tags: object) => ({
       id,
       name,
@@ -120,7 +120,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
     for (const { data } of of(undefined)) between(data.load, 0.01, 8);
   });
 
-  test("disks", async () => {
+  test("answer a dashboard of disks", async () => {
     const tags = { mountpoint: "*", hostname: "*" };
     const found = await ask({
       select: [{ id: "disk", name: "disk_usage", tags, field: "GAUGE", aggregation: "AVERAGE" }],
@@ -131,7 +131,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
     for (const { data } of found) between(data.disk, 10, 100);
   });
 
-  test("jobs", async () => {
+  test("answer a dashboard of jobs", async () => {
     const jobs = "active_job_queue_job_count";
     const found = await ask({
       select: [
@@ -175,7 +175,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
     }
   });
 
-  test("the other site has figures of its own", async () => {
+  test("answer other figures for the other site", async () => {
     const { metrics } = backend.stores;
     const signal = new AbortController().signal;
     expect(await metrics?.tagKeys({ site: "demo-blog" }, "cpu", signal)).toEqual([["hostname", "state"]]);
@@ -186,7 +186,7 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
   });
 });
 
-test("the same seed and time give the same samples, however often somebody asks", {
+test("demo metrics are deterministic for a seed and time", {
   timeout: 60_000,
 }, async () => {
   const read = async (times: readonly number[]) => {

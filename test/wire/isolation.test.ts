@@ -92,8 +92,8 @@ function silent() {
   return { store, end: over.resolve, asked: () => asked };
 }
 
-describe("places", () => {
-  test("a silent source takes no more than is left of three quarters, and the others keep the rest", async () => {
+describe("request slots: share of a backend", () => {
+  test("a hanging backend is capped at its share once three quarters of the slots are taken", async () => {
     const dead = silent();
     const { ask } = serve(
       { dead: dead.store, a: createMemoryLogs(), b: createMemoryLogs(), c: createMemoryLogs() },
@@ -112,7 +112,7 @@ describe("places", () => {
     expect(new Set(again.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  test("the only source gets all of them", async () => {
+  test("the only backend may use all slots", async () => {
     const slow = silent();
     const { ask } = serve({ only: slow.store }, 40);
     const waiting = Array.from({ length: 50 }, () => ask("only"));
@@ -123,7 +123,7 @@ describe("places", () => {
   });
 });
 
-describe("places of those who come without a token", () => {
+describe("request slots: anonymous clients", () => {
   /** Answers when it is told to: that it knows no such metric. */
   function silentMetrics() {
     const over = Promise.withResolvers<undefined>();
@@ -144,7 +144,7 @@ describe("places of those who come without a token", () => {
     return counts;
   };
 
-  test("together they have those of one token, in both forms", async () => {
+  test("share the request limit of one token, in both forms", async () => {
     const metrics = silentMetrics();
     const { ask, look } = serve({ shop: createMemoryLogs() }, 40, {
       metrics: metrics.store,
@@ -160,7 +160,7 @@ describe("places of those who come without a token", () => {
     expect((await look("/csv")).status).toBe(200);
   });
 
-  test("and of the source of their visuals no more than its share, where they may have as many as there are", async () => {
+  test("are limited to the backend share", async () => {
     const metrics = silentMetrics();
     const { ask, look } = serve({ shop: createMemoryLogs() }, 40, { metrics: metrics.store });
     const waiting = Array.from({ length: 40 }, () => look());
@@ -172,7 +172,7 @@ describe("places of those who come without a token", () => {
   });
 });
 
-describe("clients that leave", () => {
+describe("disconnecting clients", () => {
   let source: ScriptedSource | undefined;
   let backend: Backend | undefined;
   afterEach(async () => {
@@ -180,7 +180,7 @@ describe("clients that leave", () => {
     await source?.close();
   });
 
-  test("a thousand at random moments: the source sees each go that had reached it, and none of their work goes on", async () => {
+  test("abort their backend requests, at a thousand random moments", async () => {
     let random = 7;
     const below = (limit: number): number => {
       random = (Math.imul(random, 1_664_525) + 1_013_904_223) >>> 0;

@@ -26,8 +26,8 @@ function waiting() {
   return { store, seen, end: over.resolve };
 }
 
-describe("of one token", () => {
-  test("requests under way: the next is told when to come again, another token is not", async () => {
+describe("limits of one token", () => {
+  test("refuse a further concurrent request with Retry-After and admit other tokens", async () => {
     const { store, seen, end } = waiting();
     const { post, limited } = createSubject({ store, limits: { tokenRequests: 2 } });
     const first = [post(linesBody()), post(linesBody())];
@@ -43,7 +43,7 @@ describe("of one token", () => {
     expect(await limited()).toEqual({ token_requests: 1 });
   });
 
-  test("streamed answers under way", async () => {
+  test("bound concurrent streamed answers", async () => {
     const { post, limited } = createSubject({ lines: 3_000, limits: { tokenStreams: 1 } });
     const big = linesBody({}, { per_page: 3_000 });
     const first = await post(big);
@@ -57,15 +57,15 @@ describe("of one token", () => {
     expect(await limited()).toEqual({ token_streams: 1 });
   });
 
-  test("its rate", async () => {
+  test("bound the request rate", async () => {
     const { post, limited } = createSubject({ rate: () => false });
     expect((await post(linesBody())).status).toBe(429);
     expect(await limited()).toEqual({ rate: 1 });
   });
 });
 
-describe("of all", () => {
-  test("requests and streams", async () => {
+describe("limits of the server", () => {
+  test("bound concurrent requests and streams", async () => {
     const { store, seen, end } = waiting();
     const one = createSubject({ store, limits: { requests: 1 } });
     const first = one.post(linesBody());
@@ -82,13 +82,13 @@ describe("of all", () => {
     expect(await limited()).toEqual({ streams: 1 });
   });
 
-  test("the deadline", async () => {
+  test("bound the time of a request", async () => {
     const { post, limited } = createSubject({ store: waiting().store, limits: { deadline: 20 } });
     expect(await (await post(linesBody())).json()).toEqual({ error: failures.timeout });
     expect(await limited()).toEqual({ deadline: 1 });
   });
 
-  test("what is read, and how complex a query is", async () => {
+  test("bound the documents read and the query complexity", async () => {
     const { post, limited } = createSubject({ lines: 50, limits: { documents: 10 } });
     expect((await post(linesBody({}, { per_page: 40 }))).status).toBe(422);
     const query = Array.from({ length: 5_000 }, () => "a").join(" ");
@@ -96,13 +96,13 @@ describe("of all", () => {
     expect(await limited()).toEqual({ result: 1, query: 1 });
   });
 
-  test("the body", async () => {
+  test("bound the request body", async () => {
     const { post, limited } = createSubject();
     expect((await post(" ".repeat(1_048_577))).status).toBe(422);
     expect(await limited()).toEqual({ body: 1 });
   });
 
-  test.each(["path", "query"])("the URL, in its %s", async (part) => {
+  test.each(["path", "query"])("bound the %s of the URL", async (part) => {
     const { server, limited } = createSubject();
     const long = "x".repeat(8_192);
     const path = part === "path" ? `/api/v2/metrics/names/${long}` : `${linesPath}?token=${long}`;
@@ -113,7 +113,7 @@ describe("of all", () => {
   });
 });
 
-describe("of GraphQL", () => {
+describe("limits of GraphQL", () => {
   const asking = (body: string): RequestInit => ({
     method: "POST",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
@@ -132,7 +132,7 @@ describe("of GraphQL", () => {
     ["directives", `{ viewer { id ${"@include(if: true) ".repeat(10)} } }`, /Directives limit/],
     ["depth", nested(7, "id"), /depth limit/i],
     ["cost", nested(5, "id ".repeat(500)), /Cost limit/],
-  ])("the %s of a query, as often as they are asked for", async (_, query, message) => {
+  ])("bound the %s of a query", async (_, query, message) => {
     const { server, limited } = createSubject();
     for (const asked of [1, 2]) {
       const answer = await server.fetch(`${origin}/graphql`, asking(JSON.stringify({ query })));
@@ -144,7 +144,7 @@ describe("of GraphQL", () => {
     expect(await limited()).toEqual({ graphql: 2 });
   });
 
-  test("the body", async () => {
+  test("bound the request body", async () => {
     const { server, limited, requests } = createSubject();
     const answer = await server.fetch(`${origin}/graphql`, asking(" ".repeat(1_048_577)));
     expect(answer.status).toBe(422);
@@ -153,7 +153,7 @@ describe("of GraphQL", () => {
   });
 
   test.each(["fetch", "a connection"])(
-    "a request that comes before the schema by %s is one request to its token's rate, and to the metrics",
+    "count a request by %s that precedes the schema once in rate and metrics",
     async (way) => {
       let allowed = 0;
       const rate = () => {
@@ -176,7 +176,7 @@ describe("of GraphQL", () => {
     },
   );
 
-  test("a schema that takes longer than a request may is waited for no longer, and loaded all the same", async () => {
+  test("answer a timeout when the schema loads too slowly and keep loading it", async () => {
     const loaded = Promise.withResolvers<void>();
     const { server, limited, requests } = createSubject({
       limits: { deadline: 50 },
@@ -193,7 +193,7 @@ describe("of GraphQL", () => {
     await expect.poll(async () => (await ask()).status, { timeout: 20_000 }).toBe(200);
   });
 
-  test("a reload waits for a request that waits for the schema", async () => {
+  test("keep the old configuration alive for a request that waits for the schema", async () => {
     const begun = Promise.withResolvers<void>();
     const loading = Promise.withResolvers<void>();
     const { server } = createSubject({
@@ -220,7 +220,7 @@ describe("of GraphQL", () => {
     await replaced;
   });
 
-  test("what its schema cannot be loaded for is counted and logged as every request is", async () => {
+  test("count and log requests whose schema fails to load", async () => {
     const { server, logged, requests } = createSubject({
       graphql: () => Promise.reject(new Error("no mesh")),
     });
@@ -231,7 +231,7 @@ describe("of GraphQL", () => {
   });
 });
 
-describe("of a connection", () => {
+describe("limits of a connection", () => {
   const open: { close: (grace: number) => Promise<void> }[] = [];
   afterEach(async () => {
     await Promise.all(open.splice(0).map((server) => server.close(0)));
@@ -252,14 +252,14 @@ describe("of a connection", () => {
     return received;
   }
 
-  test("its headers", async () => {
+  test("bound the request headers", async () => {
     const subject = createSubject();
     const head = `GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: ${"x".repeat(20_000)}\r\n\r\n`;
     expect(await say(subject, head)).toMatch(/^HTTP\/1\.1 431 /);
     expect(await subject.limited()).toEqual({ head: 1 });
   });
 
-  test("how many there are: the next is closed, and its place comes back", async () => {
+  test("bound the number of connections and free closed ones", async () => {
     const subject = createSubject({ connections: 1 });
     const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
     open.push(subject.server);
@@ -312,7 +312,7 @@ describe("of a connection", () => {
     ],
     ["\u0016\u0003\u0001 no HTTP", 400, "The request is not HTTP"],
     ["GET  HTTP/1.1", 400, "The request is not HTTP"],
-  ])("what node would answer by itself has a body of ours: %j", async (head, status, error) => {
+  ])("answer errors of the HTTP parser with a JSON body: %j", async (head, status, error) => {
     const received = await say(createSubject(), `${head}\r\n\r\n`);
     const [headers = "", body] = received.split("\r\n\r\n");
     expect([Number(/^HTTP\/1\.1 (\d+) /.exec(headers)?.[1]), JSON.parse(body ?? "")]).toEqual([
@@ -323,7 +323,7 @@ describe("of a connection", () => {
     expect(headers).toMatch(/\r\nX-Request-Id: \S+/i);
   });
 
-  test("a client that asks for a tunnel and leaves harms nobody", async () => {
+  test("survive a client that requests a tunnel and leaves", async () => {
     const { server } = createSubject();
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
     open.push(server);
@@ -343,14 +343,14 @@ describe("of a connection", () => {
       "body",
       `POST ${linesPath} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: 9\r\n\r\n{`,
     ],
-  ])("the time that it takes for its %s", async (_, text) => {
+  ])("bound the time for the %s", async (_, text) => {
     const readingTime = { headersTimeout: 50, requestTimeout: 100, connectionsCheckingInterval: 20 };
     const subject = createSubject({ readingTime });
     expect(await say(subject, text)).toMatch(/^HTTP\/1\.1 408 /);
     expect((await subject.limited()).reading_time).toBe(1);
   });
 
-  test.each([linesPath, "/graphql"])("the deadline, by which its body has not come to %s", async (path) => {
+  test.each([linesPath, "/graphql"])("answer a timeout when the body of %s does not arrive", async (path) => {
     const subject = createSubject({ limits: { deadline: 100 } });
     const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
     const message = "The body did not come in time";
@@ -362,7 +362,7 @@ describe("of a connection", () => {
     expect(await subject.limited()).toEqual({ reading_time: 1 });
   });
 
-  describe("the time in which it takes nothing of its answer", () => {
+  describe("limits of a client that does not read", () => {
     // More than systems keep between two programs, and in one piece: what is streamed has a deadline for each.
     const size = 16 * 1_048_576;
     const line = {
@@ -387,13 +387,13 @@ describe("of a connection", () => {
       return { subject, socket };
     }
 
-    test("nothing at all", async () => {
+    test("cut a client that reads nothing", async () => {
       const { subject, socket } = await ask(500);
       await expect.poll(async () => (await subject.limited()).unread, { timeout: 10_000 }).toBe(1);
       socket.destroy();
     });
 
-    test("little at a time", async () => {
+    test("keep a client that reads slowly", async () => {
       const { subject, socket } = await ask(1_000);
       let received = 0;
       socket.on("data", (chunk) => {

@@ -93,7 +93,7 @@ function ask(
   });
 }
 
-test.concurrent("a secret is exchanged under load, in its file alone, also by the turn of a link", {
+test.concurrent("a secret is rotated under load through its file, also through a symbolic link", {
   timeout: 30_000,
 }, async ({ expect }) => {
   let valid = ["Bearer first"];
@@ -165,7 +165,7 @@ sites: { shop: { metrics: { backend: prom } } }
   await source.close();
 });
 
-test.concurrent("SIGHUP under load: no request fails", { timeout: 90_000 }, async ({ expect }) => {
+test.concurrent("SIGHUP under load fails no request", { timeout: 90_000 }, async ({ expect }) => {
   const file = join(folder, "hangup.yaml");
   await writeFile(file, generated);
   const { child, told, ended, listening } = startReadout("serve", "--config", file);
@@ -198,7 +198,7 @@ test.concurrent("SIGHUP under load: no request fails", { timeout: 90_000 }, asyn
   expect(await ended).toBe(0);
 });
 
-test("SIGTERM under 64 clients breaks no answer, and the program ends within ten seconds", {
+test("SIGTERM with 64 clients cuts no answer and exits within ten seconds", {
   timeout: 90_000,
 }, async () => {
   // Holds what comes after the lines that a large answer is begun with, until the program has been told to end.

@@ -76,15 +76,15 @@ const issues = async (route: "timeseries" | "list", asked: unknown) => {
   return (details.issues as { path: string }[]).map(({ path }) => path);
 };
 
-describe("timeseries", () => {
-  test("a range the wrong way round is told beside all else that is wrong", async () => {
+describe("metrics/timeseries", () => {
+  test("reports a reversed range together with all other issues", async () => {
     const wrong = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T10:00:00Z", limit: 0 };
     const over = { ...body([{ name: "m", tags: {}, field: "p_90", id: 5 }], { group_by: ["x"] }), ...wrong };
     expect((await issues("timeseries", over)).sort()).toEqual(["from", "limit"]);
     expect((await issues("list", over)).sort()).toEqual(["from", "group_by.0", "limit", "select.0.id"]);
   });
 
-  test("the whole body", async () => {
+  test("returns the complete body", async () => {
     const { text } = await post(
       "timeseries",
       body([selector({ tags: { host: "*", state: "*" } })], { resolution: "minutely" }),
@@ -98,7 +98,7 @@ describe("timeseries", () => {
     );
   });
 
-  test("an unknown metric and one of another tenant have no series; so have tags that nothing has", async () => {
+  test("returns no series for unknown metrics, metrics of other tenants and unknown tags", async () => {
     for (const over of [
       { name: "nope" },
       { name: "quiet" },
@@ -112,7 +112,7 @@ describe("timeseries", () => {
     }
   });
 
-  test("ids name the aggregation when the selector does, in the specification's spelling", async () => {
+  test("names the aggregation in ids when the selector does", async () => {
     const found = await series([
       selector({ aggregation: "AVERAGE" }),
       selector({ field: "P90" }),
@@ -123,7 +123,7 @@ describe("timeseries", () => {
     expect(found.map(({ field }) => field)).toEqual(["gauge", "p_90", "max"]);
   });
 
-  test("zero filling covers the grid of series that have a point, and counts in min and max", async () => {
+  test("fills empty buckets with zero and includes them in min and max", async () => {
     const filled = { tags: { host: "a" }, draw_null_as_zero: true };
     const [found] = await series([selector(filled)], {
       from: iso(base - 5 * minute),
@@ -135,7 +135,7 @@ describe("timeseries", () => {
     expect(await series([selector({ ...filled, tags: { host: "nope" } })])).toEqual([]);
   });
 
-  test("counters: cumulative by default, increments with sum or where the site says so", async () => {
+  test("returns counters as cumulative values or as increments", async () => {
     const counter = { name: "hits", tags: {}, field: "COUNTER" };
     const values = async (answer: ReturnType<typeof series>) =>
       (await answer).flatMap(({ data }) => data.map(({ value }) => value));
@@ -146,7 +146,7 @@ describe("timeseries", () => {
     expect(answer.series[0].data.map(({ value }: { value: number }) => value)).toEqual([10, 4, 2]);
   });
 
-  test("limit keeps the first series by selector, then id", async () => {
+  test("keeps the first series by selector and id under `limit`", async () => {
     const select = [{ name: "hits", tags: {}, field: "counter" }, selector({ tags: { host: "*" } })];
     expect((await series(select, { limit: 2 })).map(({ id }) => id)).toEqual([
       "hits||counter",
@@ -156,7 +156,7 @@ describe("timeseries", () => {
     expect(await series(select, { limit: 1e300 })).toHaveLength(3);
   });
 
-  test("a zero-length range is its bucket, a future one is empty, and finer bounds are echoed", async () => {
+  test("handles zero-length, future and sub-millisecond ranges", async () => {
     const same = await series([selector()], { from: iso(base + 1), to: iso(base + 1) });
     expect(same[0]?.data.map(({ timestamp }) => timestamp)).toEqual([iso(base)]);
     expect(await series([selector()], { from: "2126-01-01T00:00:00Z", to: "2126-01-02T00:00:00Z" })).toEqual(
@@ -167,12 +167,12 @@ describe("timeseries", () => {
     expect([answer.from, answer.to]).toEqual(["2026-01-15T10:00:00.0000001Z", "2026-01-15T10:00:00.500Z"]);
   });
 
-  test("automatic resolution", async () => {
+  test("chooses a resolution automatically", async () => {
     const to = iso(base + 30 * 24 * hour);
     expect((await post("timeseries", body([selector()], { to }))).body.resolution).toBe("DAILY");
   });
 
-  test("a thousand selectors are answered, each series once, few at a time", {
+  test("answers a thousand selectors with bounded concurrency", {
     timeout: 60_000,
   }, async () => {
     let running = 0;
@@ -196,7 +196,7 @@ describe("timeseries", () => {
     expect(await issues("timeseries", body([...select, selector()]))).toEqual(["select"]);
   });
 
-  test("a failure gives the other calls up", async () => {
+  test("aborts the other store calls after a failure", async () => {
     const gone: unknown[] = [];
     const failing: MetricStore = {
       ...store,
@@ -224,8 +224,8 @@ describe("timeseries", () => {
   });
 });
 
-describe("list", () => {
-  test("the whole body: grouped by tags, largest first selector first, absent values left out", async () => {
+describe("metrics/list", () => {
+  test("returns the complete body, sorted by the first selector", async () => {
     const select = [
       { id: "mean", name: "cpu", tags: { host: "*" }, field: "mean", aggregation: null },
       { id: "hits", name: "hits", tags: {}, field: "counter", aggregation: "sum" },
@@ -258,7 +258,7 @@ describe("list", () => {
     expect(await rows(select)).toEqual([{ id: "|", group: {}, data: { a: 2.5, b: 116 } }]);
   });
 
-  test("without a resolution exactly the range counts, with one the whole buckets are combined", async () => {
+  test("uses the exact range without a resolution and whole buckets with one", async () => {
     const select = [{ id: "x", name: "hits", tags: {}, field: "counter", aggregation: "sum" }];
     const at = { from: iso(base + 1), to: iso(base + 2 * minute - 1) };
     expect((await rows(select, at))[0]?.data).toEqual({ x: 4 });
@@ -270,20 +270,20 @@ describe("list", () => {
     expect((await rows(zeros, { resolution: "MINUTELY" }))[0]?.data).toEqual({ x: 13 / 3 });
   });
 
-  test("a range below the millisecond holds nothing", async () => {
+  test("returns nothing for a range below one millisecond", async () => {
     const within = { from: "2026-01-15T10:00:00.0000001Z", to: "2026-01-15T10:00:00.0000009Z" };
     expect(await rows([{ id: "x", ...selector() }], within)).toEqual([]);
     expect(await rows([{ id: "x", ...selector() }], { from: iso(base), to: iso(base) })).toHaveLength(1);
   });
 
-  test("limit keeps the largest", async () => {
+  test("keeps the largest rows under `limit`", async () => {
     const select = [{ id: "x", ...selector({ tags: { host: "*" } }) }];
     expect((await rows(select, { group_by: [{ Tag: "host" }], limit: 1 })).map(({ id }) => id)).toEqual([
       "|host=b%2Cc",
     ]);
   });
 
-  test("a wildcard that is not grouped is refused, a fixed value is not", async () => {
+  test("refuses a wildcard that is not grouped and accepts a fixed value", async () => {
     for (const pattern of ["*", "b*"]) {
       const asked = body([{ id: "x", ...selector({ tags: { host: "a", state: pattern } }) }], {
         group_by: ["Name", { Tag: "host" }],
@@ -296,7 +296,7 @@ describe("list", () => {
   });
 });
 
-describe("bad input", () => {
+describe("metrics routes: invalid input", () => {
   const bad = {
     name: 1,
     tags: { a: 1, "": "x" },
@@ -305,7 +305,7 @@ describe("bad input", () => {
     draw_null_as_zero: "yes",
   };
 
-  test("every issue at once", async () => {
+  test("report every issue at once", async () => {
     expect(
       await issues("timeseries", {
         from: "yesterday",
@@ -356,7 +356,7 @@ describe("bad input", () => {
     expect(await issues("list", body(twice, turned))).toEqual(["from", "select.1.id", "group_by.1"]);
   });
 
-  test("labels of the wall are no tags of the site", async () => {
+  test("refuse forced labels as tags", async () => {
     const forced = selector({ tags: { tenant: "b", host: "*" } });
     expect(await issues("timeseries", body([selector(), forced]))).toEqual(["select.1.tags.tenant"]);
     expect(await issues("list", body([{ id: "x", ...forced }], { group_by: [{ Tag: "tenant" }] }))).toEqual([
@@ -365,7 +365,7 @@ describe("bad input", () => {
     ]);
   });
 
-  test("a field that the metric's type has not is told with those that it has", async () => {
+  test("refuse an unknown field and list the allowed ones", async () => {
     for (const [field, told] of [
       ["p_50", "p_50"],
       ["P99", "p_99"],
@@ -388,7 +388,7 @@ describe("bad input", () => {
     });
   });
 
-  test("a filter by the tag __proto__ is a filter, and an id of that name an id", async () => {
+  test("accept `__proto__` as a tag and as an id", async () => {
     const tags = JSON.parse('{"__proto__":"*"}');
     expect(await series([selector({ tags })])).toEqual([]);
     const { text } = await post(
@@ -398,17 +398,17 @@ describe("bad input", () => {
     expect(text).toContain('"data":{"__proto__":2.5}');
   });
 
-  test("more wildcards than a source should have to match", async () => {
+  test("refuse too many wildcards", async () => {
     const starred = (count: number) => body([selector({ tags: { host: "a*".repeat(count) } })]);
     expect(await series([selector({ tags: { host: "a*".repeat(100) } })])).toEqual([]);
     expect(await issues("timeseries", starred(101))).toEqual(["select.0.tags.host"]);
   });
 
-  test("tag values of 64 kB", async () => {
+  test("accept tag values of 64 kB", async () => {
     expect(await series([selector({ tags: { host: "x".repeat(65_536) } })])).toEqual([]);
   });
 
-  test("an answer that is too large is refused, before anything is read where one series would be", async () => {
+  test("refuse an answer that is too large, before reading if one series is", async () => {
     const small = serve(store, { tenant: "a" }, { limits: { points: 5 } });
     expect((await small.post("timeseries", body([selector({ tags: { host: "*" } })]))).body).toMatchObject({
       error: "result_too_large",
@@ -434,7 +434,7 @@ describe("bad input", () => {
     expect((await narrow.post("list", { ...list, limit: 1 })).status).toBe(200);
   });
 
-  test("a site without metrics, a foreign site", async () => {
+  test("refuse a site without metrics and a foreign site", async () => {
     for (const route of ["timeseries", "list"] as const) {
       const asked = { ...body([{ id: "x", ...selector() }], { group_by: [] }), site_id: "bare" };
       expect(await refusal(route, asked)).toMatchObject({
@@ -448,8 +448,8 @@ describe("bad input", () => {
   });
 });
 
-describe("names, type and tags", () => {
-  test("names are the site's own", async () => {
+describe("metrics/names and metrics/type_and_tags", () => {
+  test("names lists the site's own metrics", async () => {
     expect(await get("names/shop")).toEqual({ status: 200, text: '["a/b c","cpu","hits","took"]' });
   });
 
@@ -458,7 +458,7 @@ describe("names, type and tags", () => {
     ["hits", '{"metric_type":"counter","available_tags":[]}'],
     ["took", '{"metric_type":"measurement","available_tags":[]}'],
     ["a%2Fb%20c", '{"metric_type":"gauge","available_tags":[["__proto__x"]]}'],
-  ])("%s", async (path, text) => {
+  ])("answer GET %s", async (path, text) => {
     expect(await get(`type_and_tags/shop/${path}`)).toEqual({ status: 200, text });
   });
 
@@ -470,7 +470,7 @@ describe("names, type and tags", () => {
   );
 });
 
-describe("large answers", { timeout: 60_000 }, () => {
+describe("metrics/timeseries: large answers", { timeout: 60_000 }, () => {
   const many = createMemoryMetrics("memory");
   for (let host = 0; host < 40; host += 1) {
     const append = many.append("load", "gauge", "value", { host: `h${host}` });
@@ -483,7 +483,7 @@ describe("large answers", { timeout: 60_000 }, () => {
       resolution: "MINUTELY",
     });
 
-  test("one streams, and is the same on a connection", async () => {
+  test("are streamed, with the same text as without a connection", async () => {
     const { server, post } = serve(many, {});
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
     try {
@@ -499,7 +499,7 @@ describe("large answers", { timeout: 60_000 }, () => {
     }
   });
 
-  test("up to 4 MiB one takes no place once it is read from the source, over that one among the streams", async () => {
+  test("take a stream slot only above 4 MiB", async () => {
     const { server } = serve(
       many,
       {},
@@ -525,7 +525,7 @@ describe("large answers", { timeout: 60_000 }, () => {
   });
 });
 
-test("where the type is a guess, the field decides", async () => {
+test("the field decides the type of a metric whose type is a guess", async () => {
   const other = { gauge: "counter", counter: "gauge" } as const;
   const guessing: MetricStore = {
     ...store,

@@ -61,7 +61,7 @@ sites:
 `;
 
 describe.concurrent("--version", () => {
-  test.each(["--version", "-v"])("%s prints the version of package.json", async (option) => {
+  test.each(["--version", "-v"])("readout %s prints the version of package.json", async (option) => {
     const { told, ended } = start(process.execPath, [...program, option]);
     expect(await ended).toBe(0);
     expect(told).toEqual({ out: `${version}\n`, err: "" });
@@ -69,8 +69,8 @@ describe.concurrent("--version", () => {
 });
 
 // Each waits most of the time, for a process or for the next look at a file.
-describe.concurrent("demo", () => {
-  test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async ({ expect }) => {
+describe.concurrent("readout demo", () => {
+  test("prints a working curl command and exits cleanly on SIGTERM", async ({ expect }) => {
     const { child, told, ended, listening } = startReadout("demo", "--port", "0", "--token", "it's-a-token");
     await listening;
     await expect.poll(() => told.out).toContain("Ctrl-C");
@@ -93,7 +93,7 @@ describe.concurrent("demo", () => {
     expect(told.err).toBe("");
   });
 
-  test("says when the port is taken", async ({ expect }) => {
+  test("reports a port that is in use", async ({ expect }) => {
     const { taken, port } = await takePort();
     const { code, err } = await refused(demo, "--port", String(port));
     expect(code).toBe(1);
@@ -102,8 +102,8 @@ describe.concurrent("demo", () => {
   });
 });
 
-describe.concurrent("serve", () => {
-  test("a dead backend does not stop the start, and shows in /readyz", async ({ expect }) => {
+describe.concurrent("readout serve", () => {
+  test("starts with an unreachable backend and shows it in /readyz", async ({ expect }) => {
     const file = await configure(site(dead, '{ index: "logs-*" }'));
     const { child, told, ended, listening } = startReadout("serve", "--config", file);
     const address = await listening;
@@ -123,16 +123,14 @@ describe.concurrent("serve", () => {
     expect(await ended).toBe(0);
   });
 
-  test("a wall that does not hold refuses the start", async ({ expect }) => {
+  test("refuses to start when a tenant filter is not exact", async ({ expect }) => {
     const file = await configure(site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"));
     const { code, err } = await refused(serve, "--config", file);
     expect(code).toBe(1);
     expect(err).toContain("sites.shop.logs.sources.app: where:");
   });
 
-  test("a wall that does not hold is met however long the looking at all sources takes", async ({
-    expect,
-  }) => {
+  test("refuses an inexact tenant filter also when the inspection of sources is slow", async ({ expect }) => {
     const names = Array.from({ length: 50 }, (_, n) => `s${n}`);
     const slow: BackendKind<unknown> = {
       kind: "slow",
@@ -156,7 +154,7 @@ describe.concurrent("serve", () => {
     expect(shell.complained()).toContain("sites.shop.logs.sources.s49: where: it does not hold");
   });
 
-  test("says which of its ports is taken", async ({ expect }) => {
+  test("names the port that is in use", async ({ expect }) => {
     const { taken, port } = await takePort();
     const spool = `intake: { listen: "127.0.0.1:${port}", spool: taken.db }`;
     const file = await configure(`${site(dead, "{ index: logs }")}${spool}\n`);
@@ -166,7 +164,7 @@ describe.concurrent("serve", () => {
     taken.close();
   });
 
-  test("a wrong file is told with its path", async ({ expect }) => {
+  test("reports an invalid configuration with its path", async ({ expect }) => {
     const file = await configure("sites: { shop: 1 }\n");
     const { code, err } = await refused(serve, "--config", file);
     expect(code).toBe(1);
@@ -175,13 +173,13 @@ describe.concurrent("serve", () => {
   });
 });
 
-describe.concurrent("a changed file", () => {
+describe.concurrent("readout serve: reload", () => {
   const two = (token: string, listen = "127.0.0.1:0"): string =>
     site(dead, "{ index: logs }").replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
   const statusOf = async (address: string, token: string) =>
     (await fetch(`${address}/api/v2/auth?token=${token}`)).status;
 
-  test("is served after SIGHUP and by itself; a wrong one changes nothing and is told", async ({
+  test("applies a changed file after SIGHUP and on its own; an invalid file is logged and changes nothing", async ({
     expect,
   }) => {
     const file = await configure(two("old"));
@@ -215,7 +213,7 @@ describe.concurrent("a changed file", () => {
     expect(await ended).toBe(0);
   });
 
-  test("what a token has used of its rate stays used", async ({ expect }) => {
+  test("keeps the used rate of a token", async ({ expect }) => {
     const text = `${two("eager")}limits: { rate: 1 }\n`;
     const file = await configure(text);
     const { child, told, ended, listening } = startReadout("serve", "--config", file);
@@ -236,9 +234,7 @@ describe.concurrent("a changed file", () => {
     expect(await ended).toBe(0);
   });
 
-  test("an intake that is no longer in it goes on until the restart, into the new backends", async ({
-    expect,
-  }) => {
+  test("keeps a removed intake until the restart, on the new backends", async ({ expect }) => {
     const text = site("{ kind: memory }", "{ index: demo-shop-app }").replace(
       "shop: {",
       "shop: { frontend: { keys: [k], backend: one, index: reports },",
@@ -271,7 +267,7 @@ describe.concurrent("a changed file", () => {
   });
 });
 
-test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expect }) => {
+test.concurrent("wrong arguments exit with code 2 and --help with 0", async ({ expect }) => {
   for (const args of [[], ["nope"], ["demo", "--nope"]]) {
     const { told, ended } = startReadout(...args);
     expect(await ended, args.join(" ")).toBe(2);
@@ -294,7 +290,7 @@ test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expec
   }
 });
 
-test.concurrent("a node that is too old is told so", async ({ expect }) => {
+test.concurrent("an unsupported Node version is reported", async ({ expect }) => {
   const old = 'Object.defineProperty(process, "versions", { value: { node: "22.20.0" } })';
   const { told, ended } = start(process.execPath, [
     "--import",

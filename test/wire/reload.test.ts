@@ -56,7 +56,7 @@ function configuration(number: number) {
   return { served, close, late: () => late };
 }
 
-test("1,000 reloads under load: every answer is whole, and of one configuration", async () => {
+test("1,000 reloads under load: every answer is complete and of one configuration", async () => {
   const { server } = createSubject();
   const made = [configuration(0)];
   const over: Promise<void>[] = [];

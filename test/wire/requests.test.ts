@@ -33,8 +33,8 @@ async function issues(body: unknown): Promise<string[]> {
   return (details.issues as { path: string }[]).map(({ path }) => path);
 }
 
-describe("logs/lines", () => {
-  test("answers rows as the specification spells them", async () => {
+describe("logs/lines over HTTP", () => {
+  test("answers rows with the keys of the specification", async () => {
     const response = await post(linesBody({ query: 'message="line 1"' }));
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
@@ -43,11 +43,11 @@ describe("logs/lines", () => {
     );
   });
 
-  test("nothing found is an empty array", async () => {
+  test("answers an empty array when nothing matches", async () => {
     expect(await (await post(linesBody({ query: "message=nowhere" }))).text()).toBe("[]");
   });
 
-  test("null is absent, unknown keys are ignored, order is read in any case, duplicates of sources too", async () => {
+  test("treats null as absent, ignores unknown keys and duplicate sources, and reads `order` in any case", async () => {
     const body = linesBody({
       use_expressions: null,
       from: null,
@@ -66,7 +66,7 @@ describe("logs/lines", () => {
     }
   });
 
-  test("without use_expressions the wider grammar holds, with it the legacy one is refused", async () => {
+  test("accepts legacy syntax only without `use_expressions`", async () => {
     const query = "severity=[error,critical]";
     expect((await post(linesBody({ query, use_expressions: false }))).status).toBe(200);
     expect(await refused(linesBody({ query }))).toMatchObject({
@@ -76,7 +76,7 @@ describe("logs/lines", () => {
   });
 });
 
-describe("routes", () => {
+describe("HTTP routes", () => {
   test.each([
     ["GET", "/api/v2/nope"],
     ["GET", linesPath],
@@ -91,7 +91,7 @@ describe("routes", () => {
     ["GET", "/api/v2/%zz"],
     ["PUT", "/graphql"],
     ["GET", "/health"],
-  ])("%s %s is unknown, with a token or without", async (method, path) => {
+  ])("answer 404 to %s %s, with and without a token", async (method, path) => {
     for (const headers of [{}, bearer(token)]) {
       const response = await server.fetch(`${origin}${path}`, { method, headers });
       expect(response.status).toBe(404);
@@ -99,12 +99,12 @@ describe("routes", () => {
     }
   });
 
-  test("GET /api/v2/auth names the user", async () => {
+  test("GET /api/v2/auth returns the user", async () => {
     const response = await server.fetch(`${origin}/api/v2/auth`, { headers: bearer(token) });
     expect(await response.json()).toEqual({ message: "Authenticated as ana" });
   });
 
-  test("GraphQL demands a token", async () => {
+  test("GraphQL requires a token", async () => {
     const body = '{"query":"{ viewer { id } }"}';
     const ask = (headers: Record<string, string>) =>
       server.fetch(`${origin}/graphql`, {
@@ -119,7 +119,7 @@ describe("routes", () => {
     expect(await response.json()).toEqual({ data: { viewer: { id: "ana" } } });
   });
 
-  test("health and metrics", async () => {
+  test("serve health and metrics", async () => {
     expect((await server.fetch(`${origin}/livez`)).status).toBe(200);
     expect(await (await server.fetch(`${origin}/readyz`)).text()).toBe("ready\nmemory: ok\n");
     await post(linesBody());
@@ -131,11 +131,11 @@ describe("routes", () => {
   });
 });
 
-describe("tokens and sites", () => {
+describe("authentication and sites", () => {
   const auth = (path: string, headers: Record<string, string> = {}) =>
     server.fetch(`${origin}${path}`, { headers });
 
-  test("both spellings are taken, and the header wins", async () => {
+  test("accept both token parameters and prefer the header", async () => {
     expect((await auth(`/api/v2/auth?token=${token}`)).status).toBe(200);
     expect((await auth("/api/v2/auth?token=wrong", bearer(token))).status).toBe(200);
     expect((await auth(`/api/v2/auth?token=${token}`, bearer("wrong"))).status).toBe(401);
@@ -148,7 +148,7 @@ describe("tokens and sites", () => {
     ["a wrong one", bearer("wrong")],
     ["an expired one", bearer(expiredToken)],
     ["an empty one", { authorization: "Bearer " }],
-  ])("%s is 401, before the body is looked at", async (_, headers) => {
+  ])("answer 401 to %s before reading the body", async (_, headers) => {
     const response = await server.fetch(`${origin}${linesPath}`, {
       method: "POST",
       headers: { ...headers },
@@ -158,7 +158,7 @@ describe("tokens and sites", () => {
     expect(await response.text()).toBe('{"error":"Unauthorized"}');
   });
 
-  test("a foreign site and a missing one are the same 404, after the body's shape", async () => {
+  test("answer the same 404 to a foreign and a missing site, after validating the body", async () => {
     for (const site_id of ["foreign", "missing", "__proto__", ""]) {
       const response = await post(linesBody({ site_id, source_ids: ["nowhere"], query: "a=" }));
       expect(response.status).toBe(404);
@@ -167,14 +167,14 @@ describe("tokens and sites", () => {
     }
   });
 
-  test("an unknown source comes before the query, and is named", async () => {
+  test("report an unknown source before a query error", async () => {
     expect(await issues(linesBody({ source_ids: ["app", "x", "y"], query: "a=" }))).toEqual([
       "source_ids.1",
       "source_ids.2",
     ]);
   });
 
-  test("a site without logs", async () => {
+  test("refuse a site without logs", async () => {
     expect(await refused(linesBody({ site_id: "bare" }))).toEqual({
       slug: "not_supported_by_backend",
       details: { backend: null, feature: "logs" },
@@ -182,14 +182,14 @@ describe("tokens and sites", () => {
   });
 });
 
-describe("bodies", () => {
+describe("request bodies over HTTP", () => {
   test.each([
     ["", 0],
     ["{", 1],
     ['{"a":1,}', undefined],
     ['{"a" 1}', undefined],
     ["nope", undefined],
-  ])("%j is invalid_json", async (body, position) => {
+  ])("refuse %j as invalid JSON", async (body, position) => {
     const { slug, details } = await refused(body);
     expect(slug).toBe("invalid_json");
     if (position !== undefined) expect(details).toEqual({ position });
@@ -202,7 +202,7 @@ describe("bodies", () => {
     },
   );
 
-  test("of what is wrong in great number the first hundred issues are told, and how many more there are", async () => {
+  test("report the first hundred issues and count the rest", async () => {
     const many = <T>(value: T) => Array.from({ length: 150_000 }, () => value);
     const path = (field: string) => Array.from({ length: 100 }, (_, at) => `${field}.${at}`);
     const tags = Object.fromEntries(Array.from({ length: 50_000 }, (_, at) => [`t${at}`, 1]));
@@ -242,7 +242,7 @@ describe("bodies", () => {
     ]);
   });
 
-  test("a range the wrong way round is told beside all else that is wrong", async () => {
+  test("report a reversed range together with all other issues", async () => {
     const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T10:00:00Z" };
     const pagination = { per_page: 0, order: "up" };
     expect((await issues(linesBody({ ...range, source_ids: [1], pagination }))).sort()).toEqual([
@@ -255,11 +255,11 @@ describe("bodies", () => {
     expect(await issues(linesBody({ ...range, to: 5, from: null }))).toEqual(["to"]);
   });
 
-  test("no UTF-8", async () => {
+  test("refuse a body that is not UTF-8", async () => {
     expect((await refused(new Uint8Array([0x22, 0xff, 0x22]))).slug).toBe("invalid_json");
   });
 
-  test("a compressed body is told as one, and what only says that it has a coding is read", async () => {
+  test("refuse a compressed body and read one that only declares a coding", async () => {
     const send = (body: string | Uint8Array<ArrayBuffer>, coding: string) =>
       server.fetch(`${origin}${linesPath}`, {
         method: "POST",
@@ -275,17 +275,17 @@ describe("bodies", () => {
     expect((await send(text, "utf-8")).status).toBe(200);
   });
 
-  test("no body at all", async () => {
+  test("refuse an empty body", async () => {
     const response = await server.fetch(`${origin}${linesPath}`, { method: "POST", headers: bearer(token) });
     expect(response.status).toBe(422);
     expect(await response.json()).toMatchObject({ error: "invalid_json" });
   });
 
-  test.each(["[]", "1", '"x"', "null", "true"])("%s is no object", async (body) => {
+  test.each(["[]", "1", '"x"', "null", "true"])("refuse %s, which is not an object", async (body) => {
     expect(await issues(body)).toEqual([""]);
   });
 
-  test("every issue at once", async () => {
+  test("report every issue at once", async () => {
     const body = {
       site_id: 1,
       source_ids: ["a", 2],
@@ -311,7 +311,7 @@ describe("bodies", () => {
     expect(await issues(linesBody({ source_ids: [] }))).toEqual(["source_ids"]);
   });
 
-  test("up to 1 MiB and not a byte more", async () => {
+  test("accept up to 1 MiB and not a byte more", async () => {
     const filled = (bytes: number) => {
       const empty = JSON.stringify(linesBody({ padding: "" }));
       return empty.replace('"padding":""', `"padding":"${"x".repeat(bytes - empty.length)}"`);
@@ -330,13 +330,13 @@ describe("bodies", () => {
     "",
     1768471200,
     "2026-01-15T10:00:00.1234567890Z",
-  ])("%j is no time", async (time) => {
+  ])("refuse %j as a time", async (time) => {
     expect(await issues(linesBody({ from: time }))).toEqual(["from"]);
     expect(await issues(linesBody({ to: time }))).toEqual(["to"]);
     expect(await issues(linesBody({}, { cursor: { time } }))).toEqual(["pagination.cursor.time"]);
   });
 
-  test("from later than to", async () => {
+  test("refuse `from` later than `to`", async () => {
     const times = (from: number, to: number) => ({
       from: new Date(base + from).toISOString(),
       to: new Date(base + to).toISOString(),
@@ -345,12 +345,12 @@ describe("bodies", () => {
     expect((await post(linesBody(times(1, 1)))).status).toBe(200);
   });
 
-  test.each([0, -1, 10_001, 1.5, "100", null, 1e308])("per_page %j", async (per_page) => {
+  test.each([0, -1, 10_001, 1.5, "100", null, 1e308])("refuse per_page %j", async (per_page) => {
     expect(await issues(linesBody({}, { per_page }))).toEqual(["pagination.per_page"]);
   });
 });
 
-describe("hostile queries", () => {
+describe("hostile log queries over HTTP", () => {
   test.each([
     ["64 kB of words", "a ".repeat(32_768)],
     ["64 kB of one word", "a".repeat(65_536)],
@@ -362,7 +362,7 @@ describe("hostile queries", () => {
     ["a NUL", "a=\0"],
     ["lone surrogates", "a=\ud800"],
     ["an operator alone", "="],
-  ])("%s: an answer or a 422, at once", async (_, query) => {
+  ])("%s: are answered or refused at once", async (_, query) => {
     for (const use_expressions of [true, false]) {
       const used = startProcessorTime();
       const response = await post(linesBody({ query, use_expressions }));
@@ -378,7 +378,7 @@ describe("hostile queries", () => {
   });
 });
 
-describe("failures of a source", () => {
+describe("backend failures over HTTP", () => {
   const failing = (error: unknown): LogStore => ({
     // biome-ignore lint/correctness/useYield: it fails
     async *lines() {
@@ -386,17 +386,20 @@ describe("failures of a source", () => {
     },
   });
 
-  test.each(Object.keys(failures) as Failure[])("%s is a 500 with one safe sentence", async (failure) => {
-    const store = failing(new BackendError("elk", failure, "secret details of http://u:p@elk"));
-    const { post, logged } = createSubject({ store });
-    const response = await post(linesBody());
-    expect(response.status).toBe(500);
-    expect(await response.json()).toEqual({ error: failures[failure] });
-    expect(response.headers.get("retry-after")).toBe(failure === "overloaded" ? "1" : null);
-    expect(logged()).toContain("secret details");
-  });
+  test.each(Object.keys(failures) as Failure[])(
+    "answer %s with a 500 and one safe sentence",
+    async (failure) => {
+      const store = failing(new BackendError("elk", failure, "secret details of http://u:p@elk"));
+      const { post, logged } = createSubject({ store });
+      const response = await post(linesBody());
+      expect(response.status).toBe(500);
+      expect(await response.json()).toEqual({ error: failures[failure] });
+      expect(response.headers.get("retry-after")).toBe(failure === "overloaded" ? "1" : null);
+      expect(logged()).toContain("secret details");
+    },
+  );
 
-  test("anything else is a 500 that says nothing", async () => {
+  test("answer any other error with a 500 without details", async () => {
     const response = await createSubject({ store: failing(new TypeError("x is undefined")) }).post(
       linesBody(),
     );
@@ -404,7 +407,7 @@ describe("failures of a source", () => {
     expect(await response.json()).toEqual({ error: "Internal server error" });
   });
 
-  test("a source that never answers is a time-out, and its signal is aborted", async () => {
+  test("answer a timeout for a hanging backend and abort its request", async () => {
     let signal: AbortSignal | undefined;
     const store: LogStore = {
       async *lines(_, given) {
@@ -418,7 +421,7 @@ describe("failures of a source", () => {
     expect(signal?.aborted).toBe(true);
   });
 
-  test("too many requests at once are refused with Retry-After, and room comes back", async () => {
+  test("refuse too many concurrent requests with Retry-After and recover", async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     let begun = 0;
     const store: LogStore = {
@@ -439,14 +442,14 @@ describe("failures of a source", () => {
     expect((await post(linesBody())).status).toBe(200);
   });
 
-  test("a token over its rate is told when to come again", async () => {
+  test("refuse a token over its rate with Retry-After", async () => {
     const { post } = createSubject({ rate: () => false });
     const response = await post(linesBody());
     expect([response.status, response.headers.get("retry-after")]).toEqual([429, "1"]);
     expect(await response.json()).toEqual({ error: "Too many requests" });
   });
 
-  test("too many streamed answers at once", async () => {
+  test("refuse too many concurrent streams", async () => {
     const { post } = createSubject({ lines: 3_000, limits: { streams: 1 } });
     const big = linesBody({}, { per_page: 3_000 });
     const first = await post(big);
@@ -457,8 +460,8 @@ describe("failures of a source", () => {
   });
 });
 
-describe("request ids and the log", () => {
-  test("a sane id is kept, another is replaced", async () => {
+describe("request ids and the request log", () => {
+  test("keep a well-formed request id and replace any other", async () => {
     const id = async (sent: string) =>
       (await post(linesBody(), { headers: { ...bearer(token), "x-request-id": sent } })).headers.get(
         "x-request-id",
@@ -468,7 +471,7 @@ describe("request ids and the log", () => {
     expect(await id("x".repeat(129))).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  test("tokens are never in the log", async () => {
+  test("never contain tokens", async () => {
     const store: LogStore = {
       // biome-ignore lint/correctness/useYield: it fails
       async *lines() {

@@ -126,8 +126,8 @@ async function eventually(holds: () => boolean): Promise<void> {
   expect(holds()).toBe(true);
 }
 
-describe.each(hosts)("%s", (host) => {
-  test("a small answer has its length", async () => {
+describe.each(hosts)("server %s", (host) => {
+  test("sends a small answer with Content-Length", async () => {
     const { port } = await start({}, host);
     const answer = await ask(port, linesBody());
     expect(answer.statusCode).toBe(200);
@@ -136,7 +136,7 @@ describe.each(hosts)("%s", (host) => {
     expect(JSON.parse(await read(answer))).toHaveLength(5);
   });
 
-  test("a large answer is streamed and whole", async () => {
+  test("streams a large answer completely", async () => {
     const { port } = await start({ lines: 9_999 }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
     expect(answer.headers["transfer-encoding"]).toBe("chunked");
@@ -144,12 +144,12 @@ describe.each(hosts)("%s", (host) => {
     expect(JSON.parse(await read(answer))).toHaveLength(9_999);
   });
 
-  test("a failure within the first 1,000 rows is a 500", async () => {
+  test("answers 500 to a failure within the first 1,000 rows", async () => {
     const { port } = await start({ store: feed(1, fail).store }, host);
     expect((await ask(port, linesBody({}, { per_page: 10_000 }))).statusCode).toBe(500);
   });
 
-  test("a failure after the first byte shows as a broken connection, and the array is never closed", async () => {
+  test("breaks the connection on a failure after the first byte", async () => {
     const { port, logged } = await start({ store: feed(3, fail).store }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
     expect(answer.statusCode).toBe(200);
@@ -158,19 +158,19 @@ describe.each(hosts)("%s", (host) => {
     expect(logged()).toContain('"cut":true');
   });
 
-  test("the same over HTTP/1.0, where the end of the connection is the end of the answer", async () => {
+  test("breaks the connection on a failure over HTTP/1.0", async () => {
     const { port } = await start({ store: feed(3, fail).store }, host);
     const { ended, received } = await raw(port, rawLines("1.0"));
     expect(await ended).toBe("ECONNRESET");
     expect(received().endsWith("]")).toBe(false);
   });
 
-  test("a deadline that passes after the first byte cuts the answer", async () => {
+  test("breaks the connection when the deadline passes after the first byte", async () => {
     const { port } = await start({ store: feed(3, hang).store, limits: { deadline: 500 } }, host);
     await expect(read(await ask(port, linesBody({}, { per_page: 10_000 })))).rejects.toThrow();
   });
 
-  test("a refusal that may come late is waited for, and is a 422", async () => {
+  test("waits for a possible late refusal and answers 422", async () => {
     const unable = async (): Promise<boolean> => {
       throw new BackendError("elk", "overloaded", "not now");
     };
@@ -185,14 +185,14 @@ describe.each(hosts)("%s", (host) => {
     }
   });
 
-  test("without one, an answer that may be refused is sent whole", async () => {
+  test("sends an answer that could have been refused", async () => {
     const { port } = await start({ store: feed(15, undefined, 10, async () => false).store }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
     expect(answer.headers["content-length"]).toBeDefined();
     expect(JSON.parse(await read(answer))).toHaveLength(9_000);
   });
 
-  test("of an answer that may be refused only so much is held", async () => {
+  test("limits how much of an answer is held back", async () => {
     const { store, seen } = feed(10_000, undefined, 20_000, async () => false);
     const { port } = await start({ store }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
@@ -202,7 +202,7 @@ describe.each(hosts)("%s", (host) => {
     await eventually(() => seen.returned);
   });
 
-  test("a large answer of few rows asks as well", async () => {
+  test("checks for a late refusal of a large answer with few rows", async () => {
     let asked = 0;
     const fits = async () => {
       asked += 1;
@@ -218,7 +218,7 @@ describe.each(hosts)("%s", (host) => {
     expect(asked).toBe(1);
   });
 
-  test("a client that leaves before the answer aborts the work, and it is not an error", async () => {
+  test("aborts the work without an error when the client leaves before the answer", async () => {
     const { store, seen } = feed(0, hang);
     const { port, logged, server } = await start({ store }, host);
     const { socket } = await raw(port, rawLines("1.1"));
@@ -232,7 +232,7 @@ describe.each(hosts)("%s", (host) => {
     );
   });
 
-  test("a client that leaves amid the answer aborts the work and ends the iteration", async () => {
+  test("aborts the work when the client leaves during the answer", async () => {
     const { store, seen } = feed(10_000, undefined, 1_000);
     const { port } = await start({ store }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
@@ -240,7 +240,7 @@ describe.each(hosts)("%s", (host) => {
     await eventually(() => seen.signal?.aborted === true && seen.returned);
   });
 
-  test("a client that does not read stops the reading from the source, and is given up at the deadline", async () => {
+  test("pauses reading for a client that does not read, and ends at the deadline", async () => {
     const { store, seen } = feed(10_000, undefined, 10_000);
     const { port } = await start({ store, limits: { deadline: 400 } }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
@@ -251,7 +251,7 @@ describe.each(hosts)("%s", (host) => {
   });
 
   test.each([linesPath, "/graphql"])(
-    "%s: a body over 1 MiB is refused whether it says so or not, and the connection lives on",
+    "%s: refuses a body over 1 MiB with any framing and keeps the connection",
     async (path) => {
       const { port } = await start({}, host);
       const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
@@ -269,7 +269,7 @@ describe.each(hosts)("%s", (host) => {
     },
   );
 
-  test("what cannot be read does not spoil the answers to what came before it", async () => {
+  test("answers earlier pipelined requests before an unreadable one", async () => {
     const { port } = await start({ store: feed(1, () => delay(50)).store }, host);
     for (const rest of ["}", 'SC"}}', "GOT / HTTP/1.1\r\nHost: x\r\n\r\n"]) {
       const { received, ended } = await raw(port, rawLines("1.1").repeat(2) + rest);
@@ -279,7 +279,7 @@ describe.each(hosts)("%s", (host) => {
     }
   });
 
-  test("what is no HTTP is no route, whatever its connection has asked before", async () => {
+  test("answers non-HTTP input as no route", async () => {
     const { port } = await start({}, host);
     const { socket, received } = await raw(port, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
     await eventually(() => received().endsWith("ok\n"));
@@ -296,7 +296,7 @@ describe.each(hosts)("%s", (host) => {
     ["GET", "http://other/nope"],
     ["GET", "//api/v2/auth"],
     ["GET", "/api/v2/%ff"],
-  ])("%s %s is not found", async (method, target) => {
+  ])("answers 404 to %s %s", async (method, target) => {
     const { port } = await start({}, host);
     const { socket, received } = await raw(port, `${method} ${target} HTTP/1.1\r\nHost: x\r\n\r\n`);
     await eventually(() => received().endsWith('{"error":"Not found"}'));
@@ -305,7 +305,7 @@ describe.each(hosts)("%s", (host) => {
     socket.destroy();
   });
 
-  test.each(["a b", ":::", "x:99999", "]"])("the host %j does no harm", async (name) => {
+  test.each(["a b", ":::", "x:99999", "]"])("accepts the Host header %j", async (name) => {
     const { port } = await start({}, host);
     const target = "/api/v2/auth";
     const { socket, received } = await raw(port, `GET ${target} HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
@@ -314,8 +314,8 @@ describe.each(hosts)("%s", (host) => {
   });
 });
 
-describe("another configuration", () => {
-  test("holds from the next request on; what is under way ends with the one before, and that is told", async () => {
+describe("server: reload", () => {
+  test("applies to the next request while earlier ones finish with the old configuration", async () => {
     const go = Promise.withResolvers<void>();
     const { store } = feed(3, () => go.promise);
     const { port, server } = await start({ store });
@@ -340,8 +340,8 @@ describe("another configuration", () => {
   });
 });
 
-describe("draining", () => {
-  test("lets what is under way finish, takes nothing new, and says so", async () => {
+describe("server: drain", () => {
+  test("finishes open requests and refuses new ones", async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     const { server, port } = await start({ store: feed(1, () => promise).store });
     const idle = await raw(port, "");
@@ -360,7 +360,7 @@ describe("draining", () => {
     open.length = 0;
   });
 
-  test("breaks off what does not finish within the grace time", async () => {
+  test("cuts requests that exceed the grace time", async () => {
     const { server, port } = await start({ store: feed(1, hang).store });
     const waiting = ask(port, linesBody({}, { per_page: 10_000 }));
     await delay(50);
@@ -370,7 +370,7 @@ describe("draining", () => {
     open.length = 0;
   });
 
-  test.each(hosts)("%s: a connection that was kept alive before is not waited for", async (host) => {
+  test.each(hosts)("%s: does not wait for idle keep-alive connections", async (host) => {
     for (const [path, size] of [
       ["/graphql", 1],
       [linesPath, 3],
@@ -395,7 +395,7 @@ describe("draining", () => {
     }
   });
 
-  test("an answer that is complete and not yet taken by its client is not cut", async () => {
+  test("does not cut a complete answer that its client has not read yet", async () => {
     // Held whole, because it may be refused; more than the system takes at once.
     const { store } = feed(1, undefined, 50_000, async () => false);
     const { server, port } = await start({ store });
@@ -408,7 +408,7 @@ describe("draining", () => {
     await closed;
   });
 
-  test("a taken port is an error with its code", async () => {
+  test("listening on a used port rejects with its code", async () => {
     const { port } = await start({});
     await expect(createSubject().server.listen({ host: "127.0.0.1", port })).rejects.toMatchObject({
       code: "EADDRINUSE",

@@ -90,7 +90,7 @@ const fail = async () => {
   throw new BackendError("elk", "unreachable", "gone");
 };
 
-describe("which form is answered", () => {
+describe("logs/lines: content negotiation", () => {
   const json = "application/json; charset=utf-8";
   test.each([
     ["*/*", json],
@@ -105,7 +105,7 @@ describe("which form is answered", () => {
     ["text/csv, */*", "text/csv; charset=utf-8; header=present"],
     ["TEXT/CSV; charset=utf-8", "text/csv; charset=utf-8; header=present"],
     ["application/json;q=0.1, application/x-ndjson;q=0.2", "application/x-ndjson; charset=utf-8"],
-  ])("Accept: %s", async (accept, type) => {
+  ])("answers Accept: %s", async (accept, type) => {
     const { port } = await start();
     const answer = await ask(port, accept);
     expect([answer.statusCode, answer.headers["content-type"]]).toEqual([200, type]);
@@ -114,7 +114,7 @@ describe("which form is answered", () => {
 });
 
 describe.each(["text/event-stream", "application/x-ndjson", "text/csv"])(
-  "%s: before the first byte",
+  "%s: errors before the first byte",
   (accept) => {
     test.each([
       ["a wrong token", linesBody(), { authorization: `Bearer ${expiredToken}` }, 401],
@@ -123,7 +123,7 @@ describe.each(["text/event-stream", "application/x-ndjson", "text/csv"])(
       ["an unknown source", linesBody({ source_ids: ["x"] }), {}, 422],
       ["a wrong query", linesBody({ query: "a=" }), {}, 422],
       ["a site without logs", linesBody({ site_id: "bare" }), {}, 422],
-    ])("%s is the ordinary error", async (_, body, headers, status) => {
+    ])("answers %s with the usual error", async (_, body, headers, status) => {
       const { port } = await start();
       const answer = await ask(port, accept, body, headers);
       const plain = await ask(port, "application/json", body, headers);
@@ -134,7 +134,7 @@ describe.each(["text/event-stream", "application/x-ndjson", "text/csv"])(
       expect(await whole(answer)).toBe(await whole(plain));
     });
 
-    test("a source that is down is a 500", async () => {
+    test("answers 500 when the backend is down", async () => {
       const { store } = feed(0, fail);
       const { port } = await start({ store });
       const answer = await ask(port, accept);
@@ -146,8 +146,8 @@ describe.each(["text/event-stream", "application/x-ndjson", "text/csv"])(
   },
 );
 
-describe("exports", () => {
-  test("small ones have a length, large ones are streamed and end", async () => {
+describe("log export over HTTP", () => {
+  test("sends small exports with Content-Length and streams large ones", async () => {
     const { port } = await start({ lines: 5 });
     expect((await ask(port, "application/x-ndjson")).headers["content-length"]).toBeDefined();
     const large = await start({ store: feed(20).store });
@@ -158,14 +158,17 @@ describe("exports", () => {
     expect(text().trimEnd().split("\n")).toHaveLength(10_000);
   });
 
-  test.each(["application/x-ndjson", "text/csv"])("%s that fails midway is cut", async (accept) => {
-    const { port, logged } = await start({ store: feed(20, fail).store });
-    const { ended } = gather(await ask(port, accept));
-    expect(await ended).toBe("cut");
-    await eventually(() => logged().includes('"status":200,"cut":true'));
-  });
+  test.each(["application/x-ndjson", "text/csv"])(
+    "cuts an export as %s that fails midway",
+    async (accept) => {
+      const { port, logged } = await start({ store: feed(20, fail).store });
+      const { ended } = gather(await ask(port, accept));
+      expect(await ended).toBe("cut");
+      await eventually(() => logged().includes('"status":200,"cut":true'));
+    },
+  );
 
-  test("have the deadline for each step of their source, a page for all of them", async () => {
+  test("applies the deadline to each step of an export and to a page as a whole", async () => {
     const store: LogStore = {
       async *lines({ progressed }, signal) {
         for (let n = 0; n < 8; n += 1) {
@@ -183,7 +186,7 @@ describe("exports", () => {
     page.resume();
   });
 
-  test("a client that does not read holds the source back", async () => {
+  test("pauses reading for a client that does not read", async () => {
     const { store, seen } = feed(10_000, undefined, 1_000);
     const { port } = await start({ store });
     const answer = await ask(port, "application/x-ndjson");
@@ -196,10 +199,10 @@ describe("exports", () => {
   });
 });
 
-describe("tails", () => {
+describe("live tail over HTTP", () => {
   const tail = "text/event-stream";
 
-  test("send what comes, and leave when the client does", async () => {
+  test("sends new lines and ends when the client leaves", async () => {
     const { port, logs, server, logged } = await start();
     // The subject's clock stands still at this millisecond.
     const time = fromMillis(base + 60_000);
@@ -221,7 +224,7 @@ describe("tails", () => {
     expect(await metric()).toBe("0");
   });
 
-  test("are ended by a reload; a token that is gone is a 401 when its client comes back", async () => {
+  test("ends on a reload; a removed token is a 401 on reconnect", async () => {
     const { port, server } = await start();
     const { events, ended, text } = gather(await ask(port, tail));
     await eventually(() => text() !== "");
@@ -233,7 +236,7 @@ describe("tails", () => {
     ).toBe(401);
   });
 
-  test("are ended by a drain, which then has nothing to wait for", async () => {
+  test("ends on a drain", async () => {
     const { port, server } = await start();
     const { events, ended, text } = gather(await ask(port, tail));
     await eventually(() => text() !== "");
@@ -242,7 +245,7 @@ describe("tails", () => {
     expect([await ended, events().at(-1)?.data]).toEqual(["complete", { reason: "draining" }]);
   });
 
-  test("take no place among requests, and have limits of their own", async () => {
+  test("takes no request slot and has its own limits", async () => {
     const limits = { requests: 1, streams: 1, tail: { ...defaults.limits.tail, maxOpen: 3, perToken: 2 } };
     const { port, post } = await start({ limits });
     await ask(port, tail);
@@ -256,7 +259,7 @@ describe("tails", () => {
     ]);
   });
 
-  test("a wrong Last-Event-ID is refused, and an empty one is none", async () => {
+  test("refuses a wrong Last-Event-ID and ignores an empty one", async () => {
     const { port } = await start();
     expect((await ask(port, tail, linesBody(), { "last-event-id": "" })).statusCode).toBe(200);
     const answer = await ask(port, tail, linesBody(), { "last-event-id": "nonsense" });
@@ -266,7 +269,7 @@ describe("tails", () => {
     ]);
   });
 
-  test("without a connection they can be read and left too", async () => {
+  test("can be read and closed without a connection", async () => {
     const { post } = createSubject();
     const answer = await post(linesBody(), {
       headers: { authorization: `Bearer ${token}`, accept: tail },

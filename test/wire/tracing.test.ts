@@ -49,7 +49,7 @@ async function post(route: string, body: object, token = "ana"): Promise<[number
 const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z" };
 const notFound = [404, { error: "Not found" }];
 
-test("one forbidden or unknown site fails the whole request, alike", async () => {
+test("a forbidden and an unknown site fail the trace request in the same way", async () => {
   const pagination = { per_page: 1, cursor: "Time" };
   for (const route of [
     "locator",
@@ -71,7 +71,7 @@ test("one forbidden or unknown site fails the whole request, alike", async () =>
   expect(await post("deploys/stats", { site_id: "foreign", revision: "r" })).toEqual(notFound);
 });
 
-test("a partner is found by a token that may see it, and by no other", async () => {
+test("edges include a partner only for tokens that may see it", async () => {
   const body = { site_id: "shop", ...range };
   expect(await post("tracing/site_edges", body)).toMatchObject([200, { upstream: [] }]);
   expect(await post("tracing/site_edges", body, "eve")).toMatchObject([
@@ -81,7 +81,7 @@ test("a partner is found by a token that may see it, and by no other", async () 
   expect(await post("tracing/site_edges", body)).toMatchObject([200, { upstream: [] }]);
 });
 
-test("a revision without data is a 404, a wrong body and a wrong query are 422", async () => {
+test("an unknown revision is a 404, an invalid body or query a 422", async () => {
   expect(await post("deploys/stats", { site_id: "shop", revision: "none" })).toEqual(notFound);
   expect(await post("tracing/trace", { site_ids: [] })).toMatchObject([422, { error: "invalid_request" }]);
   const listing = { site_ids: ["shop"], pagination: { per_page: 1 }, query: "tag.x>1" };

@@ -1,6 +1,6 @@
 // The documents that users read: every example is run or parsed, every table that repeats the code is compared with it,
 // every link leads somewhere, and no page is too long. A fenced block of a kind that is not known here is an error.
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { Script } from "node:vm";
 import { parser as promqlParser } from "@prometheus-io/lezer-promql";
@@ -166,6 +166,15 @@ describe("shell examples", () => {
     );
   });
 
+  test("errors.md names every slug of the OpenAPI document and no other", async () => {
+    const document = await (await fetch(`${demo.address}/openapi.json`)).json();
+    const slugs = Object.keys(document.components.schemas).flatMap(
+      (name) => /^Error_(.*)$/.exec(name)?.[1] ?? [],
+    );
+    const named = readTable(readPage("docs/reference/api/errors.md"), "Slugs of a 422");
+    expect(named.flatMap(([cell = ""]) => listCode(cell)).sort()).toEqual(slugs.sort());
+  });
+
   test.each(each("graphql"))("GraphQL of %s answers on the demo without errors", async (_, { text }) => {
     const answer = await fetch(`${demo.address}/graphql`, {
       method: "POST",
@@ -193,6 +202,37 @@ describe("what repeats the code", () => {
     expect(named.filter((name) => name.startsWith("readout_")).sort()).toEqual(
       [...(await listOwnMetrics())].sort(),
     );
+  });
+
+  /** The texts of a union of texts in a file of the program. */
+  const listUnion = (file: string, type: string): readonly string[] => {
+    const [, union = ""] = new RegExp(`type ${type} =([^;]*);`).exec(readFileSync(file, "utf8")) ?? [];
+    if (union === "") throw new Error(`${file} has no type ${type}`);
+    return [...union.matchAll(/"(\w+)"/g)].map(([, member = ""]) => member).sort();
+  };
+  const listFirstCells = (path: string, heading: string): readonly string[] =>
+    [...new Set(readTable(readPage(path), heading).flatMap(([cell = ""]) => listCode(cell)))].sort();
+
+  test("limits.md names every limit that is counted and no other", () => {
+    expect(listFirstCells("docs/reference/limits.md", "What is counted")).toEqual(
+      listUnion("src/core/errors.ts", "LimitName"),
+    );
+  });
+
+  test("frontend-errors.md names every result of a report and no other", () => {
+    const results = ["kept", ...listUnion("src/telemetry/telemetry.ts", "DropReason")].sort();
+    expect(listFirstCells("docs/reference/api/frontend-errors.md", "Results")).toEqual(results);
+  });
+
+  test.each([
+    ["log-layouts.md", "logs"],
+    ["span-layouts.md", "traces"],
+  ])("%s names every built-in layout and no other", (page, folder) => {
+    const files = readdirSync(`resolvers/elastic/layout/layouts/${folder}`);
+    const names = readTable(readPage(`docs/reference/${page}`), "Layouts")
+      .map(([cell = ""]) => listCode(cell)[0] ?? "")
+      .filter((name) => !["message", "severity", "hostname", "group"].includes(name));
+    expect(names.toSorted()).toEqual(files.map((file) => file.replace(".yaml", "")).sort());
   });
 
   const helpBlocks = blocks.filter(({ kind }) => kind.startsWith("text help="));

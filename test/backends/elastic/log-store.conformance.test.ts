@@ -55,7 +55,7 @@ interface Pair {
 }
 const every: readonly ServerName[] = ["es7", "es8", "es9", "os2", "os3"];
 const documentBody = { "script unindexable": unindexable };
-const dated = { ...documentBody, "nanoseconds order lines and bound ranges": milliseconds };
+const dated = { ...documentBody, "orders and bounds lines by nanoseconds": milliseconds };
 const pairs: readonly Pair[] = [
   {
     name: "ecs with date",
@@ -114,7 +114,7 @@ const pairs: readonly Pair[] = [
     servers: ["os3"],
     excuses: {
       ...dated,
-      "what the source lacks is absent, and its severity is unknown": {
+      "leaves missing fields absent and the severity unknown": {
         reason: "Vector names its kind of source in each line, which is the group of one without another",
         failure: /\[ undefined, undefined, 'file' \] to deeply equal/,
       },

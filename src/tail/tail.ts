@@ -21,7 +21,7 @@ import type { Filter } from "../log-query/ast.ts";
 import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
 import { computeRetryDelay, type Listener, type PollerOptions, readLines } from "./poller.ts";
-import { createRecentIds } from "./recent-ids.ts";
+import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 import { createSendQueue } from "./send-queue.ts";
 import {
   encodeEventId,
@@ -71,249 +71,310 @@ export interface Tail {
   readonly tick: () => void;
 }
 
-/** Begins at once; what it has to say waits in `chunks`. */
-export function startTail({
-  pollerOptions: reading,
-  filter,
-  from,
-  to,
-  resume,
-  expires,
-  clientGone: gone,
-  listen,
-  onClose: over,
-}: TailOptions): Tail {
-  const { now, pause, log } = reading;
-  const lateness = fromMillis(reading.lateness);
-  const control = new AbortController();
-  const { signal } = control;
-  const opened = now();
-  /** Of what it wants nothing lies behind: it need not read by itself. */
-  const fresh = from === undefined && resume === undefined;
-  const start = fresh
-    ? ((floorToMilli(opened) + nanosPerMilli) as Instant)
-    : later(from ?? resume ?? opened, resume ?? from ?? opened);
-  const outbox = createSendQueue(start, signal);
+/** One tail: where it is, what its client has been told, and how it ends. */
+interface TailState {
+  readonly options: TailOptions;
+  readonly control: AbortController;
+  readonly lateness: bigint;
+  /** The first instant of the tail. */
+  readonly start: Instant;
+  readonly queue: ReturnType<typeof createSendQueue>;
+  readonly begun: PromiseWithResolvers<void>;
+  readonly finished: PromiseWithResolvers<void>;
   /** The first instant that is still open. */
-  let point = start;
-  const advance = (to: Instant) => {
-    point = later(point, to);
-  };
-  /** Older lines than this have come too late when the tail's own reading did not find them. */
-  let floor = start;
-  /** What was sent of the time that the poller can still meet; absent once it has passed all that was read here. */
-  let sent: ReturnType<typeof createRecentIds> | undefined = createRecentIds(reading.seenLimit);
-  /** Until when this tail has read by itself, once it has. */
-  let joined: Instant | undefined = fresh ? opened : undefined;
-  let failing = false;
-  let said = opened;
-  let taken = opened;
-  let ended = false;
-  let hasBegun = false;
-  let leavePoller: (() => void) | undefined;
-  const begun = Promise.withResolvers<void>();
-  const finished = Promise.withResolvers<void>();
-  // Whoever was not told of its beginning has left.
+  point: Instant;
+  /** Older lines than this came too late if the tail's own reading did not find them. */
+  floor: Instant;
+  /** What was sent of the time that the poller may still read; undefined once the poller has passed all of it. */
+  sent: RecentIds | undefined;
+  /** Up to when this tail has read by itself, once it has. */
+  joined: Instant | undefined;
+  isFailing: boolean;
+  hasBegun: boolean;
+  /** The last event is queued; nothing more is sent. */
+  hasEnded: boolean;
+  isFinished: boolean;
+  /** When something was last queued, and when the client last took something. */
+  queuedAt: Instant;
+  takenAt: Instant;
+  leavePoller: (() => void) | undefined;
+  readonly onClientGone: () => void;
+}
+
+/** Begins at once. What it has to send waits in `chunks`. */
+export function startTail(options: TailOptions): Tail {
+  const state = createTailState(options);
+  const { control, queue, begun, finished, start } = state;
+  const { signal } = control;
+  // A caller that did not wait for the beginning has left.
   begun.promise.catch(() => {});
-  const begin = () => {
-    if (!hasBegun) taken = now();
-    hasBegun = true;
-    begun.resolve();
-  };
-
-  const say = (text: string) => {
-    said = now();
-    if (outbox.countWaiting() === 0) taken = said;
-    outbox.push(text, point);
-  };
-
-  function end(end: TailEnd): void {
-    if (ended) return;
-    ended = true;
-    leavePoller?.();
-    outbox.end(printEnd(end, encodeEventId(outbox.findResumePoint())));
-    begin();
-    void pause(finalEventTimeout, signal).then(() =>
-      control.abort(new Error("the last event was not taken")),
-    );
-  }
-
-  let isOver = false;
-  function finish(cut: boolean): void {
-    if (isOver) return;
-    isOver = true;
-    ended = true;
-    leavePoller?.();
-    gone.removeEventListener("abort", leave);
-    control.abort(new Error("the tail is over"));
-    begun.reject(signal.reason);
-    finished.resolve();
-    over(cut);
-  }
-  // Also where nobody reads: whoever waits for its end must not wait for that.
-  signal.addEventListener("abort", () => finish(true), { once: true });
-  const leave = () => finish(false);
-  if (gone.aborted) queueMicrotask(leave);
-  else gone.addEventListener("abort", leave, { once: true });
-
-  const inRange = ({ time }: LogLine) => time >= start && (to === undefined || time <= to);
-
-  function failed(error: unknown, rest: Millis): void {
-    failing = true;
-    const { body } = describeFailure(error);
-    say(printRetry(body.error, rest));
-  }
-  function refused(error: Unprocessable): void {
-    if (hasBegun) end({ reason: "refused", error });
-    else begun.reject(error);
-  }
-  function works(): void {
-    begin();
-    if (!failing) return;
-    failing = false;
-    say(resumedEvent);
-  }
-
-  /** Reads `[from, now]` by itself, by time and as fast as the client takes it. */
-  async function readBehind(): Promise<void> {
-    const at = now();
-    floor = (at - lateness) as Instant;
-    const range = { from: earlier(point, at), to: to === undefined ? at : earlier(to, at) };
-    if (range.from <= range.to) {
-      // Also before there is a line: whoever waits for few lines among many documents has an answer, and its heartbeat.
-      for await (const batch of readLines(reading, filter, range, signal, works)) {
-        for (const lines of splitByMillisecond(batch)) {
-          if (ended) return;
-          works();
-          const fresh = lines.filter((line) => inRange(line) && isNew(line));
-          if (fresh.length > 0) say(printLines(fresh, encodeEventId(point)));
-          const last = lines.at(-1);
-          if (last !== undefined) {
-            advance(earlier((floorToMilli(last.time) + nanosPerMilli) as Instant, floor));
-          }
-          await outbox.waitUntilEmpty();
-        }
-      }
-    }
-    works();
-    advance(floor);
-    sent?.forget(floor);
-    joined = at;
-  }
-
-  /** The same until it succeeds. */
-  async function catchUp(): Promise<void> {
-    for (let failures = 0; !ended; failures += 1) {
-      try {
-        return await readBehind();
-      } catch (error) {
-        if (signal.aborted) throw error;
-        // Before the first answer a failure is the answer.
-        if (error instanceof Unprocessable || !hasBegun) throw error;
-        const rest = computeRetryDelay(failures);
-        const level = error instanceof BackendError ? "warn" : "error";
-        log({ level, message: "tail: reading failed", err: error, rest });
-        failed(error, rest);
-        await pause(rest, signal);
-      }
-    }
-  }
-  function isNew(line: LogLine): boolean {
-    if (sent === undefined) return true;
-    return line.time < floor || joined !== undefined ? !sent.has(line) : sent.add(line);
-  }
-
-  function deliver(lines: readonly LogLine[]): void {
-    const wanted = lines.filter((line) => inRange(line) && line.time >= floor && isNew(line));
-    if (wanted.length === 0) return;
-    // The same array again, where nothing was left out: its text is shared.
-    const text = printLines(wanted.length === lines.length ? lines : wanted, encodeEventId(point));
-    if (outbox.countWaiting() > 0 && outbox.countWaiting() + text.length > maxWaitingChars)
-      end({ reason: "slow" });
-    else say(text);
-  }
-
-  function join(): Promise<void> {
-    const joining = listen({
-      filter,
-      onLines(lines) {
-        try {
-          deliver(lines);
-        } catch (error) {
-          if (!(error instanceof Unprocessable)) throw error;
-          refused(error);
-        }
-      },
-      onClosed(closed) {
-        if (failing) works();
-        if (joined === undefined) return;
-        advance(closed);
-        if (closed > joined) sent = undefined;
-        if (to !== undefined && closed > to) end({ reason: "complete" });
-      },
-      // Before the first answer the tail's own reading tells.
-      onFailure: (error, rest) => hasBegun && failed(error, rest),
-      onRefusal: refused,
-    });
-    leavePoller = joining.leave;
-    return joining.outcome;
-  }
-
-  async function run(): Promise<void> {
-    if (fresh) {
-      await join();
-      return works();
-    }
-    // Far behind it reads alone, so that nothing waits for it meanwhile; near to now it joins the others.
-    while (!ended && now() - point > 2n * lateness) {
-      await catchUp();
-      joined = undefined;
-      if (to !== undefined && point > to) end({ reason: "complete" });
-    }
-    if (ended) return;
-    // Its own reading tells how the sources do.
-    join().catch(() => {});
-    await catchUp();
-    if (to !== undefined && point > to) end({ reason: "complete" });
-  }
-
-  say(printOpening(encodeEventId(start)));
-  run().catch((error: unknown) => {
-    if (error instanceof Unprocessable) refused(error);
-    else if (hasBegun) finish(true);
+  // Also where nobody reads: whoever waits for the end of the tail must not wait for a reader.
+  signal.addEventListener("abort", () => finishTail(state, true), { once: true });
+  if (options.clientGone.aborted) queueMicrotask(state.onClientGone);
+  else options.clientGone.addEventListener("abort", state.onClientGone, { once: true });
+  queueText(state, printOpening(encodeEventId(start)));
+  runTail(state).catch((error: unknown) => {
+    if (error instanceof Unprocessable) refuseTail(state, error);
+    else if (state.hasBegun) finishTail(state, true);
     else begun.reject(error);
   });
-
   const chunks: StreamedBody = {
     async next() {
       try {
-        const next = await outbox.next();
-        taken = now();
-        if (next.done === true) finish(false);
+        const next = await queue.next();
+        state.takenAt = options.pollerOptions.now();
+        if (next.done === true) finishTail(state, false);
         return next;
       } catch (error) {
-        finish(true);
+        finishTail(state, true);
         throw error;
       }
     },
-    cancel: async () => finish(false),
+    cancel: async () => finishTail(state, false),
     signal,
   };
-  const tick = () => {
-    // Nobody reads before the answer has begun.
-    if (!hasBegun) return;
-    const at = now();
-    if (expires !== undefined && expires <= at) return end({ reason: "expired" });
-    // A clock that is put back must not keep it silent.
-    [said, taken] = [earlier(said, at), earlier(taken, at)];
-    if (outbox.countWaiting() > 0) {
-      if (at - taken > fromMillis(slowClientTimeout)) end({ reason: "slow" });
-    } else if (at - said >= fromMillis(heartbeatInterval)) say(printHeartbeat(encodeEventId(point)));
+  return {
+    chunks,
+    started: begun.promise,
+    closed: finished.promise,
+    end: (end) => endTail(state, end),
+    tick: () => tickTail(state),
   };
-  return { chunks, started: begun.promise, closed: finished.promise, end, tick };
 }
 
-/** Whole milliseconds, few enough at a time that whoever is cut while large ones are sent has got on. */
+function createTailState(options: TailOptions): TailState {
+  const { pollerOptions, from, resume } = options;
+  const opened = pollerOptions.now();
+  const isLive = startsLive(options);
+  const start = isLive
+    ? ((floorToMilli(opened) + nanosPerMilli) as Instant)
+    : later(from ?? resume ?? opened, resume ?? from ?? opened);
+  const control = new AbortController();
+  const state: TailState = {
+    ...{ options, control, start, lateness: fromMillis(pollerOptions.lateness) },
+    queue: createSendQueue(start, control.signal),
+    begun: Promise.withResolvers(),
+    finished: Promise.withResolvers(),
+    ...{ point: start, floor: start, sent: createRecentIds(pollerOptions.seenLimit) },
+    joined: isLive ? opened : undefined,
+    ...{ isFailing: false, hasBegun: false, hasEnded: false, isFinished: false },
+    ...{ queuedAt: opened, takenAt: opened, leavePoller: undefined },
+    onClientGone: () => finishTail(state, false),
+  };
+  return state;
+}
+
+/** Nothing of what it follows lies in the past, so it need not read by itself. */
+function startsLive({ from, resume }: TailOptions): boolean {
+  return from === undefined && resume === undefined;
+}
+
+// ---- What the client is sent --------------------------------------------------------------------------------
+
+function queueText(state: TailState, text: string): void {
+  state.queuedAt = state.options.pollerOptions.now();
+  if (state.queue.countWaiting() === 0) state.takenAt = state.queuedAt;
+  state.queue.push(text, state.point);
+}
+
+function beginTail(state: TailState): void {
+  if (!state.hasBegun) state.takenAt = state.options.pollerOptions.now();
+  state.hasBegun = true;
+  state.begun.resolve();
+}
+
+/** Queues the last event, and cuts the client off if it does not take that. */
+function endTail(state: TailState, end: TailEnd): void {
+  if (state.hasEnded) return;
+  state.hasEnded = true;
+  state.leavePoller?.();
+  const { queue, control, options } = state;
+  queue.end(printEnd(end, encodeEventId(queue.findResumePoint())));
+  beginTail(state);
+  void options.pollerOptions
+    .pause(finalEventTimeout, control.signal)
+    .then(() => control.abort(new Error("the last event was not taken")));
+}
+
+function finishTail(state: TailState, cut: boolean): void {
+  if (state.isFinished) return;
+  state.isFinished = true;
+  state.hasEnded = true;
+  state.leavePoller?.();
+  const { options, control, begun, finished } = state;
+  options.clientGone.removeEventListener("abort", state.onClientGone);
+  control.abort(new Error("the tail is over"));
+  begun.reject(control.signal.reason);
+  finished.resolve();
+  options.onClose(cut);
+}
+
+function reportFailure(state: TailState, error: unknown, rest: Millis): void {
+  state.isFailing = true;
+  queueText(state, printRetry(describeFailure(error).body.error, rest));
+}
+
+function refuseTail(state: TailState, error: Unprocessable): void {
+  if (state.hasBegun) endTail(state, { reason: "refused", error });
+  else state.begun.reject(error);
+}
+
+/** The source has answered: the tail begins, or goes on after a failure. */
+function reportSuccess(state: TailState): void {
+  beginTail(state);
+  if (!state.isFailing) return;
+  state.isFailing = false;
+  queueText(state, resumedEvent);
+}
+
+/** Ends a tail whose token has expired or whose client is slow; sends a heartbeat where it is quiet. */
+function tickTail(state: TailState): void {
+  // Nobody reads before the answer has begun.
+  if (!state.hasBegun) return;
+  const { expires, pollerOptions } = state.options;
+  const at = pollerOptions.now();
+  if (expires !== undefined && expires <= at) return endTail(state, { reason: "expired" });
+  // A clock that is put back must not keep the tail silent.
+  state.queuedAt = earlier(state.queuedAt, at);
+  state.takenAt = earlier(state.takenAt, at);
+  if (state.queue.countWaiting() > 0) {
+    if (at - state.takenAt > fromMillis(slowClientTimeout)) endTail(state, { reason: "slow" });
+  } else if (at - state.queuedAt >= fromMillis(heartbeatInterval)) {
+    queueText(state, printHeartbeat(encodeEventId(state.point)));
+  }
+}
+
+// ---- Reading ------------------------------------------------------------------------------------------------
+
+async function runTail(state: TailState): Promise<void> {
+  const { to, pollerOptions } = state.options;
+  if (startsLive(state.options)) {
+    await joinPoller(state);
+    return reportSuccess(state);
+  }
+  const endIfComplete = () => {
+    if (to !== undefined && state.point > to) endTail(state, { reason: "complete" });
+  };
+  // Far behind, a tail reads by itself, so that no other waits for it. Near to now it joins the others.
+  while (!state.hasEnded && pollerOptions.now() - state.point > 2n * state.lateness) {
+    await catchUp(state);
+    state.joined = undefined;
+    endIfComplete();
+  }
+  if (state.hasEnded) return;
+  // The tail's own reading shows how the sources do.
+  joinPoller(state).catch(() => {});
+  await catchUp(state);
+  endIfComplete();
+}
+
+/** Reads up to now until that succeeds. */
+async function catchUp(state: TailState): Promise<void> {
+  const { log, pause } = state.options.pollerOptions;
+  const { signal } = state.control;
+  for (let failures = 0; !state.hasEnded; failures += 1) {
+    try {
+      return await readUpToNow(state);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      // Before the first answer a failure is the answer.
+      if (error instanceof Unprocessable || !state.hasBegun) throw error;
+      const rest = computeRetryDelay(failures);
+      const level = error instanceof BackendError ? "warn" : "error";
+      log({ level, message: "tail: reading failed", err: error, rest });
+      reportFailure(state, error, rest);
+      await pause(rest, signal);
+    }
+  }
+}
+
+/** Reads from the open instant to now, by time, and as fast as the client takes it. */
+async function readUpToNow(state: TailState): Promise<void> {
+  const { pollerOptions, filter, to } = state.options;
+  const at = pollerOptions.now();
+  state.floor = (at - state.lateness) as Instant;
+  const range = { from: earlier(state.point, at), to: to === undefined ? at : earlier(to, at) };
+  if (range.from <= range.to) {
+    // Also before there is a line: a client that waits for few lines among many documents gets an answer and heartbeats.
+    const heard = () => reportSuccess(state);
+    for await (const batch of readLines(pollerOptions, filter, range, state.control.signal, heard)) {
+      for (const lines of splitByMillisecond(batch)) {
+        if (state.hasEnded) return;
+        await sendOwnLines(state, lines);
+      }
+    }
+  }
+  reportSuccess(state);
+  advancePoint(state, state.floor);
+  state.sent?.forget(state.floor);
+  state.joined = at;
+}
+
+async function sendOwnLines(state: TailState, lines: readonly LogLine[]): Promise<void> {
+  reportSuccess(state);
+  const fresh = lines.filter((line) => isInRange(state, line) && isNewLine(state, line));
+  if (fresh.length > 0) queueText(state, printLines(fresh, encodeEventId(state.point)));
+  const last = lines.at(-1);
+  if (last !== undefined) {
+    advancePoint(state, earlier((floorToMilli(last.time) + nanosPerMilli) as Instant, state.floor));
+  }
+  await state.queue.waitUntilEmpty();
+}
+
+function advancePoint(state: TailState, to: Instant): void {
+  state.point = later(state.point, to);
+}
+
+function isInRange({ start, options: { to } }: TailState, { time }: LogLine): boolean {
+  return time >= start && (to === undefined || time <= to);
+}
+
+function isNewLine({ sent, floor, joined }: TailState, line: LogLine): boolean {
+  if (sent === undefined) return true;
+  return line.time < floor || joined !== undefined ? !sent.has(line) : sent.add(line);
+}
+
+/** Sends what the poller has read; a client that is too far behind is told so. */
+function sendPolledLines(state: TailState, lines: readonly LogLine[]): void {
+  const own = lines.filter(
+    (line) => isInRange(state, line) && line.time >= state.floor && isNewLine(state, line),
+  );
+  if (own.length === 0) return;
+  // The same array where nothing was left out: its text is shared between tails.
+  const text = printLines(own.length === lines.length ? lines : own, encodeEventId(state.point));
+  const waiting = state.queue.countWaiting();
+  if (waiting > 0 && waiting + text.length > maxWaitingChars) endTail(state, { reason: "slow" });
+  else queueText(state, text);
+}
+
+function joinPoller(state: TailState): Promise<void> {
+  const { filter, to, listen } = state.options;
+  const joining = listen({
+    filter,
+    onLines(lines) {
+      try {
+        sendPolledLines(state, lines);
+      } catch (error) {
+        if (!(error instanceof Unprocessable)) throw error;
+        refuseTail(state, error);
+      }
+    },
+    onClosed(closed) {
+      if (state.isFailing) reportSuccess(state);
+      if (state.joined === undefined) return;
+      advancePoint(state, closed);
+      if (closed > state.joined) state.sent = undefined;
+      if (to !== undefined && closed > to) endTail(state, { reason: "complete" });
+    },
+    // Before the first answer the tail's own reading shows the failure.
+    onFailure: (error, rest) => state.hasBegun && reportFailure(state, error, rest),
+    onRefusal: (error) => refuseTail(state, error),
+  });
+  state.leavePoller = joining.leave;
+  return joining.outcome;
+}
+
+/** Yields whole milliseconds, few at a time, so that a client that is cut off meanwhile has made progress. */
 function* splitByMillisecond(lines: readonly LogLine[]): Generator<readonly LogLine[]> {
   let first = 0;
   let weight = 0;

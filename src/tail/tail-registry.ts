@@ -57,115 +57,111 @@ export interface TailRegistry {
   readonly close: (reason: "draining" | "reloaded") => Promise<void>;
 }
 
-export function createTailRegistry({
-  limits,
-  slots: places,
-  now,
-  pause,
-  log,
-}: TailRegistryOptions): TailRegistry {
-  const open = new Set<Tail>();
-  const byPrincipal = new Map<Principal, number>();
-  const pollers = new Map<LogStore, Map<string, Poller>>();
-  let closing: "draining" | "reloaded" | undefined;
-  let ticking = false;
+interface RegistryState {
+  readonly options: TailRegistryOptions;
+  readonly open: Set<Tail>;
+  readonly byPrincipal: Map<Principal, number>;
+  readonly pollers: Map<LogStore, Map<string, Poller>>;
+  closing: "draining" | "reloaded" | undefined;
+  isTicking: boolean;
+}
 
-  /**
-   * The poller of a reading, while anybody listens to it. Sources are told apart by all that they are, not by their
-   * ids: two sites of a store may use the same ones.
-   */
-  function listen(reading: PollerOptions, listener: Listener) {
-    const key = JSON.stringify(reading.sources.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
-    const ofStore = pollers.get(reading.store) ?? new Map<string, Poller>();
-    pollers.set(reading.store, ofStore);
-    const poller = ofStore.get(key) ?? createPoller(reading);
-    ofStore.set(key, poller);
-    const leavePoller = poller.listen(listener);
-    const leave = () => {
-      leavePoller();
-      if (poller.isIdle() && ofStore.get(key) === poller) ofStore.delete(key);
-    };
-    return { leave, outcome: poller.awaitOutcome() };
-  }
-
-  async function tickAll(): Promise<void> {
-    if (ticking) return;
-    ticking = true;
-    while (open.size > 0) {
-      await pause(pollInterval, new AbortController().signal);
-      for (const tail of open) tail.tick();
-    }
-    ticking = false;
-  }
-
-  function takePlace(principal: Principal): () => void {
-    const own = byPrincipal.get(principal) ?? 0;
-    if (own >= limits.tail.perToken) throw new TooMany(retryAfterSeconds, "token_tails");
-    if (places.taken >= limits.tail.maxOpen)
-      throw createOverloadedError("tails", `${places.taken} tails are open`);
-    places.taken += 1;
-    byPrincipal.set(principal, own + 1);
-    return () => {
-      places.taken -= 1;
-      const left = (byPrincipal.get(principal) ?? 1) - 1;
-      if (left === 0) byPrincipal.delete(principal);
-      else byPrincipal.set(principal, left);
-    };
-  }
-
-  async function openTail(followed: TailAnswer["follow"], asked: TailClient): Promise<StreamedBody> {
-    const { principal, lastEventId: resume, clientGone: gone } = asked;
-    const { store, sources, ...range } = followed;
-    const point = resume === undefined ? undefined : decodeEventId(resume);
-    const givePlace = takePlace(principal);
-    let opened = false;
-    const over = (cut: boolean) => {
-      open.delete(tail);
-      givePlace();
-      if (opened) asked.onClose(cut);
-    };
-    const reading: PollerOptions = {
-      store,
-      sources,
-      deadline: limits.deadline,
-      lateness: limits.tail.lateness,
-      tieLimit: computeTieLimit(limits),
-      seenLimit: limits.documents,
-      now,
-      pause,
-      log,
-    };
-    const tail = startTail({
-      ...{
-        pollerOptions: reading,
-        ...range,
-        resume: point,
-        expires: principal.expires,
-        clientGone: gone,
-        onClose: over,
-      },
-      listen: (listener) => listen(reading, listener),
-    });
-    open.add(tail);
-    void tickAll();
-    if (closing !== undefined) tail.end({ reason: closing });
-    try {
-      await tail.started;
-    } catch (error) {
-      await tail.chunks.cancel();
-      throw gone.aborted ? gone.reason : error;
-    }
-    opened = true;
-    return tail.chunks;
-  }
-
+export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
+  const state: RegistryState = {
+    options,
+    ...{ open: new Set(), byPrincipal: new Map(), pollers: new Map() },
+    ...{ closing: undefined, isTicking: false },
+  };
   return {
-    open: openTail,
+    open: (followed, client) => openTail(state, followed, client),
     async close(reason) {
-      closing = reason;
-      const tails = [...open];
+      state.closing = reason;
+      const tails = [...state.open];
       for (const tail of tails) tail.end({ reason });
-      await Promise.all(tails.map(({ closed: over }) => over));
+      await Promise.all(tails.map(({ closed }) => closed));
     },
   };
+}
+
+/**
+ * Listens to the poller of these sources, which lives as long as anybody listens. Sources are told apart by all that they
+ * are, not by their ids: two sites of a store may use the same ids.
+ */
+function listenToSources({ pollers }: RegistryState, options: PollerOptions, listener: Listener) {
+  const key = JSON.stringify(options.sources.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
+  const ofStore = pollers.get(options.store) ?? new Map<string, Poller>();
+  pollers.set(options.store, ofStore);
+  const poller = ofStore.get(key) ?? createPoller(options);
+  ofStore.set(key, poller);
+  const leavePoller = poller.listen(listener);
+  const leave = () => {
+    leavePoller();
+    if (poller.isIdle() && ofStore.get(key) === poller) ofStore.delete(key);
+  };
+  return { leave, outcome: poller.awaitOutcome() };
+}
+
+/** Ticks all tails once a second, until none is open. */
+async function tickTails(state: RegistryState): Promise<void> {
+  if (state.isTicking) return;
+  state.isTicking = true;
+  while (state.open.size > 0) {
+    await state.options.pause(pollInterval, new AbortController().signal);
+    for (const tail of state.open) tail.tick();
+  }
+  state.isTicking = false;
+}
+
+/** Returns what gives the slot back. @throws {TooMany} {LimitReached} */
+function takeSlot({ options, byPrincipal }: RegistryState, principal: Principal): () => void {
+  const { limits, slots } = options;
+  const own = byPrincipal.get(principal) ?? 0;
+  if (own >= limits.tail.perToken) throw new TooMany(retryAfterSeconds, "token_tails");
+  if (slots.taken >= limits.tail.maxOpen) {
+    throw createOverloadedError("tails", `${slots.taken} tails are open`);
+  }
+  slots.taken += 1;
+  byPrincipal.set(principal, own + 1);
+  return () => {
+    slots.taken -= 1;
+    const left = (byPrincipal.get(principal) ?? 1) - 1;
+    if (left === 0) byPrincipal.delete(principal);
+    else byPrincipal.set(principal, left);
+  };
+}
+
+async function openTail(
+  state: RegistryState,
+  { store, sources, ...range }: TailAnswer["follow"],
+  { principal, lastEventId, clientGone, onClose }: TailClient,
+): Promise<StreamedBody> {
+  const { limits, now, pause, log } = state.options;
+  const resume = lastEventId === undefined ? undefined : decodeEventId(lastEventId);
+  const freeSlot = takeSlot(state, principal);
+  let isOpened = false;
+  const pollerOptions: PollerOptions = {
+    ...{ store, sources, now, pause, log },
+    ...{ deadline: limits.deadline, lateness: limits.tail.lateness },
+    ...{ tieLimit: computeTieLimit(limits), seenLimit: limits.documents },
+  };
+  const tail = startTail({
+    ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone },
+    listen: (listener) => listenToSources(state, pollerOptions, listener),
+    onClose: (cut) => {
+      state.open.delete(tail);
+      freeSlot();
+      if (isOpened) onClose(cut);
+    },
+  });
+  state.open.add(tail);
+  void tickTails(state);
+  if (state.closing !== undefined) tail.end({ reason: state.closing });
+  try {
+    await tail.started;
+  } catch (error) {
+    await tail.chunks.cancel();
+    throw clientGone.aborted ? clientGone.reason : error;
+  }
+  isOpened = true;
+  return tail.chunks;
 }

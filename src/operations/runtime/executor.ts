@@ -1,5 +1,5 @@
-// The one way into an operation, by whatever protocol it was asked for: a place among the requests under way, a
-// deadline, and the sites that it names, each authorised before anything runs.
+// The one way into an operation, for REST and GraphQL alike: a slot among the requests under way, a deadline, and each
+// named site authorised before anything runs.
 import type { Principal } from "../../access/auth.ts";
 import { createSiteViews, type Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
@@ -14,19 +14,19 @@ export interface OperationExecutor {
   /** The sites that the token may see. No operation is handed any other. */
   readonly selectVisibleSites: (principal: Principal) => Sites;
   /**
-   * Takes a place, which `end` of the answer gives back.
-   * @throws {LimitReached} `createOverloadedError` when all are taken
+   * Takes a slot. `end` of the answer returns it.
+   * @throws {LimitReached} All slots are taken.
    */
   readonly admit: (gone: AbortSignal) => RequestLifetime;
-  /** Work that needs no place: within it others are admitted. */
+  /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
   readonly join: (gone: AbortSignal) => RequestLifetime;
-  /** Resolves when all that was admitted or has joined is over; nothing may be from now on, but within that. */
+  /** Resolves when all requests have ended. From now on only requests within those may begin. */
   readonly drain: () => Promise<void>;
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
    * @throws {TooMany} the token, or all without one, have as many requests under way as it may
-   * @throws {LimitReached} `createOverloadedError` when places are scarce and a source of these sites has its share of them
+   * @throws {LimitReached} Slots are scarce, and a backend of these sites holds its share.
    */
   readonly start: <Result>(
     prepared: PreparedOperation<Result>,
@@ -58,143 +58,172 @@ interface ExecutorOptions {
   readonly sites: Sites;
   readonly limits: Limits;
   readonly visuals?: PublishedVisuals | undefined;
-  /** Shared by the conductors of a server: the bound is on all of its requests. */
+  /** Shared by all executors of a server: the bound is on all of its requests. */
   readonly slots: { taken: number };
   readonly now: () => Instant;
-  /** Told of each limit that ends what `complete` was asked for. */
+  /** Called for each limit that ends a request of `complete`. */
   readonly onLimitReached: (limit: LimitName) => void;
 }
 
-/** One for each configuration that a server serves in its time. */
-export function createExecutor({
-  sites,
-  limits,
-  visuals,
-  slots: places,
-  now,
-  onLimitReached: limited,
-}: ExecutorOptions): OperationExecutor {
-  let running = 0;
-  let retired = false;
-  const over = Promise.withResolvers<void>();
-
-  const visible = createSiteViews(sites);
-  const share = Math.ceil(limits.requests / Math.max(1, countBackends(sites)));
-  /** How many places each backend and each token has, and which of them each request holds. */
-  const shares = new Map<string | Principal, number>();
-  const holders = new Map<RequestLifetime, readonly (string | Principal)[]>();
-  const add = (holder: string | Principal, places: number) => {
-    const held = (shares.get(holder) ?? 0) + places;
-    if (held === 0) shares.delete(holder);
-    else shares.set(holder, held);
-  };
-
-  /** A source in trouble holds its requests for long. It gets all places only as long as nobody else wants them. */
-  function hold(work: RequestLifetime, principal: Principal, backends: readonly string[]): void {
-    if ((shares.get(principal) ?? 0) >= limits.tokenRequests) {
-      throw new TooMany(1, "token_requests");
-    }
-    const full = backends.find((backend) => (shares.get(backend) ?? 0) >= share);
-    if (full !== undefined && places.taken > limits.requests * scarcityThreshold) {
-      throw createOverloadedError("backend_share", `${shares.get(full)} requests to ${full} are under way`);
-    }
-    const held = [principal, ...backends];
-    for (const holder of held) add(holder, 1);
-    holders.set(work, held);
-  }
-
-  const join: OperationExecutor["join"] = (gone) => {
-    running += 1;
-    const work = startRequest(gone, limits.deadline);
-    const end = () => {
-      work.end();
-      running -= 1;
-      if (retired && running === 0) over.resolve();
-    };
-    return { ...work, end };
-  };
-
-  const admit: OperationExecutor["admit"] = (gone) => {
-    if (places.taken >= limits.requests)
-      throw createOverloadedError("requests", `${places.taken} requests are under way`);
-    places.taken += 1;
-    const work = join(gone);
-    const end = () => {
-      places.taken -= 1;
-      for (const holder of holders.get(admitted) ?? []) add(holder, -1);
-      holders.delete(admitted);
-      work.end();
-    };
-    const admitted = { ...work, end };
-    return admitted;
-  };
-
-  const retire: OperationExecutor["drain"] = () => {
-    retired = true;
-    if (running === 0) over.resolve();
-    return over.promise;
-  };
-
-  const start: OperationExecutor["start"] = (prepared, principal, work) => {
-    const seen = visible(principal);
-    const asked = prepared.sites(visuals);
-    for (const site of asked) if (!seen.has(site)) throw new NotFound();
-    hold(work, principal, listBackends(prepared.name, asked, seen));
-    const { signal, reportProgress: progressed } = work;
-    return prepared.run({
-      user: principal.user,
-      sites: seen,
-      visuals,
-      limits,
-      now,
-      signal,
-      reportProgress: progressed,
-    });
-  };
-
-  const complete: OperationExecutor["complete"] = async (...asked) => {
-    try {
-      return await completed(...asked);
-    } catch (error) {
-      const limit = findLimit(error);
-      if (limit !== undefined) limited(limit);
-      throw error;
-    }
-  };
-
-  const completed: OperationExecutor["complete"] = async (prepare, principal, budget, gone) => {
-    const work = admit(gone);
-    try {
-      const prepared = prepare();
-      const { values } = prepared;
-      if (values !== undefined) {
-        const batches = start({ ...prepared, run: values }, principal, work);
-        return (await collectBatches(batches, work, budget, (rows) => rows.length)).flat();
-      }
-      const result = start(prepared, principal, work);
-      if ("then" in result) {
-        const answer = await work.wait(result);
-        if (prepared.countsPoints !== true) spendRows(budget, countLinked(answer));
-        return answer;
-      }
-      if ("pieces" in result) {
-        const pieces = await collectBatches(result.pieces, work, budget, countRows);
-        const text = pieces.map(({ text }) => text).join("");
-        return result.headers === undefined ? readJson(text) : text;
-      }
-      const batches = await collectBatches(result, work, budget, countRows);
-      return batches.flatMap(({ text }) => readRows(text));
-    } catch (error) {
-      throw work.signal.aborted ? work.signal.reason : error;
-    } finally {
-      work.end();
-    }
-  };
-
-  return { selectVisibleSites: visible, admit, join, drain: retire, start, complete };
+/** The requests of one configuration, and who holds which slots. */
+interface ExecutorState {
+  readonly options: ExecutorOptions;
+  readonly selectVisibleSites: OperationExecutor["selectVisibleSites"];
+  /** How many slots one backend may hold once slots are scarce. */
+  readonly backendShare: number;
+  /** Slots that each backend and each token holds. */
+  readonly held: Map<string | Principal, number>;
+  readonly holders: Map<RequestLifetime, readonly (string | Principal)[]>;
+  running: number;
+  isDraining: boolean;
+  readonly drained: PromiseWithResolvers<void>;
 }
 
-/** From this part of all places on, no backend gets more than its share. */
+/** One for each configuration that a server has in its life. */
+export function createExecutor(options: ExecutorOptions): OperationExecutor {
+  const { sites, limits } = options;
+  const state: ExecutorState = {
+    options,
+    selectVisibleSites: createSiteViews(sites),
+    backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
+    ...{ held: new Map(), holders: new Map(), running: 0, isDraining: false },
+    drained: Promise.withResolvers<void>(),
+  };
+  return {
+    selectVisibleSites: state.selectVisibleSites,
+    join: (gone) => joinExecutor(state, gone),
+    admit: (gone) => admitRequest(state, gone),
+    drain: () => drainExecutor(state),
+    start: (prepared, principal, work) => startOperation(state, prepared, principal, work),
+    complete: (...request) => completeOperation(state, ...request),
+  };
+}
+
+/** A request without a slot: it is only waited for when the executor drains. */
+function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime {
+  state.running += 1;
+  const work = startRequest(gone, state.options.limits.deadline);
+  const end = () => {
+    work.end();
+    state.running -= 1;
+    if (state.isDraining && state.running === 0) state.drained.resolve();
+  };
+  return { ...work, end };
+}
+
+/** A request with a slot. @throws {LimitReached} All slots are taken. */
+function admitRequest(state: ExecutorState, gone: AbortSignal): RequestLifetime {
+  const { slots, limits } = state.options;
+  if (slots.taken >= limits.requests) {
+    throw createOverloadedError("requests", `${slots.taken} requests are under way`);
+  }
+  slots.taken += 1;
+  const work = joinExecutor(state, gone);
+  const end = () => {
+    slots.taken -= 1;
+    for (const holder of state.holders.get(admitted) ?? []) addHeldSlots(state, holder, -1);
+    state.holders.delete(admitted);
+    work.end();
+  };
+  const admitted = { ...work, end };
+  return admitted;
+}
+
+function addHeldSlots({ held }: ExecutorState, holder: string | Principal, slots: number): void {
+  const own = (held.get(holder) ?? 0) + slots;
+  if (own === 0) held.delete(holder);
+  else held.set(holder, own);
+}
+
+/** A slow backend holds slots for long. Once slots are scarce, each backend is held to its share. */
+function holdShares(
+  state: ExecutorState,
+  work: RequestLifetime,
+  principal: Principal,
+  backends: readonly string[],
+): void {
+  const { held, backendShare } = state;
+  const { limits, slots } = state.options;
+  if ((held.get(principal) ?? 0) >= limits.tokenRequests) throw new TooMany(1, "token_requests");
+  const full = backends.find((backend) => (held.get(backend) ?? 0) >= backendShare);
+  if (full !== undefined && slots.taken > limits.requests * scarcityThreshold) {
+    throw createOverloadedError("backend_share", `${held.get(full)} requests to ${full} are under way`);
+  }
+  const holders = [principal, ...backends];
+  for (const holder of holders) addHeldSlots(state, holder, 1);
+  state.holders.set(work, holders);
+}
+
+/** Resolves once the last request has ended. */
+function drainExecutor(state: ExecutorState): Promise<void> {
+  state.isDraining = true;
+  if (state.running === 0) state.drained.resolve();
+  return state.drained.promise;
+}
+
+/** Authorises each named site, then runs. @throws {NotFound} A site that the token may not see. */
+function startOperation<Result>(
+  state: ExecutorState,
+  prepared: PreparedOperation<Result>,
+  principal: Principal,
+  work: RequestLifetime,
+): Result {
+  const { visuals, limits, now } = state.options;
+  const sites = state.selectVisibleSites(principal);
+  const named = prepared.sites(visuals);
+  for (const site of named) if (!sites.has(site)) throw new NotFound();
+  holdShares(state, work, principal, listBackends(prepared.name, named, sites));
+  const { signal, reportProgress } = work;
+  return prepared.run({ user: principal.user, sites, visuals, limits, now, signal, reportProgress });
+}
+
+/** Counts the limit that ended the request, if one did. */
+async function completeOperation(
+  state: ExecutorState,
+  ...request: Parameters<OperationExecutor["complete"]>
+): Promise<unknown> {
+  try {
+    return await collectAnswer(state, ...request);
+  } catch (error) {
+    const limit = findLimit(error);
+    if (limit !== undefined) state.options.onLimitReached(limit);
+    throw error;
+  }
+}
+
+async function collectAnswer(
+  state: ExecutorState,
+  ...[prepare, principal, budget, gone]: Parameters<OperationExecutor["complete"]>
+): Promise<unknown> {
+  const work = admitRequest(state, gone);
+  try {
+    const prepared = prepare();
+    const { values } = prepared;
+    if (values !== undefined) {
+      const batches = startOperation(state, { ...prepared, run: values }, principal, work);
+      return (await collectBatches(batches, work, budget, (rows) => rows.length)).flat();
+    }
+    const result = startOperation(state, prepared, principal, work);
+    if ("then" in result) {
+      const answer = await work.wait(result);
+      if (prepared.countsPoints !== true) spendRows(budget, countLinked(answer));
+      return answer;
+    }
+    if ("pieces" in result) {
+      const pieces = await collectBatches(result.pieces, work, budget, countRows);
+      const text = pieces.map(({ text }) => text).join("");
+      return result.headers === undefined ? readJson(text) : text;
+    }
+    const batches = await collectBatches(result, work, budget, countRows);
+    return batches.flatMap(({ text }) => readRows(text));
+  } catch (error) {
+    throw work.signal.aborted ? work.signal.reason : error;
+  } finally {
+    work.end();
+  }
+}
+
+/** Once this part of all slots is taken, each backend is held to its share. */
 const scarcityThreshold = 0.75;
 
 /** Which part of a site each family of operations reads. */

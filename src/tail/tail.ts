@@ -233,7 +233,10 @@ function tickTail(state: TailState): void {
   if (!state.hasBegun) return;
   const { expires, pollerOptions } = state.options;
   const at = pollerOptions.now();
-  if (expires !== undefined && expires <= at) return endTail(state, { reason: "expired" });
+  if (expires !== undefined && expires <= at) {
+    endTail(state, { reason: "expired" });
+    return;
+  }
   // A clock that is put back must not keep the tail silent.
   state.queuedAt = earlier(state.queuedAt, at);
   state.takenAt = earlier(state.takenAt, at);

@@ -4,48 +4,6 @@ import type { AttributeValue } from "../../../src/core/rows.ts";
 
 type FlatDocument = ReadonlyMap<string, AttributeValue>;
 
-/** The number of digits of 2^53, which begins with a nine. */
-const longDigits = 16;
-const [zero, nine] = [0x30, 0x39];
-const beforeNumber = /[-:,[\s]/;
-
-/**
- * Whether a JSON text may hold an integer that a double cannot represent. Sixteen digits in a row cover one of every
- * sixteen characters, so only those characters are looked at.
- */
-function mayHoldLongInteger(text: string): boolean {
-  const isDigit = (at: number): boolean => {
-    const code = text.charCodeAt(at);
-    return code >= zero && code <= nine;
-  };
-  for (let at = longDigits - 1; at < text.length; at += longDigits) {
-    if (!isDigit(at)) continue;
-    let start = at;
-    while (start > 0 && isDigit(start - 1)) start -= 1;
-    let end = at + 1;
-    while (end < text.length && isDigit(end)) end += 1;
-    const isLong =
-      end - start > longDigits || (end - start === longDigits && text.charCodeAt(start) === nine);
-    if (isLong && (start === 0 || beforeNumber.test(text.charAt(start - 1)))) return true;
-    // The character at `end` is no digit, so the next long run covers a character that is looked at.
-    at = end;
-  }
-  return false;
-}
-
-type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
-const reviveExactInteger: Reviver = (_, value, { source }) =>
-  typeof value === "number" && !Number.isSafeInteger(value) && source !== undefined && /^-?\d+$/.test(source)
-    ? BigInt(source)
-    : value;
-
-/** Parses a JSON text, integers beyond 2^53 as bigints. @throws {SyntaxError} */
-export function parseExactIntegers(text: string): AttributeValue {
-  return mayHoldLongInteger(text)
-    ? JSON.parse(text, reviveExactInteger as Parameters<typeof JSON.parse>[1])
-    : JSON.parse(text);
-}
-
 export type ValueObject = { readonly [key: string]: AttributeValue };
 
 export function isValueObject(value: AttributeValue | undefined): value is ValueObject {

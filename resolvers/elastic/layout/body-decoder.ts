@@ -1,8 +1,13 @@
 // Decodes the structured body of a log line whose layout keeps it in several places of the document: attributes, a message of
 // keys and values, fields of the record. Keys and numbers keep their spelling.
 
+import {
+  formatScalar,
+  isJsonObject,
+  type JsonObject,
+  parseLossless,
+} from "../../../src/core/lossless-json.ts";
 import { findFirstText, findFirstValue, findValue, iterateMembers } from "../document/dotted-names.ts";
-import { formatScalar, isJsonObject, type JsonObject, parseLossless } from "../document/lossless-json.ts";
 import type { BodySource, LogLayout } from "./log-layout.ts";
 
 type Body = Record<string, unknown>;

@@ -1,12 +1,12 @@
 // Decodes a document into a log line by its layout. Where the layout's body is the document itself, the values that the scanner
 // picked are enough and the document is not parsed.
 import { BackendError } from "../../../src/core/errors.ts";
+import { isJsonObject, type JsonObject, parseLossless } from "../../../src/core/lossless-json.ts";
 import { type LogLine, parseSeverity, type Severity } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import { numberPattern } from "../../../src/log-query/ast.ts";
 import { findFirstText, listTexts } from "../document/dotted-names.ts";
 import type { Hit, PickedValues } from "../document/hit-scanner.ts";
-import { isJsonObject, type JsonObject, parseLossless } from "../document/lossless-json.ts";
 import { findStructuredMessage, readBody } from "./body-decoder.ts";
 import type { LogLayout, SeverityRule } from "./log-layout.ts";
 

@@ -1,8 +1,8 @@
 // What an index can search: lookups in the mappings of the indices behind one pattern, and queries for names that were
 // mapped after they were read.
 import { requireFirst } from "../../../src/core/collections.ts";
+import type { JsonObject } from "../../../src/core/lossless-json.ts";
 import { anyOf, buildIgnoredQuery, type Query } from "../client/query-dsl.ts";
-import type { JsonObject } from "../document/lossless-json.ts";
 import { type IndexedField, plainTypes, scalarTypes } from "./indexed-field.ts";
 
 /** Indices with the same mapping. */

@@ -6,11 +6,11 @@
 import type { LRUCache } from "lru-cache";
 import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
+import type { JsonObject } from "../../../src/core/lossless-json.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";
 import { findFirstText, findValue } from "../document/dotted-names.ts";
-import type { JsonObject } from "../document/lossless-json.ts";
 import { findStructuredMessage } from "../layout/body-decoder.ts";
 import { findTimeField, type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { parseDocument, readSeverity } from "../layout/line-decoder.ts";

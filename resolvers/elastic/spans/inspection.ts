@@ -1,5 +1,6 @@
 // Inspects a source of spans for `readout check`: the layout of each group of indices, what a layout cannot carry, which
 // fields cannot be searched, and whether the tenant filter is exact.
+import { parseExactIntegers } from "../../../src/core/lossless-json.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
@@ -14,7 +15,6 @@ import {
   not,
   type Query,
 } from "../client/query-dsl.ts";
-import { parseExactIntegers } from "../document/flatten.ts";
 import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
 import type { SpanForm } from "../layout/span-layout.ts";

@@ -4,6 +4,7 @@ import type { Principal } from "../../access/auth.ts";
 import { createSiteViews, type Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
 import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../../core/errors.ts";
+import { parseLossless } from "../../core/lossless-json.ts";
 import type { Instant } from "../../core/time.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
 import { findLimit } from "./error-response.ts";
@@ -212,7 +213,7 @@ async function collectAnswer(
     if ("pieces" in result) {
       const pieces = await collectBatches(result.pieces, work, budget, countRows);
       const text = pieces.map(({ text }) => text).join("");
-      return result.headers === undefined ? readJson(text) : text;
+      return result.headers === undefined ? parseLossless(text) : text;
     }
     const batches = await collectBatches(result, work, budget, countRows);
     return batches.flatMap(({ text }) => readRows(text));
@@ -285,29 +286,10 @@ async function collectBatches<Batch>(
 
 const countRows = ({ count }: RowBatch): number => count;
 
-// A number of 16 digits or more may not survive as a double. Most answers hold none, and are read the fast way.
-const longNumber = /[[:,]\s*-?[\d.]{16}/;
-
-/** Numbers that a double cannot hold keep their spelling: they are printed again as they came. */
+/** The rows of a printed batch. Numbers that a double cannot hold keep their spelling. */
 export function readRows(text: string): unknown[] {
-  const rows = readJson(`[${text}]`);
+  const rows = parseLossless(`[${text}]`);
   return Array.isArray(rows) ? rows : [];
-}
-
-function readJson(json: string): unknown {
-  return longNumber.test(json) ? JSON.parse(json, keepNumber) : JSON.parse(json);
-}
-
-declare global {
-  interface JSON {
-    /** Since V8 11.4; TypeScript's library does not know it yet. */
-    rawJSON(text: string): unknown;
-  }
-}
-
-function keepNumber(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
-  if (typeof value !== "number" || source === undefined || String(value) === source) return value;
-  return JSON.rawJSON(source);
 }
 
 export function createOverloadedError(limit: LimitName, reason: string): LimitReached {

@@ -1,4 +1,5 @@
 // The field table reads from a document what its flat form has.
+
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createFieldTable, readFieldList, readFieldValue } from "#resolvers/elastic/document/field-table.ts";
@@ -6,9 +7,9 @@ import {
   findFlatValue,
   flattenDocument,
   isValueObject,
-  parseExactIntegers,
   type ValueObject,
 } from "#resolvers/elastic/document/flatten.ts";
+import { parseExactIntegers } from "#src/core/lossless-json.ts";
 import type { AttributeValue } from "#src/core/rows.ts";
 
 const segment = fc.constantFrom("a", "b", "c", "__proto__", "1");

@@ -1,7 +1,9 @@
 // The flat form of documents, and JSON with exact integers.
+
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { flattenDocument, isValueObject, parseExactIntegers } from "#resolvers/elastic/document/flatten.ts";
+import { flattenDocument, isValueObject } from "#resolvers/elastic/document/flatten.ts";
+import { parseExactIntegers } from "#src/core/lossless-json.ts";
 
 describe("flattenDocument and parseExactIntegers", () => {
   const key = fc.stringMatching(/^[a-z]{1,3}$/);

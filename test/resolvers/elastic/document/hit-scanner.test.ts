@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { listTexts } from "#resolvers/elastic/document/dotted-names.ts";
 import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
-import { isJsonObject, parseLossless } from "#resolvers/elastic/document/lossless-json.ts";
 import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
+import { isJsonObject, parseLossless } from "#src/core/lossless-json.ts";
 
 const names = ["message", "log.level", "log.syslog.severity.name", "log.file.path", "größe", "__proto__"];
 const nameTree = buildNameTree(names);

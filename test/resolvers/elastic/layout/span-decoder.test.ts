@@ -1,7 +1,7 @@
 // Decodes documents of each span layout as its shipper writes them: one document in full, then the difficult parts.
+
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
-import { parseExactIntegers } from "#resolvers/elastic/document/flatten.ts";
 import { decodeSeparateEvent, type SeparateEvent } from "#resolvers/elastic/layout/event-decoder.ts";
 import { type PlacedForm, placeForms } from "#resolvers/elastic/layout/form-placement.ts";
 import { decodeSpan } from "#resolvers/elastic/layout/span-decoder.ts";
@@ -13,6 +13,7 @@ import {
 } from "#resolvers/elastic/layout/span-layout.ts";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
+import { parseExactIntegers } from "#src/core/lossless-json.ts";
 import type { Span, SpanKind } from "#src/core/rows.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { calculateDuration, deriveNames } from "#src/tracing/spans/requests.ts";

@@ -1,9 +1,10 @@
 // A response parsed in chunks has the hits of a scanned response, with exact integers.
+
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { parseExactIntegers } from "#resolvers/elastic/document/flatten.ts";
 import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
 import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
+import { parseExactIntegers } from "#src/core/lossless-json.ts";
 
 describe("parseResponse agrees with scanSearchResponse, with exact integers", () => {
   /** Values with the beginning of a hit, or larger than a chunk. */

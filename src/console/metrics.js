@@ -25,7 +25,7 @@ import { createEmptyState, createFailureState, createLoadingState } from "./stat
  * }} Series
  */
 
-/** Which fields a type has (README, "Metrics"); the first is what is shown unasked. */
+/** Which fields a type has (docs/reference/api/metrics.md); the first is what is shown unasked. */
 const fieldsByType = {
   gauge: ["gauge", "mean", "min", "max", "count", "p_90", "p_95"],
   counter: ["counter"],

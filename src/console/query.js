@@ -1,5 +1,5 @@
 // Terms of the log query language, written so that its parser reads back exactly the field and the value meant. The
-// rules are those of the README's "The query language"; the tests hold this file to the parser itself.
+// rules are those of docs/reference/log-query-language.md; the tests hold this file to the parser itself.
 
 /** Names that mean a field of the line when they stand alone. */
 const lineFields = ["message", "severity", "hostname", "group"];

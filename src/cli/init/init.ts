@@ -102,7 +102,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
   const draft: Draft = {
     preface: [
       `Written by \`readout init\` on ${printMillis(toMillis(shell.now())).slice(0, 10)}: a proposal, to be changed as you like.`,
-      '`readout check` says what of it works; README.md, "Configuration", has every key.',
+      "`readout check` says what of it works; docs/reference/configuration.md has every key.",
     ],
     listen: "127.0.0.1:8080",
     token: { user, sha256: hashToken(token) },

@@ -28,6 +28,14 @@ function alignSeries(series, step) {
 }
 
 /**
+ * @typedef {{
+ *   readonly canvas: HTMLElement, readonly readout: HTMLElement, readonly series: readonly Series[],
+ *   readonly times: readonly number[], readonly values: readonly (readonly (number | null)[])[],
+ *   readonly choose: (from: number, to: number) => void, plot: uPlot | undefined,
+ * }} Chart
+ */
+
+/**
  * Draws into `root`, and again when its width or the theme changes, until the signal aborts.
  * @param {HTMLElement} root
  * @param {readonly Series[]} series
@@ -37,89 +45,17 @@ function alignSeries(series, step) {
  * }} options `choose` is told a stretch that was drawn with the mouse, in seconds
  */
 export function drawChart(root, series, { label, step, signal, choose }) {
-  const { times, values } = alignSeries(series, step);
   const canvas = createElement("div", { class: "chart", role: "img", "aria-label": label });
   const readout = createElement("p", { class: "chart-readout", "aria-hidden": "true" });
+  /** @type {Chart} */
+  const chart = { canvas, readout, series, ...alignSeries(series, step), choose, plot: undefined };
   replaceChildren(root, canvas, readout);
-  /** @type {uPlot | undefined} */
-  let plot;
-
-  function draw() {
-    plot?.destroy();
-    // Only a colour that is in use is told as one: the custom properties hold both tones.
-    const colour = (/** @type {string} */ name) => {
-      canvas.style.color = `var(${name})`;
-      return getComputedStyle(canvas).color;
-    };
-    const axis = {
-      stroke: colour("--muted"),
-      grid: { stroke: colour("--line"), width: 1 },
-      ticks: { stroke: colour("--line"), width: 1, size: 4 },
-      font: "11px system-ui, sans-serif",
-    };
-    plot = new uPlot(
-      {
-        width: canvas.clientWidth,
-        height,
-        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
-        legend: { show: false },
-        cursor: { y: false, drag: { x: true, y: false, setScale: false } },
-        scales: { y: { range: (_, low, high) => chooseScale(low, high) } },
-        axes: [
-          { ...axis, values: timeLabels },
-          {
-            ...axis,
-            size: (_, labels) => measureWidth(labels ?? []),
-            values: (_, ticks) => ticks.map(formatNumber),
-          },
-        ],
-        series: [
-          {},
-          ...series.map((_, at) => ({
-            stroke: colour(`--series-${at % colourCount}`),
-            width: 1.5,
-            points: {
-              show:
-                values[at]?.every((value, index) => value === null || isIsolated(values[at] ?? [], index)) ??
-                false,
-            },
-            ...(at >= colourCount ? { dash: [6, 3] } : {}),
-          })),
-        ],
-        hooks: {
-          setCursor: [
-            ({ cursor: { idx } }) => {
-              const time = idx == null ? undefined : times[idx];
-              readout.textContent =
-                time === undefined
-                  ? ""
-                  : `${new Date(time * 1_000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
-              for (const [at, one] of values.entries()) {
-                const value = idx == null ? null : one[idx];
-                if (value != null && values.length <= 4)
-                  readout.textContent += `  ·  ${series[at]?.label}: ${formatNumber(value)}`;
-              }
-            },
-          ],
-          setSelect: [
-            (self) => {
-              if (self.select.width < 4) return;
-              const from = self.posToVal(self.select.left, "x");
-              const to = self.posToVal(self.select.left + self.select.width, "x");
-              choose(from, to);
-            },
-          ],
-        },
-      },
-      [[...times], ...values.map((one) => [...one])],
-      canvas,
-    );
-  }
+  const draw = () => drawPlot(chart);
 
   draw();
   const sizes = new ResizeObserver(() => {
-    if (plot !== undefined && plot.width !== canvas.clientWidth)
-      plot.setSize({ width: canvas.clientWidth, height });
+    if (chart.plot !== undefined && chart.plot.width !== canvas.clientWidth)
+      chart.plot.setSize({ width: canvas.clientWidth, height });
   });
   sizes.observe(canvas);
   const themes = new MutationObserver(draw);
@@ -131,10 +67,92 @@ export function drawChart(root, series, { label, step, signal, choose }) {
     () => {
       sizes.disconnect();
       themes.disconnect();
-      plot?.destroy();
+      chart.plot?.destroy();
     },
     { once: true },
   );
+}
+
+/** Draws the plot anew, in the colours and the width of now. @param {Chart} chart */
+function drawPlot(chart) {
+  const { canvas, times, values } = chart;
+  chart.plot?.destroy();
+  chart.plot = new uPlot(
+    {
+      width: canvas.clientWidth,
+      height,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
+      legend: { show: false },
+      cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+      scales: { y: { range: (_, low, high) => chooseScale(low, high) } },
+      axes: buildAxes(canvas),
+      series: [{}, ...values.map((one, at) => buildLine(canvas, one, at))],
+      hooks: {
+        setCursor: [({ cursor: { idx } }) => writeReadout(chart, idx)],
+        setSelect: [(self) => chooseSelected(chart, self)],
+      },
+    },
+    [[...times], ...values.map((one) => [...one])],
+    canvas,
+  );
+}
+
+/**
+ * The colour that a custom property has in the theme of now. Only a colour that is in use is told as one: the custom
+ * properties hold both tones.
+ * @param {HTMLElement} canvas @param {string} name
+ */
+function readColour(canvas, name) {
+  canvas.style.color = `var(${name})`;
+  return getComputedStyle(canvas).color;
+}
+
+/** @param {HTMLElement} canvas @returns {uPlot.Axis[]} */
+function buildAxes(canvas) {
+  const axis = {
+    stroke: readColour(canvas, "--muted"),
+    grid: { stroke: readColour(canvas, "--line"), width: 1 },
+    ticks: { stroke: readColour(canvas, "--line"), width: 1, size: 4 },
+    font: "11px system-ui, sans-serif",
+  };
+  return [
+    { ...axis, values: timeLabels },
+    {
+      ...axis,
+      size: (_, labels) => measureWidth(labels ?? []),
+      values: (_, ticks) => ticks.map(formatNumber),
+    },
+  ];
+}
+
+/** @param {HTMLElement} canvas @param {readonly (number | null)[]} values @param {number} at @returns {uPlot.Series} */
+function buildLine(canvas, values, at) {
+  return {
+    stroke: readColour(canvas, `--series-${at % colourCount}`),
+    width: 1.5,
+    points: { show: values.every((value, index) => value === null || isIsolated(values, index)) },
+    ...(at >= colourCount ? { dash: [6, 3] } : {}),
+  };
+}
+
+/** Writes the time under the cursor and, of few series, their values. @param {Chart} chart @param {number | null | undefined} idx */
+function writeReadout({ readout, series, times, values }, idx) {
+  const time = idx == null ? undefined : times[idx];
+  readout.textContent =
+    time === undefined ? "" : `${new Date(time * 1_000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  for (const [at, one] of values.entries()) {
+    const value = idx == null ? null : one[idx];
+    if (value != null && values.length <= 4)
+      readout.textContent += `  ·  ${series[at]?.label}: ${formatNumber(value)}`;
+  }
+}
+
+/** @param {Chart} chart @param {uPlot} plot */
+function chooseSelected({ choose }, plot) {
+  if (plot.select.width < 4) return;
+  const from = plot.posToVal(plot.select.left, "x");
+  const to = plot.posToVal(plot.select.left + plot.select.width, "x");
+  choose(from, to);
 }
 
 /** @param {readonly (number | null)[]} values @param {number} at */

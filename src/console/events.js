@@ -27,15 +27,20 @@ export function createEventReader() {
         data = [];
         continue;
       }
-      const colon = line.indexOf(":");
-      const name = colon === -1 ? line : line.slice(0, colon);
-      const value = colon === -1 ? "" : line.slice(colon + 1).replace(/^ /, "");
+      const { name, value } = splitField(line);
       if (name === "data") data.push(value);
       else if (name === "event") event = value;
       else if (name === "id") id = value;
     }
     return { events, id };
   };
+}
+
+/** @param {string} line a field's name, and after a colon its value */
+function splitField(line) {
+  const colon = line.indexOf(":");
+  if (colon === -1) return { name: line, value: "" };
+  return { name: line.slice(0, colon), value: line.slice(colon + 1).replace(/^ /, "") };
 }
 
 /**

@@ -39,29 +39,33 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
       const rows = await ask(last);
       if (signal.aborted) return;
       isOver = rows.length < perPage;
-      const isFirst = last === undefined;
+      const isEmpty = last === undefined && rows.length === 0;
       last = rows.at(-1) ?? last;
       if (rows.length > 0) show(rows);
-      if (isFirst && rows.length === 0) replaceChildren(foot, nothing());
-      else if (isOver)
-        replaceChildren(foot, createElement("p", { class: "end" }, "That is all of this range."));
-      else {
-        replaceChildren(foot, createButton(`More ${what}`, next));
-        // Observed anew, it tells at once if it is in sight still.
-        sight.observe(foot);
-      }
+      replaceChildren(foot, isEmpty ? nothing() : createPageEnd());
+      // Observed anew, it tells at once if it is in sight still.
+      if (!isOver) sight.observe(foot);
     } catch (error) {
-      if (isAborted(error)) return;
-      if (last === undefined && failed(error)) {
-        replaceChildren(foot, createEmptyState("The query has an error", "It is underlined above."));
-      } else
-        replaceChildren(
-          foot,
-          createFailureState(error, () => void next()),
-        );
+      if (!isAborted(error)) showFailure(error);
     } finally {
       isBusy = false;
     }
+  }
+
+  function createPageEnd() {
+    if (!isOver) return createButton(`More ${what}`, next);
+    return createElement("p", { class: "end" }, "That is all of this range.");
+  }
+
+  /** @param {unknown} error */
+  function showFailure(error) {
+    const isShownElsewhere = last === undefined && failed(error);
+    replaceChildren(
+      foot,
+      isShownElsewhere
+        ? createEmptyState("The query has an error", "It is underlined above.")
+        : createFailureState(error, () => void next()),
+    );
   }
 
   void next();

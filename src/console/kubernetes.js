@@ -33,6 +33,15 @@ import { createTree } from "./tree.js";
  *   readonly containers: readonly { readonly name: string, readonly status: string, readonly exit_code: number, readonly reason: string }[],
  * }} PodRow
  */
+/**
+ * The elements that the view writes, what it asks of the page, and what it shows.
+ * @typedef {{
+ *   readonly keep: import("./app.js").Shell<"kubernetes">["keep"], readonly query: HTMLInputElement,
+ *   readonly only: HTMLSelectElement, readonly range: ReturnType<typeof createRangePicker>,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement,
+ *   readonly nodes: HTMLElement, readonly pods: HTMLElement, state: State | undefined,
+ * }} ClusterView
+ */
 
 const phases = { 2: "Ready", 4: "Not ready", 0: "Unknown" };
 /** Where the layouts of log lines name the pod, as the API's own link from a pod to its lines reads them. */
@@ -56,10 +65,8 @@ const figuresMillis = 5 * 60_000;
 
 /** @param {import("./app.js").Shell<"kubernetes">} shell */
 export function createKubernetesView({ go, keep }) {
-  /** @type {State | undefined} */
-  let state;
   const change = (/** @type {Partial<State>} */ part) => {
-    if (state !== undefined) go({ ...state, query: query.value, pod: "", ...part });
+    if (view.state !== undefined) go({ ...view.state, query: query.value, pod: "", ...part });
   };
   const query = createElement("input", {
     type: "search",
@@ -91,115 +98,124 @@ export function createKubernetesView({ go, keep }) {
     pods,
   );
 
-  /** @param {State} now @param {AbortSignal} signal */
-  async function show(now, signal) {
-    state = now;
-    query.value = now.query;
-    only.value = now.state;
-    range.write(now.range);
-    replaceChildren(told);
-    replaceChildren(pods);
-    replaceChildren(nodes, createLoadingState("the cluster"));
-    const bounds = resolveRange(now.range, Date.now());
-    const common = { site_id: now.site, ...bounds };
-    const overview = { ...common, query: now.query };
-    share.write(buildPost("kubernetes/pods/overview", overview), {
-      field: "kubernetes_pods_overview",
-      arguments: overview,
-      selection,
-    });
-    const recent = new Date(
-      Math.max(Date.parse(bounds.from), Date.parse(bounds.to) - figuresMillis),
-    ).toISOString();
-    try {
-      /** @type {[readonly NodeRow[], readonly PodRow[], readonly (PodRow & NodeRow)[]]} */
-      const [nodeRows, podRows, figures] = await Promise.all([
-        requestJson(buildPost("kubernetes/nodes", { ...common, from: recent }), signal),
-        requestJson(buildPost("kubernetes/pods/overview", overview), signal),
-        requestJson(buildPost("kubernetes/pods", { ...common, from: recent }), signal),
-      ]);
-      const shown = podRows.filter((pod) => now.state === "any" || pod.state === now.state);
-      const failed = podRows.filter((pod) => pod.state === "Failed").length;
+  /** @type {ClusterView} */
+  const view = { keep, query, only, range, share, told, nodes, pods, state: undefined };
+  return {
+    root,
+    /** @param {State} now @param {AbortSignal} signal */
+    show: (now, signal) => showCluster(view, now, signal),
+    focus: () => query.focus(),
+  };
+}
+
+/** @param {ClusterView} view @param {State} now @param {AbortSignal} signal */
+async function showCluster(view, now, signal) {
+  const { query, only, range, share, told, nodes, pods } = view;
+  view.state = now;
+  query.value = now.query;
+  only.value = now.state;
+  range.write(now.range);
+  replaceChildren(told);
+  replaceChildren(pods);
+  replaceChildren(nodes, createLoadingState("the cluster"));
+  const bounds = resolveRange(now.range, Date.now());
+  const common = { site_id: now.site, ...bounds };
+  const overview = { ...common, query: now.query };
+  share.write(buildPost("kubernetes/pods/overview", overview), {
+    field: "kubernetes_pods_overview",
+    arguments: overview,
+    selection,
+  });
+  const recent = new Date(
+    Math.max(Date.parse(bounds.from), Date.parse(bounds.to) - figuresMillis),
+  ).toISOString();
+  try {
+    /** @type {[readonly NodeRow[], readonly PodRow[], readonly (PodRow & NodeRow)[]]} */
+    const [nodeRows, podRows, figures] = await Promise.all([
+      requestJson(buildPost("kubernetes/nodes", { ...common, from: recent }), signal),
+      requestJson(buildPost("kubernetes/pods/overview", overview), signal),
+      requestJson(buildPost("kubernetes/pods", { ...common, from: recent }), signal),
+    ]);
+    const shown = podRows.filter((pod) => now.state === "any" || pod.state === now.state);
+    const failed = podRows.filter((pod) => pod.state === "Failed").length;
+    replaceChildren(
+      told,
+      `${formatCount(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${formatLongTime(bounds.to)}`,
+    );
+    showNodes(view, nodeRows);
+    showPods(view, shown, figures, now, signal);
+  } catch (error) {
+    if (!isAborted(error))
       replaceChildren(
-        told,
-        `${formatCount(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${formatLongTime(bounds.to)}`,
+        nodes,
+        createFailureState(error, () => void showCluster(view, now, signal)),
       );
-      showNodes(nodeRows);
-      showPods(shown, figures, now, signal);
-    } catch (error) {
-      if (!isAborted(error))
-        replaceChildren(
-          nodes,
-          createFailureState(error, () => void show(now, signal)),
-        );
-    }
   }
+}
 
-  /** @param {readonly NodeRow[]} rows by time */
-  function showNodes(rows) {
-    const newest = [...new Map(rows.map((row) => [row.node_name, row])).values()];
-    newest.sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
-    replaceChildren(
-      nodes,
-      createElement("h2", {}, "Nodes"),
-      newest.length === 0
-        ? createEmptyState("No nodes", "The last minutes of this range have no snapshot of one.")
-        : createGrid(
-            "Nodes",
-            ["Node", "State", "CPU, cores", "Memory", "Disk", "Received", "Sent"],
-            newest.map((row) => [
-              renderUntrusted(row.node_name),
-              createBadge(phases[/** @type {0 | 2 | 4} */ (row.phase)] ?? "Unknown"),
-              formatCores(row.cpu_usage_nano_cores),
-              formatBytes(row.memory_working_set_bytes),
-              formatDisk(row),
-              formatBytes(row.network_rx_bytes),
-              formatBytes(row.network_tx_bytes),
-            ]),
-          ),
-    );
-  }
+/** @param {ClusterView} view @param {readonly NodeRow[]} rows by time */
+function showNodes({ nodes }, rows) {
+  const newest = [...new Map(rows.map((row) => [row.node_name, row])).values()];
+  newest.sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
+  replaceChildren(
+    nodes,
+    createElement("h2", {}, "Nodes"),
+    newest.length === 0
+      ? createEmptyState("No nodes", "The last minutes of this range have no snapshot of one.")
+      : createGrid(
+          "Nodes",
+          ["Node", "State", "CPU, cores", "Memory", "Disk", "Received", "Sent"],
+          newest.map((row) => [
+            renderUntrusted(row.node_name),
+            createBadge(phases[/** @type {0 | 2 | 4} */ (row.phase)] ?? "Unknown"),
+            formatCores(row.cpu_usage_nano_cores),
+            formatBytes(row.memory_working_set_bytes),
+            formatDisk(row),
+            formatBytes(row.network_rx_bytes),
+            formatBytes(row.network_tx_bytes),
+          ]),
+        ),
+  );
+}
 
-  /**
-   * @param {readonly PodRow[]} rows
-   * @param {readonly (PodRow & NodeRow)[]} figures by time
-   * @param {State} now
-   * @param {AbortSignal} signal
-   */
-  function showPods(rows, figures, now, signal) {
-    const byPod = new Map(figures.map((row) => [formatPodKey(row), row]));
-    const toggled = trackLastOpened(now.pod, signal, (pod) => keep({ ...now, pod }));
-    const sorted = rows.toSorted(
-      (a, b) =>
-        urgency.indexOf(a.state) - urgency.indexOf(b.state) || (formatPodKey(a) < formatPodKey(b) ? -1 : 1),
-    );
-    replaceChildren(
-      pods,
-      createElement("h2", {}, "Pods"),
-      sorted.length === 0
-        ? createEmptyState("No pods", "No pod of this range passes the filters.")
-        : createGrid(
-            "Pods",
-            ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
-            sorted.map((pod) => {
-              const figure = byPod.get(formatPodKey(pod));
-              return [
-                createPodName(pod, now, toggled),
-                createBadge(pod.state),
-                String(pod.pod_restart_count),
-                formatAge(pod.pod_uptime_seconds),
-                figure === undefined ? "–" : formatCores(figure.cpu_usage_nano_cores),
-                figure === undefined ? "–" : formatBytes(figure.memory_working_set_bytes),
-                renderUntrusted(pod.node_name || "–"),
-              ];
-            }),
-          ),
-    );
-    const opened = [...pods.querySelectorAll("button")].find((name) => name.dataset.key === now.pod);
-    opened?.click();
-  }
-
-  return { root, show, focus: () => query.focus() };
+/**
+ * @param {ClusterView} view
+ * @param {readonly PodRow[]} rows
+ * @param {readonly (PodRow & NodeRow)[]} figures by time
+ * @param {State} now
+ * @param {AbortSignal} signal
+ */
+function showPods({ pods, keep }, rows, figures, now, signal) {
+  const byPod = new Map(figures.map((row) => [formatPodKey(row), row]));
+  const toggled = trackLastOpened(now.pod, signal, (pod) => keep({ ...now, pod }));
+  const sorted = rows.toSorted(
+    (a, b) =>
+      urgency.indexOf(a.state) - urgency.indexOf(b.state) || (formatPodKey(a) < formatPodKey(b) ? -1 : 1),
+  );
+  replaceChildren(
+    pods,
+    createElement("h2", {}, "Pods"),
+    sorted.length === 0
+      ? createEmptyState("No pods", "No pod of this range passes the filters.")
+      : createGrid(
+          "Pods",
+          ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
+          sorted.map((pod) => {
+            const figure = byPod.get(formatPodKey(pod));
+            return [
+              createPodName(pod, now, toggled),
+              createBadge(pod.state),
+              String(pod.pod_restart_count),
+              formatAge(pod.pod_uptime_seconds),
+              figure === undefined ? "–" : formatCores(figure.cpu_usage_nano_cores),
+              figure === undefined ? "–" : formatBytes(figure.memory_working_set_bytes),
+              renderUntrusted(pod.node_name || "–"),
+            ];
+          }),
+        ),
+  );
+  const opened = [...pods.querySelectorAll("button")].find((name) => name.dataset.key === now.pod);
+  opened?.click();
 }
 
 /** @param {NodeRow} row */

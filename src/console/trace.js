@@ -13,6 +13,15 @@ import { buildWaterfall, findStatement } from "./waterfall.js";
 
 /** @typedef {import("./waterfall.js").Row} Row */
 /** @typedef {import("./waterfall.js").Span} Span */
+/** @typedef {import("./api.js").Site} Site */
+/** @typedef {import("./address.js").StateOf<"trace">} State */
+/**
+ * The elements that the view fills, and what it asks of the page.
+ * @typedef {{
+ *   readonly keep: import("./app.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
+ *   readonly told: HTMLElement, readonly head: HTMLElement, readonly spans: HTMLElement, readonly logs: HTMLElement,
+ * }} TraceView
+ */
 
 /** So many spans are drawn; a page of more would be slow, and nobody reads them one by one. */
 const maxDrawnSpans = 2_000;
@@ -46,162 +55,172 @@ export function createTraceView({ keep }) {
     logs,
   );
 
-  /**
-   * @param {import("./address.js").StateOf<"trace">} now
-   * @param {AbortSignal} signal
-   * @param {import("./api.js").Site} site
-   */
-  async function show(now, signal, site) {
-    const request = { site_ids: [now.site], trace_id: now.id };
-    share.write(buildPost("tracing/trace", request), {
-      field: "tracing_trace",
-      arguments: request,
-      selection,
-    });
+  /** @type {TraceView} */
+  const view = { keep, share, told, head, spans, logs };
+  return {
+    root,
+    /** @param {State} now @param {AbortSignal} signal @param {Site} site */
+    show: (now, signal, site) => showTrace(view, now, signal, site),
+  };
+}
+
+/**
+ * @param {TraceView} view
+ * @param {State} now
+ * @param {AbortSignal} signal
+ * @param {Site} site
+ */
+async function showTrace(view, now, signal, site) {
+  const { share, told, head, spans, logs } = view;
+  const request = { site_ids: [now.site], trace_id: now.id };
+  share.write(buildPost("tracing/trace", request), {
+    field: "tracing_trace",
+    arguments: request,
+    selection,
+  });
+  replaceChildren(
+    head,
+    createElement("h2", {}, "Trace ", createElement("code", {}, renderUntrusted(now.id))),
+  );
+  replaceChildren(told);
+  replaceChildren(logs);
+  replaceChildren(spans, createLoadingState("the trace"));
+  try {
+    /** @type {readonly Span[]} */
+    const found = await requestJson(buildPost("tracing/trace", request), signal);
+    if (found.length === 0) {
+      replaceChildren(
+        spans,
+        createEmptyState(
+          "No such trace",
+          `The site ${now.site} has no spans of it. It may not have ended yet, or be older than what is kept.`,
+          createButton("Look again", () => void showTrace(view, now, signal, site)),
+        ),
+      );
+      return;
+    }
+    showSpans(view, found, now, signal);
+    if (site.sources.length > 0) await showLogs(view, found, now, site, signal);
+  } catch (error) {
+    if (!isAborted(error))
+      replaceChildren(
+        spans,
+        createFailureState(error, () => void showTrace(view, now, signal, site)),
+      );
+  }
+}
+
+/**
+ * @param {TraceView} view
+ * @param {readonly Span[]} found
+ * @param {State} now
+ * @param {AbortSignal} signal
+ */
+function showSpans({ keep, told, head, spans }, found, now, signal) {
+  const toggled = trackLastOpened(now.open, signal, (open) => keep({ ...now, open }));
+  const { rows, length } = buildWaterfall(found, normaliseStatement);
+  const [first] = found;
+  const failed = rows.filter((row) => row.failed).length;
+  const repeated = rows.filter((row) => row.repeated !== undefined).length;
+  const services = new Set(found.map(({ service_name }) => service_name));
+  const badges = [
+    createElement("span", { class: "badge" }, formatDuration(length)),
+    failed > 0 && createElement("span", { class: "badge bad" }, formatCount(failed, "failed span")),
+    repeated > 0 && createElement("span", { class: "badge warn" }, "N+1"),
+  ];
+  if (first !== undefined) {
     replaceChildren(
       head,
-      createElement("h2", {}, "Trace ", createElement("code", {}, renderUntrusted(now.id))),
-    );
-    replaceChildren(told);
-    replaceChildren(logs);
-    replaceChildren(spans, createLoadingState("the trace"));
-    try {
-      /** @type {readonly Span[]} */
-      const found = await requestJson(buildPost("tracing/trace", request), signal);
-      if (found.length === 0) {
-        replaceChildren(
-          spans,
-          createEmptyState(
-            "No such trace",
-            `The site ${now.site} has no spans of it. It may not have ended yet, or be older than what is kept.`,
-            createButton("Look again", () => void show(now, signal, site)),
-          ),
-        );
-        return;
-      }
-      showSpans(found, now, signal);
-      if (site.sources.length > 0) await showLogs(found, now, site, signal);
-    } catch (error) {
-      if (!isAborted(error))
-        replaceChildren(
-          spans,
-          createFailureState(error, () => void show(now, signal, site)),
-        );
-    }
-  }
-
-  /**
-   * @param {readonly Span[]} found
-   * @param {import("./address.js").StateOf<"trace">} now
-   * @param {AbortSignal} signal
-   */
-  function showSpans(found, now, signal) {
-    const toggled = trackLastOpened(now.open, signal, (open) => keep({ ...now, open }));
-    const { rows, length } = buildWaterfall(found, normaliseStatement);
-    const [first] = found;
-    const failed = rows.filter((row) => row.failed).length;
-    const repeated = rows.filter((row) => row.repeated !== undefined).length;
-    const services = new Set(found.map(({ service_name }) => service_name));
-    const badges = [
-      createElement("span", { class: "badge" }, formatDuration(length)),
-      failed > 0 && createElement("span", { class: "badge bad" }, formatCount(failed, "failed span")),
-      repeated > 0 && createElement("span", { class: "badge warn" }, "N+1"),
-    ];
-    if (first !== undefined) {
-      replaceChildren(
-        head,
-        createElement("h2", {}, renderUntrusted(first.action_name || first.span_name), badges),
-        createElement(
-          "p",
-          { class: "muted" },
-          createElement("time", { datetime: first.start_time }, formatLongTime(first.start_time)),
-          " · ",
-          renderUntrusted(first.namespace || first.service_name),
-          " · ",
-          createElement("code", {}, renderUntrusted(first.trace_id)),
-        ),
-      );
-    }
-    const cut = rows.length > maxDrawnSpans ? `; the first ${maxDrawnSpans} are drawn` : "";
-    replaceChildren(
-      told,
-      `${formatCount(rows.length, "span")} of ${formatCount(services.size, "service")} in ${formatDuration(length)}${cut}`,
-    );
-    const names = [...services];
-    replaceChildren(
-      spans,
+      createElement("h2", {}, renderUntrusted(first.action_name || first.span_name), badges),
       createElement(
-        "div",
-        { class: "scale", "aria-hidden": "true" },
-        [0, 0.25, 0.5, 0.75, 1].map((part) =>
-          createElement("span", {}, part === 0 ? "0" : formatDuration(length * part)),
-        ),
-      ),
-      createElement(
-        "ol",
-        { class: "waterfall", "aria-label": "Spans" },
-        rows
-          .slice(0, maxDrawnSpans)
-          .map((row) => createSpanItem(row, names.indexOf(row.span.service_name), { ...now, toggled })),
+        "p",
+        { class: "muted" },
+        createElement("time", { datetime: first.start_time }, formatLongTime(first.start_time)),
+        " · ",
+        renderUntrusted(first.namespace || first.service_name),
+        " · ",
+        createElement("code", {}, renderUntrusted(first.trace_id)),
       ),
     );
-    spans.querySelector("[data-marked]")?.scrollIntoView({ block: "nearest" });
   }
+  const cut = rows.length > maxDrawnSpans ? `; the first ${maxDrawnSpans} are drawn` : "";
+  replaceChildren(
+    told,
+    `${formatCount(rows.length, "span")} of ${formatCount(services.size, "service")} in ${formatDuration(length)}${cut}`,
+  );
+  const names = [...services];
+  replaceChildren(
+    spans,
+    createElement(
+      "div",
+      { class: "scale", "aria-hidden": "true" },
+      [0, 0.25, 0.5, 0.75, 1].map((part) =>
+        createElement("span", {}, part === 0 ? "0" : formatDuration(length * part)),
+      ),
+    ),
+    createElement(
+      "ol",
+      { class: "waterfall", "aria-label": "Spans" },
+      rows
+        .slice(0, maxDrawnSpans)
+        .map((row) => createSpanItem(row, names.indexOf(row.span.service_name), { ...now, toggled })),
+    ),
+  );
+  spans.querySelector("[data-marked]")?.scrollIntoView({ block: "nearest" });
+}
 
-  /**
-   * @param {readonly Span[]} found
-   * @param {import("./address.js").StateOf<"trace">} now
-   * @param {import("./api.js").Site} site
-   * @param {AbortSignal} signal
-   */
-  async function showLogs(found, now, site, signal) {
-    const times = found.flatMap(({ start_time, end_time }) => [start_time, end_time]).sort();
-    const around = (/** @type {string | undefined} */ time, /** @type {number} */ by) =>
-      new Date(Date.parse(time ?? "") + by).toISOString();
-    const id = found[0]?.trace_id ?? now.id;
-    const query = `trace_id=${id} OR trace.id=${id}`;
-    const [from, to] = [around(times[0], -hour), around(times.at(-1), hour)];
-    const title = createElement("h2", {}, "Log lines");
-    replaceChildren(logs, title, createLoadingState("its log lines"));
-    const request = buildPost("logs/lines", {
-      site_id: now.site,
-      source_ids: site.sources,
-      query,
-      use_expressions: true,
-      from,
-      to,
-      pagination: { per_page: maxLines, order: "ASC", cursor: { time: null } },
-    });
-    try {
-      /** @type {readonly import("./lines.js").Line[]} */
-      const lines = await requestJson(request, signal);
-      const href = printAddress("logs", { site: now.site, query, range: { from, to }, order: "ASC" });
-      replaceChildren(
-        logs,
-        title,
-        lines.length === 0
-          ? createEmptyState("No log lines", "None carries this trace's id, an hour before and after it.")
-          : createElement(
-              "ol",
-              { class: "lines", "aria-label": "Log lines" },
-              lines.map((line) => createLineItem(line, { site: now.site })),
-            ),
-        createElement(
-          "p",
-          {},
-          createElement(
-            "a",
-            { href },
-            lines.length < maxLines ? "Open in the logs" : "All of them in the logs",
+/**
+ * @param {TraceView} view
+ * @param {readonly Span[]} found
+ * @param {State} now
+ * @param {Site} site
+ * @param {AbortSignal} signal
+ */
+async function showLogs({ logs }, found, now, site, signal) {
+  const times = found.flatMap(({ start_time, end_time }) => [start_time, end_time]).sort();
+  const around = (/** @type {string | undefined} */ time, /** @type {number} */ by) =>
+    new Date(Date.parse(time ?? "") + by).toISOString();
+  const id = found[0]?.trace_id ?? now.id;
+  const query = `trace_id=${id} OR trace.id=${id}`;
+  const [from, to] = [around(times[0], -hour), around(times.at(-1), hour)];
+  const title = createElement("h2", {}, "Log lines");
+  replaceChildren(logs, title, createLoadingState("its log lines"));
+  const request = buildPost("logs/lines", {
+    site_id: now.site,
+    source_ids: site.sources,
+    query,
+    use_expressions: true,
+    from,
+    to,
+    pagination: { per_page: maxLines, order: "ASC", cursor: { time: null } },
+  });
+  try {
+    /** @type {readonly import("./lines.js").Line[]} */
+    const lines = await requestJson(request, signal);
+    const href = printAddress("logs", { site: now.site, query, range: { from, to }, order: "ASC" });
+    replaceChildren(
+      logs,
+      title,
+      lines.length === 0
+        ? createEmptyState("No log lines", "None carries this trace's id, an hour before and after it.")
+        : createElement(
+            "ol",
+            { class: "lines", "aria-label": "Log lines" },
+            lines.map((line) => createLineItem(line, { site: now.site })),
           ),
+      createElement(
+        "p",
+        {},
+        createElement(
+          "a",
+          { href },
+          lines.length < maxLines ? "Open in the logs" : "All of them in the logs",
         ),
-      );
-    } catch (error) {
-      if (!isAborted(error)) replaceChildren(logs, title, createFailureState(error));
-    }
+      ),
+    );
+  } catch (error) {
+    if (!isAborted(error)) replaceChildren(logs, title, createFailureState(error));
   }
-
-  return { root, show };
 }
 
 /**

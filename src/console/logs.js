@@ -38,6 +38,7 @@ json
 trace { trace_id }`;
 
 /** @param {Shell} shell */
+// Long: a view is one closure over its elements and its state; the live tail in it shares the list with the pages.
 export function createLogsView({ go, keep }) {
   /** @type {State | undefined} */
   let state;

@@ -24,6 +24,18 @@ import { createEmptyState, createFailureState, createLoadingState } from "./stat
  *   readonly max: number | null, readonly data: readonly { readonly timestamp: string, readonly value: number }[],
  * }} Series
  */
+/**
+ * The controls and the elements of the view, and what it shows; `change` shows another state.
+ * @typedef {{
+ *   readonly change: (part: Partial<State>) => void,
+ *   readonly known: HTMLElement, readonly name: HTMLInputElement, readonly fields: HTMLSelectElement,
+ *   readonly aggregation: HTMLSelectElement, readonly resolution: HTMLSelectElement,
+ *   readonly range: ReturnType<typeof createRangePicker>, readonly tags: HTMLElement,
+ *   readonly fieldsField: HTMLElement, readonly aggregationField: HTMLElement, readonly resolutionField: HTMLElement,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement, readonly chart: HTMLElement,
+ *   state: State | undefined, asked: { readonly site: string, readonly names: readonly string[] } | undefined,
+ * }} MetricsView
+ */
 
 /** Which fields a type has (docs/reference/api/metrics.md); the first is what is shown unasked. */
 const fieldsByType = {
@@ -64,10 +76,8 @@ series {
 
 /** @param {import("./app.js").Shell<"metrics">} shell */
 export function createMetricsView({ go }) {
-  /** @type {State | undefined} */
-  let state;
   const change = (/** @type {Partial<State>} */ part) => {
-    if (state !== undefined) go({ ...state, ...part });
+    if (view.state !== undefined) go({ ...view.state, ...part });
   };
   const known = createElement("datalist", { id: generateId("names") });
   const name = createElement("input", {
@@ -78,7 +88,8 @@ export function createMetricsView({ go }) {
     placeholder: "Choose a metric",
   });
   name.addEventListener("change", () => {
-    if (name.value !== state?.name) change({ name: name.value, tags: {}, field: "", aggregation: "default" });
+    if (name.value !== view.state?.name)
+      change({ name: name.value, tags: {}, field: "", aggregation: "default" });
   });
   const fields = createSelect([], (value) => change({ field: value }));
   const aggregation = createSelect(
@@ -116,188 +127,208 @@ export function createMetricsView({ go }) {
     createElement("div", { class: "bar" }, told, share.root),
     chart,
   );
-  /** What is known of a site: asked once for as long as the site is shown. @type {{ site: string, names: readonly string[] } | undefined} */
-  let asked;
+  /** @type {MetricsView} */
+  const view = {
+    ...{ change, known, name, fields, aggregation, resolution, range, tags },
+    ...{ fieldsField, aggregationField, resolutionField, share, told, chart },
+    ...{ state: undefined, asked: undefined },
+  };
+  return {
+    root,
+    /** @param {State} now @param {AbortSignal} signal */
+    show: (now, signal) => showMetrics(view, now, signal),
+    focus: () => name.focus(),
+  };
+}
 
-  /** @param {State} now @param {AbortSignal} signal */
-  async function show(now, signal) {
-    state = now;
-    range.write(now.range);
-    resolution.value = now.resolution;
-    name.value = now.name;
-    for (const one of [fieldsField, resolutionField, range.root, tags]) one.hidden = now.name === "";
-    if (now.name === "") aggregationField.hidden = true;
-    share.root.hidden = true;
-    replaceChildren(told);
-    replaceChildren(chart, createLoadingState("metrics"));
-    try {
-      if (asked?.site !== now.site) {
-        const path = `/api/v2/metrics/names/${encodeURIComponent(now.site)}`;
-        const names = /** @type {readonly string[]} */ (await requestJson({ method: "GET", path }, signal));
-        asked = { site: now.site, names };
-        replaceChildren(
-          known,
-          names.map((one) => createElement("option", { value: one.toWellFormed() })),
-        );
-      }
-      if (asked.names.length === 0) {
-        replaceChildren(chart, createEmptyState("No metrics", "This site has none."));
-        return;
-      }
-      if (now.name === "") {
-        replaceChildren(chart, choice(asked.names));
-        return;
-      }
-      await showMetric(now, signal);
-    } catch (error) {
-      if (isAborted(error)) return;
-      const isUnknown = error instanceof Failure && error.status === 404 && asked !== undefined;
-      const told = isUnknown
-        ? [
-            createEmptyState("No such metric", `This site has none of the name ${now.name}.`),
-            choice(asked?.names ?? []),
-          ]
-        : [createFailureState(error, () => void show(now, signal))];
-      replaceChildren(chart, told);
-    }
-  }
-
-  /** The names to choose from, where none is chosen. @param {readonly string[]} names */
-  function choice(names) {
-    return createElement(
-      "nav",
-      { class: "names", "aria-label": "Metrics" },
-      createElement("h2", {}, formatCount(names.length, "metric")),
-      createElement(
-        "ul",
-        {},
-        names.map((one) => {
-          const link = createElement("button", { type: "button", class: "link" }, renderUntrusted(one));
-          link.addEventListener("click", () => change({ name: one }));
-          return createElement("li", {}, link);
-        }),
-      ),
-    );
-  }
-
-  /** @param {State} now @param {AbortSignal} signal */
-  async function showMetric(now, signal) {
-    const path = `/api/v2/metrics/type_and_tags/${encodeURIComponent(now.site)}/${encodeURIComponent(now.name)}`;
-    /** @type {Metric} */
-    const metric = await requestJson({ method: "GET", path }, signal);
-    const offered = fieldsByType[metric.metric_type];
-    const chosen = offered.includes(now.field) ? now.field : (offered[0] ?? "gauge");
-    fillSelect(
-      fields,
-      offered.map((word) => [word, word]),
-    );
-    fields.value = chosen;
-    const isAggregated = aggregated.includes(chosen);
-    aggregationField.hidden = !isAggregated;
-    aggregation.value = now.aggregation;
-    const keys = [...new Set(metric.available_tags.flat())].sort();
-    showTags(keys, now.tags);
-
-    const bounds = resolveRange(now.range, Date.now());
-    const select = [
-      {
-        name: now.name,
-        tags: now.tags,
-        field: chosen,
-        ...(isAggregated && now.aggregation !== "default" ? { aggregation: now.aggregation } : {}),
-      },
-    ];
-    const common = {
-      site_id: now.site,
-      ...bounds,
-      ...(now.resolution === "AUTO" ? {} : { resolution: now.resolution }),
-      limit: maxSeries,
-    };
-    const request = buildPost("metrics/timeseries", { ...common, select });
-    share.write(request, {
-      field: "metrics_timeseries",
-      arguments: common,
-      variables: { select: { type: "[TimeseriesSelectorInput!]!", value: select } },
-      selection,
-    });
-    share.root.hidden = false;
-    /** @type {{ readonly resolution: string, readonly series: readonly Series[] }} */
-    const answer = await requestJson(request, signal);
-    const { series } = answer;
-    const every = resolutionNames[answer.resolution] ?? answer.resolution;
-    replaceChildren(
-      told,
-      `${metric.metric_type}, ${formatCount(series.length, "series", "series")}${series.length === maxSeries ? " (no more are drawn; narrow the tags for others)" : ""}, every ${every}, ${formatRange(bounds.from, bounds.to)}`,
-    );
-    if (series.length === 0) {
-      const hint =
-        keys.length > 0
-          ? "No series has these tags, or none has a value in this range."
-          : "None has a value in this range.";
-      replaceChildren(chart, createEmptyState("No values", hint));
+/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
+async function showMetrics(view, now, signal) {
+  const { name, resolution, range, tags, fieldsField, aggregationField, resolutionField } = view;
+  const { share, told, chart } = view;
+  view.state = now;
+  range.write(now.range);
+  resolution.value = now.resolution;
+  name.value = now.name;
+  for (const one of [fieldsField, resolutionField, range.root, tags]) one.hidden = now.name === "";
+  if (now.name === "") aggregationField.hidden = true;
+  share.root.hidden = true;
+  replaceChildren(told);
+  replaceChildren(chart, createLoadingState("metrics"));
+  try {
+    const names = await readNames(view, now.site, signal);
+    if (names.length === 0) {
+      replaceChildren(chart, createEmptyState("No metrics", "This site has none."));
       return;
     }
-    const drawn = createElement("div");
-    replaceChildren(chart, drawn, createLegend(series, now.name), createValueTable(series, now.name));
-    drawChart(
-      drawn,
-      series.map((one) => ({ label: formatLabel(one, now.name), data: one.data })),
-      {
-        label: `Chart of ${now.name}, ${chosen}; the same values stand in the tables below`,
-        step: seconds[answer.resolution] ?? 60,
-        signal,
-        choose: (from, to) => {
-          const print = (/** @type {number} */ at) =>
-            new Date(Math.round(at) * 1_000).toISOString().replace(".000Z", "Z");
-          change({ range: { from: print(from), to: print(to) } });
-        },
-      },
-    );
+    if (now.name === "") {
+      replaceChildren(chart, createChoice(view, names));
+      return;
+    }
+    await showMetric(view, now, signal);
+  } catch (error) {
+    if (isAborted(error)) return;
+    const isUnknown = error instanceof Failure && error.status === 404 && view.asked !== undefined;
+    const told = isUnknown
+      ? [
+          createEmptyState("No such metric", `This site has none of the name ${now.name}.`),
+          createChoice(view, view.asked?.names ?? []),
+        ]
+      : [createFailureState(error, () => void showMetrics(view, now, signal))];
+    replaceChildren(chart, told);
   }
+}
 
-  /** @param {readonly string[]} keys @param {Readonly<Record<string, string>>} given */
-  function showTags(keys, given) {
-    const focused = document.activeElement?.getAttribute("data-tag");
-    replaceChildren(
-      tags,
-      keys.map((key) => {
-        // A label may be named as what every object has.
-        const pattern = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
-        const input = createElement("input", {
-          type: "text",
-          autocomplete: "off",
-          spellcheck: "false",
-          placeholder: "all together",
-          "data-tag": key,
-          value: pattern.toWellFormed(),
-        });
-        const write = (/** @type {string} */ value) => {
-          const { [key]: _, ...others } = state?.tags ?? {};
-          change({ tags: value === "" ? others : { ...others, [key]: value } });
-        };
-        input.addEventListener("change", () => write(input.value));
-        const isSplit = pattern === "*";
-        const split = createElement(
-          "button",
-          {
-            type: "button",
-            class: "chip",
-            "aria-pressed": String(isSplit),
-            title: "One series for each value",
-          },
-          "each",
-          createElement("span", { class: "unseen" }, ` ${key}`),
-        );
-        split.addEventListener("click", () => write(isSplit ? "" : "*"));
-        const made = createField(key, input);
-        made.append(createElement("div", { class: "joined" }, input, split));
-        if (focused === key) queueMicrotask(() => input.focus());
-        return made;
+/**
+ * The metrics of a site, asked once for as long as the site is shown.
+ * @param {MetricsView} view @param {string} site @param {AbortSignal} signal
+ */
+async function readNames(view, site, signal) {
+  if (view.asked?.site === site) return view.asked.names;
+  const path = `/api/v2/metrics/names/${encodeURIComponent(site)}`;
+  const names = /** @type {readonly string[]} */ (await requestJson({ method: "GET", path }, signal));
+  view.asked = { site, names };
+  replaceChildren(
+    view.known,
+    names.map((one) => createElement("option", { value: one.toWellFormed() })),
+  );
+  return names;
+}
+
+/** The names to choose from, where none is chosen. @param {MetricsView} view @param {readonly string[]} names */
+function createChoice({ change }, names) {
+  return createElement(
+    "nav",
+    { class: "names", "aria-label": "Metrics" },
+    createElement("h2", {}, formatCount(names.length, "metric")),
+    createElement(
+      "ul",
+      {},
+      names.map((one) => {
+        const link = createElement("button", { type: "button", class: "link" }, renderUntrusted(one));
+        link.addEventListener("click", () => change({ name: one }));
+        return createElement("li", {}, link);
       }),
-    );
-  }
+    ),
+  );
+}
 
-  return { root, show, focus: () => name.focus() };
+/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
+async function showMetric(view, now, signal) {
+  const { change, fields, aggregation, aggregationField, share, told, chart } = view;
+  const path = `/api/v2/metrics/type_and_tags/${encodeURIComponent(now.site)}/${encodeURIComponent(now.name)}`;
+  /** @type {Metric} */
+  const metric = await requestJson({ method: "GET", path }, signal);
+  const offered = fieldsByType[metric.metric_type];
+  const chosen = offered.includes(now.field) ? now.field : (offered[0] ?? "gauge");
+  fillSelect(
+    fields,
+    offered.map((word) => [word, word]),
+  );
+  fields.value = chosen;
+  const isAggregated = aggregated.includes(chosen);
+  aggregationField.hidden = !isAggregated;
+  aggregation.value = now.aggregation;
+  const keys = [...new Set(metric.available_tags.flat())].sort();
+  showTags(view, keys, now.tags);
+
+  const bounds = resolveRange(now.range, Date.now());
+  const select = [
+    {
+      name: now.name,
+      tags: now.tags,
+      field: chosen,
+      ...(isAggregated && now.aggregation !== "default" ? { aggregation: now.aggregation } : {}),
+    },
+  ];
+  const common = {
+    site_id: now.site,
+    ...bounds,
+    ...(now.resolution === "AUTO" ? {} : { resolution: now.resolution }),
+    limit: maxSeries,
+  };
+  const request = buildPost("metrics/timeseries", { ...common, select });
+  share.write(request, {
+    field: "metrics_timeseries",
+    arguments: common,
+    variables: { select: { type: "[TimeseriesSelectorInput!]!", value: select } },
+    selection,
+  });
+  share.root.hidden = false;
+  /** @type {{ readonly resolution: string, readonly series: readonly Series[] }} */
+  const answer = await requestJson(request, signal);
+  const { series } = answer;
+  const every = resolutionNames[answer.resolution] ?? answer.resolution;
+  replaceChildren(
+    told,
+    `${metric.metric_type}, ${formatCount(series.length, "series", "series")}${series.length === maxSeries ? " (no more are drawn; narrow the tags for others)" : ""}, every ${every}, ${formatRange(bounds.from, bounds.to)}`,
+  );
+  if (series.length === 0) {
+    const hint =
+      keys.length > 0
+        ? "No series has these tags, or none has a value in this range."
+        : "None has a value in this range.";
+    replaceChildren(chart, createEmptyState("No values", hint));
+    return;
+  }
+  const drawn = createElement("div");
+  replaceChildren(chart, drawn, createLegend(series, now.name), createValueTable(series, now.name));
+  drawChart(
+    drawn,
+    series.map((one) => ({ label: formatLabel(one, now.name), data: one.data })),
+    {
+      label: `Chart of ${now.name}, ${chosen}; the same values stand in the tables below`,
+      step: seconds[answer.resolution] ?? 60,
+      signal,
+      choose: (from, to) => {
+        const print = (/** @type {number} */ at) =>
+          new Date(Math.round(at) * 1_000).toISOString().replace(".000Z", "Z");
+        change({ range: { from: print(from), to: print(to) } });
+      },
+    },
+  );
+}
+
+/** @param {MetricsView} view @param {readonly string[]} keys @param {Readonly<Record<string, string>>} given */
+function showTags(view, keys, given) {
+  const { change, tags } = view;
+  const focused = document.activeElement?.getAttribute("data-tag");
+  replaceChildren(
+    tags,
+    keys.map((key) => {
+      // A label may be named as what every object has.
+      const pattern = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
+      const input = createElement("input", {
+        type: "text",
+        autocomplete: "off",
+        spellcheck: "false",
+        placeholder: "all together",
+        "data-tag": key,
+        value: pattern.toWellFormed(),
+      });
+      const write = (/** @type {string} */ value) => {
+        const { [key]: _, ...others } = view.state?.tags ?? {};
+        change({ tags: value === "" ? others : { ...others, [key]: value } });
+      };
+      input.addEventListener("change", () => write(input.value));
+      const isSplit = pattern === "*";
+      const split = createElement(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-pressed": String(isSplit),
+          title: "One series for each value",
+        },
+        "each",
+        createElement("span", { class: "unseen" }, ` ${key}`),
+      );
+      split.addEventListener("click", () => write(isSplit ? "" : "*"));
+      const made = createField(key, input);
+      made.append(createElement("div", { class: "joined" }, input, split));
+      if (focused === key) queueMicrotask(() => input.focus());
+      return made;
+    }),
+  );
 }
 
 /** @param {Series} series @param {string} name */

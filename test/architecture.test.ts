@@ -332,9 +332,4 @@ describe("the outside world", () => {
       expect(flags.filter((flag) => !text.includes(flag))).toEqual([]);
     }
   });
-
-  test("no file is longer than 600 lines", () => {
-    const long = files.filter((file) => readFileSync(join(root, file), "utf8").split("\n").length > 601);
-    expect(long).toEqual([]);
-  });
 });

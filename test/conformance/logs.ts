@@ -11,12 +11,12 @@ import { type LoadedLine, loadScripts, toLogLine } from "../log-query/script.ts"
 export interface Subject {
   readonly name: string;
   readonly start: () => Promise<Running>;
-  /** What it cannot do, by the name of a test. That test is run all the same, and must fail as stated. */
+  /** Known inabilities by test title. Such a test still runs and must fail as stated. */
   readonly excuses: Readonly<Record<string, Excuse>>;
 }
 export interface Excuse {
   readonly reason: string;
-  /** What the failure's message says. */
+  /** Matches the failure's message. */
   readonly failure: RegExp;
 }
 interface Running {
@@ -28,7 +28,7 @@ interface Running {
   readonly stop: () => Promise<void>;
 }
 
-/** A line as its source has it: the severity as it is spelled there, or none. */
+/** A line as its source stores it: the severity in the source's spelling, or none. */
 type SourceLine = Omit<LogLine, "severity"> & Pick<LoadedLine, "severity">;
 
 const base = Date.UTC(2026, 0, 15, 10);
@@ -75,7 +75,7 @@ export function logStoreSuite(subject: Subject): void {
       for await (const batch of running.store.lines(query, signal)) found.push(batch);
       return found;
     }
-    /** The lines up to the batch that completes what is wanted. */
+    /** The lines up to the batch that completes the wanted number. */
     async function page(over: Partial<LogQuery>): Promise<LogLine[]> {
       const query = queryOf(over);
       const found: LogLine[] = [];
@@ -295,7 +295,7 @@ export function logStoreSuite(subject: Subject): void {
     });
 
     for (const { name, steps } of loadScripts()) {
-      // In order, as a `load` holds for the steps after it.
+      // In order: a `load` applies to the steps after it.
       test(`script ${name}`, async () => {
         for (const step of steps) {
           if (step.kind === "load") {
@@ -323,7 +323,7 @@ export function logStoreSuite(subject: Subject): void {
   });
 }
 
-/** Lines of scripts without a time stand at the epoch, which no range of the suite holds. */
+/** Script lines without a time are at the epoch, outside every range of the suite. */
 function timeOf({ time }: LogLine): Instant {
   return time === 0n ? fromMillis(base) : time;
 }

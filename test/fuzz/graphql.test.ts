@@ -1,4 +1,4 @@
-// GraphQL documents: selections of the schema with arguments that are nearly right, and the same broken as text.
+// Random GraphQL documents: selections of the schema with nearly valid arguments, and corrupted texts of them.
 import {
   type GraphQLInputType,
   type GraphQLOutputType,

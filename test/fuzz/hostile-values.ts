@@ -1,5 +1,4 @@
-// Values that are wrong in the ways that have broken programs, as JSON text: a value could not hold a number that no
-// double holds, or a key that stands twice.
+// Hostile values as JSON text. Text can hold what a JavaScript value cannot: numbers beyond a double, duplicate keys.
 import { hostileTexts } from "../conformance/metrics/injection-texts.ts";
 import type { Draw } from "./seeded-generator.ts";
 

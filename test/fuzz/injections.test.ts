@@ -1,6 +1,6 @@
-// Texts that would break out of a query, in every name and value of every route, over the kinds that send queries to a
-// source. What reaches the source is parsed back, by grammars that share nothing with ours: the wall stands in each
-// selector and each search, and nothing is asked by other means than those that plain words ask by.
+// Texts that try to break out of a query, in every name and value of every route, for each kind of backend. Independent
+// grammars parse the requests that reach the backend: each selector and search must keep its tenant filter, and must use
+// only the constructs that plain words use.
 import { isDeepStrictEqual } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -162,7 +162,7 @@ const elasticTexts = [
   ],
 ];
 
-/** What a search that looks back would take minutes over. */
+/** Texts on which a backtracking regular expression would take minutes. */
 function longText(draw: Draw): string {
   const piece = () => draw.pick(["a", "0", "é", " ", "a ", "*", "a*", ".", "\\", '"', "é ", "-1"]);
   const middle = piece().repeat(50_000);
@@ -345,7 +345,7 @@ const parts = [
   "terminate_after",
 ];
 
-/** Whether all that a query finds lies behind the wall, or in an index that is not known yet and whose hits are not used. */
+/** Whether the query finds only documents within the tenant filter, or in an unknown index whose hits are unused. */
 function isWalled(query: unknown): boolean {
   if (isDeepStrictEqual(query, { term: { tenant: tenantFilter } })) return true;
   const {

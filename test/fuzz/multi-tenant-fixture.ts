@@ -1,5 +1,5 @@
-// Three sites in one backend, alike but for a mark in every text of theirs, so that a foreign row gives itself away: the
-// same traces, of which each site has a span; the same metrics, lines at the same times, the same pods.
+// Three sites on one backend that differ only in a mark in all their texts, so that a foreign row is recognised. They
+// share traces (each has a span of every trace), metric names, line times and pods.
 import { clusterMatch, observeCluster } from "#resolvers/memory/demo/cluster.ts";
 import { createMemoryKubernetes, type Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";

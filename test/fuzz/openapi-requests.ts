@@ -1,5 +1,4 @@
-// Requests as the OpenAPI document describes them: what a client would send that knows nothing else, with words that the
-// demo knows, so that a good part of them reaches the stores.
+// Random requests generated from the OpenAPI document, with names that exist in the demo so that many reach the stores.
 
 import { operations } from "#src/operations/index.ts";
 import type { JsonSchema } from "#src/operations/runtime/json-schema.ts";

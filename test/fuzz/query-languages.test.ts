@@ -1,4 +1,4 @@
-// Texts in languages of their own: log queries, trace queries and cron schedules.
+// Random texts in the query languages: log queries, trace queries and cron schedules.
 import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
 import { compileMatcher } from "#src/log-query/matches.ts";

@@ -1,5 +1,5 @@
-// What only a connection can carry: targets, methods and headers that no client library would send, and bodies of
-// reports. The program answers each, and is there for the next.
+// Raw bytes on a connection: targets, methods and headers that no client library sends, and report bodies. The server
+// answers each and survives.
 import { once } from "node:events";
 import type { Server as HttpServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";

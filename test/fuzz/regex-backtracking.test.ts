@@ -1,5 +1,5 @@
-// Every regular expression of the program, on texts that make one that looks back slow: pieces of itself, repeated, with
-// an end that spoils the match. Time that grows with the square of the length shows at 30,000 characters already.
+// Runs every regular expression of the program on texts that make backtracking slow: repeated parts of the expression
+// with an end that prevents a match. Quadratic time shows at 30,000 characters.
 import { readdirSync, readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ const patterns = ["src", "resolvers"].flatMap((folder) =>
     }),
 );
 
-/** What is never asked of a long text that a stranger has written, and why. In the long run it must be slow all the same. */
+/** Expressions that never see long untrusted text, with the reason. The long run checks that they are in fact slow. */
 const bounded: Readonly<Record<string, string>> = {
   "src/graphql/schema.ts /(?:^|[\\W_]+)(\\w)/g": "names of our own schema",
   "src/graphql/mesh.ts /\\s*\\n[\\s\\S]*$/": "what Mesh says of a schema that it loads",

@@ -1,4 +1,4 @@
-// What the suites beside this one have found, one case each, as small as it gets.
+// Minimal cases of the defects that the other fuzz suites have found.
 import { afterAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";

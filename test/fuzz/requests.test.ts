@@ -1,4 +1,4 @@
-// Requests over every route, from what the OpenAPI document promises to what nobody promised anything about.
+// Random requests on every route, from valid by the OpenAPI document to arbitrary.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
 import { operations } from "#src/operations/index.ts";
@@ -108,7 +108,7 @@ function drawBody(route: Route, draw: Draw): Asked["body"] {
   }
 }
 
-/** Percent-encoded wholly, as little as a URL allows, or not at all. */
+/** Percent-encoded fully, minimally or not at all. */
 function encode(text: string, draw: Draw): string {
   const whole = encodeURIComponent(text.toWellFormed());
   return draw.pick([

@@ -1,5 +1,5 @@
-// Inputs drawn from numbered seeds, so that a failure names all that it takes to repeat it. Chosen over fast-check here
-// because its generators cost more than what is tested, a hundred thousand times over.
+// Random inputs from numbered seeds, so that a failure can be repeated from its seed. Used instead of fast-check, whose
+// generators would cost more than the code under test.
 import { createRandom } from "#resolvers/memory/demo/seeded-random.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 
@@ -28,7 +28,7 @@ export function createDraw(seed: number): Draw {
   };
 }
 
-/** Runs `check` on so many inputs. What it throws is told with the seed and the input. */
+/** Runs `check` on this many inputs. An error is reported with the seed and the input. */
 export async function fuzz<Input>(
   inputs: number,
   draw: (draw: Draw) => Input,
@@ -57,7 +57,7 @@ const mostMilliseconds = 1_000;
 
 const builtIns = [Object, Array, Function, String, Number, Boolean, RegExp, Promise, Map, Set, Date, Error];
 
-/** All that hangs on the prototypes which every value shares. */
+/** The properties of the shared prototypes, to detect prototype pollution. */
 function describePrototypes(): readonly { readonly key: string; readonly value: unknown }[] {
   return builtIns.flatMap(({ name, prototype }) =>
     Object.entries(Object.getOwnPropertyDescriptors(prototype)).map(([key, { value }]) => ({

@@ -1,5 +1,5 @@
-// Triples of a token, sites and a route. No answer holds a row of a site that the token may not see, and asking for such
-// a site is the same as asking for none: the same bytes for the same work.
+// Random triples of a token, sites and a route. No answer contains a row of a site hidden from the token, and a hidden
+// site is indistinguishable from a missing one: the same bytes for the same work.
 import { Session } from "node:inspector/promises";
 import { afterAll, expect, test } from "vitest";
 import { Members, print } from "./hostile-values.ts";
@@ -91,7 +91,7 @@ async function check(triple: Triple): Promise<void> {
   const own = seenBy(token);
   const answered = await ask(triple, named);
   expect([200, 404, 422]).toContain(answered.status);
-  // What the client itself has named is no secret of the site's: explanations and errors may repeat it.
+  // Texts of the request are not secret: explanations and errors may repeat them.
   const sent = triple.told;
   for (const site of sites.filter((id) => !own.includes(id))) {
     if (answered.text.includes(mark(site)) && !sent.includes(mark(site))) throw new Error(answered.text);
@@ -139,8 +139,8 @@ test.each(reading.filter((_, n) => long || n % 6 === 0).map((route) => [route.pa
     // The first time is another: what is kept for each token is made then.
     for (const id of ["south", missing]) await ask(triple, [id]);
     const [foreign, absent] = await counting(async (callsOf) => [
-      await layout(callsOf, () => ask(triple, ["south"])),
-      await layout(callsOf, () => ask(triple, [missing])),
+      await countCalls(callsOf, () => ask(triple, ["south"])),
+      await countCalls(callsOf, () => ask(triple, [missing])),
     ]);
     expect(foreign.size).toBeGreaterThan(10);
     expect(foreign).toEqual(absent);
@@ -150,15 +150,15 @@ test.each(reading.filter((_, n) => long || n % 6 === 0).map((route) => [route.pa
 type Calls = ReadonlyMap<string, number>;
 type CallsOf = (run: () => Promise<unknown>) => Promise<Calls>;
 
-/** How often each function of the program is called. V8 may count a call twice while it optimises, so the least counts. */
-async function layout(callsOf: CallsOf, run: () => Promise<unknown>): Promise<Calls> {
+/** Calls of each function of the program. V8 may count a call twice while it optimises, so the minimum is used. */
+async function countCalls(callsOf: CallsOf, run: () => Promise<unknown>): Promise<Calls> {
   const [first = new Map(), ...others] = [await callsOf(run), await callsOf(run), await callsOf(run)];
   return new Map(
     [...first].map(([name, count]) => [name, Math.min(count, ...others.map((one) => one.get(name) ?? 0))]),
   );
 }
 
-/** To begin to count costs more than what is counted. */
+/** Starting the profiler costs more than the counted work, so it runs once for several requests. */
 async function counting<T>(work: (callsOf: CallsOf) => Promise<T>): Promise<T> {
   const session = new Session();
   session.connect();

@@ -1,4 +1,4 @@
-// What holds for every query, tree, line and number. fast-check prints the input that breaks a law.
+// Laws for all queries, syntax trees, lines and numbers. fast-check prints the input that violates one.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
@@ -22,7 +22,7 @@ import { toLogLine } from "./script.ts";
 
 const nowhere = { start: 0, end: 0 };
 
-/** Text from the letters that the grammar cares about, mostly; no NUL, no lone surrogates. */
+/** Text mostly of characters that the grammar uses, without NUL and lone surrogates. */
 const awkward = fc.string({
   unit: fc.oneof(
     { weight: 3, arbitrary: fc.constantFrom(...'ab01.\\"()[]=!:<>, \t\n-_{}') },
@@ -69,7 +69,7 @@ const { filter } = fc.letrec<{ filter: Filter }>((tie) => ({
 
 function group(kind: "and" | "or", [first, second, ...rest]: readonly Filter[]): Filter {
   if (first === undefined || second === undefined) throw new Error("a group has two operands");
-  // The parser flattens what has no parentheses, and an AND within an OR never needs them.
+  // The parser flattens chains without parentheses; an AND inside an OR never needs them.
   return { kind, operands: [first, second, ...rest], span: nowhere };
 }
 
@@ -141,7 +141,7 @@ const queryText = fc.oneof(
     .map((parts) => parts.join("")),
 );
 
-/** The filter, or undefined for a refusal whose details fit the text. */
+/** The filter, or undefined for a refusal, whose details are checked against the text. */
 function attempt(query: string, legacy: boolean): Filter | undefined {
   try {
     return parse(query, { legacy });
@@ -270,7 +270,7 @@ describe("matches(filter, line)", () => {
     );
   });
 
-  // An independent, slow reading of the contract's words on paths, on bodies whose numbers JSON.stringify spells alike.
+  // An independent, slow implementation of the contract's rules for paths, on bodies that JSON.stringify preserves.
   test("finds the values of a path as the contract defines them", () => {
     const body = fc.letrec<{ node: unknown }>((tie) => ({
       node: fc.oneof(

@@ -11,7 +11,7 @@ import {
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
 
-/** A tree in few letters: `(and [0,9] a=1 b=2)`, with each comparison as `path operator "value" [start,end]`. */
+/** A compact notation of a tree: `(and [0,9] a=1 b=2)`, each comparison as `path operator "value" [start,end]`. */
 function sketch(filter: Filter): string {
   switch (filter.kind) {
     case "all":
@@ -154,7 +154,7 @@ describe("parse with legacy syntax", () => {
     ["\\a_int=1", '["a_int"]="1"[0,8]', "\\a_int=1"],
     ["attributes.\\a_int=1", '["attributes","a_int"]="1"[0,19]', "\\attributes.\\a_int=1"],
     ["attributes=1", '["attributes"]="1"[0,12]', "attributes=1"],
-    // A backslash that takes no meaning away is a letter.
+    // A backslash that escapes nothing stands for itself.
     ["\\x.a_int=1", '["\\\\x","a_int"]|["\\\\x","a"]="1"[0,10]', "\\\\x.a_int=1"],
   ] as const)("parses %j", (query, tree, text) => {
     const filter = parse(query, { legacy: true });

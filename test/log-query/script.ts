@@ -21,7 +21,7 @@ export interface LoadedLine {
   readonly id: string;
   /** ISO 8601. */
   readonly time?: string | undefined;
-  /** As the source spells it: `ERR` is answered as `error`, nothing as `unknown`. */
+  /** As the source spells it: `ERR` becomes `error`, an absent one `unknown`. */
   readonly severity?: string | undefined;
   readonly message?: string | undefined;
   readonly hostname?: string | undefined;

@@ -1,9 +1,9 @@
-// Digits become the double that `Number` makes of them, or none; doubles become the digits that JSON has.
+// The parser returns the double of `Number` or declines; the printer writes the digits of JSON.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { maxNumberBytes, scanNumber, writeNumber } from "#src/metrics/float-text.ts";
 
-/** What is read between two texts, and where it ends there; NaN where it cannot be told. */
+/** The number parsed between two texts and its end; NaN when the parser declines. */
 function readIn(before: string, text: string, after: string): { read: number; end: number } {
   const room = Buffer.from(before + text + after, "latin1");
   const numbers = Float64Array.of(7, 7, 7);
@@ -17,7 +17,7 @@ function read(text: string): number {
   if (!Number.isNaN(read)) expect(end).toBe(text.length);
   return read;
 }
-/** With so many digits behind the point, and zeros before them where they are fewer. */
+/** With this many digits after the point, padded with leading zeros. */
 function place(digits: string, decimals: number): string {
   if (decimals === 0) return digits;
   const padded = digits.padStart(decimals + 1, "0");
@@ -28,7 +28,7 @@ const digits = fc
   .tuple(fc.integer({ min: 1, max: 9 }), fc.string({ unit: digit, maxLength: 16 }))
   .map(([first, rest]) => `${first}${rest}`);
 const decimals = fc.nat(30);
-/** Digits of a point half-way between two doubles, cut to those that are read. */
+/** The digits of the midpoint of two doubles, cut to those that are read. */
 const halfway = fc
   .tuple(fc.bigInt(2n ** 52n, 2n ** 53n - 1n), fc.nat(40))
   .map(([mantissa, shift]) => `${(mantissa * 2n + 1n) * 5n ** BigInt(shift)}`.slice(0, 17));
@@ -43,7 +43,7 @@ test("parses any digits as Number does, also near the middle of two doubles", ()
     }),
     { numRuns: 20_000 },
   );
-  // Some one in a hundred of these, which are drawn to be hard; twice as many would tell of a bound that is too wide.
+  // About one in a hundred of these hard inputs is declined; twice as many would show that the error bound is too wide.
   expect(open).toBeLessThan(400);
 });
 
@@ -110,7 +110,7 @@ function write(value: number): string {
   return room.toString("latin1", 1, end);
 }
 
-/** With as many digits as drawn, at any place. */
+/** With the drawn number of digits, at any magnitude. */
 const decimal = fc
   .tuple(fc.bigInt(1n, 10n ** 17n), fc.integer({ min: 0, max: 24 }))
   .map(([digits, places]) => Number(`${digits}e-${places}`));
@@ -119,7 +119,7 @@ const short = fc
   .map(([digits, places]) => Number(`${digits}e-${places}`));
 /** Half of these lie exactly between two decimals of 16 digits. */
 const single = fc.float({ noNaN: true, noDefaultInfinity: true });
-/** Up to four doubles from one whose neighbour below is nearer than that above, or at which digits become one more. */
+/** Up to four doubles away from a power of two, where the spacing changes, or a power of ten. */
 const edge = fc
   .tuple(
     fc.oneof(

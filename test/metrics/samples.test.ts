@@ -1,4 +1,4 @@
-// Cases worked out by hand, and laws. The suite in `conformance/metrics.ts` compares the same code with an oracle.
+// Cases computed by hand, and laws. `conformance/metrics.ts` compares the same code with an oracle.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Buckets } from "#src/core/rows.ts";

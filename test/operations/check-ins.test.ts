@@ -1,5 +1,5 @@
-// The expected times come from a reader of cron fields of its own and from walking over every minute of a year with
-// the offsets that Intl knows, never from the library that answers.
+// Compares occurrences with an oracle: its own reader of cron fields, and a walk over every minute of a year with the
+// offsets of Intl. The oracle never uses the library under test.
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
@@ -23,7 +23,7 @@ async function ask(body: unknown): Promise<CronResult> {
 
 // ---- The oracle ---------------------------------------------------------------------------------------------
 
-/** Minutes of a zone from a start on: the local fields of each, packed; and where its clock jumps. */
+/** Consecutive minutes of a zone: the packed local fields of each, and where its clock jumps. */
 interface Walk {
   readonly start: number;
   /** Local time as if it were UTC, in minutes since 1970, of each minute of UTC. */
@@ -75,7 +75,7 @@ const aliases: Readonly<Record<string, string>> = {
 const monthNames = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(" ");
 const dayNames = "SUN MON TUE WED THU FRI SAT".split(" ");
 
-/** `test` tells whether a value, on a date, is in the field; `any` whether the field restricts nothing. */
+/** `test`: whether the field contains a value on a date. `any`: whether the field restricts nothing. */
 function field(text: string, low: number, high: number, names: readonly string[] = []) {
   const number = (word: string) => {
     const at = names.indexOf(word.toUpperCase());
@@ -109,7 +109,7 @@ function read(expression: string): Rule {
     const last = new Date(Date.UTC(year, month, 0)).getUTCDate();
     return dates.special.some((word) => {
       if (word === "L") return day === last;
-      // The working day nearest to a day of this month, never in another month.
+      // The working day nearest to a day, within the same month.
       const wanted = word === "LW" ? last : Number(word.replace("W", ""));
       if (wanted > last || weekday === 0 || weekday === 6) return false;
       const workdays = Array.from({ length: last }, (_, index) => index + 1).filter((candidate) => {
@@ -154,7 +154,7 @@ function read(expression: string): Rule {
   };
 }
 
-/** The first five, and fewer where the walk ends before. */
+/** The first five, or fewer if the walk ends earlier. */
 function expected({ start, local }: Walk, rule: Rule, from: number): string[] {
   const found: number[] = [];
   const add = (time: number) => {
@@ -164,7 +164,7 @@ function expected({ start, local }: Walk, rule: Rule, from: number): string[] {
   for (let index = 0; index < local.length && found.length < 5; index += 1) {
     const here = local[index] ?? 0;
     const dayLater = index + 1_439;
-    // Goes over a day at once whose clock does not jump and that touches no day of the rule.
+    // Skips a whole day without a clock change that the rule does not select.
     if (
       here === highest + 1 &&
       local[dayLater] === here + 1_439 &&
@@ -176,13 +176,13 @@ function expected({ start, local }: Walk, rule: Rule, from: number): string[] {
       continue;
     }
     const time = start + index * minute;
-    // Skipped: what was named for a time that the clock passed over happens right after it.
+    // Skipped time: an explicitly named occurrence happens right after the gap.
     if (rule.named) {
       for (let skipped = highest + 1; skipped < here; skipped += 1) {
         if (rule.matches(skipped)) add(time);
       }
     }
-    // Repeated: what was named happened the first time.
+    // Repeated time: an explicitly named occurrence happens the first time only.
     if (rule.matches(here) && (here > highest || !rule.named)) {
       for (const second of rule.seconds) add(time + second * 1_000);
     }
@@ -198,9 +198,9 @@ const places: readonly (readonly [zone: string, starts: readonly string[]])[] = 
   ["UTC", ["2026-03-01T00:00:00.000Z"]],
   ["Europe/Berlin", ["2026-03-28T12:00:00.000Z", "2026-10-24T12:00:00.000Z"]],
   ["America/New_York", ["2026-03-07T20:30:00.000Z", "2026-10-31T20:30:00.000Z"]],
-  // Half an hour, and the other way round.
+  // A change of half an hour, in the southern hemisphere.
   ["Australia/Lord_Howe", ["2026-04-04T02:00:00.000Z", "2026-10-03T02:00:00.000Z"]],
-  // From midnight to one, and back to eleven.
+  // From midnight to 01:00, and back to 23:00.
   ["Africa/Cairo", ["2026-04-23T12:00:00.000Z", "2026-10-29T12:00:00.000Z"]],
 ];
 

@@ -1,4 +1,4 @@
-// `?explain=true` over the demo's server, and `readout explain` on a configuration of its own.
+// `?explain=true` on the demo server, and `readout explain` with its own configuration.
 
 import { afterAll, describe, expect, test } from "vitest";
 import { elastic as elasticKind } from "#resolvers/elastic/elastic.ts";

@@ -1,4 +1,4 @@
-// Exports: the concatenation of all pages, in another form.
+// Exports (NDJSON and CSV) hold the same lines as all pages concatenated, and obey the document limit.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
@@ -59,7 +59,7 @@ function serve(written: readonly Line[], over: { limits?: Partial<Limits>; store
       if (!("pieces" in result)) throw new Error("pieces expected");
       return read(result.pieces);
     },
-    /** The lengths of the pieces of an export, or of a page. */
+    /** The lengths of the chunks of an export or a page. */
     async pieces(form: typeof ndjson | undefined) {
       const result = (form ?? lines).run(parsed({ per_page: 10_000, order: "ASC" }), context);
       const pieces = "pieces" in result ? result.pieces : result;
@@ -71,7 +71,7 @@ function serve(written: readonly Line[], over: { limits?: Partial<Limits>; store
   };
 }
 
-/** RFC 4180, and nothing beyond it. */
+/** Parses strict RFC 4180. */
 function readCsv(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];

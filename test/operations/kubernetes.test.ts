@@ -32,7 +32,7 @@ function contextOf(store: KubernetesStore | undefined, now = never): Context {
   };
 }
 
-/** A store that remembers what it was asked and answers these nodes. */
+/** A store that records its queries and returns these nodes. */
 function remembering(batches: readonly (readonly NodesRow[])[] = []) {
   const asked: unknown[] = [];
   const none = async function* (query: unknown) {

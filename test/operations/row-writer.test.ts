@@ -1,4 +1,4 @@
-// Rows that are printed in parts are those that are printed whole.
+// printSpans assembles the text of a row from cached parts; the result must equal the row printed at once.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Attributes, Span } from "#src/core/rows.ts";
@@ -16,7 +16,7 @@ const attributes = fc.dictionary(
   fc.oneof(text, fc.integer(), fc.bigInt(), fc.constant(null), fc.array(text)),
   { noNullPrototype: true, maxKeys: 3 },
 );
-/** Most spans of a process have the same, each in an object of its own. */
+/** Most spans of a process have equal resource attributes, in separate objects. */
 const ofProcess = fc
   .constantFrom<Attributes[]>(
     { a: 1, b: "2" },
@@ -71,7 +71,7 @@ test("printSpans yields the same text as toSpanRow", () => {
   );
 });
 
-/** What all spans of one name may have in common, changed in one of its parts. */
+/** The members that spans of one name may share, with one of them changed. */
 const change: fc.Arbitrary<Partial<Span> & Pick<TraceDetailSpan, "names">> = fc
   .oneof(
     ofProcess.map((resource_attributes) => ({ resource_attributes })),

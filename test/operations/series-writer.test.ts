@@ -1,4 +1,4 @@
-// Points printed as bytes are the JSON of their times and values, digit for digit.
+// The series writer prints points as bytes; the result must equal JSON.stringify of the times and values.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Buckets } from "#src/core/rows.ts";
@@ -11,7 +11,7 @@ import {
   takeText,
 } from "#src/operations/metrics/series-writer.ts";
 
-/** As an answer has them, all but the brackets around them. */
+/** The points as in an answer, without the brackets. */
 function print(values: Float64Array, buckets: Buckets, turn = pointsPerTurn): string {
   const piece = createChunkWriter(buckets);
   let text = "";
@@ -19,7 +19,7 @@ function print(values: Float64Array, buckets: Buckets, turn = pointsPerTurn): st
   for (let first = 0; first < buckets.count; first += turn) {
     const range = { first, end: Math.min(first + turn, buckets.count) };
     count += printPoints(piece, values, range, count === 0);
-    // Every other time a piece goes on.
+    // Every second time the chunk continues.
     if (first % (2 * turn) === 0) text += takeText(piece);
   }
   text += takeText(piece);
@@ -60,7 +60,7 @@ test("the chunk writer prints any values in slices of any size", () => {
       const buckets = { start, step: 60_000, count: values.length };
       expect(print(values, buckets, turn)).toBe(stringify(values, buckets));
     }),
-    // What is not finite has a sign as well.
+    // Non-finite values have a sign too.
     { numRuns: 2_000, examples: [[[[Number.NEGATIVE_INFINITY], 1, 0]]] },
   );
 });

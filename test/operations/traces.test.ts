@@ -1,5 +1,5 @@
-// The twelve tracing and deploy routes over memory stores: bodies, pages, shapes on the wire, and the merge of several
-// backends.
+// The twelve tracing and deploy routes over memory stores: request bodies, pages, answer shapes, and the merge of
+// several backends.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemorySpans, type StoredSpan } from "#resolvers/memory/stores/span-store.ts";
@@ -21,7 +21,7 @@ function storedOf(model: ModelSpan): Placed {
   return stored;
 }
 
-/** Sites and the backend that each lies in. */
+/** Sites with their backends. */
 function serve(
   spans: readonly Placed[],
   places: Readonly<Record<string, string>> = { shop: "m", stock: "m", blog: "m" },
@@ -400,7 +400,7 @@ describe("trace detail routes", () => {
 const nights = midnight + 3_600_000;
 const everywhere = ["shop", "stock", "blog"];
 
-/** All pages as a client reads them: it sends back what the last row says, and stops at the first short page. */
+/** Reads all pages as a client does: the cursor is the last row's value, and the first short page is the last. */
 async function readPages(
   run: ReturnType<typeof serve>,
   route: string,

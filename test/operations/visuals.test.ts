@@ -1,5 +1,5 @@
-// Saved visuals over the server: what is public and what is not, the two forms of an answer, and that the CSV holds the
-// same data as the JSON, read back by a reader of its own.
+// Saved visuals over HTTP: what is public, both forms of an answer, and equality of CSV and JSON data. An independent
+// reader parses the CSV.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
@@ -64,7 +64,7 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
   return { ask, ...watched };
 }
 
-/** RFC 4180, and nothing but it: CRLF between records, quotes doubled. */
+/** Parses strict RFC 4180: CRLF between records, doubled quotes. */
 function readCsv(text: string): string[][] {
   const records: string[][] = [];
   const field = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/y;
@@ -79,7 +79,7 @@ function readCsv(text: string): string[][] {
   }
   return records;
 }
-/** What a spreadsheet would take for a formula gets an apostrophe. */
+/** Adds the apostrophe to texts that a spreadsheet would read as a formula. */
 const defused = (text: string) => (/^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text);
 
 describe("saved visual as JSON", () => {

@@ -1,5 +1,5 @@
-// A tail over the elastic store and a source on loopback: documents become searchable late, the source fails in
-// different ways, and is left alone when nobody follows. Time runs fifty times as fast.
+// A tail over the Elasticsearch store and a fake server on loopback. Documents become searchable late, the server fails
+// in several ways, and polling stops without tails. Time runs fifty times as fast.
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -22,7 +22,7 @@ const mapped = {
 let fake: ScriptedSource | undefined;
 afterEach(() => fake?.close());
 
-/** What a search is expected to ask, as far as the fake obeys it. */
+/** The part of a search body that the fake server supports. */
 interface Search {
   readonly size: number;
   readonly query: {
@@ -82,7 +82,7 @@ test("a tail over Elasticsearch delivers late documents and survives a failing s
   const reading = (async () => {
     for (let next = await chunks.next(); next.done !== true; next = await chunks.next()) text += next.value;
   })().catch(() => {});
-  // Loading the client may take many of these seconds.
+  // Loading the client may take many of these accelerated seconds.
   const start = now();
 
   for (let n = 0; n < 400; n += 1) {

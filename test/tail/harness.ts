@@ -1,4 +1,4 @@
-// Tails over a memory store, in a time of the test's own, with clients that read as a test tells them to.
+// Tails over a memory store with a virtual clock and clients whose reading the test controls.
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Principal } from "#src/access/auth.ts";
 import type { Limits } from "#src/config/limits.ts";
@@ -22,11 +22,11 @@ export interface Client {
   readonly events: readonly Event[];
   /** The ids of the lines received. */
   readonly lines: () => readonly string[];
-  /** As a client keeps it. */
+  /** The last event id, as a client keeps it. */
   readonly lastId: () => string | undefined;
   readonly text: () => string;
   readonly state: () => "open" | "ended" | "broken";
-  /** How its server has seen it end. */
+  /** How the tail ended, as the server saw it. */
   readonly over: () => boolean | undefined;
   readonly leave: () => void;
   /** Reads nothing while true. */
@@ -48,9 +48,9 @@ interface Subject {
   readonly open: (opening?: Opening) => Promise<Client>;
   /** Makes a line visible now; times are milliseconds after `base`. */
   readonly add: (id: string, time: Millis, message?: string) => void;
-  /** Readings of the store so far. */
+  /** Number of store reads so far. */
   readonly readings: () => number;
-  /** All clients leave, also those that have no answer yet. */
+  /** Disconnects all clients, also those without an answer yet. */
   readonly leaveAll: () => void;
   readonly logged: () => string;
 }
@@ -166,7 +166,7 @@ export function createSubject(
   return { clock, tails, open, add, readings: () => readings, leaveAll, logged: () => log };
 }
 
-/** As the standard says: fields to the first colon, an event ends at an empty line, without data it is none. */
+/** Parses server-sent events by the standard: an empty line ends an event; one without data is dropped. */
 export function readEvents(text: string): readonly Event[] {
   return text
     .split("\n\n")

@@ -1,5 +1,5 @@
-// The law of live tails: whatever arrives within the lateness is sent once, and nothing else, over any schedule of
-// arrivals, failures of the source and reconnections. What should have been sent is told from the schedule alone.
+// The law of live tails: each line that arrives within the lateness is sent exactly once, and nothing else, for any
+// schedule of arrivals, source failures and reconnections. The expectation is computed from the schedule alone.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { BackendError } from "#src/core/errors.ts";
@@ -8,19 +8,19 @@ import { base, type Client, createSubject, type Opening } from "./harness.ts";
 
 const lateness = 20_000;
 const length = 90_000;
-/** Long enough for the longest rest of a source and for all that is late. */
+/** Longer than the longest retry delay and all late arrivals. */
 const after = 60_000 + lateness;
 
 const arrivals = fc.array(
   fc.record({
     time: fc.integer({ min: -30_000, max: length }),
-    // Small delays and the ends of the lateness more often than the rest.
+    // Prefers small delays and values near the lateness.
     delay: fc.oneof(fc.nat(1_500), fc.nat(lateness), fc.constantFrom(0, lateness)),
     red: fc.boolean(),
   }),
   { maxLength: 60 },
 );
-/** When the source does not answer, and whether it fails at once or after its first batch. */
+/** When the source fails: at once, or after its first batch. */
 const outages = fc.array(
   fc.record({ from: fc.integer({ min: 1, max: length }), length: fc.nat(40_000), midway: fc.boolean() }),
   { maxLength: 3 },
@@ -44,7 +44,7 @@ function failing(now: () => number, periods: readonly { from: number; length: nu
       const fail = () => new BackendError("elk", "unreachable", "down");
       if (outage !== undefined && !outage.midway) throw fail();
       for await (const batch of store.lines(query, signal)) {
-        // Batches end between two milliseconds; here every millisecond is one, so that much can go wrong between.
+        // Each millisecond is a batch of its own, so that failures can occur between any two.
         for (let first = 0; first < batch.length; ) {
           const start = batch[first]?.time;
           const end = batch.findIndex(({ time }, at) => at > first && time !== start);
@@ -74,11 +74,11 @@ test("tails deliver each line once, over a failing source and with clients that 
       const opening: Opening = { query: red ? "message=red" : "", from };
       const clients: Client[] = [];
       let began: number | undefined;
-      /** Clients retry an answer of 500, with what they had. */
+      /** Clients retry after a 500 with the same event id. */
       const connect = (resume: string | undefined, which: number) => {
         subject.open({ ...opening, resume }).then(
           (client) => {
-            // From the next millisecond on: the open one may have been read already.
+            // Starts at the next millisecond: the current one may have been read already.
             began ??= now() + 1;
             clients.push(client);
             const cut = cuts[which];

@@ -1,4 +1,4 @@
-// What a tail says and when it ends; that it sends the right lines is the law of laws.test.ts.
+// The events of a tail, its limits and its end. laws.test.ts checks that it sends the right lines.
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/core/errors.ts";
@@ -130,7 +130,7 @@ describe("a tail over a failing source", () => {
     });
   });
 
-  /** A store that refuses every query in which `severity` is compared, as one that cannot be narrowed. */
+  /** A store that refuses every query that compares `severity`, as if the index could not evaluate it. */
   const choosy = (store: LogStore): LogStore => ({
     async *lines(query, signal) {
       if (JSON.stringify(query.filter).includes("severity"))
@@ -170,7 +170,7 @@ describe("a tail over a failing source", () => {
     expect(all.lines()).toEqual(["a", "b"]);
     expect(some.lines()).toEqual(["a", "c"]);
     expect(all.text() + some.text()).not.toMatch(/event: (retry|end)/);
-    // Together again.
+    // The remaining filters are read as one query again.
     expect(readings() - before).toBe(2);
   });
 
@@ -181,7 +181,7 @@ describe("a tail over a failing source", () => {
     await clock.advance(1_000);
     if (late instanceof Error) expect(late).toBeInstanceOf(Refused);
     else expect(late).toMatchObject({ events: [{ event: "end", data: { reason: "refused" } }] });
-    // It has left no trace: the next one is told as well.
+    // No state remains: the next tail receives the refusal too.
     await expect(open({ query: "severity=error", from: -60_000 })).rejects.toBeInstanceOf(Refused);
     add("a", 1_500, "line");
     await clock.advance(2_000);
@@ -293,7 +293,7 @@ describe("tails of slow clients", () => {
     const client = await open({ from: -3_600_000 });
     await expect.poll(client.lines).toHaveLength(200);
     const ids = client.events.map(({ id }) => id);
-    // Of 50,000 characters each, six are one piece.
+    // At 50,000 characters per line, six lines form one chunk.
     for (let at = 6; at < ids.length; at += 1) expect(ids[at]).not.toBe(ids[at - 6]);
   });
 });
@@ -380,7 +380,7 @@ describe("source load of tails", () => {
       Array.from({ length: 50 }, (_, n) => open({ query: `message=m${n % 40}` })),
     );
     await clock.advance(5_000);
-    // One a second.
+    // One read per second.
     expect(readings()).toBeLessThanOrEqual(8);
     for (const client of clients) client.leave();
     await clock.advance(2_000);

@@ -1,4 +1,4 @@
-// What a visual's file may say, and the folder as it changes.
+// The schema of a visual file, and the directory as its files change.
 import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -259,7 +259,7 @@ describe("visual directory", () => {
       const { find } = await open();
       expect(logged).toEqual([]);
       expect(find(made)).toMatchObject({ title: 'CPU: "größe"', type, site: "shop" });
-      // A file that is there is never written over.
+      // An existing file is never overwritten.
       expect(await run(args, shell)).toBe(1);
       expect(shell.complained()).toContain("cannot be written");
     },

@@ -1,10 +1,10 @@
-// The queries of real dashboards, on the metrics of the generated sites.
+// The queries of real dashboards against the metrics of the demo sites.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { memory } from "#resolvers/memory/memory.ts";
 import { fromMillis, hour, minute } from "#src/core/time.ts";
 import { base, iso, serve } from "./metrics-harness.ts";
 
-// The first of them has hours of samples made.
+// The first query generates hours of samples.
 describe("dashboard queries on the demo sites", { timeout: 60_000 }, () => {
   const backend = memory.create("memory", memory.parseConfig({}), {
     now: () => fromMillis(base + hour),

@@ -1,4 +1,4 @@
-// A server over the memory store, or over a store of the test's own, with a clock that stands still.
+// A server over the memory store or a given store, with a stopped clock.
 import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { RateLimiter } from "#src/access/rate-limit.ts";
@@ -20,9 +20,9 @@ const expired = "secret-token-of-bob";
 interface Subject {
   readonly server: Server;
   readonly logs: MemoryLogs;
-  /** What `/metrics` says of each limit that has bitten. */
+  /** The count of each limit that was reached, from `/metrics`. */
   readonly limited: () => Promise<Readonly<Record<string, number>>>;
-  /** What it says of the requests that are over, by operation and status. */
+  /** The counts of finished requests by operation and status, from `/metrics`. */
   readonly requests: () => Promise<Readonly<Record<string, number>>>;
   /** Everything that was logged. */
   readonly logged: () => string;

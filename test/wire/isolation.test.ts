@@ -1,4 +1,4 @@
-// One source in trouble among several, and clients that leave: what the other sources' clients and the source itself see.
+// A hanging backend must not block the clients of others, and disconnected clients must not leave work behind.
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
@@ -75,7 +75,7 @@ function serve(
   return { ask, look, server };
 }
 
-/** Answers when it is told to. */
+/** Answers only after `end`. */
 function silent() {
   const over = Promise.withResolvers<void>();
   let asked = 0;
@@ -107,7 +107,7 @@ describe("request slots: share of a backend", () => {
     dead.end();
     const statuses = (await Promise.all(waiting)).map(({ status }) => status);
     expect(statuses.filter((status) => status === 200)).toHaveLength(30);
-    // Every place was given back.
+    // Every slot was released.
     const again = await Promise.all(Array.from({ length: 30 }, () => ask("dead")));
     expect(new Set(again.map(({ status }) => status))).toEqual(new Set([200]));
   });
@@ -124,7 +124,7 @@ describe("request slots: share of a backend", () => {
 });
 
 describe("request slots: anonymous clients", () => {
-  /** Answers when it is told to: that it knows no such metric. */
+  /** Answers only when released: that the metric is unknown. */
   function silentMetrics() {
     const over = Promise.withResolvers<undefined>();
     let asked = 0;
@@ -164,7 +164,7 @@ describe("request slots: anonymous clients", () => {
     const metrics = silentMetrics();
     const { ask, look } = serve({ shop: createMemoryLogs() }, 40, { metrics: metrics.store });
     const waiting = Array.from({ length: 40 }, () => look());
-    // From three quarters of all places on it has no more than its share, a half.
+    // Above three quarters of all slots it has no more than its share, a half.
     await expect.poll(metrics.asked).toBe(30);
     expect((await ask("shop")).status).toBe(200);
     metrics.end();
@@ -231,7 +231,7 @@ describe("disconnecting clients", () => {
     await expect.poll(() => open.size).toBe(0);
     expect(searches).toBeGreaterThan(100);
     expect(left).toBeGreaterThan(100);
-    // Every place in front of the source is free again.
+    // Every slot of the backend is free again.
     await expect(
       Promise.all(Array.from({ length: 3 }, () => backend?.probe(AbortSignal.timeout(60_000)))),
     ).resolves.toHaveLength(3);

@@ -1,4 +1,4 @@
-// Each limit of the server: what it answers, that room comes back, and that it is counted where an operator looks.
+// Each limit of the server: its answer, the recovery after it, and its count in /metrics.
 import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { defaults } from "#src/config/schema.ts";
@@ -11,7 +11,7 @@ import { base, createSubject, linesBody, linesPath, otherToken, token } from "./
 const origin = "http://readout";
 const as = (user: string): RequestInit => ({ headers: { authorization: `Bearer ${user}` } });
 
-/** Answers nothing until it is told to. */
+/** Answers only after it is released. */
 function waiting() {
   const over = Promise.withResolvers<void>();
   const seen = { begun: 0 };
@@ -363,7 +363,7 @@ describe("limits of a connection", () => {
   });
 
   describe("limits of a client that does not read", () => {
-    // More than systems keep between two programs, and in one piece: what is streamed has a deadline for each.
+    // Larger than the socket buffers of the system, and not streamed: each chunk of a stream has its own deadline.
     const size = 16 * 1_048_576;
     const line = {
       ...{ id: "l", time: fromMillis(base), source_id: "app", severity: "info" as const },

@@ -1,5 +1,4 @@
-// The program under load while its operator works on it: secrets are exchanged, the configuration is read again, and it
-// is told to end.
+// The running program under load while an operator rotates secrets, reloads the configuration and stops it.
 import { mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
@@ -39,7 +38,7 @@ const documents = Array.from({ length: 4_000 }, (_, n) => ({
 
 interface Outcome {
   readonly status?: number;
-  /** The answer came to the end that HTTP says. */
+  /** The answer is complete by its HTTP framing. */
   readonly whole: boolean;
   readonly body: string;
   readonly error?: string;
@@ -107,7 +106,7 @@ test.concurrent("a secret is rotated under load through its file, also through a
       return true;
     },
   });
-  // As Kubernetes mounts a secret: a link to a link to the file, and the one in the middle is turned.
+  // As Kubernetes mounts a secret: a link to a link to the file; rotation replaces the middle link.
   const turn = async (version: string) => {
     await writeFile(join(folder, version), `${version}\n`);
     await symlink(version, join(folder, "..data.new"));
@@ -140,7 +139,7 @@ sites: { shop: { metrics: { backend: prom } } }
   });
   await expect.poll(() => seen.has("Bearer first")).toBe(true);
 
-  // Both are good for a while, as whoever exchanges them without an interruption has it.
+  // Both secrets are valid for a while, as in a rotation without downtime.
   valid = ["Bearer first", "Bearer second"];
   await turn("second");
   await expect.poll(() => seen.has("Bearer second"), { timeout: 10_000 }).toBe(true);
@@ -149,7 +148,7 @@ sites: { shop: { metrics: { backend: prom } } }
   const before = answered;
   await expect.poll(() => answered).toBeGreaterThan(before + 20);
 
-  // An empty secret, as a mistake leaves it, changes nothing.
+  // An empty secret, left by mistake, changes nothing.
   await writeFile(join(folder, "second"), "\n");
   await expect
     .poll(() => told.err, { timeout: 10_000 })
@@ -224,7 +223,7 @@ test("SIGTERM with 64 clients cuts no answer and exits within ten seconds", {
   const failed: string[] = [];
   let fine = 0;
   let refused = 0;
-  /** Whoever asks after the signal may find nobody there any more, but gets no part of an answer. */
+  /** A request after the signal may fail to connect, but never gets a partial answer. */
   const judge = ({ status, whole, body, error }: Outcome, askedAfter: boolean, what: string) => {
     if (status === undefined && askedAfter && /ECONNREFUSED|ECONNRESET|socket hang up/.test(error ?? ""))
       refused += 1;

@@ -1,4 +1,4 @@
-// The four metrics routes through the server: exact bodies, ids, order and limits on a few samples written by hand, and bad
+// The four metrics routes over HTTP: exact bodies, ids, order and limits for a few hand-written samples, and invalid
 // input.
 import { afterAll, describe, expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
@@ -544,7 +544,7 @@ test("the field decides the type of a metric whose type is a guess", async () =>
   const { body: answer } = await guessed.post("timeseries", body(asked));
   expect(answer.series).toEqual(await series(asked));
   expect(answer.series).toHaveLength(4);
-  // The explanation tells what is computed, not what the type would have.
+  // The explanation shows the computed measure, not that of the guessed type.
   const told = await guessed.explain(body(asked));
   expect(told.selectors).toMatchObject([
     { type: "counter", measure: { of: "samples", combine: "last" } },

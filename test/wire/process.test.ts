@@ -1,5 +1,5 @@
-// The program as a person starts it: what it prints, and how it ends. What a command refuses before it serves is asked of
-// the command itself, which costs no process.
+// The program as a user starts it: its output and exit code. Refusals before serving are tested on the commands'
+// functions, without a process.
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -33,7 +33,7 @@ async function configure(text: string): Promise<string> {
   return file;
 }
 
-/** A command that ends by itself: its exit code, and what it said to standard error. */
+/** Runs a command that ends by itself. Returns its exit code and standard error. */
 async function refused(command: typeof demo | typeof serve, ...args: string[]) {
   const shell = {
     ...createShell({ now: now(), kinds: [...kinds.values()] }),
@@ -68,7 +68,7 @@ describe.concurrent("--version", () => {
   });
 });
 
-// Each waits most of the time, for a process or for the next look at a file.
+// Concurrent, since each mostly waits for a process or the next poll of a file.
 describe.concurrent("readout demo", () => {
   test("prints a working curl command and exits cleanly on SIGTERM", async ({ expect }) => {
     const { child, told, ended, listening } = startReadout("demo", "--port", "0", "--token", "it's-a-token");

@@ -1,4 +1,4 @@
-// A thousand reloads while clients ask: whoever asked under one configuration is answered by it, and nobody is refused.
+// A thousand reloads under load: each request is answered by one configuration, and none is refused.
 import { expect, test } from "vitest";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
@@ -11,10 +11,10 @@ import { base, createSubject, linesBody, linesPath } from "./harness.ts";
 
 const token = "of-all-configurations";
 const reloads = 1_000;
-/** More than is completed before an answer begins. */
+/** More rows than are buffered before an answer begins. */
 const streamed = 1_500;
 
-/** A configuration whose lines tell its number. It may be closed when nobody is answered by it any more. */
+/** A configuration whose lines contain its number. It may be closed once no request uses it. */
 function configuration(number: number) {
   let closed = false;
   let late = 0;
@@ -103,7 +103,7 @@ test("1,000 reloads under load: every answer is complete and of one configuratio
   await Promise.all(clients);
   expect(wrong).toEqual([]);
   expect(numbers.size).toBeGreaterThan(100);
-  // All that was replaced is let go of, and none before its last answer.
+  // Every replaced configuration is closed, and none before its last answer.
   await Promise.all(over);
   expect(over).toHaveLength(reloads + 1);
   expect(made.filter(({ late }) => late() > 0)).toEqual([]);

@@ -1,4 +1,4 @@
-// Requests to exact statuses, headers and bodies, good and bad, through the same plug-in that a connection uses.
+// Valid and invalid requests with their exact statuses, headers and bodies, through the plug-in that connections use.
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { BackendError, type Failure, failures } from "#src/core/errors.ts";

@@ -1,4 +1,4 @@
-// What only a real connection shows: answers that break off, clients that leave or read slowly, and the drain.
+// Behaviour that only a real connection shows: cut answers, clients that leave or read slowly, and the drain.
 import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
@@ -16,7 +16,7 @@ afterEach(async () => {
   await Promise.all(open.splice(0).map((server) => server.close(0)));
 });
 
-// Yoga is not loaded until GraphQL is asked for, so there are two ways in; both must do.
+// Yoga is loaded with the first GraphQL request, so there are two request paths; both are tested.
 const hosts = ["alone", "within Yoga"] as const;
 async function start(over: Parameters<typeof createSubject>[0], host: (typeof hosts)[number] = "alone") {
   const subject = createSubject(over);
@@ -87,7 +87,7 @@ function batch(number: number, size = 600, length = 10): LogLine[] {
   }));
 }
 
-/** Ends with `last` after so many batches; tells how many were read and whether it was ended early. */
+/** A store that yields this many batches, then runs `last`. `seen` records the batches read and an early end. */
 function feed(
   batches: number,
   last: (signal: AbortSignal) => Promise<void> = async () => {},
@@ -396,7 +396,7 @@ describe("server: drain", () => {
   });
 
   test("does not cut a complete answer that its client has not read yet", async () => {
-    // Held whole, because it may be refused; more than the system takes at once.
+    // Buffered completely because it may be refused, and larger than the socket buffers.
     const { store } = feed(1, undefined, 50_000, async () => false);
     const { server, port } = await start({ store });
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));

@@ -1,5 +1,5 @@
-// Tails and exports over real connections: which form is answered, what comes before the first byte, what a cut, a
-// slow client, a reload and a drain look like.
+// Tails and exports over real connections: content negotiation, errors before the first byte, cuts, slow clients,
+// reloads and drains.
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
@@ -38,7 +38,7 @@ function ask(
   });
 }
 
-/** Gathers what comes; `ended` is "complete" only for a body that says that it is. */
+/** Collects the body; `ended` is "complete" only if the framing says so. */
 function gather(answer: IncomingMessage) {
   let text = "";
   answer.setEncoding("utf8").on("data", (chunk) => {

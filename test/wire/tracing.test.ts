@@ -1,4 +1,4 @@
-// What only the server can show of the tracing routes: which sites a token's requests reach, and statuses.
+// The tracing routes over HTTP: which sites a token reaches, and statuses.
 import { expect, test } from "vitest";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";

@@ -1,5 +1,5 @@
 // What every log store must do, run against each of them. A subject is a store on a server with a data layout; it
-// writes lines the way that layout's shipper would, which is how a profile is tested.
+// writes lines the way that layout's shipper would, which is how a layout is tested.
 import { afterAll, beforeAll, describe, expect, test as vitestTest } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";

@@ -40,7 +40,7 @@ test.each([
 
 test("searching analysed text for a long word takes linear time", () => {
   const ecs = logLayouts.get("ecs");
-  if (ecs === undefined) throw new Error("no profile ecs");
+  if (ecs === undefined) throw new Error("no layout ecs");
   const known = readIndexMetadata({
     logs: {
       mappings: { properties: { t: { type: "text" } } },

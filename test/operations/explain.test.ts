@@ -239,7 +239,7 @@ backend: mem
 sources:
   - source_id: app
     index: demo-shop-app
-    profile: memory
+    layout: memory
     indices: ["demo-shop-app"]
     leaves:
       - leaf: severity=error

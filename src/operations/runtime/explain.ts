@@ -248,7 +248,7 @@ export async function explainSources(
   return plans.map(({ source, layout, indices, leaves, notes }) => ({
     source_id: source.id,
     index: source.index,
-    profile: layout,
+    layout,
     indices: indices ?? null,
     leaves: leaves.map((leaf) => describeLeaf(leaf, indices?.length)),
     notes,

@@ -31,7 +31,7 @@ export function explainListing(
     }),
     sources: resolveRanges(request, context).flatMap(({ ids, range }) =>
       listSpanParts(ids, context).map(({ backend, source: { site, index, layout } }) => {
-        return { site_id: site, backend, index, profile: layout, range: printTimeRange(range) };
+        return { site_id: site, backend, index, layout, range: printTimeRange(range) };
       }),
     ),
     notes: [

@@ -74,7 +74,7 @@ onServers((server) => {
         json: '{"n":20.5,"k":"y"}',
       },
     ];
-    test.each(shippersOn(server))("detects, reads and reports $profile", async (shipper) => {
+    test.each(shippersOn(server))("detects, reads and reports $layout", async (shipper) => {
       const index = await ship(shipper, `layout-one-${shipper.layout}`, lines);
       const found = await read(createSource(index));
       expect(

@@ -53,12 +53,7 @@ interface WakeSignal {
 const batchReports = 50;
 const batchBytes = 2 * 1_048_576;
 
-export function startDelivery({
-  spool: spooler,
-  sites,
-  telemetry,
-  pace = defaultPace,
-}: DeliveryOptions): Delivery {
+export function startDelivery({ spool, sites, telemetry, pace = defaultPace }: DeliveryOptions): Delivery {
   const end = new AbortController();
   const { signal } = end;
   const bells = new Map<string, WakeSignal>();
@@ -89,7 +84,7 @@ export function startDelivery({
     while (!signal.aborted) {
       try {
         bell.rung = false;
-        const spooled = await spooler.readOldest(site, Math.ceil(batchReports / parts), batchBytes / parts);
+        const spooled = await spool.readOldest(site, Math.ceil(batchReports / parts), batchBytes / parts);
         const [oldest] = spooled;
         const refusal = await deliver(spooled);
         if (refusal === undefined) failures = 0;
@@ -122,7 +117,7 @@ export function startDelivery({
    * @returns whether another was taken
    */
   async function passOver(site: string, report: SpooledReport, deliver: Deliver): Promise<boolean> {
-    const other = await spooler.pickLater(site, report.sequence);
+    const other = await spool.pickLater(site, report.sequence);
     if (other === undefined || (await deliver([other])) !== undefined) return false;
     const refusal = await deliver([report]);
     if (refusal === undefined) return true;
@@ -150,7 +145,7 @@ export function startDelivery({
   }
 
   async function conclude(site: string, settlements: readonly Settlement[]): Promise<void> {
-    await spooler.settle(settlements);
+    await spool.settle(settlements);
     const refused = settlements.filter((settlement) => settlement.refused !== undefined);
     telemetry.intake.delivered(site, settlements.length - refused.length);
     telemetry.intake.refused(site, refused.length);

@@ -49,13 +49,7 @@ const defaultBodyTimeout: Millis = 15_000;
 const defaultBufferLimitBytes = 64 * 1_048_576;
 
 export function createIntake(options: IntakeOptions): Intake {
-  const {
-    spool: spooler,
-    onSpooled: spooled,
-    telemetry,
-    now,
-    bodyTimeout: patience = defaultBodyTimeout,
-  } = options;
+  const { spool, onSpooled: spooled, telemetry, now, bodyTimeout: patience = defaultBodyTimeout } = options;
   const { bufferLimitBytes: heldLimitBytes = defaultBufferLimitBytes } = options;
   const clock = () => performance.now();
   const [keyRateOf, addressRateOf] = [createReloadableRateLimit(clock), createReloadableRateLimit(clock)];
@@ -159,7 +153,7 @@ export function createIntake(options: IntakeOptions): Intake {
       if (site.frontend?.store === undefined) return "no_target";
       const received = now();
       const index = formatIndexName(site.frontend.index, received);
-      if (!(await spooler.append({ site: site.id, index, received: toMillis(received), body }))) {
+      if (!(await spool.append({ site: site.id, index, received: toMillis(received), body }))) {
         return "spool_full";
       }
       spooled(site.id);

@@ -43,7 +43,7 @@ type WithoutNumber<Q> = Q extends { readonly number: number } ? Omit<Q, "number"
 /** Of the thread's heap: it holds a commit's reports and nothing for long. */
 const resourceLimits = { maxYoungGenerationSizeMb: 16, maxOldGenerationSizeMb: 256 };
 
-/** A thread does not share the cache of compiled code by itself (`cache.js`). The folder is the version's within it. */
+/** A thread does not share the cache of compiled code by itself (`src/compile-cache.js`). The folder is the version's within it. */
 const compileCache = getCompileCacheDir();
 
 /** Bounds of one commit; what is left waits for the next. */

@@ -1,6 +1,6 @@
 // The durable queue of error reports: SQLite in write-ahead mode, where a commit has reached the disk before it
 // returns, so that what was acknowledged survives kill -9 and, as far as SQLite and the disk keep their word, a power
-// cut. Everything here waits for the disk, so it runs in a thread of its own (`spooler.ts`). Reports are told apart
+// cut. Everything here waits for the disk, so it runs in a thread of its own (`spool-worker.ts`). Reports are told apart
 // by a number that only grows, never by a clock.
 import { randomBytes } from "node:crypto";
 import { closeSync, mkdirSync, openSync, statfsSync, statSync } from "node:fs";

@@ -7,7 +7,7 @@ import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { Observation, ObservedPod } from "../stores/kubernetes-store.ts";
 import { createRandom, generateHex, type Random } from "./seeded-random.ts";
 
-/** The wall behind which the cluster stands. */
+/** The labels that every series of the cluster has. */
 export const clusterMatch: ForcedLabels = { cluster: "demo" };
 
 const nodeNames = ["demo-node-1", "demo-node-2", "demo-node-3"] as const;
@@ -78,7 +78,7 @@ const job = {
   ...{ kept: 3, failing: 5 },
 };
 
-/** The cluster at a moment, or undefined where the wall hides it. */
+/** The cluster at a moment, or undefined where the forced labels exclude it. */
 export function observeCluster(seed: number, match: ForcedLabels, time: Millis): Observation | undefined {
   const hidden = Object.entries(match).some(([label, value]) => clusterMatch[label] !== value);
   if (hidden) return undefined;

@@ -27,7 +27,7 @@ export interface ObservedPod
   /** Absent until its node has taken it on. */
   readonly start?: Millis | undefined;
 }
-/** Undefined when nothing behind the wall was observed at that moment. */
+/** Undefined when nothing with the forced labels was observed at that moment. */
 type Observe = (match: ForcedLabels, time: Millis) => Observation | undefined;
 
 /** What one query observes: each moment once, though it is needed for its own rows and the next one's deltas. */

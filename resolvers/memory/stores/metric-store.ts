@@ -34,7 +34,7 @@ export interface MemoryMetrics extends MetricStore {
   ) => AppendSample;
   /** Forgets samples before this time. */
   readonly forget: (before: Millis) => void;
-  /** How many metrics of each type stand behind the wall. */
+  /** How many metrics of each type have the forced labels. */
   readonly count: (match: ForcedLabels) => ReadonlyMap<MetricType, number>;
 }
 
@@ -218,7 +218,7 @@ function groupSeries(
   return [...groups.values()].sort((a, b) => compareLists(valuesOf(a), valuesOf(b)));
 }
 
-/** The tags of a series, sorted: neither the wall's labels nor those that tell parts of a family apart. */
+/** The tags of a series, sorted: without the forced labels and those that tell parts of a family apart. */
 function selectTags(labels: ReadonlyMap<string, string>, match: ForcedLabels): ReadonlyMap<string, string> {
   return new Map([...labels].filter(([key]) => !Object.hasOwn(match, key) && !partLabels.includes(key)));
 }

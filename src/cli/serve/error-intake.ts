@@ -28,22 +28,22 @@ export async function openErrorIntake(
   now: () => Instant,
 ): Promise<ErrorIntake> {
   const { spool: path, spoolBytes: limitBytes } = config;
-  const spooler = await startSpoolClient({ path, limitBytes }).catch((error: unknown) => {
+  const spool = await startSpoolClient({ path, limitBytes }).catch((error: unknown) => {
     const reason = toErrorMessage(error);
     throw new ConfigError(path, [{ path: "", message: `cannot be used as a spool: ${reason}` }]);
   });
-  telemetry.intake.watch(() => spooler.readLevel());
-  const { sites: waiting } = await spooler.readLevel();
+  telemetry.intake.watch(() => spool.readLevel());
+  const { sites: waiting } = await spool.readLevel();
   for (const [site, reports] of Object.entries(waiting)) {
     if (sites.get(site)?.frontend?.store !== undefined) continue;
     const message = "spooled error reports cannot be delivered: the site has no `frontend` backend";
     telemetry.log({ level: "warn", message, site, reports });
   }
-  let delivery = startDelivery({ spool: spooler, sites, telemetry });
+  let delivery = startDelivery({ spool, sites, telemetry });
   /** Replacements run one after the other: two that end the same delivery would both start another. */
   let replaced = Promise.resolve();
   const spooled = (site: string) => delivery.wake(site);
-  const intake = createIntake({ config, sites, spool: spooler, onSpooled: spooled, telemetry, now });
+  const intake = createIntake({ config, sites, spool, onSpooled: spooled, telemetry, now });
   const own = config.listen && { address: config.listen, http: createIntakeServer(intake) };
   return {
     intake,
@@ -57,7 +57,7 @@ export async function openErrorIntake(
       intake.reload(config, sites);
       replaced = replaced.then(async () => {
         await delivery.close();
-        delivery = startDelivery({ spool: spooler, sites, telemetry });
+        delivery = startDelivery({ spool, sites, telemetry });
       });
       return replaced;
     },
@@ -69,7 +69,7 @@ export async function openErrorIntake(
       own?.http.closeAllConnections();
       await replaced;
       await delivery.close();
-      await spooler.close();
+      await spool.close();
     },
   };
 }

@@ -26,7 +26,7 @@ import {
 } from "./read-series.ts";
 import { type ListRequest, listBody, type Selector, toTimeRange } from "./request.ts";
 import { metricList } from "./schema.ts";
-import { encodeIdPart, printTags, sortKeys } from "./timeseries.ts";
+import { encodeIdPart, printTags, sortKeys } from "./series-writer.ts";
 
 export const list: Operation<ListRequest, never> = {
   name: "metrics.list",

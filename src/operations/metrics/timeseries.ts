@@ -24,11 +24,14 @@ import { timeseriesAnswer } from "./schema.ts";
 import {
   type ChunkWriter,
   createChunkWriter,
+  encodeIdPart,
   pointsPerTurn,
   printAscii,
   printNumber,
   printPoints,
+  printTags,
   printText,
+  sortKeys,
   takeText,
 } from "./series-writer.ts";
 
@@ -174,23 +177,3 @@ function createIdPrinter({
 }
 
 /** Each with its text, in the order of their texts. */
-export function sortKeys(keys: readonly string[]): readonly (readonly [key: string, text: string])[] {
-  const printed = keys.map((key) => [key, `${encodeIdPart(key)}=`] as const);
-  return printed.sort(([, a], [, b]) => (a < b ? -1 : 1));
-}
-
-export function printTags(
-  keys: readonly (readonly [key: string, text: string])[],
-  tags: Readonly<Record<string, string>>,
-): string {
-  let text = "";
-  for (const [key, before] of keys)
-    text += `${text === "" ? "" : ","}${before}${encodeIdPart(tags[key] ?? "")}`;
-  return text;
-}
-
-export function encodeIdPart(text: string): string {
-  return !/[%|,=]/.test(text)
-    ? text
-    : text.replaceAll(/[%|,=]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
-}

@@ -1,5 +1,6 @@
 // Reads single traces, and resolves what a traces query names: stores, filters, ranges and the budget.
 import type { Site, SpanPart } from "../../access/sites.ts";
+import type { NonEmpty } from "../../core/collections.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
 import type { Span } from "../../core/rows.ts";
 import {
@@ -17,8 +18,6 @@ import { createBudget } from "../../tracing/spans/read-budget.ts";
 import type { Context } from "../runtime/operation.ts";
 import type { RequestTime } from "../runtime/request-body.ts";
 import type { TracesQuery } from "./query-schema.ts";
-
-type NonEmpty<T> = readonly [T, ...T[]];
 
 /** Sources that one store answers for together. */
 interface StoreGroup {

@@ -279,6 +279,17 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
+      test("find by caller omits only callees whose end lies in the range that it may leave out", async () => {
+        const of = { by: "caller", spans } as const;
+        const query = { sources: all(), of, outside: narrow, budget: createLargeBudget() };
+        const found = (await readAllSpans(running.store.find(query, createSignal()))).map(formatKey);
+        const callees = spans.filter((span) => isLookedUp(of, span));
+        const left = callees.filter(({ end }) => end < narrow.from || end > narrow.to);
+        expect(left.length).toBeGreaterThan(0);
+        expect(callees.map(formatKey)).toEqual(expect.arrayContaining(found));
+        expect(found).toEqual(expect.arrayContaining(left.map(formatKey)));
+      });
+
       test("lists all traces with an exception, of a type or digest, and builds the error listing from them", async () => {
         const { store } = running;
         if (store.findTraceIdsWithExceptions === undefined) return;

@@ -170,7 +170,12 @@ export function createArrayReader(spans: readonly Span[]): SpanReader {
   return {
     scan: ({ sources, range, select: selection, budget }) =>
       select(sources, budget, (span) => isWithin(span, range) && isInSelection(selection, span)),
-    find: ({ sources, of, budget }) => select(sources, budget, (span) => isLookedUp(of, span)),
+    find: ({ sources, of, outside, budget }) =>
+      select(
+        sources,
+        budget,
+        (span) => isLookedUp(of, span) && (outside === undefined || !isWithin(span, outside)),
+      ),
   };
 }
 

@@ -352,6 +352,18 @@ export function buildCalleeQuery(
   return anyOf([called, buildIdQuery(group, [`${links.at}.${links.span_id}`], spanIds)]);
 }
 
+/** Documents that may be entries which spans of these traces have called. */
+export function buildTraceCalleeQuery(
+  { group, form }: PlacedForm<SpanForm>,
+  traceIds: readonly string[],
+): Query {
+  const called = buildIdQuery(group, form.trace_id, traceIds);
+  const { links } = form;
+  return links === undefined
+    ? called
+    : anyOf([called, buildIdQuery(group, [`${links.at}.${links.trace_id}`], traceIds)]);
+}
+
 /** Documents that may be spans with one of these parents. */
 export function buildChildQuery({ group, form }: PlacedForm<SpanForm>, spanIds: readonly string[]): Query {
   const rule = form.parent_reference;

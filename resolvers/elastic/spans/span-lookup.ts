@@ -25,7 +25,7 @@ import {
   deduplicateIds,
   type EventMatcher,
   findOrphanedSpanIds,
-  matchCallees,
+  listCalleeMatchers,
   matchEventsOfTraces,
   matchSpanIds,
   matchSpans,
@@ -35,7 +35,10 @@ import {
 } from "./span-matchers.ts";
 
 /** `SpanReader.find` over the sources of one site. */
-export function findInSite({ of, within, withoutEvents }: SpanLookup, context: ReadContext): SpanBatches {
+export function findInSite(
+  { of, within, outside, withoutEvents }: SpanLookup,
+  context: ReadContext,
+): SpanBatches {
   const { by } = of;
   const read = (matcher: SpanMatcher): SpanBatches =>
     withoutEvents ? readSpansWithoutEvents(matcher, context) : readSpansWithEvents(matcher, context);
@@ -57,7 +60,7 @@ export function findInSite({ of, within, withoutEvents }: SpanLookup, context: R
     case "id":
       return readWithStandalone([...chunkIds(of.spanIds)].map(matchSpanIds));
     case "caller":
-      return mergeConcurrent([...chunkIds(of.spans)].map((ids) => () => read(matchCallees(ids))));
+      return mergeConcurrent(listCalleeMatchers(of.spans, outside).map((matcher) => () => read(matcher)));
     case "parent":
       return mergeConcurrent([...chunkIds(of.spanIds)].map((ids) => () => read(matchStatementChildren(ids))));
     default:

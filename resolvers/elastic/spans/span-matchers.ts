@@ -1,16 +1,20 @@
 // Span matchers: a candidate query plus a predicate applied to the decoded span. Also who owns separately stored events.
 import type { Span } from "../../../src/core/rows.ts";
+import type { TimeRange } from "../../../src/core/time.ts";
 import type { SpanId } from "../../../src/store/spans.ts";
 import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
-import { allOf, matchNone } from "../client/query-dsl.ts";
+import { allOf, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { SeparateEvent } from "../layout/event-decoder.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import { type EventForm, listEventTraceNames, type SpanForm } from "../layout/span-layout.ts";
+import { buildCertainEndTimeQuery } from "../query/span-lower-bounds.ts";
 import {
   buildCalleeQuery,
   buildChildQuery,
   buildIdQuery,
   buildSelectionQuery,
+  buildTraceCalleeQuery,
   maxIdsPerSearch,
 } from "../query/span-upper-bounds.ts";
 import type { Condition } from "./span-search.ts";
@@ -70,13 +74,37 @@ export function matchSpanIds(spanIds: readonly string[]): SpanMatcher {
   };
 }
 
-/** Requests that these spans called: as the other side under the same id, as a child or by a link. */
-export function matchCallees(ids: readonly SpanId[]): SpanMatcher {
+/**
+ * Matchers for the requests that these spans called, a search each: as the other side under the same id, as a child or by a
+ * link. Outside of a range that has been read few requests of the same traces are left, so that traces are searched for
+ * there, which are far fewer than spans.
+ */
+export function listCalleeMatchers(
+  ids: readonly SpanId[],
+  outside: TimeRange | undefined,
+): readonly SpanMatcher[] {
+  if (outside === undefined) {
+    return [...chunkIds(ids)].map((chunk) => {
+      const { traceIds, spanIds } = listTraceAndSpanIds(chunk);
+      return matchCallees(chunk, (placed) => buildCalleeQuery(placed, traceIds, spanIds));
+    });
+  }
+  const idsByTrace = Map.groupBy(ids, ({ trace_id }) => trace_id);
+  return [...chunkIds([...idsByTrace.keys()])].map((traceIds) => {
+    const own = traceIds.flatMap((id) => idsByTrace.get(id) ?? []);
+    return matchCallees(own, (placed) =>
+      allOf([buildTraceCalleeQuery(placed, traceIds), not(buildCertainEndTimeQuery(placed, outside))]),
+    );
+  });
+}
+
+function matchCallees(
+  ids: readonly SpanId[],
+  buildQuery: (placed: PlacedForm<SpanForm>) => Query,
+): SpanMatcher {
   const callers = new Set(ids.map(formatSpanKey));
-  const { traceIds, spanIds } = listTraceAndSpanIds(ids);
   return {
-    condition: (placed) =>
-      allOf([buildSelectionQuery(placed, "entries"), buildCalleeQuery(placed, traceIds, spanIds)]),
+    condition: (placed) => allOf([buildSelectionQuery(placed, "entries"), buildQuery(placed)]),
     accepts: (span) => {
       const { trace_id, parent_span_id: span_id, links } = span;
       const isOtherSide = isCalleeSide(span) && callers.has(formatSpanKey(span));

@@ -15,6 +15,8 @@ export interface ParsedHit {
 export interface ParsedResponse extends Omit<SearchResponse, "hits"> {
   /** The number of documents. */
   readonly count: number;
+  /** Its length, uncompressed. */
+  readonly bytes: number;
   /** The documents in the order of the response, integers exact. @throws {SyntaxError} where a document is not JSON */
   readonly chunks: () => Iterable<readonly ParsedHit[]>;
 }
@@ -81,7 +83,13 @@ function splitResponse(bytes: Buffer, size: number): ParsedResponse | undefined 
     count += 1;
   }
   if (count !== Math.min(size, head.total)) return undefined;
-  return { ...head, indices, count, chunks: () => parseChunks(bytes, begin, end, indices, count) };
+  return {
+    ...head,
+    indices,
+    count,
+    bytes: bytes.length,
+    chunks: () => parseChunks(bytes, begin, end, indices, count),
+  };
 }
 
 function* parseChunks(
@@ -149,7 +157,7 @@ function failMalformed(): never {
 
 function scanResponse(bytes: Buffer): ParsedResponse {
   const { hits, ...head } = scanSearchResponse(bytes, noPickedFields.pickedNames);
-  return { ...head, count: hits.length, chunks: () => parseHits(hits) };
+  return { ...head, count: hits.length, bytes: bytes.length, chunks: () => parseHits(hits) };
 }
 
 function* parseHits(hits: readonly Hit[]): Generator<readonly ParsedHit[]> {

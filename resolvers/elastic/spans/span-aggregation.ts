@@ -41,6 +41,8 @@ import type { AggregationQuery, AggregationResult, Condition } from "./span-sear
 const pageSizes = { plain: 10_000, durations: 50 } as const;
 /** Groups of fewer spans on average are not shorter to read than the spans themselves. */
 const minSpansPerGroup = 2;
+/** How far a server's estimate of distinct values may exceed them, by its documentation some hundredths. */
+const cardinalityError = 0.1;
 const maxAttempts = 3;
 
 /**
@@ -244,6 +246,8 @@ async function countBlock(
   const search = { source, plan, forms: [...block.certain.keys()], condition };
   const counted: CountedBlock = { block, tallies: [], ambiguous: [] };
   const size = query.by === "deploy" ? pageSizes.durations : pageSizes.plain;
+  if (query.by === "event" && (await hasTooManyGroups(documents, search, query, block, signal)))
+    return undefined;
   let total: number | undefined;
   let spans = 0;
   let groups = 0;
@@ -268,6 +272,30 @@ async function countBlock(
   if (spans !== total) return undefined;
   query.budget.spend(groups);
   return counted;
+}
+
+const cardinalitySchema = z.object({ value: numberSchema });
+
+/**
+ * Whether the block surely has so many groups that its documents have to be read: statements may hold literal values. Asked
+ * by an estimate of the distinct values, because each page of groups costs the source as much as all of them.
+ */
+async function hasTooManyGroups(
+  documents: SpanDocuments,
+  search: AggregationQuery<SpanForm>,
+  { budget }: TallyQuery,
+  { columns }: AggregationBlock,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const entries = columns.map(({ field }, index) => [`c${index}`, { cardinality: { field } }] as const);
+  const body = { track_total_hits: true, aggs: Object.fromEntries(entries) };
+  const answer = await aggregateUnlessRejected(documents, search, body, signal);
+  if (answer === undefined) return false;
+  const estimates = entries.map(
+    ([name]) => cardinalitySchema.safeParse(answer.aggregations[name]).data?.value ?? 0,
+  );
+  const least = Math.max(...estimates) * (1 - cardinalityError);
+  return least > budget.limit || least * minSpansPerGroup > answer.total;
 }
 
 function addBuckets(

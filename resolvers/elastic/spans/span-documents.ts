@@ -108,10 +108,13 @@ export async function hasDocuments<Form extends SpanForm | EventForm>(
 }
 
 /**
- * Documents per page. The first search has room for what most look-ups find, and a scroll reads what exceeds it.
- * `large` is for documents that exceed a response, such as errors with the source around each line of their stacks.
+ * Documents per page. The first search has room for what most look-ups find, and a scroll reads what exceeds it, in pages
+ * that suit the length of the documents. `large` is for documents that exceed a response, such as errors with the source
+ * around each line of their stacks.
  */
 const pageSizes = { first: 5_000, scroll: 1_000, large: 50 } as const;
+/** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. */
+const pageBytes = 2_097_152;
 
 export function createSpanDocuments(
   backend: string,
@@ -170,9 +173,15 @@ async function* readDocuments<Form extends SpanForm | EventForm>(
         yield* expandForms(context, query, first.plan, first.response);
         return;
       }
+      size = choosePageSize(first.response);
     }
   }
   yield* scrollDocuments(context, query, { size, plan, spent }, budget, signal);
+}
+
+function choosePageSize({ bytes, count }: ParsedResponse): number {
+  if (count === 0) return pageSizes.scroll;
+  return Math.min(Math.max(Math.floor((pageBytes * count) / bytes), pageSizes.scroll), pageSizes.first);
 }
 
 /** Reads by a scroll. `spent` documents are taken from the budget already. */

@@ -75,6 +75,12 @@ export function matchSpanIds(spanIds: readonly string[]): SpanMatcher {
 }
 
 /**
+ * Where hardly any of the traces has a hit, long lists cost a server far less than many searches. Each id has up to four
+ * spellings, and servers accept 65,536 terms.
+ */
+const maxTracesPerSearch = 5_000;
+
+/**
  * Matchers for the requests that these spans called, a search each: as the other side under the same id, as a child or by a
  * link. Outside of a range that has been read few requests of the same traces are left, so that traces are searched for
  * there, which are far fewer than spans.
@@ -90,7 +96,7 @@ export function listCalleeMatchers(
     });
   }
   const idsByTrace = Map.groupBy(ids, ({ trace_id }) => trace_id);
-  return [...chunkIds([...idsByTrace.keys()])].map((traceIds) => {
+  return [...chunkIds([...idsByTrace.keys()], maxTracesPerSearch)].map((traceIds) => {
     const own = traceIds.flatMap((id) => idsByTrace.get(id) ?? []);
     return matchCallees(own, (placed) =>
       allOf([buildTraceCalleeQuery(placed, traceIds), not(buildCertainEndTimeQuery(placed, outside))]),
@@ -102,17 +108,23 @@ function matchCallees(
   ids: readonly SpanId[],
   buildQuery: (placed: PlacedForm<SpanForm>) => Query,
 ): SpanMatcher {
-  const callers = new Set(ids.map(formatSpanKey));
+  // Of many callers, mostly none is found.
+  let callers: ReadonlySet<string> | undefined;
   return {
     condition: (placed) => allOf([buildSelectionQuery(placed, "entries"), buildQuery(placed)]),
     accepts: (span) => {
+      callers ??= new Set(ids.map(formatSpanKey));
       const { trace_id, parent_span_id: span_id, links } = span;
       const isOtherSide = isCalleeSide(span) && callers.has(formatSpanKey(span));
       const isChild = span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }));
-      const isCalled = isOtherSide || isChild || links.some((link) => callers.has(formatSpanKey(link)));
+      const isCalled = isOtherSide || isChild || hasLinkTo(callers, links);
       return isInSelection("entries", span) && isCalled;
     },
   };
+}
+
+function hasLinkTo(callers: ReadonlySet<string>, links: Span["links"]): boolean {
+  return links.some((link) => callers.has(formatSpanKey(link)));
 }
 
 /** Database calls below these spans, in any trace. */
@@ -154,9 +166,8 @@ export function deduplicateIds(ids: readonly SpanId[]): readonly SpanId[] {
 }
 
 /** Chunks that fit one search each. */
-export function* chunkIds<T>(ids: readonly T[]): Generator<readonly T[]> {
-  for (let start = 0; start < ids.length; start += maxIdsPerSearch)
-    yield ids.slice(start, start + maxIdsPerSearch);
+export function* chunkIds<T>(ids: readonly T[], size = maxIdsPerSearch): Generator<readonly T[]> {
+  for (let start = 0; start < ids.length; start += size) yield ids.slice(start, start + size);
 }
 
 /** Joins batches until they have enough spans for one look-up by id; a chunk exceeds that by a batch at most. */

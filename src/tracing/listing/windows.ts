@@ -4,7 +4,7 @@
 import { floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
-import { trackBudget } from "../spans/read-budget.ts";
+import { BudgetShareSpent, createBudgetShare, trackBudget } from "../spans/read-budget.ts";
 import {
   type Candidate,
   type DurationBounds,
@@ -47,6 +47,12 @@ const firstWindow: bigint = fromMillis(second);
 const maxWindowGrowth = 16;
 /** The percentage of the budget that may be spent on searching the requests of windows for errors. */
 const windowBudgetPercent = 25;
+/** So many documents are read in less time than failed traces are listed. */
+const maxReadsWithoutListing = 1_000;
+/** Documents that are read in the time in which a failed trace is listed, looked up and read. */
+const readsPerFailedTrace = 2;
+/** Ids that a store lists for the price of a document, see `Budget`. */
+const idsPerBudgetUnit = 100;
 
 /** Each window is as long as those before suggest for the rest of a page. */
 async function* readByTime(
@@ -57,23 +63,68 @@ async function* readByTime(
   const { order, candidates } = query;
   const { budget, spent } = trackBudget(query.budget);
   let rest: TimeRange | undefined = deriveRemainingRange(query);
-  let passed = 0n;
+  const done = { length: 0n, rows: 0 };
+  let listedAt = maxReadsWithoutListing;
   for (let size = firstWindow; rest !== undefined; ) {
     const window = cutWindow(rest, size, order);
-    const length = window.to - window.from + 1n;
-    const expected = passed === 0n ? 0 : (spent() * Number(length)) / Number(passed);
-    if (candidates === "errors" && spent() + expected > (budget.limit * windowBudgetPercent) / 100) {
-      // Few requests fail: all exceptions together cost less than the requests that would have to be read.
-      yield await readAllErrors(reader, query, rest, signal);
-      return;
+    if (candidates === "errors" && done.length > 0n) {
+      const reads = estimateReads(query, rest, done, spent());
+      const failed = reads < listedAt ? undefined : await listFewFailedTraceIds(reader, query, reads, signal);
+      if (failed !== undefined) {
+        yield await readErrorsOfTraces(reader, query, failed, rest, signal);
+        return;
+      }
+      // A list that was too long stays so until there is far more to read.
+      if (reads >= listedAt) listedAt = reads * 4;
+      const next = (spent() * Number(measureLength(window))) / Number(done.length);
+      if (spent() + next > (budget.limit * windowBudgetPercent) / 100) {
+        // Few requests fail: all exceptions together cost less than the requests that would have to be read.
+        yield await readAllErrors(reader, query, rest, signal);
+        return;
+      }
     }
     const rows = await readRows(reader, { ...query, budget }, window, signal);
     yield rows;
-    passed += length;
+    done.length += measureLength(window);
+    done.rows += rows.length;
     const growth = rows.length === 0 ? maxWindowGrowth : Math.ceil(query.expectedRows / rows.length);
     size *= BigInt(Math.min(growth, maxWindowGrowth));
     rest = removeWindow(rest, window, order);
   }
+}
+
+/** How many documents further windows would read: for the rest of a page, or of the range if that is less. */
+function estimateReads(
+  { expectedRows }: Listing,
+  rest: TimeRange,
+  done: { readonly length: bigint; readonly rows: number },
+  spent: number,
+): number {
+  const ofRange = (spent * Number(measureLength(rest))) / Number(done.length);
+  const ofPage =
+    done.rows === 0 ? Number.POSITIVE_INFINITY : (spent * Math.max(expectedRows - done.rows, 1)) / done.rows;
+  return Math.min(ofRange, ofPage);
+}
+
+/** The traces with exceptions of all times; undefined where reading so many documents costs less than their list. */
+async function listFewFailedTraceIds(
+  reader: SpanReader,
+  { sources, pushdown, budget }: Listing,
+  reads: number,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const share = createBudgetShare(budget, Math.ceil(reads / readsPerFailedTrace / idsPerBudgetUnit));
+  const { errors } = pushdown;
+  try {
+    return await reader.findTraceIdsWithExceptions?.({ sources, errors, budget: share }, signal);
+  } catch (error) {
+    if (error instanceof BudgetShareSpent) return undefined;
+    throw error;
+  }
+}
+
+function measureLength({ from, to }: TimeRange): bigint {
+  return to - from + 1n;
 }
 
 /** The part of the range beyond the page position. Undefined where nothing is left. */

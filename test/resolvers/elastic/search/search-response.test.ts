@@ -33,8 +33,9 @@ describe("parseResponse agrees with scanSearchResponse, with exact integers", ()
       `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
     );
     const { hits: cut, ...rest } = scanSearchResponse(bytes, buildNameTree([]));
-    const { count, chunks: parts, ...own } = parseResponse(bytes, size);
+    const { count, bytes: length, chunks: parts, ...own } = parseResponse(bytes, size);
     expect(own).toEqual(rest);
+    expect(length).toBe(bytes.length);
     expect(count).toBe(rows.length);
     expect([...parts()].flat()).toEqual(
       cut.map(({ index, id, source }) => ({ index, id, document: parseExactIntegers(source) })),

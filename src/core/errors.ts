@@ -153,12 +153,15 @@ interface BackendErrorOptions {
   readonly retryAfterSeconds?: number | undefined;
 }
 
-/** A limit of Readout itself. A client cannot distinguish it from one of a source. */
+/** A limit of Readout itself. Without a sentence of its own, a client cannot distinguish it from one of a source. */
 export class LimitReached extends BackendError {
   readonly limit: LimitName;
-  constructor(limit: LimitName, failure: "overloaded" | "timeout", message: string) {
+  /** What a client reads instead of the sentence in `failures`. */
+  readonly sentence: string | undefined;
+  constructor(limit: LimitName, failure: "overloaded" | "timeout", message: string, sentence?: string) {
     super("readout", failure, message);
     this.limit = limit;
+    this.sentence = sentence;
   }
 }
 

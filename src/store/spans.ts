@@ -86,6 +86,8 @@ export interface Budget {
   readonly limit: number;
   /** @throws {Refused} `result_too_large` when more than `limit` documents are spent in all */
   spend(documents: number): void;
+  /** Reports documents that have arrived, for messages. */
+  reportRead?(documents: number): void;
 }
 
 /**

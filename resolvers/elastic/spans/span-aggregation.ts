@@ -261,6 +261,7 @@ async function countBlock(
     if (isFirstPage && !hasSingleValues(answer, block)) return undefined;
     groups += buckets.length;
     if (groups > query.budget.limit || !buckets.every(hasDurations)) return undefined;
+    query.budget.reportRead?.(buckets.length);
     spans += buckets.reduce((sum, { doc_count }) => sum + doc_count, 0);
     addBuckets(counted, buckets, query, source);
     // A page shorter than `size` is the last.

@@ -170,6 +170,7 @@ async function* readDocuments<Form extends SpanForm | EventForm>(
       spent = requireTotal(context.backend, first.response);
       budget.spend(spent);
       if (spent <= first.response.count) {
+        budget.reportRead?.(spent);
         yield* expandForms(context, query, first.plan, first.response);
         return;
       }
@@ -209,6 +210,7 @@ async function* scrollDocuments<Form extends SpanForm | EventForm>(
   try {
     while (response.count > 0) {
       read += response.count;
+      budget.reportRead?.(response.count);
       if (isStale(plan.metadata, response, response.shards.total))
         throw mappingChangedError(backend, query.source.index);
       const pending = read < total ? readNextPage(response) : undefined;
@@ -245,6 +247,7 @@ async function readInOneSearch(
   const total = requireTotal(context.backend, response);
   if (total > response.count) return undefined;
   budget.spend(total);
+  budget.reportRead?.(total);
   return expandForms(context, query, plan, response);
 }
 

@@ -43,7 +43,8 @@ export function describeFailure(error: unknown): FailureResponse {
   if (error instanceof BackendError) {
     const headers: FailureResponse["headers"] =
       error.failure === "overloaded" ? { "Retry-After": String(error.retryAfterSeconds ?? 1) } : {};
-    return failed(500, { error: failures[error.failure] }, headers);
+    const sentence = error instanceof LimitReached ? error.sentence : undefined;
+    return failed(500, { error: sentence ?? failures[error.failure] }, headers);
   }
   return failed(500, { error: "Internal server error" });
 }

@@ -174,8 +174,17 @@ function startOperation<Result>(
   const named = prepared.sites(visuals);
   for (const site of named) if (!sites.has(site)) throw new NotFound();
   holdShares(state, work, principal, listBackends(prepared.name, named, sites));
-  const { signal, reportProgress } = work;
-  return prepared.run({ user: principal.user, sites, visuals, limits, now, signal, reportProgress });
+  const { signal, progress, reportProgress } = work;
+  return prepared.run({
+    user: principal.user,
+    sites,
+    visuals,
+    limits,
+    now,
+    signal,
+    progress,
+    reportProgress,
+  });
 }
 
 /** Counts the limit that ended the request, if one did. */

@@ -2,6 +2,7 @@
 // the status is decided.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { BackendError, LimitReached, Refused } from "../../core/errors.ts";
+import { createReadProgress, describeLateRead, type ReadProgress } from "../../core/read-progress.ts";
 import type { Millis } from "../../core/time.ts";
 import type { RowBatch } from "./operation.ts";
 
@@ -20,6 +21,8 @@ export class ClientGone extends Error {
 /** The life of one request: it is given up when the client leaves or the deadline passes. */
 export interface RequestLifetime {
   readonly signal: AbortSignal;
+  /** What the operation reads, which it counts itself. */
+  readonly progress: ReadProgress;
   /** The promise, or the signal's reason as soon as it aborts, even when the work ignores the signal. */
   readonly wait: <T>(promise: Promise<T>) => Promise<T>;
   /**
@@ -33,10 +36,13 @@ export interface RequestLifetime {
 export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifetime {
   const control = new AbortController();
   const { signal } = control;
-  const timer = setTimeout(
-    () => control.abort(new LimitReached("deadline", "timeout", `the deadline of ${deadline} ms has passed`)),
-    deadline,
-  );
+  const progress = createReadProgress();
+  const giveUp = () => {
+    const sentence = describeLateRead(progress, deadline);
+    const message = `the deadline of ${deadline} ms has passed`;
+    control.abort(new LimitReached("deadline", "timeout", message, sentence));
+  };
+  const timer = setTimeout(giveUp, deadline);
   // A request within a request inherits its deadline.
   const leave = () => control.abort(gone.reason instanceof BackendError ? gone.reason : new ClientGone());
   if (gone.aborted) leave();
@@ -49,6 +55,7 @@ export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifeti
   });
   return {
     signal,
+    progress,
     wait: (promise) =>
       new Promise((resolve, reject) => {
         const stop = () => reject(signal.reason);

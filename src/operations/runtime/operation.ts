@@ -3,6 +3,7 @@
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
+import type { ReadProgress } from "../../core/read-progress.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
 import type { LogSource, LogStore } from "../../store/logs.ts";
@@ -98,6 +99,8 @@ export interface Context {
   readonly limits: Limits;
   readonly now: () => Instant;
   readonly signal: AbortSignal;
+  /** Where the operation counts what it reads. */
+  readonly progress?: ReadProgress | undefined;
   /** Whoever calls it has the deadline for each step, not for all of them. */
   readonly reportProgress?: (() => void) | undefined;
 }

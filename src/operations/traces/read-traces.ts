@@ -83,8 +83,8 @@ export async function readTraces(
   return spans;
 }
 
-export function createRequestBudget({ limits }: Context): Budget {
-  return createBudget(limits.documents);
+export function createRequestBudget({ limits, progress }: Context): Budget {
+  return createBudget(limits.documents, progress);
 }
 
 export function buildFilter(request: TracesQuery): TraceFilter {

@@ -1,5 +1,6 @@
 // Budgets: how many documents one request may read, over all its calls to all its backends.
 import { Refused } from "../../core/errors.ts";
+import type { ReadProgress } from "../../core/read-progress.ts";
 import type { Budget } from "../../store/spans.ts";
 import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 
@@ -18,6 +19,7 @@ export function createBudgetShare(budget: Budget, limit: number): Budget {
       spent += documents;
       budget.spend(documents);
     },
+    reportRead: (documents) => budget.reportRead?.(documents),
   };
 }
 
@@ -28,11 +30,12 @@ export function trackBudget(budget: Budget): { readonly budget: Budget; readonly
     spent += documents;
     budget.spend(documents);
   };
-  return { budget: { limit: budget.limit, spend }, spent: () => spent };
+  const reportRead = (documents: number): void => budget.reportRead?.(documents);
+  return { budget: { limit: budget.limit, spend, reportRead }, spent: () => spent };
 }
 
 /** A budget whose `spend` throws `Refused` `result_too_large`, and records for the explanation of the request. */
-export function createBudget(limit: number): Budget {
+export function createBudget(limit: number, progress?: ReadProgress): Budget {
   let spent = 0;
   const recorder = findCurrentRecorder();
   return {
@@ -40,9 +43,13 @@ export function createBudget(limit: number): Budget {
     spend: (documents) => {
       spent += documents;
       recorder?.read({ documents });
+      if (progress !== undefined) progress.wanted = spent;
       if (spent <= limit) return;
-      const message = `More than ${limit} documents would have to be read; narrow the range or the filters`;
-      throw new Refused("result_too_large", message, { limit });
+      const message = `At least ${spent.toLocaleString("en")} documents would have to be read, and the limit is ${limit.toLocaleString("en")}; narrow the range or the filters`;
+      throw new Refused("result_too_large", message, { limit, wanted: spent });
+    },
+    reportRead: (documents) => {
+      if (progress !== undefined) progress.read += documents;
     },
   };
 }

@@ -1,7 +1,7 @@
 // One transport for each official client, used for one node only: `node-pool.ts` selects the node. Both clients return the
 // response as a stream, which is read here up to a limit, and neither of them retries.
-import { promisify } from "node:util";
-import zlib from "node:zlib";
+import { pipeline, type Readable } from "node:stream";
+import { createGunzip, createInflate } from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
 import type { Millis } from "../../../src/core/time.ts";
@@ -155,19 +155,41 @@ async function readResponse(
   signal: AbortSignal,
 ): Promise<RawResponse> {
   if (statusCode == null || headers == null) throw new TypeError("a response without a status or headers");
-  const stream = body as AsyncIterable<Buffer> & { destroy(error?: Error): void };
-  const abort = () => stream.destroy(new Error("aborted"));
+  const stream = decodeBody(body as Readable, headers);
+  const abort = () => void stream.destroy(new Error("aborted"));
   signal.addEventListener("abort", abort, { once: true });
   try {
     signal.throwIfAborted();
     const bytes = await drainBody(stream, limitBytes);
     signal.throwIfAborted();
-    const decompressed = await decompressBody(bytes, headers, limitBytes);
-    signal.throwIfAborted();
-    return { status: statusCode, headers, body: decompressed };
+    return { status: statusCode, headers, body: bytes };
   } finally {
     signal.removeEventListener("abort", abort);
+    // An aborted response is given up here, where nobody has begun to read it.
+    if (!stream.destroyed) stream.on("error", () => {}).destroy();
   }
+}
+
+const decoders = { gzip: createGunzip, "x-gzip": createGunzip, deflate: createInflate } as const;
+
+/**
+ * The body without its coding. No coding is asked for, but some proxies compress all the same. It is decoded while it is
+ * read: a few bytes may stand for very many, and a body that is destroyed is decoded no further.
+ * @throws {TypeError} for any other coding; the body is not read then
+ */
+function decodeBody(body: Readable, headers: Readonly<Record<string, unknown>>): Readable {
+  const coding = String(headers["content-encoding"] ?? "identity")
+    .trim()
+    .toLowerCase();
+  if (coding === "identity" || coding === "") return body;
+  if (!Object.hasOwn(decoders, coding)) {
+    // An unread body reports its end as an error event, which would end the process.
+    body.on("error", () => {}).destroy();
+    throw new TypeError(`unexpected content-encoding ${coding.slice(0, 100)}`);
+  }
+  const decoder = decoders[coding as keyof typeof decoders]();
+  // Destroying either destroys the other. A failure is reported to whoever reads the decoder.
+  return pipeline(body, decoder, () => {});
 }
 
 /** @throws {RangeError} The body is larger than `limitBytes`. */
@@ -180,19 +202,4 @@ async function drainBody(stream: AsyncIterable<Buffer>, limitBytes: number): Pro
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
-}
-
-const gunzip = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip);
-const inflate = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate);
-
-/** Some proxies compress unasked. Asynchronous, since a few bytes may decompress to very many. */
-async function decompressBody(
-  bytes: Buffer,
-  headers: Readonly<Record<string, unknown>>,
-  limitBytes: number,
-): Promise<Buffer> {
-  const encoding = String(headers["content-encoding"] ?? "").toLowerCase();
-  if (encoding.includes("gzip")) return gunzip(bytes, { maxOutputLength: limitBytes });
-  if (encoding.includes("deflate")) return inflate(bytes, { maxOutputLength: limitBytes });
-  return bytes;
 }

@@ -1,6 +1,8 @@
 // GraphQL over HTTP: Yoga, hardened. What a request may cost is bounded before it runs (depth, cost, tokens, aliases,
 // directives), what it runs is bounded by the session, and what leaves is bounded here: an error is the client's own
 // mistake in words, one of our table, or nothing but "Internal server error".
+import { Readable } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { EnvelopArmorPlugin } from "@escape.tech/graphql-armor";
 import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
 import {
@@ -35,6 +37,7 @@ import {
 } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
+import { printJsonPieces } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import type { Session } from "./session.ts";
 
@@ -356,16 +359,60 @@ function createErrorMaskPlugin(
     warn("a GraphQL field failed", originalError ?? error);
     return copyError(error, "Internal server error", { status: 500 });
   };
+  /** By server context: what is left to print of an answer. */
+  const unprinted = new WeakMap<object, LongText>();
   return {
-    onResultProcess({ result, setResult }) {
-      if (!isSingleResult(result) || result.errors === undefined) return;
-      if (result.errors.some((error) => limitErrors.has(error))) limited();
-      const errors = result.errors.map(close);
-      // Yoga prints errors without the places that are not those of nodes.
-      const stringify = (printed: object) => JSON.stringify({ ...printed, errors: errors.map(formatError) });
-      setResult({ ...result, errors, stringify });
+    onResultProcess({ result, setResult, serverContext }) {
+      if (!isSingleResult(result)) return;
+      if (result.errors?.some((error) => limitErrors.has(error))) limited();
+      const errors = result.errors?.map(close);
+      const stringify = (printed: object): string => {
+        // Yoga prints errors without the places that are not those of nodes.
+        const text = printLongText({ ...printed, ...(errors && { errors: errors.map(formatError) }) });
+        if (text.rest !== undefined) unprinted.set(serverContext, text);
+        return text.rest === undefined ? text.head : "";
+      };
+      setResult({ ...result, ...(errors && { errors }), stringify });
+    },
+    onResponse({ response, serverContext, setResponse, fetchAPI }) {
+      const text = unprinted.get(serverContext);
+      if (text === undefined) return;
+      const { status, statusText, headers } = response;
+      headers.delete("Content-Length");
+      const body = Readable.from(printInTurns(text), { objectMode: false });
+      // The body of the fetch API of Yoga may be a stream of Node.
+      setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
     },
   };
+}
+
+/** A text of which the rest is still to be printed. */
+interface LongText {
+  readonly head: string;
+  readonly rest: Iterator<string> | undefined;
+}
+
+/** An answer up to this length is printed at once and has a length; a longer one is printed while it is sent. */
+const maxCharsAtOnce = 131_072;
+
+function printLongText(value: object): LongText {
+  const rest = printJsonPieces(value);
+  let head = "";
+  while (head.length < maxCharsAtOnce) {
+    const { done, value: piece } = rest.next();
+    if (done) return { head, rest: undefined };
+    head += piece;
+  }
+  return { head, rest };
+}
+
+/** Each piece in a turn of its own, when the client takes it. */
+async function* printInTurns({ head, rest }: LongText): AsyncGenerator<string> {
+  yield head;
+  for (let next = rest?.next(); next !== undefined && next.done !== true; next = rest?.next()) {
+    await nextTurn();
+    yield next.value;
+  }
 }
 
 /** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */

@@ -71,6 +71,7 @@ function serve(offsets: readonly number[], cap: number) {
     for (;;) {
       const rows = await page(per_page, order, cursor);
       if (rows.length > 0) all.push(rows);
+      if (all.length > offsets.length) throw new Error("more pages than lines");
       const last = rows.at(-1);
       // Clients stop at the first short page (contract, "Page size").
       if (rows.length < per_page || last === undefined) return all;
@@ -126,6 +127,9 @@ describe("log pages: concatenated pages equal the full scan", () => {
     ],
     ["microseconds", (cursor: string) => cursor.replace(/\.(\d{3})Z/, ".$1000Z")],
     ["nanoseconds", (cursor: string) => cursor.replace(/\.(\d{3})Z/, ".$1000000Z")],
+    ["nanoseconds, counted up", (cursor: string) => cursor.replace(/\.(\d{3})Z/, ".$1000001Z")],
+    ["nanoseconds of the millisecond's end", (cursor: string) => cursor.replace(/\.(\d{3})Z/, ".$1999999Z")],
+    ["microseconds of a part", (cursor: string) => cursor.replace(/\.(\d{3})Z/, ".$1001Z")],
   ])("for clients that write the cursor in %s", async (_, rewrite) => {
     const law = fc.asyncProperty(
       bursts,
@@ -186,11 +190,36 @@ describe("log pages: cursors", () => {
     expect(await served.page(10, "DESC", "2026-01-15T10:00:00.001Z")).toEqual([]);
   });
 
-  test("with more than three digits exclude up to that instant when the millisecond is not split", async () => {
-    const served = serve([1_000_100, 1_000_200, 1_000_300], 10);
-    const cursor = printNanos((fromMillis(base) + 1_000_200n) as Instant);
-    expect(ids(await served.page(10, "ASC", cursor))).toEqual(["l2"]);
-    expect(ids(await served.page(10, "DESC", cursor))).toEqual(["l0"]);
+  const fine = (millis: number, nanos: number) =>
+    printNanos((fromMillis(base + millis) + BigInt(nanos)) as Instant);
+
+  test("with more than three digits exclude their whole millisecond where it is not split", async () => {
+    const served = serve([500_000, 1_000_000, 1_500_000, 1_999_999, 2_000_000], 3);
+    for (const nanos of [1, 999, 1_000, 99_999, 500_000, 998_000, 999_000, 999_999]) {
+      expect([nanos, ids(await served.page(10, "ASC", fine(1, nanos)))]).toEqual([nanos, ["l4"]]);
+      expect([nanos, ids(await served.page(10, "DESC", fine(1, nanos)))]).toEqual([nanos, ["l0"]]);
+      const zoned = fine(1, nanos).replace("T10:", "T08:").replace("Z", "-02:00");
+      expect(ids(await served.page(10, "DESC", zoned))).toEqual(["l0"]);
+    }
+  });
+
+  test("with more than three digits name a part only where the lines under the range pass the cap", async () => {
+    const served = serve([500_000, ...burst(1, 5), 2_000_000], 4);
+    const narrow = { from: fine(1, 0), to: fine(1, 999_998) };
+    // Five lines are two parts; digits below the microsecond change nothing.
+    for (const rest of [0, 1, 999]) {
+      expect((await served.page(9, "ASC", fine(1, 1_000 + rest))).map(({ timestamp }) => timestamp)).toEqual([
+        "2026-01-15T10:00:00.001999Z",
+        "2026-01-15T10:00:00.002Z",
+      ]);
+      expect(
+        (await served.page(9, "DESC", fine(1, 998_000 + rest))).map(({ timestamp }) => timestamp),
+      ).toEqual(["2026-01-15T10:00:00.001000Z", "2026-01-15T10:00:00.000Z"]);
+    }
+    const four = serve([500_000, ...burst(1, 4), 2_000_000], 4);
+    expect(await four.page(9, "ASC", fine(1, 1_000), narrow)).toEqual([]);
+    expect(ids(await four.page(9, "ASC", fine(1, 1_000)))).toEqual(["l5"]);
+    expect(ids(await four.page(9, "DESC", fine(1, 998_000)))).toEqual(["l0"]);
   });
 
   test("outside the range keep all of it or nothing", async () => {

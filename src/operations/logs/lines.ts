@@ -198,7 +198,7 @@ function planPage(request: LinesRequest, context: Context) {
 
 /** At most so many lines of the range are left out again, because the cursor lies within their millisecond. */
 function countExcludedLines({ position, cap }: LinePage): number {
-  return position?.kind === "finer" ? Math.min(position.part, maxParts) * cap : 0;
+  return position?.kind === "part" ? Math.min(Math.max(position.part, 1), maxParts) * cap : 0;
 }
 
 const maxParts = 100;
@@ -245,10 +245,10 @@ type CursorPosition =
   /** After this whole millisecond. */
   | { readonly kind: "millisecond"; readonly start: Instant }
   /**
-   * After part `part` if the millisecond holds more lines than the cap, else after the instant. Only its lines can
-   * tell, so the range keeps the whole millisecond.
+   * After part `part` if the millisecond holds more lines than the cap, else after the whole millisecond. Only its
+   * lines can tell, so the range keeps the whole millisecond.
    */
-  | { readonly kind: "finer"; readonly start: Instant; readonly instant: Instant; readonly part: number };
+  | { readonly kind: "part"; readonly start: Instant; readonly part: number };
 
 function toCursorPosition(
   cursor: RequestTime | undefined,
@@ -259,7 +259,7 @@ function toCursorPosition(
   const start = floorToMilli(instant);
   if (countFractionDigits(text) <= 3) return { kind: "millisecond", start };
   const rank = Number((instant - start) / 1_000n);
-  return { kind: "finer", start, instant, part: order === "asc" ? rank : lastRank - rank };
+  return { kind: "part", start, part: order === "asc" ? rank : lastRank - rank };
 }
 
 /** What is left of the range behind the position; undefined when nothing is. */
@@ -340,15 +340,10 @@ export function* groupByTimestamp(
     ) {
       end += 1;
     }
-    const cursor = position?.kind === "finer" && position.start === start ? position : undefined;
+    const cursor = position?.kind === "part" && position.start === start ? position : undefined;
     if (end - first <= cap) {
-      // Few lines: the cursor names an instant. Lines are in order, so those that it excludes come first.
-      const passed = (line: LogLine | undefined): boolean =>
-        cursor !== undefined &&
-        line !== undefined &&
-        (order === "asc" ? line.time <= cursor.instant : line.time >= cursor.instant);
-      while (first < end && passed(batch[first])) first += 1;
-      if (first < end) yield { stamp: printMillis(toMillis(start)), first, end };
+      // The millisecond was never split, so the page of the cursor ended behind all of it.
+      if (cursor === undefined) yield { stamp: printMillis(toMillis(start)), first, end };
     } else {
       const parts = Math.ceil((end - first) / cap);
       if (parts > maxParts) throw createTooManyLinesError(cap * maxParts);

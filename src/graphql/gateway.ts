@@ -366,25 +366,29 @@ function createErrorMaskPlugin(
       if (!isSingleResult(result)) return;
       if (result.errors?.some((error) => limitErrors.has(error))) limited();
       const errors = result.errors?.map(close);
-      const stringify = (printed: object): string => {
-        // Yoga prints errors without the places that are not those of nodes.
-        const text = printLongText({ ...printed, ...(errors && { errors: errors.map(formatError) }) });
-        if (text.rest !== undefined) unprinted.set(serverContext, text);
-        return text.rest === undefined ? text.head : "";
-      };
+      // Yoga prints errors without the places that are not those of nodes.
+      const text = printLongText({ ...result, ...(errors && { errors: errors.map(formatError) }) });
+      if (text.rest !== undefined) unprinted.set(serverContext, text);
+      const stringify = () => (text.rest === undefined ? text.head : placeOfText);
       setResult({ ...result, ...(errors && { errors }), stringify });
     },
-    onResponse({ response, serverContext, setResponse, fetchAPI }) {
+    async onResponse({ response, serverContext, setResponse, fetchAPI }) {
       const text = unprinted.get(serverContext);
       if (text === undefined) return;
       const { status, statusText, headers } = response;
       headers.delete("Content-Length");
-      const body = Readable.from(printInTurns(text), { objectMode: false });
+      const body = Readable.from(printInTurns(text, await response.text()), { objectMode: false });
       // The body of the fetch API of Yoga may be a stream of Node.
       setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
     },
   };
 }
+
+/**
+ * What Yoga writes instead of a long text: alone for JSON, within an event or a part of several for the other two media
+ * types. No JSON text holds such a character.
+ */
+const placeOfText = "\u0000";
 
 /** A text of which the rest is still to be printed. */
 interface LongText {
@@ -406,13 +410,16 @@ function printLongText(value: object): LongText {
   return { head, rest };
 }
 
-/** Each piece in a turn of its own, when the client takes it. */
-async function* printInTurns({ head, rest }: LongText): AsyncGenerator<string> {
-  yield head;
+/** The frame with the text in its place, each piece in a turn of its own, when the client takes it. */
+async function* printInTurns({ head, rest }: LongText, frame: string): AsyncGenerator<string> {
+  const [before = "", after = ""] = frame.split(placeOfText);
+  // The length of a part is that of the place, and may be left out.
+  yield before.replace(/Content-Length: \d+\r\n/, "") + head;
   for (let next = rest?.next(); next !== undefined && next.done !== true; next = rest?.next()) {
     await nextTurn();
     yield next.value;
   }
+  if (after !== "") yield after;
 }
 
 /** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */

@@ -1,110 +1,122 @@
 // Prints a value as JSON in pieces, since printing tens of megabytes at once holds the event loop up for as many
-// milliseconds. The pieces joined are what `JSON.stringify` prints.
+// milliseconds. The pieces joined are what `JSON.stringify` prints. It prints small values itself; large ones are opened.
 
-/** Characters of a piece, roughly. */
-const pieceChars = 65_536;
-/** A value with fewer parts than this is printed at once. A text counts as a part for each so many characters. */
-const partsPrintedAtOnce = 2_000;
-const charsPerPart = 32;
+/** Characters of a piece, roughly: a longer text finds no room among V8's young objects. */
+const charsPerPiece = 65_536;
 
-/** The pieces of a value that is no function, symbol or undefined. Cycles throw as in `JSON.stringify`, or a `RangeError`. */
-export function* printJsonPieces(value: unknown): Generator<string> {
-  let buffered = "";
-  for (const text of printParts(value)) {
-    buffered += text;
-    if (buffered.length < pieceChars) continue;
-    yield buffered;
-    buffered = "";
+/** What is printed at once, roughly in characters. A value that is no text counts as some. */
+const charsAtOnce = 16_384;
+const charsPerNode = 16;
+
+/** Below this depth every value is opened, so that a deep one is not measured again and again. */
+const maxMeasuredDepth = 64;
+
+/** An object or array whose values are being printed. */
+interface OpenedValue {
+  readonly opening: "[" | "{";
+  readonly values: Readonly<Record<string, unknown>>;
+  /** Absent for an array. */
+  readonly keys: readonly string[] | undefined;
+  readonly length: number;
+  at: number;
+  isEmpty: boolean;
+}
+/** A long text of which slices are being printed. */
+interface OpenedText {
+  readonly opening: '"';
+  readonly text: string;
+  at: number;
+}
+type Opened = OpenedValue | OpenedText;
+
+/**
+ * The text of `JSON.stringify(root)` in pieces of some 65,536 characters, at least one. A piece is printed when it is
+ * asked for, and takes a millisecond or so whatever the value holds. Values may be nested without bound.
+ */
+export function* printJsonPieces(root: object): Generator<string, void, void> {
+  const opened: Opened[] = [openValue(root)];
+  let text: string = opened[0]?.opening ?? "";
+  for (let inner = opened.at(-1); inner !== undefined; inner = opened.at(-1)) {
+    text += "text" in inner ? printNextSlice(inner, opened) : printNextValue(inner, opened);
+    if (text.length < charsPerPiece) continue;
+    yield text;
+    text = "";
   }
-  if (buffered !== "") yield buffered;
+  if (text !== "") yield text;
 }
 
-function* printParts(value: unknown): Generator<string> {
-  if (!isContainer(value) || countParts(value, partsPrintedAtOnce) > 0) {
-    yield JSON.stringify(value);
-    return;
+/** Opens what is too large to be printed at once, and closes what is complete. */
+function printNextValue(inner: OpenedValue, opened: Opened[]): string {
+  if (inner.at === inner.length) {
+    opened.pop();
+    return inner.keys === undefined ? "]" : "}";
   }
-  if (Array.isArray(value)) {
-    yield* printElements(value);
-    return;
-  }
-  yield "{";
-  let isFirst = true;
-  for (const [key, own] of Object.entries(value)) {
-    if (!isPrinted(own)) continue;
-    yield `${isFirst ? "" : ","}${JSON.stringify(key)}:`;
-    isFirst = false;
-    yield* printParts(own);
-  }
-  yield "}";
+  const key = inner.keys?.[inner.at];
+  const value = inner.values[key ?? inner.at];
+  inner.at += 1;
+  const next = openIfLarge(value, opened.length);
+  // Undefined for what JSON does not have, in spite of its declared type.
+  const printed: string | undefined = next === undefined ? JSON.stringify(value) : next.opening;
+  // An object leaves out what JSON does not have.
+  if (printed === undefined && key !== undefined) return "";
+  if (next !== undefined) opened.push(next);
+  const before = (inner.isEmpty ? "" : ",") + (key === undefined ? "" : `${JSON.stringify(key)}:`);
+  inner.isEmpty = false;
+  return before + (printed ?? "null");
 }
 
-/** Elements that are short together are printed at once. */
-function* printElements(list: readonly unknown[]): Generator<string> {
-  let before = "[";
-  for (let start = 0; start < list.length; ) {
-    let left = partsPrintedAtOnce;
-    let end = start;
-    while (end < list.length && left > 0) {
-      left = countParts(list[end], left);
-      if (left > 0) end += 1;
-    }
-    yield before;
-    before = ",";
-    if (end > start) {
-      yield JSON.stringify(list.slice(start, end)).slice(1, -1);
-      start = end;
-    } else {
-      yield* printParts(list[start]);
-      start += 1;
-    }
+/** Surrogates of a pair stay together, since one alone is printed as an escape. */
+function printNextSlice(inner: OpenedText, opened: Opened[]): string {
+  const { text, at } = inner;
+  if (at >= text.length) {
+    opened.pop();
+    return '"';
   }
-  yield before === "[" ? "[]" : "]";
+  const code = text.charCodeAt(at + charsAtOnce - 1);
+  inner.at += code >= 0xd800 && code < 0xdc00 ? charsAtOnce - 1 : charsAtOnce;
+  return JSON.stringify(text.slice(at, inner.at)).slice(1, -1);
 }
 
-/** Whether a value may be printed part by part: objects with a `toJSON` print as that says. */
+function openIfLarge(value: unknown, depth: number): Opened | undefined {
+  if (typeof value === "string") {
+    return value.length > charsAtOnce ? { opening: '"', text: value, at: 0 } : undefined;
+  }
+  if (!isContainer(value)) return undefined;
+  return depth > maxMeasuredDepth || takeFrom(charsAtOnce, value) < 0 ? openValue(value) : undefined;
+}
+
+function openValue(value: object): OpenedValue {
+  const keys = Array.isArray(value) ? undefined : Object.keys(value);
+  const length = keys === undefined ? (value as readonly unknown[]).length : keys.length;
+  const values = value as Readonly<Record<string, unknown>>;
+  return { opening: keys === undefined ? "[" : "{", values, keys, length, at: 0, isEmpty: true };
+}
+
+// Part of ECMAScript, but not yet of TypeScript's library.
+const { isRawJSON } = JSON as unknown as { readonly isRawJSON: (value: unknown) => boolean };
+
+/** What can be printed value by value: no number that keeps its spelling, and nothing that prints itself. */
 function isContainer(value: unknown): value is object {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    !("toJSON" in value && typeof value.toJSON === "function") &&
-    (Array.isArray(value) || !isBoxed(value))
-  );
+  if (typeof value !== "object" || value === null) return false;
+  if ("toJSON" in value && typeof value.toJSON === "function") return false;
+  if (Array.isArray(value)) return true;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return (prototype === Object.prototype || prototype === null) && !isRawJSON(value);
 }
 
-function isBoxed(value: object): boolean {
-  return (
-    value instanceof Number || value instanceof String || value instanceof Boolean || value instanceof BigInt
-  );
-}
-
-function isPrinted(value: unknown): boolean {
-  return (
-    value !== undefined && typeof value !== "function" && typeof value !== "symbol" && !printsNothing(value)
-  );
-}
-
-/** Whether `toJSON` leaves a value out. */
-function printsNothing(value: unknown): boolean {
-  if (typeof value !== "object" || value === null || isContainer(value)) return false;
-  return JSON.stringify(value) === undefined;
-}
-
-/** What is left of `limit` after each part of the value is taken from it; 0 or less as soon as there are more. */
-function countParts(value: unknown, limit: number): number {
-  if (typeof value === "string") return limit - 1 - Math.floor(value.length / charsPerPart);
-  if (!isContainer(value)) return limit - 1;
-  let left = limit - 1;
+/** What is left of a number of characters after a value; below zero as soon as it is too large for them. */
+function takeFrom(left: number, value: unknown): number {
+  if (typeof value === "string") return left - charsPerNode - value.length;
+  let rest = left - charsPerNode;
+  if (typeof value !== "object" || value === null) return rest;
   if (Array.isArray(value)) {
-    for (const one of value) {
-      if (left <= 0) return left;
-      left = countParts(one, left);
-    }
-    return left;
+    for (let at = 0; at < value.length && rest >= 0; at++) rest = takeFrom(rest, value[at]);
+    return rest;
   }
-  for (const key in value) {
-    if (left <= 0) return left;
-    left = countParts((value as Readonly<Record<string, unknown>>)[key], left - 1);
+  const values = value as Readonly<Record<string, unknown>>;
+  for (const key in values) {
+    rest = takeFrom(rest - key.length, values[key]);
+    if (rest < 0) return rest;
   }
-  return left;
+  return rest;
 }

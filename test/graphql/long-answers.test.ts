@@ -40,9 +40,13 @@ interface Received {
 }
 
 /** Leaves after so many bytes, if given. */
-function ask(lines: number, leaveAfter = Number.POSITIVE_INFINITY): Promise<Received> {
+function ask(
+  lines: number,
+  leaveAfter = Number.POSITIVE_INFINITY,
+  accept = "application/json",
+): Promise<Received> {
   return new Promise((resolve, reject) => {
-    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const headers = { accept, authorization: `Bearer ${token}`, "content-type": "application/json" };
     const sent = request(
       { host: "127.0.0.1", port, method: "POST", path: "/graphql", headers },
       (response) => {
@@ -77,4 +81,17 @@ test("a client that leaves in the middle ends the printing and nothing else", as
   await sleep(50);
   expect(JSON.parse((await ask(5)).text).data.logs_lines).toHaveLength(5);
   expect(demo.logged()).not.toContain('"level":"error"');
+});
+
+test.each([
+  ["text/event-stream", /^:\n\nevent: next\ndata: (.*)\n\nevent: complete\ndata:\n\n$/s],
+  [
+    "multipart/mixed",
+    /^\r\n---\r\nContent-Type: application\/json; charset=utf-8\r\n\r\n(.*)\r\n-----\r\n$/s,
+  ],
+])("a long answer as %s stands whole in its frame", async (accept, frame) => {
+  const { text } = await ask(1_000);
+  const framed = await ask(1_000, undefined, accept);
+  expect(framed.headers["content-type"]).toContain(accept);
+  expect(frame.exec(framed.text)?.[1]).toBe(text);
 });

@@ -97,7 +97,7 @@ additionalResolvers:
     sourceArgs: { site: "{root.id}" }
 `;
 
-describe("our source alone", { timeout: 30_000 }, () => {
+describe("our source alone", { timeout: 240_000 }, () => {
   test("is merged bare, and links and errors are as without Mesh", async () => {
     const text = await readFile(own, "utf8");
     const unified = await loadMesh({ file: own, text, ...quiet });
@@ -115,7 +115,7 @@ describe("our source alone", { timeout: 30_000 }, () => {
   });
 });
 
-describe("a source beside ours", { timeout: 30_000 }, () => {
+describe("a source beside ours", { timeout: 240_000 }, () => {
   test("is joined to a site; links and errors stay what they are", async () => {
     const unified = await loadMesh({ file: own, text: beside(), ...quiet });
     expect(unified.stitched).toBe(true);
@@ -162,12 +162,12 @@ describe("a source beside ours", { timeout: 30_000 }, () => {
   });
 });
 
-describe("a file that `mesh` names", { timeout: 60_000 }, () => {
+describe("a file that `mesh` names", { timeout: 240_000 }, () => {
   const now = toInstant("2026-06-01T00:00:00Z");
   const config = "backends: {}\nsites: {}\nmesh: mesh.yaml\n";
   const checked = async (mesh: string) => {
     const shell = createShell({ now, files: { "readout.yaml": config, "mesh.yaml": mesh } });
-    return { code: await check([], shell, 60_000), out: shell.printed() };
+    return { code: await check([], shell, 200_000), out: shell.printed() };
   };
 
   test.each([
@@ -207,7 +207,7 @@ describe("a file that `mesh` names", { timeout: 60_000 }, () => {
   });
 });
 
-describe("a wrong file", { timeout: 30_000 }, () => {
+describe("a wrong file", { timeout: 240_000 }, () => {
   test.each([
     ["sources: [", /\.meshrc\.yaml:1: /],
     ["sources: []", /sources: expected a source named telemetry/],

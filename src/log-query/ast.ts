@@ -57,4 +57,4 @@ export function listComparisons<F>(filter: Filter<F>): readonly Compare<F>[] {
 export const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 /** `depth` is the number of parentheses (and legacy lists) open at once, needed or not. */
-export const queryLimits = { leaves: 1_000, depth: 60 } as const;
+export const queryLimits = { leaves: 1_000, depth: 60, bytes: 65_536, segments: 100 } as const;

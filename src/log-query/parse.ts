@@ -96,6 +96,7 @@ interface ParserState<F> {
 
 /** `parse` for a language with other names. Throws as `parse` does, and what the language's `resolveField` throws. */
 export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
+  checkSize(query);
   checkText(query);
   const state = { query, language, position: skipSpaces(query, 0), depth: 0, leaves: 0, fieldlessUntil: 0 };
   if (state.position === query.length) return { kind: "all" };
@@ -176,6 +177,9 @@ function parseTerm<F>(state: ParserState<F>, start: number): Operand<F> {
     return countLeaf(state, language.bareTermField, ":", value, { start, end });
   }
   const { keys, operator, end: fieldEnd } = scanned;
+  if (keys.length > queryLimits.segments) {
+    throw createTooComplexError(`a path of more than ${queryLimits.segments} segments`, queryLimits.segments);
+  }
   const valueStart = fieldEnd + operator.length;
   if (fieldEnd === start) {
     const hint = "No space goes before an operator; text that begins with one goes in double quotes.";
@@ -260,6 +264,15 @@ function enterGroup<F>(state: ParserState<F>): void {
 function buildLeaf<F>(field: F, operator: Operator, value: string, span: SourceSpan): Operand<F> {
   const filter: Compare<F> = { kind: "compare", field, operator, value, span };
   return { filter, span };
+}
+
+/** In UTF-8, where a UTF-16 unit takes one to three bytes: most texts are judged by their length alone. */
+function checkSize(query: string): void {
+  const { bytes } = queryLimits;
+  if (query.length <= bytes / 3) return;
+  if (query.length > bytes || Buffer.byteLength(query) > bytes) {
+    throw createTooComplexError(`more than ${bytes} bytes`, bytes);
+  }
 }
 
 /** A NUL and half a surrogate pair are no text: no source can hold them as such, so they are refused, not searched. */

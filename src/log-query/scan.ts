@@ -2,7 +2,7 @@
 // the parser stands (a backslash escapes in a field and inside quotes, and stands for itself in a plain value), so
 // parse.ts pulls what it expects at a position. Every function reads each character at most a fixed number of times.
 import { Unprocessable } from "../core/errors.ts";
-import type { Operator, SourceSpan } from "./ast.ts";
+import { type Operator, queryLimits, type SourceSpan } from "./ast.ts";
 
 /** A piece of the query that was read, and where the next one starts (UTF-16 units). */
 export interface ScannedText {
@@ -145,7 +145,7 @@ export function isGuarded(written: string): boolean {
   return written.startsWith("\\") && written.length > 1 && !isEscapable(written, 1);
 }
 
-/** Contract: "the first operator of a term ends the field". */
+/** Contract: "the first operator of a term ends the field". Of more keys than a path may have, one is kept beyond the bound. */
 export function scanField(query: string, start: number): ScannedField {
   const keys: string[] = [];
   let from = start;
@@ -156,7 +156,7 @@ export function scanField(query: string, start: number): ScannedField {
     if (meaning === 0) continue;
     if (meaning === backslash && isEscapable(query, position + 1)) position++;
     else if (meaning === dot) {
-      keys.push(query.slice(from, position));
+      if (keys.length < queryLimits.segments) keys.push(query.slice(from, position));
       from = position + 1;
     } else if (meaning === operatorStart) {
       operator = scanOperator(query, position);

@@ -65,12 +65,12 @@ describe("matches: unusual bodies", () => {
     expect(matches(parse("a!=1"), line(json))).toBe(true);
   });
 
-  test.each([1_000, 200_000])("reads %i levels of nesting without a stack overflow", (levels) => {
+  test.each([100, 200_000])("reads %i levels of nesting without a stack overflow", (levels) => {
     const arrays = line(`{"a":${"[".repeat(levels)}7.0${"]".repeat(levels)}}`);
     expect(matches(parse("a=7.0"), arrays)).toBe(true);
     expect(matches(parse("a=7"), arrays)).toBe(false);
     const objects = line(`${'{"a":'.repeat(levels)}7.0${"}".repeat(levels)}`);
-    expect(matches(parse(`${"a.".repeat(999)}a=7.0`), objects)).toBe(levels === 1_000);
+    expect(matches(parse(`${"a.".repeat(99)}a=7.0`), objects)).toBe(levels === 100);
   });
 
   test("compares numbers at every place of a body", () => {

@@ -224,6 +224,39 @@ describe("parse: refusals", () => {
     expect(parse(Array(500).fill("(a=1)").join(" "))).toMatchObject({ kind: "and" });
   });
 
+  test("takes 65,536 bytes of UTF-8 and refuses one more, before anything else", () => {
+    const tooLong = ["log_query_too_complex", { limit: 65_536 }];
+    // One, two, three and four bytes a character.
+    for (const [character, bytes] of [
+      ["a", 1],
+      ["ä", 2],
+      ["€", 3],
+      ["😀", 4],
+    ] as const) {
+      const full = character.repeat(65_536 / bytes);
+      const longest = full.slice(0, Math.floor(65_536 / bytes) * character.length);
+      expect(Buffer.byteLength(longest)).toBeGreaterThan(65_532);
+      expect(parse(longest)).toMatchObject({ kind: "compare", value: longest });
+      expect(refusal(`${longest}${character}`)).toEqual(tooLong);
+    }
+    expect(refusal(`(${" ".repeat(65_536)}`)).toEqual(tooLong);
+    expect(refusal(`\0${"a".repeat(65_536)}`)).toEqual(tooLong);
+  });
+
+  test("takes a path of 100 segments and refuses one more", () => {
+    const path = (segments: number) => Array.from({ length: segments }, (_, n) => `k${n}`).join(".");
+    expect(parse(`${path(100)}=1`)).toMatchObject({ field: { path: { length: 100 } } });
+    for (const query of [
+      `${path(101)}=1`,
+      `x ${path(9_000)}>1`,
+      `(${path(101)}!:[a,b])`,
+      `${".".repeat(100)}=1`,
+    ])
+      expect(refusal(query, true)).toEqual(["log_query_too_complex", { limit: 100 }]);
+    // A word without an operator is no path.
+    expect(parse(path(101))).toMatchObject({ field: { kind: "line" }, value: path(101) });
+  });
+
   test("counts comparisons, including those of lists", () => {
     const tooMany = ["log_query_too_complex", { limit: queryLimits.leaves }];
     const leaves = (count: number) => Array(count).fill("a").join(" ");

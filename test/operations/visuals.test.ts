@@ -79,8 +79,12 @@ function readCsv(text: string): string[][] {
   }
   return records;
 }
-/** Adds the apostrophe to texts that a spreadsheet would read as a formula. */
-const defused = (text: string) => (/^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text);
+/** Adds the apostrophe to texts that a spreadsheet would read as a formula, character by character. */
+const defused = (text: string): string => {
+  const visible = [...text].find((character) => !/\s|\p{C}|\p{Z}/u.test(character)) ?? "";
+  const opens = "=+-@\uFF1D\uFF0B\uFF0D\uFF20".includes(visible) && visible !== "";
+  return opens || ["\t", "\r", "\n"].includes(text[0] ?? "") ? `'${text}` : text;
+};
 
 describe("saved visual as JSON", () => {
   test("returns series", async () => {

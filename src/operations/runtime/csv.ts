@@ -3,8 +3,11 @@
 
 export type CsvCell = string | number | undefined;
 
-/** What a spreadsheet takes for the beginning of a formula, also in its full-width forms. */
-const formula = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+/**
+ * What a spreadsheet takes for the beginning of a formula, also in its full-width forms. Programs that import a file trim
+ * cells first: so blanks, byte order marks and whatever is not seen may stand before the sign.
+ */
+const formula = /^(?:[\t\r\n]|[\s\p{C}\p{Z}]*[=+\-@\uff1d\uff0b\uff0d\uff20])/u;
 const special = /[",\r\n]/;
 
 /**

@@ -120,7 +120,7 @@ export const slugSchemas: {
     }),
   },
   log_query_too_complex: {
-    when: "The query has more terms, or is nested deeper, than allowed.",
+    when: "The query is longer, has more terms, longer paths, or is nested deeper, than allowed.",
     details: z.object({ limit: limit.meta({ examples: [1_000] }) }),
   },
   ungrouped_wildcard: {

@@ -137,7 +137,9 @@ describe("log export: equality with the concatenated pages", () => {
         if (rows.length > 0) expect(header).toEqual(keys);
         expect(cells).toEqual(
           rows.map((row) =>
-            keys.map((key) => (/^(?:[\t\r\n]| *[\t\r\n ]*[=+\-@])/.test(row[key] ?? "") ? `'${row[key]}` : row[key])),
+            keys.map((key) =>
+              /^(?:[\t\r\n]| *[\t\r\n ]*[=+\-@])/.test(row[key] ?? "") ? `'${row[key]}` : row[key],
+            ),
           ),
         );
       },

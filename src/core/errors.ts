@@ -46,6 +46,8 @@ export type LimitName =
   | "url"
   | "head"
   | "body"
+  | "bodies"
+  | "token_bodies"
   | "reading_time"
   | "unread"
   | "connections";

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { readToken } from "../access/auth.ts";
-import { Unprocessable } from "../core/errors.ts";
+import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 
 /** A request, wherever it came from. */
@@ -76,20 +76,135 @@ function chooseRequestId(headers: Exchange["headers"], search: string): string {
   return sent === readToken(headers, search) ? randomUUID() : sent;
 }
 
-/** @throws {Unprocessable} `invalid_request` past the limit, `invalid_json` for what is no UTF-8 */
-export async function readText({ body, headers }: Exchange): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > bodyLimitBytes) {
-      const message = `The body is larger than ${bodyLimitBytes} bytes`;
-      throw new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "body");
-    }
-    chunks.push(chunk);
+/**
+ * Reads the bodies of a server's requests. Errors of each: {Unprocessable} `invalid_request` past the limit of one body,
+ * {TooMany} where the owner holds half of all bytes, {LimitReached} where all are held.
+ */
+export interface BodyReader {
+  /**
+   * The body as text. Its bytes count for `owner` until `release` is called or `signal` aborts.
+   * @throws {Unprocessable} also `invalid_json` for what is no UTF-8
+   */
+  readonly readText: (exchange: Exchange, owner: object, signal: AbortSignal) => Promise<HeldText>;
+  /**
+   * The body as a value.
+   * @throws {Unprocessable} also `invalid_json`, with the position in UTF-16 units where it is known
+   */
+  readonly readJson: (exchange: Exchange, owner: object, signal: AbortSignal) => Promise<unknown>;
+  /** A text as a value, as `readJson`: large ones with turns of the event loop between, one of each owner at a time. */
+  readonly parseJson: (text: string, owner: object) => Promise<unknown>;
+}
+export interface HeldText {
+  readonly text: string;
+  readonly release: () => void;
+}
+
+/** Bytes of the bodies under way. */
+interface BodyLedger {
+  readonly limitBytes: number;
+  heldBytes: number;
+  readonly heldBy: Map<object, number>;
+  /** The last parsing of each owner: values are many times as large as their text, so one is made at a time. */
+  readonly parsing: WeakMap<object, Promise<unknown>>;
+}
+
+/** Of all bodies that are being read and parsed; one owner has half of them. */
+const defaultBodiesLimitBytes = 64 * 1_048_576;
+
+export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): BodyReader {
+  const ledger: BodyLedger = { limitBytes, heldBytes: 0, heldBy: new Map(), parsing: new WeakMap() };
+  const readText: BodyReader["readText"] = (...body) => readHeldText(ledger, ...body);
+  const parseJson = (text: string, owner: object) => parseBody(ledger, text, owner);
+  return {
+    readText,
+    parseJson,
+    readJson: async (exchange, owner, signal) => {
+      const { text, release } = await readText(exchange, owner, signal);
+      try {
+        return await parseJson(text, owner);
+      } finally {
+        release();
+      }
+    },
+  };
+}
+
+/** @throws {TooMany} {LimitReached} */
+function holdBytes(ledger: BodyLedger, owner: object, bytes: number): void {
+  const { limitBytes, heldBytes, heldBy } = ledger;
+  const own = (heldBy.get(owner) ?? 0) + bytes;
+  if (own > limitBytes / 2) throw new TooMany(1, "token_bodies");
+  if (heldBytes + bytes > limitBytes) {
+    throw new LimitReached("bodies", "overloaded", `${heldBytes} bytes of bodies are held`);
   }
+  ledger.heldBytes += bytes;
+  heldBy.set(owner, own);
+}
+
+function releaseBytes(ledger: BodyLedger, owner: object, bytes: number): void {
+  ledger.heldBytes -= bytes;
+  const own = (ledger.heldBy.get(owner) ?? 0) - bytes;
+  if (own === 0) ledger.heldBy.delete(owner);
+  else ledger.heldBy.set(owner, own);
+}
+
+const firstCapacityBytes = 4_096;
+
+/**
+ * Copies what arrives into one buffer that grows with it, so that what a client announces takes no memory, and a body in
+ * pieces of a byte not a hundred times its size.
+ */
+async function readHeldText(
+  ledger: BodyLedger,
+  { body, headers }: Exchange,
+  owner: object,
+  signal: AbortSignal,
+): Promise<HeldText> {
+  let buffer: Buffer<ArrayBuffer> = Buffer.alloc(0);
+  let bytes = 0;
+  const release = () => {
+    signal.removeEventListener("abort", release);
+    releaseBytes(ledger, owner, buffer.length);
+    buffer = Buffer.alloc(0);
+  };
+  signal.addEventListener("abort", release, { once: true });
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+    for await (const chunk of body ?? []) {
+      signal.throwIfAborted();
+      const needed = bytes + chunk.byteLength;
+      if (needed > bodyLimitBytes) throw createBodyTooLargeError();
+      if (needed > buffer.length) buffer = growBuffer(ledger, owner, buffer, needed);
+      buffer.set(chunk, bytes);
+      bytes = needed;
+    }
+    return { text: decodeUtf8(buffer.subarray(0, bytes), headers), release };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+function growBuffer(
+  ledger: BodyLedger,
+  owner: object,
+  buffer: Buffer,
+  neededBytes: number,
+): Buffer<ArrayBuffer> {
+  const capacity = Math.min(bodyLimitBytes, Math.max(firstCapacityBytes, neededBytes, 2 * buffer.length));
+  holdBytes(ledger, owner, capacity - buffer.length);
+  const grown = Buffer.allocUnsafeSlow(capacity);
+  buffer.copy(grown);
+  return grown;
+}
+
+function createBodyTooLargeError(): Unprocessable {
+  const message = `The body is larger than ${bodyLimitBytes} bytes`;
+  return new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "body");
+}
+
+function decodeUtf8(bytes: Uint8Array, headers: Exchange["headers"]): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     // Asked only here: there are clients that call UTF-8 a coding.
     const coding = headers.get("content-encoding");
@@ -98,23 +213,41 @@ export async function readText({ body, headers }: Exchange): Promise<string> {
   }
 }
 
-/** @throws {Unprocessable} as `readText`, and `invalid_json` with the position in UTF-16 units where it is known */
-export async function readJson(exchange: Exchange): Promise<unknown> {
-  const text = await readText(exchange);
+/** Up to here JSON.parse takes no more than some milliseconds, whatever the text holds. */
+const largeJsonChars = 100_000;
+
+async function parseBody(ledger: BodyLedger, text: string, owner: object): Promise<unknown> {
   try {
-    return JSON.parse(text);
-  } catch (error) {
-    const told = error instanceof SyntaxError ? error.message : "";
-    // V8 quotes the body, but only before this.
-    const position = /^Unexpected end of JSON input$/.test(told)
-      ? text.length
-      : / at position (\d+)(?: \(line \d+ column \d+\))?$/.exec(told)?.[1];
-    const where = position === undefined ? "" : ` at position ${position}`;
-    const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
-    throw new Unprocessable(
-      "invalid_json",
-      message,
-      position === undefined ? {} : { position: Number(position) },
+    if (text.length <= largeJsonChars) return JSON.parse(text);
+    const before = ledger.parsing.get(owner);
+    const parsed = Promise.resolve(before).then(() => parseInTurns(text));
+    ledger.parsing.set(
+      owner,
+      parsed.catch(() => undefined),
     );
+    return await parsed;
+  } catch (error) {
+    throw createInvalidJsonError(text, error);
   }
+}
+
+async function parseInTurns(text: string): Promise<unknown> {
+  const { parseJsonInTurns } = await import("./json-in-turns.ts");
+  return parseJsonInTurns(text);
+}
+
+function createInvalidJsonError(text: string, error: unknown): Unprocessable {
+  const position = findErrorPosition(text, error);
+  const where = position === undefined ? "" : ` at position ${position}`;
+  const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
+  return new Unprocessable("invalid_json", message, position === undefined ? {} : { position });
+}
+
+function findErrorPosition(text: string, error: unknown): number | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if ("position" in error && typeof error.position === "number") return error.position;
+  if (/^Unexpected end of JSON input$/.test(error.message)) return text.length;
+  // V8 quotes the body, but only before this.
+  const position = / at position (\d+)(?: \(line \d+ column \d+\))?$/.exec(error.message)?.[1];
+  return position === undefined ? undefined : Number(position);
 }

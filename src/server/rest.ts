@@ -4,7 +4,7 @@
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
-import { type Exchange, readJson } from "../http/request.ts";
+import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";
 import { chooseRepresentation } from "../operations/runtime/content-negotiation.ts";
 import {
@@ -74,7 +74,7 @@ const noFraming: BodyFraming = { opening: "", separator: "", closing: "" };
 const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
 /** One for a server: the bound on streamed answers is on all of them, whatever the configuration was when they began. */
-export function createOperationRunner(telemetry: Telemetry): RunOperation {
+export function createOperationRunner(telemetry: Telemetry, bodies: BodyReader): RunOperation {
   let streams = 0;
   /** Of those, how many each token has. */
   const streamsOf = new Map<Principal, number>();
@@ -89,10 +89,13 @@ export function createOperationRunner(telemetry: Telemetry): RunOperation {
         ? anonymousPrincipal
         : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
-    const work = conductor.admit(exchange.gone);
+    const work = conductor.admit(principal, exchange.gone);
     let streaming = false;
     try {
-      const raw = endpoint.method === "GET" ? parameters : await receiveBody(readJson(exchange), work);
+      const raw =
+        endpoint.method === "GET"
+          ? parameters
+          : await receiveBody(bodies.readJson(exchange, principal, work.signal), work);
       // An explanation is JSON, whatever form its answer would have.
       const explaining = isExplanationRequested(exchange.search);
       const prepared: PreparedOperation<OperationResult> = explaining
@@ -193,7 +196,7 @@ export async function receiveBody<T>(body: Promise<T>, work: RequestLifetime): P
 /** No source is to blame for the time that a client takes: it is told as where node itself gives a body up. */
 class BodyTimeout extends Unprocessable<"invalid_request"> {
   constructor() {
-    const message = "The body did not come in time";
+    const message = "The body did not arrive in time";
     super("invalid_request", message, { issues: [{ path: "", message }] }, "reading_time");
   }
 }

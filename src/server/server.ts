@@ -21,7 +21,7 @@ import {
   resetStalledConnections,
   stripOrigin,
 } from "../http/node-http.ts";
-import { type Connection, type Exchange, readText, toExchange } from "../http/request.ts";
+import { type Connection, createBodyReader, type Exchange, toExchange } from "../http/request.ts";
 import { type Answer, jsonType, toErrorAnswer, toResponse, writeAnswer } from "../http/response.ts";
 import type { Intake } from "../intake/intake.ts";
 import { findLimit, isClientFault } from "../operations/runtime/error-response.ts";
@@ -108,7 +108,8 @@ export function createServer(options: ServerOptions): Server {
     visuals,
   } = options;
   const findRoute = createRouter(operations);
-  const runOperation = createOperationRunner(telemetry);
+  const bodies = createBodyReader();
+  const runOperation = createOperationRunner(telemetry, bodies);
   const places = { taken: 0 };
   const tailPlaces = { taken: 0 };
   const beginEpoch = ({ authenticate, ...served }: ServedConfig): ConfigGeneration => ({
@@ -207,6 +208,8 @@ export function createServer(options: ServerOptions): Server {
   interface Asked extends Admission {
     /** Why nothing of it was run. */
     readonly failure?: unknown;
+    /** Lets go of its body. */
+    readonly release?: () => void;
   }
   const asked = new WeakMap<object, Asked>();
 
@@ -217,14 +220,18 @@ export function createServer(options: ServerOptions): Server {
         admitted?.exchange ?? toExchange(req !== undefined && res !== undefined ? { req, res } : request);
       const answered = admitted ?? (await answerRequest(exchange));
       if ("principal" in answered) {
-        const { work } = answered;
+        const { work, principal } = answered;
         asked.set(serverContext, answered);
         serverContext.readout = openSession?.(answered);
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
-          const body = await receiveBody(readText(exchange), work);
-          setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
+          const returnSlot = answered.epoch.executor.takeSlot(principal);
+          const reading = bodies.readText(exchange, principal, work.signal);
+          const { text, release } = await receiveBody(reading, work).finally(returnSlot);
+          asked.set(serverContext, { ...answered, release });
+          const read = new fetchAPI.Request(request.url, { method, headers, signal, body: text });
+          setRequest(Object.defineProperty(read, "json", { value: () => bodies.parseJson(text, principal) }));
         } catch (failure) {
           asked.set(serverContext, { ...answered, failure });
           // What was not read of the request would hold the connection up.
@@ -244,8 +251,9 @@ export function createServer(options: ServerOptions): Server {
     onResponse({ response, serverContext }) {
       const known = asked.get(serverContext);
       if (known === undefined) return;
-      const { exchange, work, finish, failure } = known;
+      const { exchange, work, finish, failure, release } = known;
       const cut = exchange.gone.aborted;
+      release?.();
       work.end();
       // What was not run has it already.
       if (failure === undefined) response.headers.set("X-Request-Id", exchange.id);

@@ -43,6 +43,41 @@ describe("limits of one token", () => {
     expect(await limited()).toEqual({ token_requests: 1 });
   });
 
+  test.each([linesPath, "/graphql"])("count from admission on: unfinished bodies of %s", async (path) => {
+    const { server, post, limited } = createSubject({ limits: { requests: 4, tokenRequests: 2 } });
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    const query = '{"query":"{ viewer { id } }"}';
+    const ask = (user: string) =>
+      fetch(`http://127.0.0.1:${port}${path}`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${user}`, "content-type": "application/json" },
+        body: path === linesPath ? JSON.stringify(linesBody()) : query,
+      });
+    // Loads GraphQL, so that the bodies below are read within it.
+    if (path === "/graphql") expect((await ask(token)).status).toBe(200);
+    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{`;
+    const stalled = Array.from({ length: 10 }, () => {
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      const seen = { text: "" };
+      socket.setEncoding("utf8").on("data", (chunk: string) => {
+        seen.text += chunk;
+      });
+      socket.write(head);
+      return { socket, seen };
+    });
+    // Two wait for their bodies, all others are told at once.
+    const refused = () => stalled.filter(({ seen }) => seen.text.startsWith("HTTP/1.1 429 "));
+    await expect.poll(() => refused().length).toBe(8);
+    for (const { seen } of refused()) expect(seen.text).toMatch(/^Retry-After: 1\r$/m);
+    expect((await ask(token)).status).toBe(429);
+    for (let turn = 0; turn < 5; turn += 1) expect((await ask(otherToken)).status).toBe(200);
+    for (const { socket } of stalled) socket.destroy();
+    await expect.poll(async () => (await ask(token)).status).toBe(200);
+    expect((await post(linesBody())).status).toBe(200);
+    expect((await limited()).token_requests).toBeGreaterThanOrEqual(9);
+    await server.close(0);
+  });
+
   test("bound concurrent streamed answers", async () => {
     const { post, limited } = createSubject({ lines: 3_000, limits: { tokenStreams: 1 } });
     const big = linesBody({}, { per_page: 3_000 });
@@ -353,7 +388,7 @@ describe("limits of a connection", () => {
   test.each([linesPath, "/graphql"])("answer a timeout when the body of %s does not arrive", async (path) => {
     const subject = createSubject({ limits: { deadline: 100 } });
     const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
-    const message = "The body did not come in time";
+    const message = "The body did not arrive in time";
     const answer = await say(subject, `${head}Content-Length: 9\r\nConnection: close\r\n\r\n{`);
     expect(answer).toMatch(/^HTTP\/1\.1 422 /);
     expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n")))).toEqual({

@@ -15,10 +15,16 @@ export interface OperationExecutor {
   /** The sites that the token may see. No operation is handed any other. */
   readonly selectVisibleSites: (principal: Principal) => Sites;
   /**
-   * Takes a slot. `end` of the answer returns it.
+   * Takes a slot for a request of the token, before its body is read. `end` of the answer returns it.
+   * @throws as `takeSlot`
+   */
+  readonly admit: (principal: Principal, gone: AbortSignal) => RequestLifetime;
+  /**
+   * A slot alone, such as for the body of a GraphQL query. Returns what gives it back.
+   * @throws {TooMany} The token, or all without one, hold as many slots as they may.
    * @throws {LimitReached} All slots are taken.
    */
-  readonly admit: (gone: AbortSignal) => RequestLifetime;
+  readonly takeSlot: (principal: Principal) => () => void;
   /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
   readonly join: (gone: AbortSignal) => RequestLifetime;
   /** Resolves when all requests have ended. From now on only requests within those may begin. */
@@ -26,7 +32,6 @@ export interface OperationExecutor {
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
-   * @throws {TooMany} the token, or all without one, have as many requests under way as it may
    * @throws {LimitReached} Slots are scarce, and a backend of these sites holds its share.
    */
   readonly start: <Result>(
@@ -74,7 +79,8 @@ interface ExecutorState {
   readonly backendShare: number;
   /** Slots that each backend and each token holds. */
   readonly held: Map<string | Principal, number>;
-  readonly holders: Map<RequestLifetime, readonly (string | Principal)[]>;
+  /** The backends that each request holds a slot of. */
+  readonly usedBackends: Map<RequestLifetime, readonly string[]>;
   running: number;
   isDraining: boolean;
   readonly drained: PromiseWithResolvers<void>;
@@ -87,13 +93,14 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    ...{ held: new Map(), holders: new Map(), running: 0, isDraining: false },
+    ...{ held: new Map(), usedBackends: new Map(), running: 0, isDraining: false },
     drained: Promise.withResolvers<void>(),
   };
   return {
     selectVisibleSites: state.selectVisibleSites,
     join: (gone) => joinExecutor(state, gone),
-    admit: (gone) => admitRequest(state, gone),
+    admit: (principal, gone) => admitRequest(state, principal, gone),
+    takeSlot: (principal) => takeSlot(state, principal),
     drain: () => drainExecutor(state),
     start: (prepared, principal, work) => startOperation(state, prepared, principal, work),
     complete: (...request) => completeOperation(state, ...request),
@@ -112,22 +119,33 @@ function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime 
   return { ...work, end };
 }
 
-/** A request with a slot. @throws {LimitReached} All slots are taken. */
-function admitRequest(state: ExecutorState, gone: AbortSignal): RequestLifetime {
-  const { slots, limits } = state.options;
-  if (slots.taken >= limits.requests) {
-    throw createOverloadedError("requests", `${slots.taken} requests are under way`);
-  }
-  slots.taken += 1;
+/** A request with a slot. @throws {TooMany} {LimitReached} as `takeSlot` */
+function admitRequest(state: ExecutorState, principal: Principal, gone: AbortSignal): RequestLifetime {
+  const returnSlot = takeSlot(state, principal);
   const work = joinExecutor(state, gone);
   const end = () => {
-    slots.taken -= 1;
-    for (const holder of state.holders.get(admitted) ?? []) addHeldSlots(state, holder, -1);
-    state.holders.delete(admitted);
+    returnSlot();
+    for (const backend of state.usedBackends.get(admitted) ?? []) addHeldSlots(state, backend, -1);
+    state.usedBackends.delete(admitted);
     work.end();
   };
   const admitted = { ...work, end };
   return admitted;
+}
+
+/** Counts it for the token at once: bodies that never end would else take all slots. */
+function takeSlot(state: ExecutorState, principal: Principal): () => void {
+  const { slots, limits } = state.options;
+  if ((state.held.get(principal) ?? 0) >= limits.tokenRequests) throw new TooMany(1, "token_requests");
+  if (slots.taken >= limits.requests) {
+    throw createOverloadedError("requests", `${slots.taken} requests are under way`);
+  }
+  slots.taken += 1;
+  addHeldSlots(state, principal, 1);
+  return () => {
+    slots.taken -= 1;
+    addHeldSlots(state, principal, -1);
+  };
 }
 
 function addHeldSlots({ held }: ExecutorState, holder: string | Principal, slots: number): void {
@@ -137,22 +155,15 @@ function addHeldSlots({ held }: ExecutorState, holder: string | Principal, slots
 }
 
 /** A slow backend holds slots for long. Once slots are scarce, each backend is held to its share. */
-function holdShares(
-  state: ExecutorState,
-  work: RequestLifetime,
-  principal: Principal,
-  backends: readonly string[],
-): void {
+function holdBackendShares(state: ExecutorState, work: RequestLifetime, backends: readonly string[]): void {
   const { held, backendShare } = state;
   const { limits, slots } = state.options;
-  if ((held.get(principal) ?? 0) >= limits.tokenRequests) throw new TooMany(1, "token_requests");
   const full = backends.find((backend) => (held.get(backend) ?? 0) >= backendShare);
   if (full !== undefined && slots.taken > limits.requests * scarcityThreshold) {
     throw createOverloadedError("backend_share", `${held.get(full)} requests to ${full} are under way`);
   }
-  const holders = [principal, ...backends];
-  for (const holder of holders) addHeldSlots(state, holder, 1);
-  state.holders.set(work, holders);
+  for (const backend of backends) addHeldSlots(state, backend, 1);
+  state.usedBackends.set(work, backends);
 }
 
 /** Resolves once the last request has ended. */
@@ -173,7 +184,7 @@ function startOperation<Result>(
   const sites = state.selectVisibleSites(principal);
   const named = prepared.sites(visuals);
   for (const site of named) if (!sites.has(site)) throw new NotFound();
-  holdShares(state, work, principal, listBackends(prepared.name, named, sites));
+  holdBackendShares(state, work, listBackends(prepared.name, named, sites));
   const { signal, progress, reportProgress } = work;
   return prepared.run({
     user: principal.user,
@@ -205,7 +216,7 @@ async function collectAnswer(
   state: ExecutorState,
   ...[prepare, principal, budget, gone]: Parameters<OperationExecutor["complete"]>
 ): Promise<unknown> {
-  const work = admitRequest(state, gone);
+  const work = admitRequest(state, principal, gone);
   try {
     const prepared = prepare();
     const { values } = prepared;

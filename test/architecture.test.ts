@@ -147,7 +147,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   graphql: ["src/graphql", "src/cli/schema.ts"],
   "graphql-jit": ["src/graphql/gateway.ts"],
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
-  "graphql-yoga": ["src/server/server.ts", "src/graphql/gateway.ts"],
+  "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/gateway.ts"],
   croner: ["src/operations/check-ins.ts"],
   cronstrue: ["src/operations/check-ins.ts"],
   "lru-cache": ["resolvers/elastic/search", "resolvers/prometheus/{client,metrics}"],

@@ -54,8 +54,6 @@ const toBeSplit: readonly string[] = [
   "src/intake/intake.ts: createIntake",
   "src/intake/spool-client.ts: startSpoolClient",
   "src/intake/spool.ts: initialiseSpool",
-  "src/server/rest.ts: createOperationRunner",
-  "src/server/server.ts: createServer",
   "src/telemetry/telemetry.ts: createTelemetry",
 ];
 

@@ -76,3 +76,32 @@ export function generateToken(): string {
 export function hashToken(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }
+
+/** Whether a text is one of the configured tokens, also one that has expired. */
+export function createTokenCheck(tokens: readonly TokenEntry[]): (text: string) => boolean {
+  const hashes = new Set(tokens.map(({ sha256 }) => sha256));
+  return (text) => hashes.has(hashToken(text));
+}
+
+/** What `generateToken` makes, whoever it is for. */
+const generatedToken = /rdt_[\w-]{43}/;
+/** More parts than an id has that a program makes. */
+const maxParts = 8;
+
+/**
+ * Whether a text is a token, or holds one between characters that separate words. Only hashes are known, so each run of
+ * its parts is hashed: of a text of many parts the first and last runs.
+ */
+export function holdsToken(text: string, isToken: (text: string) => boolean): boolean {
+  if (generatedToken.test(text) || isToken(text)) return true;
+  const words = [...text.matchAll(/[^\W_]+/g)].map(({ 0: word, index }) => ({
+    start: index,
+    end: index + word.length,
+  }));
+  if (words.length < 2) return false;
+  const near = words.length <= maxParts ? words.length : maxParts / 2;
+  const starts = words.filter((_, at) => at < near || at >= words.length - near).map(({ start }) => start);
+  const ends = words.filter((_, at) => at < near || at >= words.length - near).map(({ end }) => end);
+  // Longer ones first would find no more: any run may be the token.
+  return starts.some((start) => ends.some((end) => end > start && isToken(text.slice(start, end))));
+}

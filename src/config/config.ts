@@ -29,6 +29,10 @@ import {
 
 export interface Config {
   readonly listen: Address;
+  /** Probes and metrics, which without it share the address above. */
+  readonly admin?: { readonly listen: Address } | undefined;
+  /** Addresses and networks of reverse proxies, through which many clients come. */
+  readonly proxies?: readonly string[] | undefined;
   /** Front-end error reports; without `listen` they share the address above. */
   readonly intake?: IntakeConfig | undefined;
   readonly tokens: readonly TokenEntry[];
@@ -209,10 +213,13 @@ function assemble(
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back, lines_per_millisecond, token_requests, token_streams, ...limits } = file.limits;
+  const { look_back, lines_per_millisecond, token_requests, token_streams, ...others } = file.limits;
+  const { address_connections = Math.ceil(others.connections / 2), ...limits } = others;
   const { lateness, max_open, per_token } = file.tail;
   return {
     listen: file.listen,
+    admin: file.admin,
+    proxies: file.proxies,
     intake: file.intake && {
       listen: file.intake.listen,
       spool: resolve(file.intake.spool),
@@ -250,6 +257,7 @@ function assemble(
       lookBack: look_back,
       tokenRequests: token_requests,
       tokenStreams: token_streams,
+      addressConnections: address_connections,
       tail: { lateness, maxOpen: max_open, perToken: per_token },
     },
   };

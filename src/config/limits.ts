@@ -23,6 +23,9 @@ export interface Limits {
   /** Requests and streamed answers of one token that run at once. */
   readonly tokenRequests: number;
   readonly tokenStreams: number;
+  /** Connections open at once, in all and from one address. */
+  readonly connections: number;
+  readonly addressConnections: number;
   /** Requests per second of one token, ten times as many at once. */
   readonly rate: number;
   /** Documents read from a source for one export. */
@@ -49,6 +52,9 @@ export const defaultLimits = {
   // Half of all, so that no single token occupies the server.
   tokenRequests: 32,
   tokenStreams: 16,
+  // More than all places and tails together; each that is idle costs a few kilobytes.
+  connections: 5_000,
+  addressConnections: 2_500,
   points: 5_000_000,
   spans: 50_000,
   lookBack: day,
@@ -74,6 +80,9 @@ export const limitsSchema = strictObject({
   streams: count(1).default(defaultLimits.streams),
   token_requests: count(1).default(defaultLimits.tokenRequests),
   token_streams: count(1).default(defaultLimits.tokenStreams),
+  connections: count(1).default(defaultLimits.connections),
+  // Half of all where absent, so that no single address takes every connection.
+  address_connections: count(1).optional(),
   rate: count(1).default(defaultLimits.rate),
   export: count(1).default(defaultLimits.export),
 });

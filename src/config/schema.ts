@@ -54,6 +54,13 @@ function readAddress(value: string): Address | undefined {
   return { host: plain, port };
 }
 
+/** An address, or a network as `10.0.0.0/8`. */
+const networkSchema = createTextSchema((value) => {
+  const [, address = "", prefix] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(value) ?? [];
+  const bits = isIPv4(address) ? 32 : isIPv6(address) && !address.includes("%") ? 128 : -1;
+  return bits === -1 || Number(prefix ?? 0) > bits ? undefined : value;
+}, "expected an IP address or a network, such as 10.0.0.7 or 10.0.0.0/8");
+
 const hashOfEmptyText = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 const hashSchema = createTextSchema((value) => {
@@ -137,6 +144,8 @@ const otlpSchema = strictObject({
 
 export const fileSchema = strictObject({
   listen: addressSchema.default(defaults.listen),
+  admin: strictObject({ listen: addressSchema }).optional(),
+  proxies: z.array(networkSchema).default([]),
   intake: strictObject({
     listen: addressSchema.optional(),
     spool: text.default(defaults.spool),

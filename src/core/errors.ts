@@ -50,7 +50,8 @@ export type LimitName =
   | "token_bodies"
   | "reading_time"
   | "unread"
-  | "connections";
+  | "connections"
+  | "address_connections";
 
 /** The token is missing, wrong or expired: 401. */
 export class Unauthorized extends Error {

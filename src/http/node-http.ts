@@ -1,5 +1,4 @@
-// Connections of an HTTP server, whatever it serves: what node would answer by itself or not at all, what it would hold
-// for ever, and what it would cut.
+// What node would answer by itself, or not at all, on the connections of an HTTP server, whatever it serves.
 import { randomUUID } from "node:crypto";
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -11,6 +10,9 @@ export function stripOrigin(target: string | undefined): string {
   return target?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
 }
 
+/** Of every answer of the API: no cache keeps it, and no browser takes it for what it is not. */
+export const privateHeaders = { "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff" } as const;
+
 /** A whole answer of JSON, where the client is still there. */
 export function sendJson(response: ServerResponse, status: number, body: string): void {
   if (response.destroyed) return;
@@ -18,6 +20,7 @@ export function sendJson(response: ServerResponse, status: number, body: string)
   if (!response.req.complete) response.setHeader("Connection", "close");
   response.writeHead(status, {
     "Content-Type": "application/json; charset=utf-8",
+    ...privateHeaders,
     "Content-Length": Buffer.byteLength(body),
     "X-Request-Id": randomUUID(),
   });
@@ -87,12 +90,19 @@ function writeRawResponse(socket: Duplex, [status, body]: readonly [status: stri
   const head = [
     `HTTP/1.1 ${status}`,
     "Content-Type: application/json; charset=utf-8",
+    ...Object.entries(privateHeaders).map(([name, value]) => `${name}: ${value}`),
     `Content-Length: ${body.length}`,
     `X-Request-Id: ${randomUUID()}`,
     "Connection: close",
   ];
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  // A client that does not close its side would keep the connection; at once, what is unread would cut the answer.
+  const destroyed = setTimeout(() => socket.destroy(), lingerTime).unref();
+  socket.once("close", () => clearTimeout(destroyed));
 }
+
+/** How long a client has to read the last answer of its connection. */
+const lingerTime: Millis = 1_000;
 
 /**
  * What node answers by itself, or not at all, gets the body of an answer of ours.
@@ -124,43 +134,8 @@ export function installProtocolErrorResponses(
   // A tunnel is no route either. Its socket is ours alone from here on.
   server.on("connect", (_, socket) => {
     socket.on("error", () => socket.destroy());
-    socket.once("finish", () => socket.destroy());
     writeRawResponse(socket, ["404 Not Found", notFoundBody]);
   });
   // No expectation but `100-continue` has a meaning, so that others may be ignored (RFC 9110, 10.1.1).
   server.on("checkExpectation", (request, response) => void server.emit("request", request, response));
-}
-
-/**
- * How long a client may take nothing of its answer, which is held until it does: a laptop that was closed never says that
- * it is gone. Node counts all time in which nothing passes, so it is longer than any step of an answer may take.
- */
-export const deriveUnreadTimeout = (deadline: Millis): Millis => Math.max(60_000, 2 * deadline);
-
-/** Resets connections of such clients, and tells of each; closes those that have waited too long for their next request. */
-export function resetStalledConnections(server: HttpServer, cut: () => void): void {
-  server.on("timeout", (socket) => {
-    if (socket.writableLength === 0) return void socket.destroy();
-    cut();
-    socket.resetAndDestroy();
-  });
-}
-
-/**
- * Closes the connections on which nothing is under way. Node takes one for idle as soon as its answer is complete, and
- * would cut what has not left yet, also by itself when the server closes: so none is closed while any answer is leaving.
- */
-export function createIdleCloser(http: HttpServer): () => void {
-  const sockets = new Set<Socket>();
-  http.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
-  const close = http.closeIdleConnections.bind(http);
-  const closeIdle = () => {
-    for (const { writableLength } of sockets) if (writableLength > 0) return;
-    close();
-  };
-  http.closeIdleConnections = closeIdle;
-  return closeIdle;
 }

@@ -1,7 +1,7 @@
 // A request as the server sees it, from a connection or from `fetch`, and its body.
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { readToken } from "../access/auth.ts";
+import { holdsToken, readToken } from "../access/auth.ts";
 import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 
@@ -25,11 +25,12 @@ export interface Connection {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
 }
-export function toExchange(source: Request | Connection): Exchange {
+/** `isToken` knows the tokens, which do not become the id of a request. */
+export function toExchange(source: Request | Connection, isToken: IsToken = () => false): Exchange {
   if (!("req" in source)) {
     const { headers, method, body, signal } = source;
     const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
-    return { ...readTarget(url, headers), method, body: body ?? undefined, gone: signal };
+    return { ...readTarget(url, headers, isToken), method, body: body ?? undefined, gone: signal };
   }
   const { req, res } = source;
   const get = (name: string) => {
@@ -39,19 +40,21 @@ export function toExchange(source: Request | Connection): Exchange {
   // A request is not destroyed for what was left unread of it: that would take the connection with it.
   const body = req.iterator({ destroyOnReturn: false });
   return {
-    ...readTarget(req.url ?? "/", { get }),
+    ...readTarget(req.url ?? "/", { get }, isToken),
     method: req.method ?? "GET",
     body,
     gone: createDisconnectSignal(res),
   };
 }
 
-function readTarget(url: string, headers: Exchange["headers"]) {
+type IsToken = (text: string) => boolean;
+
+function readTarget(url: string, headers: Exchange["headers"], isToken: IsToken) {
   const [target = ""] = url.split("#", 1);
   const query = target.indexOf("?");
   const search = query === -1 ? "" : target.slice(query);
   return {
-    id: chooseRequestId(headers, search),
+    id: chooseRequestId(headers, search, isToken),
     path: query === -1 ? target : target.slice(0, query),
     search,
     headers,
@@ -69,11 +72,13 @@ function createDisconnectSignal(response: ServerResponse): AbortSignal {
   return gone.signal;
 }
 
-/** The client's own where it can stand in a log as it is, which its token cannot. */
-function chooseRequestId(headers: Exchange["headers"], search: string): string {
+/** The client's own where it can stand in a log as it is, which no token can, nor a text that holds one. */
+function chooseRequestId(headers: Exchange["headers"], search: string, isToken: IsToken): string {
   const sent = headers.get("x-request-id");
   if (sent === null || !/^[\w.:-]{1,128}$/.test(sent)) return randomUUID();
-  return sent === readToken(headers, search) ? randomUUID() : sent;
+  const presented = readToken(headers, search) ?? "";
+  const hasPresented = presented !== "" && sent.includes(presented);
+  return hasPresented || holdsToken(sent, isToken) ? randomUUID() : sent;
 }
 
 /**
@@ -94,7 +99,7 @@ export interface BodyReader {
   /** A text as a value, as `readJson`: large ones with turns of the event loop between, one of each owner at a time. */
   readonly parseJson: (text: string, owner: object) => Promise<unknown>;
 }
-export interface HeldText {
+interface HeldText {
   readonly text: string;
   readonly release: () => void;
 }

@@ -2,6 +2,7 @@
 import type { ServerResponse } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describeFailure } from "../operations/runtime/error-response.ts";
+import { privateHeaders } from "./node-http.ts";
 import type { Exchange } from "./request.ts";
 
 export const jsonType = { "Content-Type": "application/json; charset=utf-8" };
@@ -39,34 +40,51 @@ export async function writeAnswer(
   closing: boolean,
 ): Promise<void> {
   const headers = {
+    ...privateHeaders,
     ...answer.headers,
     "X-Request-Id": exchange.id,
     ...(closing ? { Connection: "close" } : {}),
   };
-  if (typeof answer.body === "string" || !("next" in answer.body)) {
-    const pieces =
-      typeof answer.body === "string" || answer.body instanceof Uint8Array ? [answer.body] : answer.body;
-    const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
-    if (response.destroyed) return;
-    // A 304 has no length of its own.
-    const told = answer.status === 304 ? {} : { "Content-Length": length };
-    response.writeHead(answer.status, { ...headers, ...told });
-    for (const piece of pieces.slice(0, -1)) {
-      response.write(piece, chooseEncoding(piece));
-      await nextTurn();
-    }
-    const last = pieces.at(-1) ?? "";
-    response.end(last, chooseEncoding(last));
-    // What was not read of the request would hold the connection up.
-    response.req.resume();
-    return;
+  const { body } = answer;
+  if (typeof body === "string" || !("next" in body)) {
+    await writeComplete(response, answer.status, headers, body);
+  } else await writeStream(response, answer.status, headers, body);
+}
+
+type SentHeaders = Readonly<Record<string, string>>;
+
+async function writeComplete(
+  response: ServerResponse,
+  status: number,
+  headers: SentHeaders,
+  body: CompleteBody,
+): Promise<void> {
+  const pieces = typeof body === "string" || body instanceof Uint8Array ? [body] : body;
+  const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
+  if (response.destroyed) return;
+  // A 304 has no length of its own.
+  response.writeHead(status, { ...headers, ...(status === 304 ? {} : { "Content-Length": length }) });
+  for (const piece of pieces.slice(0, -1)) {
+    response.write(piece, chooseEncoding(piece));
+    await nextTurn();
   }
-  const { next, cancel: leave, signal } = answer.body;
+  const last = pieces.at(-1) ?? "";
+  response.end(last, chooseEncoding(last));
+  // What was not read of the request would hold the connection up.
+  response.req.resume();
+}
+
+async function writeStream(
+  response: ServerResponse,
+  status: number,
+  headers: SentHeaders,
+  { next, cancel, signal }: StreamedBody,
+): Promise<void> {
   let unturned = 0;
   try {
     for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
-      if (response.destroyed) return await leave();
-      if (!response.headersSent) response.writeHead(answer.status, headers);
+      if (response.destroyed) return await cancel();
+      if (!response.headersSent) response.writeHead(status, headers);
       response.write(chunk.value, chooseEncoding(chunk.value));
       unturned += chunk.value.length;
       // At once: whoever leaves during a turn closes the response before anybody waits for it.
@@ -121,7 +139,7 @@ export function toResponse(
   { Response, ReadableStream }: FetchApi,
 ): Response {
   const { status, body } = answer;
-  const headers = { ...answer.headers, "X-Request-Id": exchange.id };
+  const headers = { ...privateHeaders, ...answer.headers, "X-Request-Id": exchange.id };
   if (typeof body === "string") return new Response(body, { status, headers });
   if (status === 304) return new Response(null, { status, headers });
   if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });

@@ -7,8 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import { isCodingAllowed } from "../operations/runtime/content-negotiation.ts";
-import type { Endpoint } from "../operations/runtime/operation.ts";
+import { type Endpoint, isCodingAllowed } from "../operations/runtime/operation.ts";
 import { buildOpenApi } from "./openapi.ts";
 
 interface Page {

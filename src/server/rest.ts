@@ -6,7 +6,6 @@ import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";
-import { chooseRepresentation } from "../operations/runtime/content-negotiation.ts";
 import {
   anonymousPrincipal,
   createOverloadedError,
@@ -18,13 +17,15 @@ import {
   prepareExplanation,
 } from "../operations/runtime/explain.ts";
 import { bufferHead, closeIterator, type RequestLifetime } from "../operations/runtime/lifetime.ts";
-import type {
-  ChunkedBody,
-  PreparedOperation,
-  RowBatch,
-  TailAnswer,
+import {
+  type ChunkedBody,
+  chooseRepresentation,
+  type Endpoint,
+  type EndpointRepresentation,
+  type PreparedOperation,
+  type RowBatch,
+  type TailAnswer,
 } from "../operations/runtime/operation.ts";
-import type { Route } from "../operations/runtime/router.ts";
 import { eventStreamHeaders, type TailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { runInSpan } from "../telemetry/tracer.ts";
@@ -32,6 +33,7 @@ import { runInSpan } from "../telemetry/tracer.ts";
 /** One configuration, and the requests that began in its time. */
 export interface ConfigGeneration {
   readonly authenticate: Authenticate;
+  readonly isToken: ((text: string) => boolean) | undefined;
   readonly limits: Limits;
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
@@ -44,20 +46,33 @@ export interface RequestLogFields {
   user: string | undefined;
 }
 
-/** Tells of a request's end; `cut` where its client has not got all of the answer. */
+/** Records the end of a request; `cut` where its client has not received all of the answer. */
 export type FinishRequest = (status: number, cut: boolean, error?: unknown) => void;
 
-/**
- * The answer of a route, which calls `finish` as soon as it is complete or broken off.
- * @throws what the operation, the limits and the reading of the body fail with; then `finish` has not been called
- */
-type RunOperation = (
-  exchange: Exchange,
-  route: Route,
-  epoch: ConfigGeneration,
-  trail: RequestLogFields,
-  finish: FinishRequest,
-) => Promise<Answer>;
+/** An operation with what the path of a request says. */
+export interface Route {
+  readonly endpoint: Endpoint;
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
+/** What all operations of a server share: the bound on streamed answers holds whatever the configuration was. */
+export interface OperationRunner {
+  readonly telemetry: Telemetry;
+  readonly bodies: BodyReader;
+  streams: number;
+  /** Of those, how many each token has. */
+  readonly streamsOf: Map<Principal, number>;
+}
+
+/** A request for an operation under way. */
+interface RunningRequest {
+  readonly runner: OperationRunner;
+  readonly exchange: Exchange;
+  readonly generation: ConfigGeneration;
+  readonly principal: Principal;
+  readonly work: RequestLifetime;
+  readonly finish: FinishRequest;
+}
 
 /** What an operation, or a representation of it, may answer. */
 type OperationResult = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody | TailAnswer;
@@ -73,115 +88,147 @@ const noFraming: BodyFraming = { opening: "", separator: "", closing: "" };
 
 const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
-/** One for a server: the bound on streamed answers is on all of them, whatever the configuration was when they began. */
-export function createOperationRunner(telemetry: Telemetry, bodies: BodyReader): RunOperation {
-  let streams = 0;
-  /** Of those, how many each token has. */
-  const streamsOf = new Map<Principal, number>();
+export function createOperationRunner(telemetry: Telemetry, bodies: BodyReader): OperationRunner {
+  return { telemetry, bodies, streams: 0, streamsOf: new Map() };
+}
 
-  const runOperation: RunOperation = async (exchange, { endpoint, parameters }, epoch, trail, finish) => {
-    const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
-    trail.operation = chosen?.name ?? endpoint.name;
-    trail.route = endpoint.path;
-    const { authenticate, executor: conductor, limits, tails } = epoch;
-    const principal =
-      endpoint.access === "public"
-        ? anonymousPrincipal
-        : authenticate(readToken(exchange.headers, exchange.search));
-    trail.user = principal.user;
-    const work = conductor.admit(principal, exchange.gone);
-    let streaming = false;
-    try {
-      const raw =
-        endpoint.method === "GET"
-          ? parameters
-          : await receiveBody(bodies.readJson(exchange, principal, work.signal), work);
-      // An explanation is JSON, whatever form its answer would have.
-      const explaining = isExplanationRequested(exchange.search);
-      const prepared: PreparedOperation<OperationResult> = explaining
-        ? prepareExplanation(endpoint.prepare(raw))
-        : (chosen ?? endpoint).prepare(raw);
-      const result = conductor.start(prepared, principal, work);
-      if ("follow" in result) {
-        // Tails have places of their own.
-        streaming = true;
-        work.end();
-        return await openTail(result.follow, exchange, principal, tails, finish);
-      }
-      const headers = explaining
-        ? explanationHeaders
-        : (("pieces" in result ? result.headers : undefined) ?? jsonType);
-      const complete = (body: CompleteBody): Answer => {
-        finish(200, false);
-        return { status: 200, headers, body };
-      };
-      if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
-      const [form, source] = "pieces" in result ? [noFraming, result.pieces] : [arrayFraming, result];
-      const rows = source[Symbol.asyncIterator]();
-      const head = await bufferHead(rows, work);
-      if (head.state === "done") return complete(frameTexts(form, head.texts));
-      // What waits for nothing but its client needs no place, neither here nor among the requests.
-      const close = head.state === "open" ? openStream(principal, limits, rows, work) : undefined;
-      streaming = close !== undefined;
-      const body = toStreamedBody(streamRows(form, head.texts, rows, work, finish, close), work.signal);
-      return { status: 200, headers, body };
-    } catch (error) {
-      throw work.signal.aborted && !(error instanceof BodyTimeout) ? work.signal.reason : error;
-    } finally {
-      if (!streaming) work.end();
+/**
+ * The answer of a route, which calls `finish` as soon as it is complete or broken off.
+ * @throws what the operation, the limits and the reading of the body fail with; then `finish` has not been called
+ */
+export async function runOperation(
+  runner: OperationRunner,
+  exchange: Exchange,
+  route: Route,
+  generation: ConfigGeneration,
+  fields: RequestLogFields,
+  finish: FinishRequest,
+): Promise<Answer> {
+  const { endpoint } = route;
+  const { authenticate, executor } = generation;
+  const form = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
+  fields.operation = form?.name ?? endpoint.name;
+  fields.route = endpoint.path;
+  const principal =
+    endpoint.access === "public"
+      ? anonymousPrincipal
+      : authenticate(readToken(exchange.headers, exchange.search));
+  fields.user = principal.user;
+  const work = executor.admit(principal, exchange.gone);
+  const request: RunningRequest = { runner, exchange, generation, principal, work, finish };
+  let ownsWork = true;
+  try {
+    const { prepared, headers } = await prepareRequest(request, route, form);
+    const result = executor.start(prepared, principal, work);
+    if ("follow" in result) {
+      ownsWork = false;
+      return await openTail(request, result.follow);
     }
+    if ("then" in result) {
+      return completeAnswer(finish, headers ?? jsonType, JSON.stringify(await work.wait(result)));
+    }
+    const { answer, isStream } = await printBatches(request, result, headers);
+    // A stream ends its work when its client has all of it.
+    ownsWork = !isStream;
+    return answer;
+  } catch (error) {
+    throw work.signal.aborted && !(error instanceof BodyTimeout) ? work.signal.reason : error;
+  } finally {
+    if (ownsWork) work.end();
+  }
+}
+
+/** Reads and parses what is asked for. `headers` are those of an explanation. @throws {Unprocessable} */
+async function prepareRequest(
+  { runner, exchange, principal, work }: RunningRequest,
+  { endpoint, parameters }: Route,
+  form: EndpointRepresentation | undefined,
+): Promise<{
+  readonly prepared: PreparedOperation<OperationResult>;
+  readonly headers?: Answer["headers"];
+}> {
+  const raw =
+    endpoint.method === "GET"
+      ? parameters
+      : await receiveBody(runner.bodies.readJson(exchange, principal, work.signal), work);
+  // An explanation is JSON, whatever form its answer would have.
+  if (exchange.search.includes("explain=") && isExplanationRequested(exchange.search)) {
+    return { prepared: prepareExplanation(endpoint.prepare(raw)), headers: explanationHeaders };
+  }
+  return { prepared: (form ?? endpoint).prepare(raw) };
+}
+
+function completeAnswer(finish: FinishRequest, headers: Answer["headers"], body: CompleteBody): Answer {
+  finish(200, false);
+  return { status: 200, headers, body };
+}
+
+/** An answer in batches: completed where it is small, else streamed. A stream that still reads has a place of its own. */
+async function printBatches(
+  request: RunningRequest,
+  result: AsyncIterable<RowBatch> | ChunkedBody,
+  own: Answer["headers"] | undefined,
+): Promise<{ readonly answer: Answer; readonly isStream: boolean }> {
+  const { work, finish } = request;
+  const [framing, source] = "pieces" in result ? [noFraming, result.pieces] : [arrayFraming, result];
+  const headers = own ?? ("pieces" in result ? result.headers : undefined) ?? jsonType;
+  const rows = source[Symbol.asyncIterator]();
+  const head = await bufferHead(rows, work);
+  if (head.state === "done") {
+    return { answer: completeAnswer(finish, headers, frameTexts(framing, head.texts)), isStream: false };
+  }
+  // What waits for nothing but its client needs no place, neither here nor among the requests.
+  const close = head.state === "open" ? openStream(request, rows) : undefined;
+  const body = toStreamedBody(streamRows(framing, head.texts, rows, work, finish, close), work.signal);
+  return { answer: { status: 200, headers, body }, isStream: close !== undefined };
+}
+
+/** Ends the work at once: tails have places of their own, and no deadline. */
+async function openTail(
+  { runner, exchange, generation, principal, work, finish }: RunningRequest,
+  followed: TailAnswer["follow"],
+): Promise<Answer> {
+  const { telemetry } = runner;
+  work.end();
+  const client = {
+    principal,
+    // Empty is none, as it is to an EventSource.
+    lastEventId: exchange.headers.get("last-event-id") || undefined,
+    clientGone: exchange.gone,
+    onClose: (cut: boolean) => {
+      telemetry.tails.closed();
+      finish(200, cut);
+    },
   };
+  // Tails read together: what is asked for all of them is part of no client's trace.
+  const body = await runInSpan(undefined, () => generation.tails.open(followed, client));
+  telemetry.tails.opened();
+  return { status: 200, headers: eventStreamHeaders, body };
+}
 
-  async function openTail(
-    followed: TailAnswer["follow"],
-    { headers, gone }: Exchange,
-    principal: Principal,
-    tails: TailRegistry,
-    finish: FinishRequest,
-  ): Promise<Answer> {
-    const asked = {
-      principal,
-      // Empty is none, as it is to an EventSource.
-      lastEventId: headers.get("last-event-id") || undefined,
-      clientGone: gone,
-      onClose: (cut: boolean) => {
-        telemetry.tails.closed();
-        finish(200, cut);
-      },
-    };
-    // Tails read together: what is asked for all of them is part of no client's trace.
-    const body = await runInSpan(undefined, () => tails.open(followed, asked));
-    telemetry.tails.opened();
-    return { status: 200, headers: eventStreamHeaders, body };
+/** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
+function openStream(
+  { runner, generation: { limits }, principal, work }: RunningRequest,
+  rows: AsyncIterator<RowBatch>,
+): () => void {
+  const { streamsOf, telemetry } = runner;
+  const own = streamsOf.get(principal) ?? 0;
+  if (runner.streams >= limits.streams || own >= limits.tokenStreams) {
+    closeIterator(rows);
+    if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
+    throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
   }
-
-  /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
-  function openStream(
-    principal: Principal,
-    limits: Limits,
-    rows: AsyncIterator<RowBatch>,
-    work: RequestLifetime,
-  ): () => void {
-    const own = streamsOf.get(principal) ?? 0;
-    if (streams >= limits.streams || own >= limits.tokenStreams) {
-      closeIterator(rows);
-      if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
-      throw createOverloadedError("streams", `${streams} streamed answers are under way`);
-    }
-    streams += 1;
-    streamsOf.set(principal, own + 1);
-    telemetry.streams.opened();
-    return () => {
-      streams -= 1;
-      const left = (streamsOf.get(principal) ?? 1) - 1;
-      if (left === 0) streamsOf.delete(principal);
-      else streamsOf.set(principal, left);
-      telemetry.streams.closed();
-      work.end();
-    };
-  }
-
-  return runOperation;
+  runner.streams += 1;
+  streamsOf.set(principal, own + 1);
+  telemetry.streams.opened();
+  return () => {
+    runner.streams -= 1;
+    const left = (streamsOf.get(principal) ?? 1) - 1;
+    if (left === 0) streamsOf.delete(principal);
+    else streamsOf.set(principal, left);
+    telemetry.streams.closed();
+    work.end();
+  };
 }
 
 /** A body that is being read. @throws what its reading fails with, and `BodyTimeout` where the deadline passes before it is there */

@@ -80,6 +80,7 @@ describe("the page of the configuration", () => {
     ["limits.streams", defaults.limits.streams],
     ["limits.token_requests", defaults.limits.tokenRequests],
     ["limits.token_streams", defaults.limits.tokenStreams],
+    ["limits.connections", defaults.limits.connections],
     ["limits.export", defaults.limits.export],
     ["tail.lateness", defaults.limits.tail.lateness],
     ["tail.max_open", defaults.limits.tail.maxOpen],

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { getIntrospectionQuery } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import type { Site } from "#src/access/sites.ts";
-import { BackendError } from "#src/core/errors.ts";
+import { BackendError, failures } from "#src/core/errors.ts";
 import { loadMesh } from "#src/graphql/mesh.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { createDemo, token } from "../support/demo-server.ts";
@@ -355,8 +355,13 @@ describe("errors say what a client can mend, and nothing else", () => {
   });
   test("requests under way are bounded with those of REST", async () => {
     const none = await createDemo({ graphql, limits: { requests: 0 } });
-    const { errors } = await none.graphql("{ auth { message } }");
-    expect(errors?.[0]?.extensions).toEqual({ status: 500, retry_after: 1 });
+    const query = "query=%7B%20auth%20%7B%20message%20%7D%20%7D";
+    const headers = { authorization: `Bearer ${token}` };
+    const answer = await none.server.fetch(`http://readout/graphql?${query}`, { headers });
+    const { errors } = (await answer.json()) as { errors: { extensions: object }[] };
+    expect(errors[0]?.extensions).toEqual({ status: 500, retry_after: 1 });
+    // A body takes a place of its own while it is read.
+    expect(await none.graphql("{ auth { message } }")).toEqual({ status: 500, error: failures.overloaded });
     await none.close();
   });
 });

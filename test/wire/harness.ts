@@ -1,8 +1,9 @@
 // A server over the memory store or a given store, with a stopped clock.
 import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
-import { createAuthenticator, hashToken } from "#src/access/auth.ts";
+import { createAuthenticator, createTokenCheck, hashToken } from "#src/access/auth.ts";
 import type { RateLimiter } from "#src/access/rate-limit.ts";
 import type { Site } from "#src/access/sites.ts";
+import type { TokenEntry } from "#src/config/config.ts";
 import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
@@ -38,7 +39,9 @@ export function createSubject(
     rate?: RateLimiter;
     readingTime?: ServerOptions["readTimeouts"];
     graphql?: ServerOptions["loadGraphql"];
-    connections?: number;
+    proxies?: readonly string[];
+    probeAddress?: boolean;
+    silence?: number;
     unread?: number;
   } = {},
 ): Subject {
@@ -57,6 +60,11 @@ export function createSubject(
     { id, retention: 86_400_000, counterDefault: "cumulative", ...parts },
   ];
   const store = { backend: "memory", store: over.store ?? logs, sources };
+  const tokens: readonly TokenEntry[] = [
+    { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
+    { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
+    { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
+  ];
   let log = "";
   const now = () => fromMillis(base + 60_000);
   const server = createServer({
@@ -68,17 +76,13 @@ export function createSubject(
         stitched: false,
       })),
     operations,
-    authenticate: createAuthenticator(
-      [
-        { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
-        { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
-        { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
-      ],
-      now,
-      over.rate,
-    ),
+    authenticate: createAuthenticator(tokens, now, over.rate),
     sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
+    isToken: createTokenCheck(tokens),
     limits: { ...defaults.limits, ...over.limits },
+    proxies: over.proxies,
+    hasProbeAddress: over.probeAddress,
+    silenceLimit: over.silence,
     telemetry: createTelemetry({
       write: (line) => {
         log += line;
@@ -87,7 +91,6 @@ export function createSubject(
     }),
     now,
     ...(over.readingTime && { readTimeouts: over.readingTime }),
-    maxConnections: over.connections,
     unreadTimeout: over.unread,
     describeBackends: () => ["memory: ok"],
   });

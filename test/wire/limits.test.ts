@@ -295,7 +295,7 @@ describe("limits of a connection", () => {
   });
 
   test("bound the number of connections and free closed ones", async () => {
-    const subject = createSubject({ connections: 1 });
+    const subject = createSubject({ limits: { connections: 1 } });
     const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
     open.push(subject.server);
     const ask = () => {

@@ -3,7 +3,7 @@
 // A changed file replaces the running configuration with new backends, since files that they read may have changed too.
 // The old backends live until the requests that began with them have ended.
 import { isDeepStrictEqual } from "node:util";
-import { createAuthenticator } from "../../access/auth.ts";
+import { createAuthenticator, createTokenCheck } from "../../access/auth.ts";
 import { createReloadableRateLimit } from "../../access/rate-limit.ts";
 import { connectSites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
@@ -35,7 +35,7 @@ export const usage = `Usage: readout serve [--config readout.yaml]
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
 SIGHUP, or a change of the file or of one that it names (secrets, certificates, layouts): reads them all again; a wrong
-one changes nothing. \`listen\`, \`mesh\` (also its content, once GraphQL is loaded), \`intake.listen\` and the
+one changes nothing. \`listen\`, \`admin.listen\`, \`mesh\` (also its content, once GraphQL is loaded), \`intake.listen\` and the
 spool need a restart.
 `;
 
@@ -129,8 +129,10 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const createRateLimit = createReloadableRateLimit(() => performance.now());
   const toServed = ({ config, backends }: ConnectedConfig): ServedConfig => ({
     authenticate: createAuthenticator(config.tokens, now, createRateLimit(config.limits.rate)),
+    isToken: createTokenCheck(config.tokens),
     sites: connectSites(config, backends),
     limits: config.limits,
+    proxies: config.proxies,
   });
   const state = { current: connectConfig(config, shell, options.file, telemetry) };
   const served = toServed(state.current);
@@ -152,6 +154,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     now,
     startSpan: exporter.startRequestSpan,
     visuals,
+    hasProbeAddress: config.admin !== undefined,
     intake: config.intake?.listen === undefined ? errorIntake?.intake : undefined,
     describeBackends: () => [
       ...[...state.current.states].map(([name, state]) => `${name}: ${state}`),
@@ -171,6 +174,10 @@ async function listen(running: RunningServer): Promise<string | undefined> {
   let tried = first.intake?.listen ?? first.listen;
   try {
     await errorIntake?.listen();
+    if (first.admin !== undefined) {
+      tried = first.admin.listen;
+      await server.listenForProbes(tried);
+    }
     tried = first.listen;
     const { host, port } = await server.listen(first.listen);
     return printAddress(host, port);
@@ -180,6 +187,7 @@ async function listen(running: RunningServer): Promise<string | undefined> {
     const isInUse = reason.includes("EADDRINUSE");
     shell.err(`${isInUse ? options.inUse(address) : `${address}: cannot listen${reason}`}\n`);
     visuals.close();
+    await server.close(0);
     await errorIntake?.close(0);
     await closeAll(state.current.backends);
     return undefined;
@@ -260,6 +268,7 @@ type RestartSetting = readonly [name: string, read: (config: Config) => unknown]
 /** Settings that a running program cannot change. */
 const restartSettings: readonly RestartSetting[] = [
   ["listen", ({ listen }) => listen],
+  ["admin.listen", ({ admin }) => admin?.listen],
   ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];

@@ -1,0 +1,174 @@
+// GraphQL beside REST. Yoga and GraphQL are a third of the program's memory, so they are loaded when GraphQL is first asked
+// for. From then on Yoga is the host of all requests, and REST is a plug-in in front of it that answers without executing
+// GraphQL. A request that waits for the loading is admitted once, and its admission handed on.
+import type { Plugin } from "graphql-yoga";
+import type { UnifiedSchema } from "../graphql/mesh.ts";
+import type { Session } from "../graphql/session.ts";
+import { privateHeaders } from "../http/node-http.ts";
+import { type Connection, type Exchange, toExchange } from "../http/request.ts";
+import { type Answer, jsonType, toErrorAnswer, toResponse, writeAnswer } from "../http/response.ts";
+import { type Admission, answerRequest, type Dispatcher } from "./dispatch.ts";
+import { receiveBody } from "./rest.ts";
+
+/** GraphQL of one server, from before it is loaded on. */
+export interface GraphqlHost {
+  readonly dispatcher: Dispatcher;
+  readonly loadSchema: () => Promise<UnifiedSchema>;
+  gateway: Gateway | undefined;
+  loading: Promise<Gateway> | undefined;
+  openSession: ((admission: Admission) => Session) | undefined;
+}
+
+type Gateway = Awaited<ReturnType<typeof loadGateway>>;
+
+/** A GraphQL request under way, by the context that Yoga hands around with it. */
+interface Hosted extends Admission {
+  /** Why nothing of it was run. */
+  readonly failure?: unknown;
+  /** Lets go of its body. */
+  readonly release?: () => void;
+}
+
+interface NodeContext extends Partial<Connection> {
+  readout?: Session | undefined;
+  /** Of a request that was admitted before it came to Yoga. */
+  readonly admitted?: Admission;
+}
+
+/** While there is no gateway: the answer, or a gateway to finish the request, which is admitted only once. */
+export async function answerWithoutGateway(
+  host: GraphqlHost,
+  { exchange, work, finish }: Admission,
+): Promise<Answer | Gateway> {
+  let answer = graphqlUnavailable;
+  let failure: unknown;
+  try {
+    const gateway = await work.wait(findGateway(host));
+    if (gateway !== undefined) return gateway;
+  } catch (error) {
+    failure = error;
+    answer = toErrorAnswer(error);
+  }
+  work.end();
+  finish(answer.status, exchange.gone.aborted, failure);
+  return answer;
+}
+
+/** Undefined when the schema cannot be loaded; the next request tries again, since a source may be back by then. */
+async function findGateway(host: GraphqlHost): Promise<Gateway | undefined> {
+  host.loading ??= loadGateway(host);
+  try {
+    host.gateway = await host.loading;
+  } catch (error) {
+    host.dispatcher.telemetry.log({ level: "error", message: "GraphQL cannot be served", err: error });
+  } finally {
+    host.loading = undefined;
+  }
+  return host.gateway;
+}
+
+async function loadGateway(host: GraphqlHost) {
+  const { operations, telemetry } = host.dispatcher;
+  const unified = await host.loadSchema();
+  const { createGateway, createSession } = await import("../graphql/gateway.ts");
+  host.openSession = ({ exchange: { id }, principal, generation, work }) =>
+    createSession({
+      executor: generation.executor,
+      operations,
+      limits: generation.limits,
+      principal,
+      gone: work.signal,
+      onFailure: (operation, err) =>
+        telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
+    });
+  return createGateway<NodeContext>({
+    unified,
+    plugins: [createRestPlugin(host)],
+    onLimited: () => telemetry.recordLimit("graphql"),
+    warn: (message, err) => telemetry.log({ level: "warn", message, err }),
+  });
+}
+
+/** On a real connection it writes to node's response itself, because only there a broken answer can be made visible. */
+function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
+  const { dispatcher } = host;
+  const hosted = new WeakMap<object, Hosted>();
+  return {
+    async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
+      const { req, res, admitted } = serverContext;
+      const exchange =
+        admitted?.exchange ??
+        toExchange(
+          req !== undefined && res !== undefined ? { req, res } : request,
+          dispatcher.generation.isToken,
+        );
+      const answer = admitted ?? (await answerRequest(dispatcher, exchange));
+      if ("principal" in answer) {
+        hosted.set(serverContext, answer);
+        serverContext.readout = host.openSession?.(answer);
+        if (exchange.method !== "POST") return;
+        try {
+          const { text, release } = await readQuery(dispatcher, answer);
+          hosted.set(serverContext, { ...answer, release });
+          const { method, headers, signal } = request;
+          const read = new fetchAPI.Request(request.url, { method, headers, signal, body: text });
+          const json = () => dispatcher.bodies.parseJson(text, answer.principal);
+          setRequest(Object.defineProperty(read, "json", { value: json }));
+        } catch (failure) {
+          hosted.set(serverContext, { ...answer, failure });
+          // What was not read of the request would hold the connection up.
+          req?.resume();
+          endResponse(toResponse(toErrorAnswer(failure), exchange, fetchAPI));
+        }
+        return;
+      }
+      if (res === undefined) {
+        endResponse(toResponse(answer, exchange, fetchAPI));
+        return;
+      }
+      await writeAnswer(answer, exchange, res, dispatcher.isDraining);
+      // Yoga sends no response where one has ended already.
+      endResponse(new fetchAPI.Response(null));
+    },
+    onResponse({ response, serverContext }) {
+      const known = hosted.get(serverContext);
+      if (known !== undefined) endHosted(dispatcher, known, response);
+    },
+  };
+}
+
+/** A slot is held while the body arrives; the operations of the query take their own. */
+async function readQuery({ bodies }: Dispatcher, { exchange, principal, generation, work }: Admission) {
+  const returnSlot = generation.executor.takeSlot(principal);
+  const reading = bodies.readText(exchange, principal, work.signal);
+  return receiveBody(reading, work).finally(returnSlot);
+}
+
+function endHosted({ isDraining }: Dispatcher, hosted: Hosted, { headers, status }: Response): void {
+  const { exchange, work, finish, failure, release } = hosted;
+  const cut = exchange.gone.aborted;
+  release?.();
+  work.end();
+  // What was not run has them already.
+  if (failure === undefined) setOwnHeaders(exchange, headers);
+  if (isDraining) headers.set("Connection", "close");
+  finish(status, cut, failure);
+}
+
+function setOwnHeaders({ id }: Exchange, headers: Headers): void {
+  headers.set("X-Request-Id", id);
+  for (const [name, value] of Object.entries(privateHeaders)) headers.set(name, value);
+}
+
+const graphqlUnavailable: Answer = {
+  status: 500,
+  headers: jsonType,
+  body: JSON.stringify({
+    errors: [
+      {
+        message: "GraphQL is not available: its schema could not be loaded. /readyz and the log say why",
+        extensions: { status: 500 },
+      },
+    ],
+  }),
+};

@@ -47,7 +47,7 @@ test("searching analysed text for a long word takes linear time", () => {
       settings: { index: { number_of_shards: "1", version: { created: "8190899" } } },
     },
   });
-  const word = "a".repeat(200_000);
+  const word = "a".repeat(32_000);
   const used = startProcessorTime();
   const compiled = compileFilter(
     parse(`t:"${word}é ${word}"`),

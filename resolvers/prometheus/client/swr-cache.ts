@@ -1,5 +1,6 @@
-// A stale-while-revalidate cache of what a server says of its metrics. A stale value is returned at once and refreshed in
-// the background; a missing one is loaded once for all callers; a failure is repeated for a second instead of loading.
+// A stale-while-revalidate cache of what a server says of its metrics. In the second half of its age a value is returned at
+// once and refreshed in the background, so that frequent callers never wait. A missing or older one is loaded once for all
+// callers, who wait for it. A failure is repeated for a second instead of loading.
 import { LRUCache } from "lru-cache";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
@@ -17,9 +18,7 @@ interface SwrCacheSettings<V> {
   /** Its name in `/metrics`. */
   readonly name: string;
   readonly entries: number;
-  /** Up to this age, a value is returned without a refresh. */
-  readonly freshFor: Millis;
-  /** Beyond this age, a value is not returned at all. */
+  /** Beyond this age, a value is not returned at all. From half of it on, a value is refreshed behind the caller. */
   readonly maxAge: Millis;
   /** Takes no caller's signal, since others wait for the same value: it has to end by itself. */
   readonly load: (key: string) => Promise<V>;
@@ -30,13 +29,12 @@ const failureTtl: Millis = 1_000;
 
 interface CachedValue<V> {
   readonly value: V;
+  /** When its loading began: what it says may be that old. */
   readonly at: number;
 }
 
-export function createSwrCache<V>(
-  { name, entries, freshFor, maxAge, load }: SwrCacheSettings<V>,
-  io: IO,
-): SwrCache<V> {
+export function createSwrCache<V>({ name, entries, maxAge, load }: SwrCacheSettings<V>, io: IO): SwrCache<V> {
+  const freshFor = Math.ceil(maxAge / 2);
   const failures = new LRUCache<string, { readonly error: unknown }>({ max: entries, ttl: failureTtl });
   const cache = new LRUCache<string, CachedValue<V>>({
     max: entries,
@@ -47,8 +45,9 @@ export function createSwrCache<V>(
     fetchMethod: async (key) => {
       const failure = failures.get(key);
       if (failure !== undefined) throw failure.error;
+      const at = performance.now();
       try {
-        return { value: await load(key), at: performance.now() };
+        return { value: await load(key), at };
       } catch (error) {
         failures.set(key, { error });
         throw error;

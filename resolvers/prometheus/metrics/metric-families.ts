@@ -1,7 +1,7 @@
 // The metrics under the forced labels of a site: their names, shapes and tags, each kept in a cache. Looking them up
 // costs a request only when the cache is cold or stale.
 import type { MetricType } from "../../../src/core/rows.ts";
-import { hour, type Millis, minute, printMillis } from "../../../src/core/time.ts";
+import { type Millis, minute, printMillis } from "../../../src/core/time.ts";
 import { compareLists } from "../../../src/metrics/measures.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import type { PartInspection } from "../../../src/store/inspection.ts";
@@ -105,8 +105,7 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
     {
       name: "metric_names",
       entries: 200,
-      freshFor: minute,
-      maxAge: hour,
+      maxAge: minute,
       load: (key) => loadListing(client, JSON.parse(key)),
     },
     io,
@@ -115,8 +114,7 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
     {
       name: "metric_types",
       entries: 5_000,
-      freshFor: 10 * minute,
-      maxAge: hour,
+      maxAge: 10 * minute,
       load: (key) => {
         const [match, metric]: [string, string] = JSON.parse(key);
         return detectShape({ backend, client, io, listings }, JSON.parse(match), metric);
@@ -128,8 +126,7 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
     {
       name: "metric_tags",
       entries: 5_000,
-      freshFor: 5 * minute,
-      maxAge: hour,
+      maxAge: minute,
       load: async (key) => {
         const [matchKey, metric, shape]: [string, string, MetricShape] = JSON.parse(key);
         const match: ForcedLabels = JSON.parse(matchKey);

@@ -1,6 +1,6 @@
 // Cached names, types and tags. Cached look-ups send nothing, and a source in trouble is not asked again at once.
 import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
 import { groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -25,14 +25,13 @@ describe("the stale-while-revalidate cache", () => {
   let hits: boolean[] = [];
   let fail: Error | undefined;
   let gate: Promise<void> | undefined;
-  function open(fresh = 40, served = 10_000): SwrCache<string> {
+  function open(maxAge = 10_000): SwrCache<string> {
     [loads, hits, fail, gate] = [0, [], undefined, undefined];
     return createSwrCache(
       {
         name: "names",
         entries: 10,
-        freshFor: fresh,
-        maxAge: served,
+        maxAge,
         load: async (key) => {
           const load = ++loads;
           await gate;
@@ -45,7 +44,7 @@ describe("the stale-while-revalidate cache", () => {
   }
 
   test("returns fresh values without loading, per key", async () => {
-    const cache = open(10_000);
+    const cache = open();
     expect(await cache.read("a", signal)).toBe("a1");
     expect(await cache.read("a", signal)).toBe("a1");
     expect(await cache.read("b", signal)).toBe("b2");
@@ -74,22 +73,47 @@ describe("the stale-while-revalidate cache", () => {
     await delay(10);
   });
 
-  test("returns a stale value at once and refreshes it in the background", async () => {
-    const cache = open();
+  test("returns a value of half its age at once and refreshes it in the background", async () => {
+    const cache = open(400);
     await cache.read("a", signal);
-    await delay(60);
+    await delay(210);
     expect(await cache.read("a", signal)).toBe("a1");
     await expect.poll(() => cache.read("a", signal)).toBe("a2");
   });
 
   test("loads a value again that is older than the maximum age", async () => {
-    const cache = open(10, 50);
+    const cache = open(50);
     await cache.read("a", signal);
     await delay(80);
     expect(await cache.read("a", signal)).toBe("a2");
     expect(await cache.read("a", signal, 10_000)).toBe("a2");
     await delay(5);
     expect(await cache.read("a", signal, 1)).toBe("a3");
+  });
+
+  test("lets many callers wait for one load of a value that is too old", async () => {
+    const cache = open(50);
+    await cache.read("a", signal);
+    await delay(80);
+    const opened = Promise.withResolvers<void>();
+    gate = opened.promise;
+    const all = Array.from({ length: 50 }, () => cache.read("a", signal));
+    await delay(5);
+    opened.resolve();
+    expect(new Set(await Promise.all(all))).toEqual(new Set(["a2"]));
+    expect(loads).toBe(2);
+  });
+
+  // What a source says of its metrics is as old as the request for it, not as its answer.
+  test("counts the age from the beginning of the load", async () => {
+    const cache = open(80);
+    const opened = Promise.withResolvers<void>();
+    gate = opened.promise;
+    const first = cache.read("a", signal);
+    await delay(100);
+    opened.resolve();
+    expect(await first).toBe("a1");
+    expect(await cache.read("a", signal)).toBe("a2");
   });
 
   test("repeats a failure to all callers without loading again", async () => {
@@ -101,10 +125,10 @@ describe("the stale-while-revalidate cache", () => {
     expect(loads).toBe(1);
   });
 
-  test("keeps a stale value after a failed refresh, and delays the next refresh", async () => {
-    const cache = open();
+  test("keeps a value after a failed refresh, and delays the next refresh", async () => {
+    const cache = open(1_000);
     await cache.read("a", signal);
-    await delay(60);
+    await delay(510);
     fail = new Error("down");
     for (let n = 0; n < 20; n++) {
       expect(await cache.read("a", signal)).toBe("a1");
@@ -118,6 +142,7 @@ describe("metric look-ups", () => {
   let fake: FakePrometheus | undefined;
   let backend: Backend | undefined;
   afterEach(async () => {
+    vi.useRealTimers();
     await backend?.close();
     await fake?.close();
   });
@@ -149,6 +174,35 @@ describe("metric look-ups", () => {
       .filter(({ path, body }) => decodeURIComponent(path + body).includes('site="b"'));
     // All but the metadata, which ignore forced labels and are read for names that were found under them.
     expect(scoped).toHaveLength(sent - 2);
+  });
+
+  test("asks anew, once for all callers, for names and tags that are older than a minute", async () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    const series: object[] = [{ __name__: "g", host: "a" }];
+    const names = { g: "gauge", c_total: "counter" };
+    const store = await serve({
+      metrics: names,
+      intercept(response, { url = "" }) {
+        if (!url.includes("/series")) return false;
+        sendJson(response, { status: "success", data: series });
+        return true;
+      },
+    });
+    const ask = () => Promise.all([store.names({}, signal), store.tagKeys({}, "g", signal)]);
+    const readNames = () => fake?.requests.filter(({ path }) => path.includes("/label/")).length ?? 0;
+    expect(await ask()).toEqual([["c_total", "g"], [["host"]]]);
+    const sent = readNames();
+    Object.assign(names, { new_total: "counter" });
+    series.push({ __name__: "g", host: "a", zone: "b" });
+    // A tool that asks once a night.
+    vi.advanceTimersByTime(61_000);
+    const found = await Promise.all(Array.from({ length: 20 }, ask));
+    const now = [
+      ["c_total", "g", "new_total"],
+      [["host"], ["host", "zone"]],
+    ];
+    expect(found).toEqual(found.map(() => now));
+    expect(readNames()).toBe(2 * sent);
   });
 
   test("lists no reserved, forced or empty labels as tags", async () => {

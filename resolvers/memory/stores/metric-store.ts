@@ -14,6 +14,7 @@ import {
   combineSamples,
   findFirstAtOrAfter,
   type Observations,
+  parseBound,
 } from "../../../src/metrics/samples.ts";
 import type { ForcedLabels, MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
 
@@ -173,7 +174,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
   ): Float64Array {
     const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
     const found = series.filter(
-      ({ part, labels }) => part === "value" && Number(labels.get("quantile")) === quantile,
+      ({ part, labels }) => part === "value" && parseBound(labels.get("quantile") ?? "") === quantile,
     );
     const [only] = found;
     if (only === undefined || found.length > 1 || groupByObserver(series).length > 1) {
@@ -273,12 +274,8 @@ function toObservations(
   };
   const buckets = parts
     .filter(({ part }) => part === "bucket")
-    .map((stored) => ({ bound: parseBound(stored.labels.get("le")), samples: cut(stored) }));
+    .map((stored) => ({ bound: parseBound(stored.labels.get("le") ?? ""), samples: cut(stored) }));
   return { count: one("count"), sum: one("sum"), buckets };
-}
-
-function parseBound(le = ""): number {
-  return le === "+Inf" ? Number.POSITIVE_INFINITY : Number(le);
 }
 
 /** The parts of each histogram or summary: series whose labels differ only in what tells parts apart. */

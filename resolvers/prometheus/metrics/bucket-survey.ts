@@ -1,22 +1,25 @@
 // Surveys the series of a counter: the last sample of each bucket, and which buckets need more than that. A bucket is a
 // suspect if it may hold a restart or a sample that is not finite; it has a gap if its first sample is needed as well.
-import { readNumber, requireFirst } from "../../../src/core/collections.ts";
+import { readNumber, requireAt, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CounterSamples } from "../../../src/metrics/samples.ts";
 import { yieldToEventLoop } from "../../http/waiting.ts";
 import { binary, call, type Expression, markNonFinite, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
+import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";
 import {
-  formatNumericKey,
   formatSeriesKey,
   type GridSeries,
   indexByKey,
+  narrowToSeries,
   type RawSeries,
+  roundUpToSeconds,
+  runConcurrent,
   type SeriesReader,
   toGridValue,
 } from "./series-reader.ts";
-import { formatAlternateKey, type SeriesStartQuery } from "./series-start.ts";
+import type { SeriesStartQuery } from "./series-start.ts";
 
 export interface CounterQuery extends SeriesStartQuery {
   /** The first sample of each bucket is needed beside the last. */
@@ -25,9 +28,12 @@ export interface CounterQuery extends SeriesStartQuery {
   readonly canRestart: boolean;
 }
 
-/** A series with its buckets. */
+/** A series with its buckets, in all spellings of its bound together. */
 export interface SurveyedSeries {
+  /** Of the spelling with the newest sample. */
   readonly labels: Labels;
+  /** The labels of each spelling, one at least. */
+  readonly spellings: readonly Labels[];
   /** The last value of each bucket; NaN where it has none, Infinity where it is not finite. */
   readonly last: Float64Array;
   /** The indices of the buckets that have to be read raw. */
@@ -77,63 +83,93 @@ export async function surveyLastSamples(
   await yieldToEventLoop();
   // Refuses series that only differ in their metadata.
   indexByKey(reader.backend, lasts);
-  const baseByKey = indexFiniteByKey(
+  const baseByKey = await indexBases(
     reader,
+    query,
     bases.filter(({ labels }) => relaxed.matchesDropped(labels)),
+    reach,
   );
-  const suspectsByKey = new Map(suspectGrid.map(({ labels, values }) => [formatSeriesKey(labels), values]));
-  const surveyed = lasts.map((series): SurveyedSeries => {
-    const key = formatSeriesKey(series.labels);
-    const base = baseByKey.get(key) ?? baseByKey.get(formatAlternateKey(series.labels));
-    return surveyBuckets(series, base, isHidden ? "all" : suspectsByKey.get(key), query);
+  const marksByKey = groupSpellings(suspectGrid);
+  return [...groupSpellings(lasts)].map(([key, spellings]): SurveyedSeries => {
+    const marks = isHidden ? "all" : (marksByKey.get(key) ?? []);
+    return surveyBuckets(joinGrids(spellings), baseByKey.get(key), marks, query);
   });
-  markSuccessions(surveyed);
-  return surveyed;
 }
 
-/** `marks` has a value in each suspect bucket; `all` if the source hides restarts. */
+/** The values of one series in all its spellings. */
+interface JoinedGrid {
+  readonly labels: Labels;
+  readonly spellings: readonly Labels[];
+  readonly values: Float64Array;
+  /** The index of the spelling that has the value of a bucket, or `mixed`; absent if there is one spelling. */
+  readonly sources?: Float64Array;
+}
+
+/** Several spellings have samples in the bucket: only raw samples show which of them came last. */
+const mixed = -1;
+
+function joinGrids(series: readonly GridSeries[]): JoinedGrid {
+  const spellings = series.map(({ labels }) => labels);
+  const { labels, values: first } = requireFirst(series);
+  if (series.length === 1) return { labels, spellings, values: first };
+  const values = first.slice();
+  const sources = new Float64Array(values.length);
+  let newest = 0;
+  for (let bucket = 0; bucket < values.length; bucket++) {
+    for (let source = 1; source < series.length; source++) {
+      const value = readNumber(requireAt(series, source).values, bucket);
+      if (Number.isNaN(value)) continue;
+      const isFirst = Number.isNaN(values[bucket]);
+      values[bucket] = isFirst ? value : Math.max(value, readNumber(values, bucket));
+      sources[bucket] = isFirst ? source : mixed;
+    }
+    if (!Number.isNaN(values[bucket])) newest = Math.max(0, readNumber(sources, bucket));
+  }
+  return { labels: requireAt(spellings, newest), spellings, values, sources };
+}
+
+/** `marks` have a value in each suspect bucket; `all` if the source hides restarts. */
 function surveyBuckets(
-  { labels, values }: GridSeries,
-  base: number | undefined,
-  marks: Float64Array | "all" | undefined,
+  { labels, spellings, values, sources }: JoinedGrid,
+  base: SeriesBase | undefined,
+  marks: readonly GridSeries[] | "all",
   { buckets, lookBack, canRestart }: CounterQuery,
 ): SurveyedSeries {
   const { start, step } = buckets;
   const reach = calculateReach(buckets);
   const suspects = new Set<number>();
   const gaps = new Set<number>();
-  let before = base;
+  let before = base?.value;
   // The earliest time that the sample before may have.
   let beforeAt = start - reach;
+  let beforeSource = base === undefined ? 0 : findSpelling(spellings, base.labels);
   for (let bucket = 0; bucket < values.length; bucket++) {
     const value = readNumber(values, bucket);
     if (Number.isNaN(value)) continue;
     const at = start + bucket * step;
+    const source = sources === undefined ? 0 : readNumber(sources, bucket);
     const fell = canRestart && before !== undefined && value < before;
-    if (fell || !Number.isFinite(value) || isMarked(marks, bucket)) suspects.add(bucket);
-    else if (before === undefined ? lookBack !== undefined : canRestart && at - beforeAt > reach)
-      gaps.add(bucket);
+    // The search for restarts does not see one between two spellings.
+    const isUncovered = at - beforeAt > reach || source !== beforeSource;
+    if (fell || source === mixed || !Number.isFinite(value) || isMarked(marks, bucket)) suspects.add(bucket);
+    else if (before === undefined ? lookBack !== undefined : canRestart && isUncovered) gaps.add(bucket);
     before = value;
     beforeAt = at;
+    beforeSource = source;
   }
-  return { labels, last: values, suspects, gaps, base, baseline: "own" };
+  return { labels, spellings, last: values, suspects, gaps, base: base?.value, baseline: "own" };
 }
 
-function isMarked(marks: Float64Array | "all" | undefined, bucket: number): boolean {
-  if (marks === undefined) return false;
-  return marks === "all" || !Number.isNaN(readNumber(marks, bucket));
+/** The index of the spelling; `mixed` if it is another one. */
+function findSpelling(spellings: readonly Labels[], labels: Labels): number {
+  // Most series have no bound, and so no other spelling.
+  if (!hasBoundLabel(labels)) return 0;
+  const key = formatSeriesKey(labels);
+  return spellings.findIndex((one) => formatSeriesKey(one) === key);
 }
 
-/** Where a bucket has samples under two spellings of one number, only raw samples show which of them came later. */
-function markSuccessions(surveyed: readonly SurveyedSeries[]): void {
-  const numbered = surveyed.filter(({ labels }) => "le" in labels || "quantile" in labels);
-  for (const spellings of Map.groupBy(numbered, ({ labels }) => formatNumericKey(labels)).values()) {
-    if (spellings.length === 1) continue;
-    for (let bucket = 0; bucket < requireFirst(spellings).last.length; bucket++) {
-      const sampled = spellings.filter(({ last }) => !Number.isNaN(last[bucket]));
-      if (sampled.length > 1) for (const { suspects } of sampled) suspects.add(bucket);
-    }
-  }
+function isMarked(marks: readonly GridSeries[] | "all", bucket: number): boolean {
+  return marks === "all" || marks.some(({ values }) => !Number.isNaN(readNumber(values, bucket)));
 }
 
 /**
@@ -190,11 +226,77 @@ export async function readLastBefore(
   return reader.readInstant(call("last_over_time", samples), start);
 }
 
-/** The first value of each series by its key, if it is finite. @throws {Refused} if two series have one key */
-export function indexFiniteByKey(
-  { backend }: SeriesReader,
+/** The last sample of a series before the buckets, with the labels of its spelling. */
+export interface SeriesBase {
+  readonly labels: Labels;
+  readonly value: number;
+}
+
+/**
+ * The last sample of each series by `formatNumericKey`, if it is finite: `found` has the last one of each spelling within
+ * `length` before the buckets. @throws {Refused} if two series have one key @throws {BackendError}
+ */
+export async function indexBases(
+  reader: SeriesReader,
+  query: SeriesStartQuery,
   found: readonly LabelledSamples[],
-): ReadonlyMap<string, number> {
-  const values = [...indexByKey(backend, found)].map(([key, series]) => [key, series.values[0]] as const);
-  return new Map(values.filter((entry): entry is [string, number] => Number.isFinite(entry[1])));
+  length: Millis,
+): Promise<ReadonlyMap<string, SeriesBase>> {
+  indexByKey(reader.backend, found);
+  const bases = new Map<string, SeriesBase>();
+  const several: LabelledSamples[] = [];
+  for (const [key, spellings] of groupSpellings(found)) {
+    const { labels, values } = requireFirst(spellings);
+    const value = values[0] ?? Number.NaN;
+    if (spellings.length > 1) several.push(...spellings);
+    else if (Number.isFinite(value)) bases.set(key, { labels, value });
+  }
+  if (several.length > 0) {
+    for (const base of await readNewestSpellings(reader, query, several, length))
+      bases.set(formatNumericKey(base.labels), base);
+  }
+  return bases;
+}
+
+/** In how many parts of the time before the buckets the newest spelling is looked for. */
+const spellingCells = 60;
+
+/** The last samples of series that have several spellings before the buckets. Left out are those that are not finite. */
+async function readNewestSpellings(
+  reader: SeriesReader,
+  { selector, buckets, limit }: SeriesStartQuery,
+  series: readonly LabelledSamples[],
+  length: Millis,
+): Promise<readonly SeriesBase[]> {
+  const narrowed = narrowToSeries(
+    selector,
+    series.map(({ labels }) => labels),
+  );
+  const keys = new Set(series.map(({ labels }) => formatNumericKey(labels)));
+  const step = roundUpToSeconds(length / spellingCells);
+  const grid: Buckets = { start: buckets.start - step * spellingCells, step, count: spellingCells };
+  const samples = reader.selectRange(narrowed, { from: step, to: 1 });
+  const found = await reader.readGrid(call("last_over_time", samples), grid, Number.POSITIVE_INFINITY);
+  const bases: SeriesBase[] = [];
+  const open: { readonly key: string; readonly cell: number }[] = [];
+  for (const [key, spellings] of groupSpellings(found)) {
+    if (!keys.has(key)) continue;
+    const cells = spellings.map(({ values }) => values.findLastIndex((value) => !Number.isNaN(value)));
+    const cell = Math.max(...cells);
+    const newest = spellings.filter((_, index) => cells[index] === cell);
+    const { labels, values } = requireFirst(newest);
+    const value = readNumber(values, cell);
+    if (newest.length > 1) open.push({ key, cell });
+    else if (Number.isFinite(value)) bases.push({ labels, value });
+  }
+  const inCells = await runConcurrent([...Map.groupBy(open, ({ cell }) => cell)], async ([cell, ended]) => {
+    const from = grid.start + cell * step;
+    const own = new Set(ended.map(({ key }) => key));
+    const raw = joinSpellings(await reader.readRaw(narrowed, from, from + step, limit));
+    return raw.flatMap(({ labels, values }) => {
+      const value = values.at(-1) ?? Number.NaN;
+      return own.has(formatNumericKey(labels)) && Number.isFinite(value) ? [{ labels, value }] : [];
+    });
+  });
+  return [...bases, ...inCells.flat()];
 }

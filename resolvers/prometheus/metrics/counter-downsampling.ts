@@ -9,9 +9,10 @@ import { type CounterSamples, dropNonFinite, type Samples } from "../../../src/m
 import { yieldToEventLoop } from "../../http/waiting.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
+import { formatNumericKey, joinSpellings } from "./bound-spellings.ts";
 import {
   type CounterQuery,
-  indexFiniteByKey,
+  indexBases,
   readLastBefore,
   type SurveyedSeries,
   surveyLastSamples,
@@ -27,7 +28,7 @@ import {
   runConcurrent,
   type SeriesReader,
 } from "./series-reader.ts";
-import { classifySeriesStarts, formatAlternateKey, listSpellings } from "./series-start.ts";
+import { classifySeriesStarts, narrowToSpellings } from "./series-start.ts";
 
 /** One series; the answer from `samples` is the same as from its raw samples. */
 export interface DownsampledSeries {
@@ -80,7 +81,7 @@ async function completeSamples(
   await yieldToEventLoop();
   return parts.map(({ query, series }, at) =>
     series.map((one) => {
-      const key = formatSeriesKey(one.labels);
+      const key = formatNumericKey(one.labels);
       return assembleSamples(query, one, requireAt(firsts, at).get(key), requireAt(raws, at).get(key));
     }),
   );
@@ -166,10 +167,22 @@ async function readFirstSamples(
   // A bucket of one millisecond has one sample, which is its first.
   const open = buckets.step === 1 ? [] : series.filter(({ gaps }) => needsFirst || gaps.size > 0);
   if (open.length === 0) return new Map();
-  const narrowed = needsFirst ? selector : narrowToSeries(selector, listLabels(open));
+  const narrowed = needsFirst ? selector : narrowToSeries(selector, listSpellings(open));
   const least = call("min_over_time", reader.selectRange(narrowed, { from: buckets.step, to: 1 }));
   const found = await reader.readGrid(least, buckets, Number.POSITIVE_INFINITY);
-  return new Map(found.map(({ labels, values }) => [formatSeriesKey(labels), values]));
+  const firsts = new Map<string, Float64Array>();
+  for (const { labels, values } of found) {
+    const key = formatNumericKey(labels);
+    const other = firsts.get(key);
+    // Buckets with samples of several spellings are suspects, so that there is nothing to compare.
+    const own = other?.map((value, bucket) => (Number.isNaN(value) ? readNumber(values, bucket) : value));
+    firsts.set(key, own ?? values);
+  }
+  return firsts;
+}
+
+function listSpellings(series: readonly SurveyedSeries[]): readonly Labels[] {
+  return series.flatMap(({ spellings }) => spellings);
 }
 
 function listLabels(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
@@ -205,7 +218,9 @@ async function refineSuspectBuckets(
   if (first === undefined) return [];
   const { start, step, count } = first.query.buckets;
   const suspects = parts.flatMap(({ series }, part) =>
-    series.flatMap(({ labels, suspects }) => [...suspects].map((bucket) => ({ bucket, labels, part }))),
+    series.flatMap(({ spellings, suspects }) =>
+      spellings.flatMap((labels) => [...suspects].map((bucket) => ({ bucket, labels, part }))),
+    ),
   );
   const finer = reader.hidesRestarts ? undefined : refinementSteps.find((length) => length * 3 <= step);
   // Where the finer step does not divide the bucket, its last part would reach into the next bucket.
@@ -217,7 +232,7 @@ async function refineSuspectBuckets(
   return parts.map((_, at) => {
     const pieces = Map.groupBy(
       found.flatMap((ofRun) => requireAt(ofRun, at)),
-      ({ labels }) => formatSeriesKey(labels),
+      ({ labels }) => formatNumericKey(labels),
     );
     return new Map([...pieces].map(([key, list]) => [key, joinSamples(list.map(({ samples }) => samples))]));
   });
@@ -293,12 +308,10 @@ async function readRawPieces(
     const keys = new Set(chunk.map(formatSeriesKey));
     const found = await reader.readRaw(narrowToSeries(selector, chunk), from, to, limit);
     return found.flatMap((series) =>
-      keys.has(formatSeriesKey(series.labels))
-        ? [{ labels: series.labels, samples: dropNonFinite(series) }]
-        : [],
+      keys.has(formatSeriesKey(series.labels)) ? [{ labels: series.labels, ...dropNonFinite(series) }] : [],
     );
   });
-  return pieces.flat();
+  return joinSpellings(pieces.flat()).map(({ labels, ...samples }) => ({ labels, samples }));
 }
 
 /** The samples of the series within a finer grid. Its first one counts whatever came before it. */
@@ -311,10 +324,10 @@ async function downsampleFinerGrid(
     narrowed.map(async ({ query, labels }): Promise<SurveyedQuery> => {
       const selector = narrowToSeries(query.selector, labels);
       const finer: CounterQuery = { ...query, selector, buckets, lookBack: 0 };
-      const keys = new Set(labels.map(formatSeriesKey));
+      const keys = new Set(labels.map(formatNumericKey));
       if (keys.size === 0) return { query: finer, series: [] };
       const series = await surveyLastSamples(reader, finer);
-      return { query: finer, series: series.filter((one) => keys.has(formatSeriesKey(one.labels))) };
+      return { query: finer, series: series.filter((one) => keys.has(formatNumericKey(one.labels))) };
     }),
   );
   return completeSamples(reader, parts);
@@ -343,14 +356,14 @@ export async function readRawBuckets(
 
 /** Finds the sample before the buckets, or how the series started, for those without a sample shortly before. */
 async function findSeriesStarts(reader: SeriesReader, { query, series }: SurveyedQuery): Promise<void> {
-  const { selector, buckets, lookBack, limit } = query;
+  const { buckets, lookBack, limit } = query;
   if (lookBack === undefined) return;
   const open = series.filter(({ base }) => base === undefined);
   if (open.length === 0) return;
-  const narrowed = narrowToSeries(selector, listSpellings(open));
-  const far = indexFiniteByKey(reader, await readLastBefore(reader, narrowed, buckets.start, lookBack));
-  for (const one of open)
-    one.base = far.get(formatSeriesKey(one.labels)) ?? far.get(formatAlternateKey(one.labels));
+  const narrowed = narrowToSpellings(query, listLabels(open));
+  const lasts = await readLastBefore(reader, narrowed, buckets.start, lookBack);
+  const far = await indexBases(reader, { ...query, selector: narrowed }, lasts, lookBack);
+  for (const one of open) one.base = far.get(formatNumericKey(one.labels))?.value;
   const unknown = open.filter(({ base }) => base === undefined);
   const { existing, newSeries } = await classifySeriesStarts(
     reader,
@@ -358,16 +371,17 @@ async function findSeriesStarts(reader: SeriesReader, { query, series }: Surveye
     unknown,
     unknown.length < series.length,
   );
-  for (const one of unknown) if (newSeries.has(formatSeriesKey(one.labels))) one.baseline = "zero";
+  for (const one of unknown) if (newSeries.has(formatNumericKey(one.labels))) one.baseline = "zero";
   // A series whose last sample is not finite may have a finite one before.
-  const nonFinite = unknown.filter(({ labels }) => existing.has(formatSeriesKey(labels)));
+  const nonFinite = unknown.filter(({ labels }) => existing.has(formatNumericKey(labels)));
   if (nonFinite.length === 0) return;
   const raw = await reader.readRaw(
-    narrowToSeries(selector, listLabels(nonFinite)),
+    narrowToSpellings(query, listLabels(nonFinite)),
     buckets.start - lookBack,
     buckets.start,
     limit,
   );
-  const bases = new Map(raw.map((one) => [formatSeriesKey(one.labels), dropNonFinite(one).values.at(-1)]));
-  for (const one of nonFinite) one.base = bases.get(formatSeriesKey(one.labels));
+  const finite = joinSpellings(raw.map((one) => ({ ...one, ...dropNonFinite(one) })));
+  const bases = new Map(finite.map(({ labels, values }) => [formatNumericKey(labels), values.at(-1)]));
+  for (const one of nonFinite) one.base = bases.get(formatNumericKey(one.labels));
 }

@@ -1,6 +1,6 @@
 // Reads measurements: histograms, classic, native or both, and summaries. A source keeps them as counters of several
 // series, from which `src/metrics/samples.ts` computes the answer. An estimate that would leave some of them out is refused.
-import { requireAt } from "../../../src/core/collections.ts";
+import { requireAt, requireFirst } from "../../../src/core/collections.ts";
 import { createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, Series } from "../../../src/core/rows.ts";
 import {
@@ -9,9 +9,11 @@ import {
   combineSamples,
   computeIncrements,
   type Observations,
+  parseBound,
 } from "../../../src/metrics/samples.ts";
 import { matchEqual, matchPresent, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
+import { formatNumericKey } from "./bound-spellings.ts";
 import { type CounterQuery, surveySeries } from "./bucket-survey.ts";
 import {
   type DownsampledSeries,
@@ -25,8 +27,7 @@ import {
   chooseBounds,
   createClassicForm,
   findClassicNativeMismatch,
-  groupByBound,
-  joinSpellings,
+  sortByBound,
 } from "./mixed-histograms.ts";
 import {
   createNativeForm,
@@ -37,13 +38,7 @@ import {
   toObservations,
 } from "./native-histograms.ts";
 import { buildCounterQuery, combineByGroup, formatGroupKey, type SeriesPlan } from "./series-groups.ts";
-import {
-  formatNumericKey,
-  formatSeriesKey,
-  parseBound,
-  readLabel,
-  type SeriesReader,
-} from "./series-reader.ts";
+import { formatSeriesKey, readLabel, type SeriesReader } from "./series-reader.ts";
 import { dropCreatedTimestampZeros } from "./summary-quantiles.ts";
 
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
@@ -127,7 +122,7 @@ async function readClassicHistograms(
       labels,
       observations: sum
         ? { count, sum: own[0]?.samples ?? noSamples, buckets: [] }
-        : buildObservations(count, own, plan.query.buckets),
+        : buildObservations(count, own),
     };
   });
 }
@@ -222,18 +217,8 @@ function requireBoundLabel(query: CounterQuery): CounterQuery {
   };
 }
 
-function buildObservations(
-  count: CounterSamples,
-  series: readonly DownsampledSeries[],
-  { start }: Buckets,
-): Observations {
-  const buckets = groupByBound(series).map(({ bound, parts }) => ({
-    bound,
-    samples: joinSpellings(
-      parts.map(({ samples }) => samples),
-      start,
-    ),
-  }));
+function buildObservations(count: CounterSamples, series: readonly DownsampledSeries[]): Observations {
+  const buckets = sortByBound(series).map(({ bound, series: { samples } }) => ({ bound, samples }));
   return { count, sum: noSamples, buckets };
 }
 
@@ -264,11 +249,7 @@ export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure)
   return combineByGroup(plan, measured, (group) => {
     if (new Set(group.map(({ labels }) => formatNumericKey(labels))).size > 1)
       throw createUnsupportedError(plan.backend, "a quantile of several summaries");
-    const samples = joinSpellings(
-      group.map(({ samples }) => samples),
-      query.buckets.start,
-    );
-    return combineSamples([samples], { of: "samples", combine: "last" }, query.buckets);
+    return combineSamples([requireFirst(group).samples], { of: "samples", combine: "last" }, query.buckets);
   });
 }
 

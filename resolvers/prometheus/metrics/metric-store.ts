@@ -24,6 +24,7 @@ import {
   narrowSelector,
   type Selector,
 } from "../client/promql.ts";
+import { joinSpellings } from "./bound-spellings.ts";
 import { downsampleCounter, readRawBuckets } from "./counter-downsampling.ts";
 import { readHistogram, readMixedHistogram, readNativeHistogram, readSummary } from "./distributions.ts";
 import { selectPart } from "./family-listing.ts";
@@ -292,7 +293,7 @@ async function readCumulativeMean(
   const { query, reader, limit } = plan;
   const selector = narrowSelector(selectPart(query.match, query.metric), plan.matchers);
   const { start, step, count } = query.buckets;
-  const raw = await reader.readRaw(selector, start, start + step * count, limit);
+  const raw = joinSpellings(await reader.readRaw(selector, start, start + step * count, limit));
   return combineByGroup(plan, raw, (group) =>
     combineCumulative(group.map(dropNonFinite), measure, query.buckets),
   );

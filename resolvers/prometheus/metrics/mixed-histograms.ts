@@ -1,17 +1,13 @@
 // Histograms that a source has in both forms: classic parts and, under the name of the family, native samples. Both may
 // be scraped together, and then the classic parts are complete. Or a target has changed from one form to the other, and
 // then the samples of both are those of one counter, which does not restart with its form.
-import { readNumber, requireFirst } from "../../../src/core/collections.ts";
+import { readNumber } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import {
-  findFirstAtOrAfter,
-  type Observations,
-  type Samples,
-  sliceByTime,
-} from "../../../src/metrics/samples.ts";
+import { type Observations, parseBound, type Samples } from "../../../src/metrics/samples.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
+import { joinSpellings } from "./bound-spellings.ts";
 import type { CounterQuery } from "./bucket-survey.ts";
 import { formatHistogramKey } from "./counter-downsampling.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
@@ -24,7 +20,6 @@ import {
 import {
   formatSeriesKey,
   narrowToSeries,
-  parseBound,
   type RawSeries,
   readLabel,
   type SeriesReader,
@@ -162,10 +157,10 @@ async function readClassicSeries(
   };
   const [counts, sums, buckets] = await Promise.all([read(count), read(sum), read(bucket)]);
   const sumByKey = new Map(sums.map((series) => [formatSeriesKey(series.labels), series]));
-  const bucketsByKey = Map.groupBy(buckets, (series) => formatHistogramKey(series.labels));
+  const bucketsByKey = Map.groupBy(joinSpellings(buckets), (series) => formatHistogramKey(series.labels));
   return counts.map((series) => {
     const key = formatSeriesKey(series.labels);
-    return buildHistogramSeries(series, sumByKey.get(key) ?? noSamples, bucketsByKey.get(key) ?? [], from);
+    return buildHistogramSeries(series, sumByKey.get(key) ?? noSamples, bucketsByKey.get(key) ?? []);
   });
 }
 
@@ -173,11 +168,10 @@ function buildHistogramSeries(
   count: RawSeries,
   sum: Samples,
   buckets: readonly RawSeries[],
-  start: Millis,
 ): HistogramSeries {
-  const byBound = groupByBound(buckets).map(({ bound, parts }) => ({
+  const byBound = sortByBound(buckets).map(({ bound, series }) => ({
     bound,
-    readCount: createValueReader(joinSpellings(parts, start)),
+    readCount: createValueReader(series),
   }));
   const readSum = createValueReader(sum);
   const histograms = [...count.times.entries()].map(([index, time]): HistogramSample => {
@@ -209,34 +203,12 @@ function createValueReader({ times, values }: Samples): (time: number) => number
   };
 }
 
-/** The buckets of a classic histogram by bound, ascending. A bound may be spelt in two ways (`1` and `1.0`). */
-export function groupByBound<T extends { readonly labels: Labels }>(
+/** The buckets of a classic histogram, each once, in ascending order of their bounds. */
+export function sortByBound<T extends { readonly labels: Labels }>(
   series: readonly T[],
-): readonly { readonly bound: number; readonly parts: readonly T[] }[] {
-  return [...Map.groupBy(series, ({ labels }) => parseBound(readLabel(labels, "le")))]
-    .filter(([bound]) => !Number.isNaN(bound))
-    .sort(([a], [b]) => a - b)
-    .map(([bound, parts]) => ({ bound, parts }));
-}
-
-/**
- * Joins the samples of one series that continues under other spellings of its bound, and may return to the first. Of the
- * samples before `start` only those of the spelling count that comes first after it. `spellings` must not be empty.
- */
-export function joinSpellings<S extends Samples>(spellings: readonly S[], start: Millis): S {
-  const findBegin = ({ times }: Samples): Millis =>
-    times[findFirstAtOrAfter(times, start)] ?? Number.POSITIVE_INFINITY;
-  const sorted = spellings.toSorted((a, b) => findBegin(a) - findBegin(b));
-  const first = requireFirst(sorted);
-  if (sorted.length === 1) return first;
-  const later = sorted.slice(1).map((samples) => sliceByTime(samples, start, Number.POSITIVE_INFINITY));
-  const all = [first, ...later].flatMap(({ times, values }) =>
-    [...times].map((time, index) => [time, readNumber(values, index)] as const),
-  );
-  all.sort(([a], [b]) => a - b);
-  return {
-    ...first,
-    times: Float64Array.from(all, ([time]) => time),
-    values: Float64Array.from(all, ([, value]) => value),
-  };
+): readonly { readonly bound: number; readonly series: T }[] {
+  return series
+    .map((one) => ({ bound: parseBound(readLabel(one.labels, "le")), series: one }))
+    .filter(({ bound }) => !Number.isNaN(bound))
+    .sort((a, b) => a.bound - b.bound);
 }

@@ -444,18 +444,6 @@ export function readLabel(labels: Labels, label: string): string {
   return typeof value === "string" ? value : "";
 }
 
-/** The number of a `le` or `quantile` label, which may be spelt in several ways; NaN if it is none. */
-export function parseBound(text: string): number {
-  return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
-}
-
-/** The key of a series with its `le` and `quantile` as numbers: the same for all spellings. */
-export function formatNumericKey(labels: Labels): string {
-  const numbers = ["le", "quantile"].filter((label) => Object.hasOwn(labels, label));
-  const spelt = numbers.map((label) => [label, String(parseBound(readLabel(labels, label)))]);
-  return formatSeriesKey({ ...labels, ...Object.fromEntries(spelt) });
-}
-
 /** A label with more values than this is not narrowed. */
 const maxValuesPerLabel = 100;
 

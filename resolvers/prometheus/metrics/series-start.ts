@@ -5,6 +5,7 @@ import { type Millis, minute } from "../../../src/core/time.ts";
 import { dropNonFinite } from "../../../src/metrics/samples.ts";
 import { aggregate, call, type Expression, type Selector } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
+import { dropBoundLabels, formatNumericKey, hasBoundLabel } from "./bound-spellings.ts";
 import {
   chunkSeries,
   formatSeriesKey,
@@ -26,7 +27,7 @@ export interface SeriesStartQuery {
   readonly limit: number;
 }
 
-/** Keys of series. The others begin their metric. */
+/** Keys of series (`formatNumericKey`). The others begin their metric. */
 interface SeriesStarts {
   /** The source had samples of them before. */
   readonly existing: ReadonlySet<string>;
@@ -48,7 +49,7 @@ export async function classifySeriesStarts(
   if (query === undefined || series.length === 0) return { existing: new Set(), newSeries: new Set() };
   const { buckets } = query;
   const existing = await findExisting(reader, queries, series, buckets.start);
-  const keys = series.map(({ labels }) => formatSeriesKey(labels));
+  const keys = series.map(({ labels }) => formatNumericKey(labels));
   const newSeries = new Set(keys.filter((key) => !existing.has(key)));
   if (newSeries.size === 0 || othersExisted || existing.size > 0) return { existing, newSeries };
   const before = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
@@ -59,7 +60,7 @@ export async function classifySeriesStarts(
   return { existing, newSeries };
 }
 
-/** The keys of the series that had a finite sample or a histogram before `start`, in either spelling. */
+/** The keys of the series that had a finite sample or a histogram before `start`, in any spelling. */
 async function findExisting(
   reader: SeriesReader,
   queries: readonly SeriesStartQuery[],
@@ -68,14 +69,14 @@ async function findExisting(
 ): Promise<ReadonlySet<string>> {
   if (hasNoPast(start)) return new Set();
   // All of the past is read, so each selector is narrowed to few series.
-  const ranges = selectPast(reader, queries, listSpellings(series), start);
+  const ranges = selectPast(reader, queries, listLabels(series), start);
   const found = await runConcurrent(ranges, (samples) =>
     reader.readInstant(call("last_over_time", samples), start),
   );
   const past = found.flat();
   const nonFinite = await findNonFiniteSeries(reader, queries, past, start);
   const finite = past.filter(({ labels }) => !nonFinite.has(formatSeriesKey(labels)));
-  return new Set(listSpellings(finite).map(formatSeriesKey));
+  return new Set(finite.map(({ labels }) => formatNumericKey(labels)));
 }
 
 /** All samples before `start`, as ranges of a few series each. */
@@ -85,11 +86,32 @@ function selectPast(
   series: readonly Labels[],
   start: Millis,
 ): readonly Expression[] {
-  return queries.flatMap(({ selector }) =>
-    chunkSeries(series).map((labels) =>
-      reader.selectRange(narrowToSeries(selector, labels), { from: start, to: 1 }),
+  const isBounded = series.some(hasBoundLabel);
+  const chunks = chunkSeries(listDistinct(series.map(dropBoundLabels)));
+  return queries.flatMap(({ selector, metric }) =>
+    chunks.map((labels) =>
+      reader.selectRange(narrowToSeries(isBounded ? metric : selector, labels), { from: start, to: 1 }),
     ),
   );
+}
+
+function listLabels(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
+  return series.map(({ labels }) => labels);
+}
+
+function listDistinct(series: readonly Labels[]): readonly Labels[] {
+  return [...new Map(series.map((labels) => [formatSeriesKey(labels), labels])).values()];
+}
+
+/**
+ * Narrows the query towards these series in all spellings of their bounds. It does not keep what the query requires of a
+ * bound, so that an earlier spelling is found.
+ */
+export function narrowToSpellings(
+  { selector, metric }: Pick<SeriesStartQuery, "selector" | "metric">,
+  series: readonly Labels[],
+): Selector {
+  return narrowToSeries(series.some(hasBoundLabel) ? metric : selector, series.map(dropBoundLabels));
 }
 
 /** The keys of the series that have the first sample of the metric, which is in the buckets. */
@@ -109,7 +131,7 @@ async function findFirstSeries(
   return found
     .flat()
     .filter((series) => series.histograms.length > 0 || dropNonFinite(series).times.length > 0)
-    .map(({ labels }) => formatSeriesKey(labels));
+    .map(({ labels }) => formatNumericKey(labels));
 }
 
 /**
@@ -218,27 +240,4 @@ async function findFirstTime(
   const end = first < 0 ? to : start + step;
   const time = await findFirstTime(reader, metric, start, end, limit, finiteOnly);
   return time === undefined && end < to ? findFirstTime(reader, metric, end, to, limit, true) : time;
-}
-
-/**
- * The labels with the other spelling of an integer bound: `le="1"` becomes `le="1.0"` with the upgrade to Prometheus 3,
- * and the series continues under the new spelling. Returns the same object if there is no other spelling.
- */
-function rewriteBoundLabel(labels: Labels): Labels {
-  const { le = "" } = labels;
-  if (/^-?\d+$/.test(le)) return { ...labels, le: `${le}.0` };
-  return /^-?\d+\.0$/.test(le) ? { ...labels, le: le.slice(0, -2) } : labels;
-}
-
-/** The key of a series in its other spelling. */
-export function formatAlternateKey(labels: Labels): string {
-  return formatSeriesKey(rewriteBoundLabel(labels));
-}
-
-/** The labels of all series, each followed by its other spelling if it has one. */
-export function listSpellings(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
-  return series.flatMap(({ labels }) => {
-    const other = rewriteBoundLabel(labels);
-    return other === labels ? [labels] : [labels, other];
-  });
 }

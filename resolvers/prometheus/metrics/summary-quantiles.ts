@@ -5,7 +5,7 @@ import { readNumber } from "../../../src/core/collections.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Samples } from "../../../src/metrics/samples.ts";
 import { call } from "../client/promql.ts";
-import type { Labels } from "../client/response-scanner.ts";
+import { dropBoundLabels, formatNumericKey, groupSpellings, joinSpellings } from "./bound-spellings.ts";
 import type { CounterQuery } from "./bucket-survey.ts";
 import { type DownsampledSeries, readRawBuckets } from "./counter-downsampling.ts";
 import { formatSeriesKey, type RawSeries, type SeriesReader } from "./series-reader.ts";
@@ -32,28 +32,24 @@ export async function dropCreatedTimestampZeros(
   const found = await reader.readGrid(call("min_over_time", counts), buckets, limit);
   const least = new Map(found.map(({ labels, values }) => [formatSeriesKey(labels), values]));
   const suspects = zeros.filter(
-    ({ bucket, labels }) => least.get(formatSeriesKey(dropQuantileLabel(labels)))?.[bucket] === 0,
+    ({ bucket, labels }) => least.get(formatSeriesKey(dropBoundLabels(labels)))?.[bucket] === 0,
   );
   if (suspects.length === 0) return quantiles;
+  // Not narrowed by the quantile, which may have several spellings.
+  const ofSummaries = suspects.map(({ bucket, labels }) => ({ bucket, labels: dropBoundLabels(labels) }));
   const [raw, rawCounts] = await Promise.all([
-    readRawBuckets(reader, selector, suspects, buckets, limit),
-    readRawBuckets(
-      reader,
-      counting.selector,
-      suspects.map(({ bucket, labels }) => ({ bucket, labels: dropQuantileLabel(labels) })),
-      buckets,
-      limit,
-    ),
+    readRawBuckets(reader, selector, ofSummaries, buckets, limit),
+    readRawBuckets(reader, counting.selector, ofSummaries, buckets, limit),
   ]);
   const rawByKey = indexSeries(raw);
   const countByKey = indexSeries(rawCounts);
-  const suspectsByKey = Map.groupBy(suspects, ({ labels }) => formatSeriesKey(labels));
+  const suspectsByKey = groupSpellings(suspects);
   return quantiles.map((one): DownsampledSeries => {
-    const key = formatSeriesKey(one.labels);
+    const key = formatNumericKey(one.labels);
     const read = new Set(suspectsByKey.get(key)?.map(({ bucket }) => bucket));
     if (read.size === 0) return one;
     const zeroTimes = new Set(
-      listSamples(countByKey.get(formatSeriesKey(dropQuantileLabel(one.labels)))).flatMap(listZeroTimes),
+      listSamples(countByKey.get(formatSeriesKey(dropBoundLabels(one.labels)))).flatMap(listZeroTimes),
     );
     const samples = [
       ...listSamples(one.samples).filter(([time]) => !read.has(findBucket(time))),
@@ -67,13 +63,8 @@ export async function dropCreatedTimestampZeros(
   });
 }
 
-/** The labels of the count of a quantile's summary. */
-function dropQuantileLabel({ quantile: _, ...labels }: Labels): Labels {
-  return labels;
-}
-
 function indexSeries(series: readonly RawSeries[]): ReadonlyMap<string, RawSeries> {
-  return new Map(series.map((one) => [formatSeriesKey(one.labels), one]));
+  return new Map(joinSpellings(series).map((one) => [formatNumericKey(one.labels), one]));
 }
 
 type Sample = readonly [time: Millis, value: number];

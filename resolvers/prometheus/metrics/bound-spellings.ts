@@ -1,0 +1,66 @@
+// Bounds and quantiles are numbers that a source may spell in several ways: an upgrade to version 3 rewrites `le="1"` as
+// `1.0`, `2097152` as `2.097152e+06` and `2.5E-4` as `0.00025`. Series that differ in the spelling alone are one series.
+import { readNumber, requireFirst } from "../../../src/core/collections.ts";
+import type { Samples } from "../../../src/metrics/samples.ts";
+import { parseBound } from "../../../src/metrics/samples.ts";
+import type { Labels } from "../client/response-scanner.ts";
+import { formatSeriesKey } from "./series-reader.ts";
+
+const boundLabels = ["le", "quantile"] as const;
+
+export function hasBoundLabel(labels: Labels): boolean {
+  return boundLabels.some((label) => Object.hasOwn(labels, label));
+}
+
+/** The same labels without bound and quantile, and so without their spelling. */
+export function dropBoundLabels(labels: Labels): Labels {
+  if (!hasBoundLabel(labels)) return labels;
+  const { le: _, quantile: __, ...rest } = labels;
+  return rest;
+}
+
+/** The key of a series with its bound and quantile as numbers: the same for all spellings. */
+export function formatNumericKey(labels: Labels): string {
+  if (!hasBoundLabel(labels)) return formatSeriesKey(labels);
+  const spelt = { ...labels };
+  for (const label of boundLabels) {
+    const number = parseBound(labels[label] ?? "");
+    if (!Number.isNaN(number)) spelt[label] = String(number);
+  }
+  return formatSeriesKey(spelt);
+}
+
+/** The series by `formatNumericKey`: the spellings of one series together. */
+export function groupSpellings<T extends { readonly labels: Labels }>(
+  series: readonly T[],
+): ReadonlyMap<string, readonly T[]> {
+  return Map.groupBy(series, ({ labels }) => formatNumericKey(labels));
+}
+
+/**
+ * Joins the samples of each series over its spellings, by time; of several of one time the greatest value counts, since
+ * another would seem to be a restart. The labels are those of the spelling with the newest sample.
+ */
+export function joinSpellings<T extends Samples & { readonly labels: Labels }>(
+  series: readonly T[],
+): readonly T[] {
+  if (!series.some(({ labels }) => hasBoundLabel(labels))) return series;
+  return [...groupSpellings(series).values()].map((spellings) =>
+    spellings.length === 1 ? requireFirst(spellings) : joinByTime(spellings),
+  );
+}
+
+function joinByTime<T extends Samples>(spellings: readonly T[]): T {
+  const byTime = new Map<number, number>();
+  let newest = requireFirst(spellings);
+  for (const one of spellings) {
+    if ((one.times.at(-1) ?? 0) > (newest.times.at(-1) ?? 0)) newest = one;
+    for (let index = 0; index < one.times.length; index++) {
+      const [time, value] = [readNumber(one.times, index), readNumber(one.values, index)];
+      const other = byTime.get(time);
+      if (other === undefined || Number.isNaN(other) || value > other) byTime.set(time, value);
+    }
+  }
+  const times = Float64Array.from(byTime.keys()).sort();
+  return { ...newest, times, values: times.map((time) => byTime.get(time) ?? Number.NaN) };
+}

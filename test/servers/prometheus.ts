@@ -38,8 +38,16 @@ export interface RunningPrometheus {
 
 const startMillis = 60_000;
 
+/** What a server finds when it starts, and keeps when it stops. */
+export interface KeptData {
+  /** Its data directory, which the caller removes. */
+  readonly data: string;
+  /** `host:port` of a target that is scraped every second. */
+  readonly target: string;
+}
+
 /**
- * Starts a server that holds these samples and no others, with `features` beside native histograms.
+ * Starts a server that holds these samples and no others, or what `kept` holds, with `features` beside native histograms.
  * @throws {Error} with the last lines of its log
  */
 export async function startPrometheus(
@@ -47,17 +55,22 @@ export async function startPrometheus(
   openMetrics: string,
   signal?: AbortSignal,
   features: readonly string[] = [],
+  kept?: KeptData,
 ): Promise<RunningPrometheus> {
   const { program, promtool } = await findPrometheus(name, signal);
   const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
   let daemon: Daemon | undefined;
   try {
-    const data = join(folder, "data");
-    await mkdir(data);
+    const data = kept?.data ?? join(folder, "data");
+    await mkdir(data, { recursive: true });
     if (openMetrics !== "") await fill(promtool, join(folder, "samples.txt"), data, openMetrics, signal);
     const config = join(folder, "prometheus.yml");
     // The label takes no part in queries; it proves whose the answering server is.
-    await writeFile(config, `global: { external_labels: { run: ${basename(folder)} } }\n`);
+    const scrapes =
+      kept === undefined
+        ? ""
+        : `scrape_configs: [{ job_name: app, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{ targets: ["${kept.target}"] }] }]\n`;
+    await writeFile(config, `global: { external_labels: { run: ${basename(folder)} } }\n${scrapes}`);
     const port = await findFreePort();
     const url = `http://127.0.0.1:${port}`;
     const args = [

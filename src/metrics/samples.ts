@@ -45,13 +45,6 @@ export function dropNonFinite({ times, values }: Samples): Samples {
   return { times: times.filter(keep), values: values.filter(keep) };
 }
 
-/** The samples with `from <= time < to`. */
-export function sliceByTime({ times, values }: Samples, from: Millis, to: Millis): Samples {
-  const first = findFirstAtOrAfter(times, from);
-  const end = findFirstAtOrAfter(times, to);
-  return { times: times.subarray(first, end), values: values.subarray(first, end) };
-}
-
 /** The index of the first time that is not before this one; the length where none is. */
 export function findFirstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
   let low = 0;

@@ -227,7 +227,7 @@ export async function readLastBefore(
 }
 
 /** The last sample of a series before the buckets, with the labels of its spelling. */
-export interface SeriesBase {
+interface SeriesBase {
   readonly labels: Labels;
   readonly value: number;
 }

@@ -52,8 +52,6 @@ const toBeSplit: readonly string[] = [
   "src/graphql/schema.ts: createTypes",
   "src/intake/delivery.ts: startDelivery",
   "src/intake/intake.ts: createIntake",
-  "src/intake/spool-client.ts: startSpoolClient",
-  "src/intake/spool.ts: initialiseSpool",
   "src/telemetry/telemetry.ts: createTelemetry",
 ];
 

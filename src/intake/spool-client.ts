@@ -1,13 +1,20 @@
 // The spool as the rest of the program sees it: in a thread, because a commit waits for the disk and the event loop
 // must not. While one commit is under way the reports that arrive are gathered, and the next commit takes them all.
+// A thread that fell is started again by the next question: the file is as its last commit left it, or is replaced.
 import { getCompileCacheDir } from "node:module";
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
+import { toErrorMessage } from "../core/errors.ts";
 import type { Settlement, SpoolEntry, SpooledReport, SpoolLevel } from "./spool.ts";
+import { lockSpool, resolveSpoolPath, SpoolInUse, type SpoolLock } from "./spool-lock.ts";
+import type { SpoolReplacement } from "./spool-recovery.ts";
 
 export interface SpoolClient {
-  /** Resolves once the report is on the disk, or with false when it does not fit. @throws {Error} it was not kept */
+  /**
+   * Resolves once the report is on the disk, or with false when it does not fit.
+   * @throws {Error} it was not kept; so for all methods while the spool cannot be used
+   */
   append(entry: SpoolEntry): Promise<boolean>;
   /** As `Spool`'s. */
   readOldest(site: string, most: number, mostBytes: number): Promise<readonly SpooledReport[]>;
@@ -18,9 +25,28 @@ export interface SpoolClient {
   close(): Promise<void>;
 }
 
-export interface SpoolOptions {
+interface SpoolOptions {
   readonly path: string;
   readonly limitBytes: number;
+  readonly onEvent?: (event: SpoolEvent) => void;
+}
+
+/** What befalls the file: a damaged one was replaced; no file can be used, until one is `usable` again. */
+export type SpoolEvent =
+  | { readonly kind: "replaced"; readonly path: string; readonly replacement: SpoolReplacement }
+  | { readonly kind: "unusable"; readonly path: string; readonly reason: string }
+  | { readonly kind: "usable"; readonly path: string };
+
+/** What the thread is started with. `damage` says why the file is to be replaced. */
+export interface SpoolThreadData {
+  readonly path: string;
+  readonly limitBytes: number;
+  readonly damage?: string | undefined;
+}
+/** The thread's first message, when the file is open. */
+export interface SpoolOpened {
+  readonly opened: true;
+  readonly replacement?: SpoolReplacement | undefined;
 }
 
 /** What the thread is asked, and what it answers under the same number. */
@@ -34,6 +60,8 @@ export type SpoolRequest = { readonly number: number } & (
 export interface SpoolReply {
   readonly number: number;
   readonly error?: string;
+  /** The error is damage of the file, and the thread has ended. */
+  readonly isDamaged?: boolean;
   readonly kept?: readonly boolean[];
   readonly spooled?: readonly SpooledReport[];
   readonly level?: SpoolLevel;
@@ -55,92 +83,211 @@ const commitChars = 8 * 1_048_576;
  */
 const gatherMillis = 2;
 
-/** Resolves when the file is open. @throws {Error} when it cannot be used */
+/** How long a process that ends may still hold the lock, such as the one that a service manager restarts. */
+const lockPatience = 1_000;
+/** How long questions fail at once after the spool could not be used: to try costs a thread. */
+const retryAfter = 10_000;
+
+interface SpoolThread {
+  readonly worker: Worker;
+  readonly open: Map<number, { resolve: (reply: SpoolReply) => void; reject: (error: Error) => void }>;
+  isOpen: boolean;
+}
+interface ClientState {
+  readonly options: SpoolOptions;
+  /** Without symbolic links, as soon as it is known. */
+  path: string;
+  lock?: SpoolLock;
+  thread?: SpoolThread | undefined;
+  lastNumber: number;
+  /** Why the file has to be replaced at the next start of the thread. */
+  damage?: string | undefined;
+  /** Why the spool cannot be used, and when to try again by `performance.now()`. */
+  failure?: { readonly error: Error; readonly until: number } | undefined;
+  isClosed: boolean;
+}
+
+/**
+ * Resolves when the file is open, or cannot be used for now, which `onEvent` tells.
+ * @throws {SpoolInUse} another process has it
+ */
 export async function startSpoolClient(options: SpoolOptions): Promise<SpoolClient> {
-  const open = new Map<number, { resolve: (reply: SpoolReply) => void; reject: (error: Error) => void }>();
-  let last = 0;
-  let thread: Worker | undefined;
+  const state: ClientState = { options, path: options.path, lastNumber: 0, isClosed: false };
+  await waitForLock(state);
+  // Whether it can be used, `onEvent` has told.
+  await ask(state, { ask: "level" }).catch(() => {});
+  return {
+    append: createAppender((entries) => ask(state, { ask: "append", entries })),
+    readOldest: async (...of) => (await ask(state, { ask: "next", of })).spooled ?? [],
+    pickLater: async (...of) => (await ask(state, { ask: "later", of })).spooled?.[0],
+    settle: async (settlements) => {
+      await ask(state, { ask: "settle", settlements });
+    },
+    async readLevel() {
+      return (
+        (await ask(state, { ask: "level" })).level ?? { reports: 0, bytes: 0, deadLetters: 0, sites: {} }
+      );
+    },
+    async close() {
+      if (state.thread !== undefined) await ask(state, { ask: "close" }).catch(() => {});
+      state.isClosed = true;
+      await state.thread?.worker.terminate();
+      state.lock?.release();
+    },
+  };
+}
 
-  /** A thread that fell is started again by the next question: the file is as its last commit left it. */
-  function run(): Worker {
-    const started = new Worker(new URL("./spool-worker.ts", import.meta.url), {
-      workerData: options,
-      resourceLimits,
-      env: compileCache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(compileCache) },
-    });
-    const fall = (error: Error) => {
-      if (thread === started) thread = undefined;
-      for (const { reject } of open.values()) reject(error);
-      open.clear();
-    };
-    started.on("error", fall);
-    started.on("exit", () => fall(new Error("the spool's thread has ended")));
-    started.on("message", (reply: SpoolReply) => {
-      const waiting = open.get(reply.number);
-      open.delete(reply.number);
-      if (reply.error === undefined) waiting?.resolve(reply);
-      else waiting?.reject(new Error(reply.error));
-    });
-    return started;
+// ---- The lock -------------------------------------------------------------------------------------------------
+
+/** @throws {SpoolInUse} */
+async function waitForLock(state: ClientState): Promise<void> {
+  for (const end = performance.now() + lockPatience; ; await sleep(50)) {
+    try {
+      return acquireLock(state);
+    } catch (error) {
+      // Without a right to the folder there is no lock either: then the spool cannot be used, which is tried again.
+      if (!(error instanceof SpoolInUse)) return;
+      if (performance.now() > end) throw error;
+    }
   }
+}
 
-  let closed = false;
-  async function ask(question: WithoutNumber<SpoolRequest>): Promise<SpoolReply> {
-    if (closed) throw new Error("the spool is closed");
-    thread ??= run();
-    last += 1;
-    const number = last;
-    thread.postMessage({ number, ...question });
-    return new Promise((resolve, reject) => open.set(number, { resolve, reject }));
+function acquireLock(state: ClientState): void {
+  if (state.lock !== undefined) return;
+  state.path = resolveSpoolPath(state.options.path);
+  state.lock = lockSpool(state.path);
+}
+
+// ---- The thread -----------------------------------------------------------------------------------------------
+
+/** @throws {Error} of the thread, or at once while the spool cannot be used */
+async function ask(state: ClientState, question: WithoutNumber<SpoolRequest>): Promise<SpoolReply> {
+  const reply = await send(state, question);
+  if (reply.isDamaged !== true) return checkReply(reply);
+  // Nothing was done, and the next thread replaces the file.
+  return checkReply(await send(state, question));
+}
+
+function checkReply(reply: SpoolReply): SpoolReply {
+  if (reply.error !== undefined) throw new Error(reply.error);
+  return reply;
+}
+
+async function send(state: ClientState, question: WithoutNumber<SpoolRequest>): Promise<SpoolReply> {
+  if (state.isClosed) throw new Error("the spool is closed");
+  state.thread ??= startThread(state);
+  const { worker, open } = state.thread;
+  state.lastNumber += 1;
+  const number = state.lastNumber;
+  worker.postMessage({ number, ...question });
+  return new Promise((resolve, reject) => open.set(number, { resolve, reject }));
+}
+
+function startThread(state: ClientState): SpoolThread {
+  if (state.failure !== undefined && performance.now() < state.failure.until) throw state.failure.error;
+  try {
+    acquireLock(state);
+  } catch (error) {
+    throw recordFailure(state, error);
   }
+  const { path, damage, options } = state;
+  const workerData: SpoolThreadData = { path, limitBytes: options.limitBytes, damage };
+  const worker = new Worker(new URL("./spool-worker.ts", import.meta.url), {
+    workerData,
+    resourceLimits,
+    env: compileCache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(compileCache) },
+  });
+  const thread: SpoolThread = { worker, open: new Map(), isOpen: false };
+  worker.on("error", (error) => endThread(state, thread, error));
+  worker.on("exit", () => endThread(state, thread, new Error("the spool's thread has ended")));
+  worker.on("message", (message: SpoolReply | SpoolOpened) => {
+    if ("opened" in message) recordOpened(state, thread, message);
+    else settleReply(state, thread, message);
+  });
+  return thread;
+}
 
-  interface Waiting {
-    readonly entry: SpoolEntry;
-    readonly settle: (kept: boolean) => void;
-    readonly fail: (error: unknown) => void;
+function settleReply(state: ClientState, thread: SpoolThread, reply: SpoolReply): void {
+  const waiting = thread.open.get(reply.number);
+  thread.open.delete(reply.number);
+  if (reply.isDamaged) {
+    state.damage = reply.error;
+    if (state.thread === thread) state.thread = undefined;
   }
-  const queue: Waiting[] = [];
-  let committing = false;
+  waiting?.resolve(reply);
+}
 
-  async function commit(): Promise<void> {
-    committing = true;
+function recordOpened(state: ClientState, thread: SpoolThread, { replacement }: SpoolOpened): void {
+  const { path, options } = state;
+  thread.isOpen = true;
+  state.damage = undefined;
+  if (replacement !== undefined) options.onEvent?.({ kind: "replaced", path, replacement });
+  if (state.failure === undefined) return;
+  state.failure = undefined;
+  options.onEvent?.({ kind: "usable", path });
+}
+
+function endThread(state: ClientState, thread: SpoolThread, error: Error): void {
+  if (state.thread === thread) state.thread = undefined;
+  const cause = thread.isOpen || state.isClosed ? error : recordFailure(state, error);
+  // The end of a thread that fell is reported a second time.
+  thread.isOpen = true;
+  for (const { reject } of thread.open.values()) reject(cause);
+  thread.open.clear();
+}
+
+/** Tells once that the spool cannot be used, and returns the error for those who ask. */
+function recordFailure(state: ClientState, cause: unknown): Error {
+  const { path, options, failure } = state;
+  const reason = toErrorMessage(cause);
+  const error = new Error(`the spool cannot be used: ${reason}`, { cause });
+  state.failure = { error, until: performance.now() + retryAfter };
+  if (failure?.error.message !== error.message) options.onEvent?.({ kind: "unusable", path, reason });
+  return error;
+}
+
+// ---- Commits --------------------------------------------------------------------------------------------------
+
+interface WaitingEntry {
+  readonly entry: SpoolEntry;
+  readonly settle: (kept: boolean) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/** Gathers the entries that arrive during a commit for the next. */
+function createAppender(
+  commit: (entries: readonly SpoolEntry[]) => Promise<SpoolReply>,
+): SpoolClient["append"] {
+  const queue: WaitingEntry[] = [];
+  let isCommitting = false;
+
+  async function commitAll(): Promise<void> {
+    isCommitting = true;
     while (queue.length > 0) {
-      let chars = 0;
-      const end = queue.findIndex(({ entry }, index) => {
-        chars += entry.body.length;
-        return index > 0 && (index >= commitReports || chars > commitChars);
-      });
-      const batch = queue.splice(0, end === -1 ? queue.length : end);
+      const batch = queue.splice(0, countCommitEntries(queue));
       try {
-        const { kept = [] } = await ask({ ask: "append", entries: batch.map(({ entry }) => entry) });
+        const { kept = [] } = await commit(batch.map(({ entry }) => entry));
         for (const [index, { settle }] of batch.entries()) settle(kept[index] === true);
       } catch (error) {
         for (const { fail } of batch) fail(error);
       }
       if (queue.length > 0) await sleep(gatherMillis);
     }
-    committing = false;
+    isCommitting = false;
   }
 
-  await ask({ ask: "level" });
-  return {
-    append: (entry) =>
-      new Promise((settle, fail) => {
-        queue.push({ entry, settle, fail });
-        if (!committing) void commit();
-      }),
-    readOldest: async (...of) => (await ask({ ask: "next", of })).spooled ?? [],
-    pickLater: async (...of) => (await ask({ ask: "later", of })).spooled?.[0],
-    settle: async (settlements) => {
-      await ask({ ask: "settle", settlements });
-    },
-    async readLevel() {
-      return (await ask({ ask: "level" })).level ?? { reports: 0, bytes: 0, deadLetters: 0, sites: {} };
-    },
-    async close() {
-      await ask({ ask: "close" });
-      closed = true;
-      await thread?.terminate();
-    },
-  };
+  return (entry) =>
+    new Promise((settle, fail) => {
+      queue.push({ entry, settle, fail });
+      if (!isCommitting) void commitAll();
+    });
+}
+
+function countCommitEntries(queue: readonly WaitingEntry[]): number {
+  let chars = 0;
+  const end = queue.findIndex(({ entry }, index) => {
+    chars += entry.body.length;
+    return index > 0 && (index >= commitReports || chars > commitChars);
+  });
+  return end === -1 ? queue.length : end;
 }

@@ -1,21 +1,36 @@
 // The thread of the spool: opens the file and answers one question after another.
 import { parentPort, workerData } from "node:worker_threads";
 import { now, toMillis } from "../core/time.ts";
-import { openSpool, type Spool } from "./spool.ts";
-import type { SpoolOptions, SpoolReply, SpoolRequest } from "./spool-client.ts";
+import type { Spool } from "./spool.ts";
+import type { SpoolOpened, SpoolReply, SpoolRequest, SpoolThreadData } from "./spool-client.ts";
+import { isDamage } from "./spool-file.ts";
+import { openOrReplaceSpool } from "./spool-recovery.ts";
 
-const { path, limitBytes }: SpoolOptions = workerData;
-const spool = openSpool(path, limitBytes);
+const { path, limitBytes, damage }: SpoolThreadData = workerData;
+const { spool, replacement } = openOrReplaceSpool(path, limitBytes, toMillis(now()), damage);
+parentPort?.postMessage({ opened: true, replacement } satisfies SpoolOpened);
 
 parentPort?.on("message", (question: SpoolRequest) => {
   let reply: SpoolReply;
   try {
     reply = { number: question.number, ...executeRequest(spool, question) };
   } catch (error) {
-    reply = { number: question.number, error: error instanceof Error ? error.message : String(error) };
+    const isDamaged = isDamage(error);
+    reply = {
+      number: question.number,
+      error: error instanceof Error ? error.message : String(error),
+      isDamaged,
+    };
+    if (isDamaged) endThread();
   }
   parentPort?.postMessage(reply);
 });
+
+/** Leaves the file to the next thread, which replaces it. */
+function endThread(): void {
+  spool.close();
+  setImmediate(() => parentPort?.close());
+}
 
 function executeRequest(spool: Spool, question: SpoolRequest): Omit<SpoolReply, "number"> {
   switch (question.ask) {

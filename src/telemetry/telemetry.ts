@@ -48,7 +48,9 @@ interface IntakeTelemetry {
   readonly delivered: (site: string, reports: number) => void;
   /** The site's source has refused this many for good; they are kept as dead letters. */
   readonly refused: (site: string, reports: number) => void;
-  /** Sets where to read the level of the spool whenever the metrics are read. */
+  /** A damaged spool was replaced; `complete` when each of its reports is in the new one. */
+  readonly setAside: (complete: boolean) => void;
+  /** Sets where to read the level of the spool whenever the metrics are read. It rejects while no spool can be used. */
   readonly watch: (level: () => Promise<SpoolLevel>) => void;
 }
 interface SpoolLevel {
@@ -216,7 +218,14 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
     labelNames: ["site"],
     registers,
   });
+  const setAside = new Counter({
+    name: "readout_intake_spools_set_aside_total",
+    help: "Damaged spools that were set aside, by whether all of their reports are in the new one: all, or part",
+    labelNames: ["salvaged"],
+    registers,
+  });
   return {
+    setAside: (complete) => setAside.inc({ salvaged: complete ? "all" : "part" }),
     kept: () => taken.inc({ result: "kept" }),
     dropped: (drop) => taken.inc({ result: drop }),
     delivered: (site, reports) => delivered.inc({ site }, reports),
@@ -233,6 +242,19 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
             if (found !== undefined) this.set(read(found));
           },
         });
+      new Gauge({
+        name: "readout_intake_spool_usable",
+        help: "1 while front-end error reports can be kept on the disk, else 0",
+        registers,
+        async collect() {
+          this.set(
+            await level().then(
+              () => 1,
+              () => 0,
+            ),
+          );
+        },
+      });
       gauge(
         "spooled_reports",
         "Front-end error reports on the disk, not yet delivered",

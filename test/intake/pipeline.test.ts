@@ -1,6 +1,15 @@
 // The intake, its spool and its delivery together, as `serve` has them, while the configuration changes.
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,6 +19,7 @@ import { openErrorIntake } from "#src/cli/serve/error-intake.ts";
 import { defaults } from "#src/config/schema.ts";
 import { BackendError, ConfigError } from "#src/core/errors.ts";
 import { now } from "#src/core/time.ts";
+import { openSpool } from "#src/intake/spool.ts";
 import type { ErrorReportStore } from "#src/store/error-reports.ts";
 import { createSites, createWatchedTelemetry, renderReport } from "../support/error-reports.ts";
 
@@ -121,8 +131,59 @@ test("reports that wait for a site without a place are told at the start, and de
   await second.close(0);
 });
 
-test("a spool that cannot be used is told with its path", async () => {
-  const opened = openErrorIntake(configFor(folder), createSites({}), createWatchedTelemetry().telemetry, now);
-  await expect(opened).rejects.toThrow(ConfigError);
-  await expect(opened).rejects.toThrow(`${folder}: cannot be used as a spool: `);
+test("a damaged spool is set aside, and its reports are delivered from the new one", async () => {
+  const path = join(folder, "spool.db");
+  const spool = openSpool(path, 1e6);
+  spool.append([{ site: "shop", index: "reports", received: 1, body: renderReport(4) }]);
+  spool.close();
+  const file = openSync(path, "r+");
+  writeSync(file, Buffer.alloc(100), 0, 100, 0);
+  closeSync(file);
+  const { held, store } = keep();
+  const { telemetry, logged, metric } = createWatchedTelemetry();
+  const sites = createSites({ shop: { keys: ["k"], store } });
+  const reports = await openErrorIntake(configFor(path), sites, telemetry, now);
+  await expect.poll(() => held).toEqual(["number 4"]);
+  expect(logged()).toContain("the spool of front-end reports was damaged");
+  const [name] = readdirSync(folder).filter((entry) => entry.startsWith("spool.db.set-aside-"));
+  expect(logged()).toContain(name);
+  expect(await metric('readout_intake_spools_set_aside_total{salvaged="all"}')).toBe(1);
+  expect(await metric("readout_intake_spool_usable")).toBe(1);
+  await reports.close(0);
+});
+
+test("without a usable spool the intake starts, and counts each report as not kept", async () => {
+  writeFileSync(join(folder, "file"), "");
+  mkdirSync(join(folder, "full", "of"), { recursive: true });
+  for (const path of [join(folder, "file", "spool.db"), join(folder, "full")]) {
+    const { telemetry, logged, metric } = createWatchedTelemetry();
+    const { store } = keep();
+    const sites = createSites({ shop: { keys: ["k"], store } });
+    const reports = await openErrorIntake(configFor(path), sites, telemetry, now);
+    expect(logged()).toContain("the spool of front-end reports cannot be used");
+    expect(await metric("readout_intake_spool_usable")).toBe(0);
+    const http = createServer((request, response) => void reports.intake.tryAnswer(request, response));
+    http.listen(0, "127.0.0.1");
+    await once(http, "listening");
+    const { port } = http.address() as AddressInfo;
+    const answer = await fetch(`http://127.0.0.1:${port}/errors?api_key=k`, {
+      method: "POST",
+      body: renderReport(1),
+    });
+    expect(answer.status).toBe(200);
+    expect(await metric('readout_intake_reports_total{result="spool_failed"}')).toBe(1);
+    http.close();
+    await reports.close(0);
+  }
+});
+
+test("a spool that another process uses is refused with its path", async () => {
+  const config = configFor(join(folder, "spool.db"));
+  const open = () => openErrorIntake(config, createSites({}), createWatchedTelemetry().telemetry, now);
+  const first = await open();
+  const second = open();
+  await expect(second).rejects.toThrow(ConfigError);
+  await expect(second).rejects.toThrow(`${config.spool}: cannot be used as a spool: another process`);
+  await first.close(0);
+  await (await open()).close(0);
 });

@@ -1,13 +1,15 @@
 // The file itself: what a commit keeps, in which order, up to which size, and what a disk without room does to it.
-import { execFile } from "node:child_process";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openSpool, type SpoolEntry } from "#src/intake/spool.ts";
-import { startSpoolClient } from "#src/intake/spool-client.ts";
+import { type SpoolEvent, startSpoolClient } from "#src/intake/spool-client.ts";
+import { SpoolInUse } from "#src/intake/spool-lock.ts";
 
 let folder: string;
 let path: string;
@@ -175,7 +177,123 @@ describe("in its thread", () => {
     await spooler.close();
   });
 
-  test("a file that cannot be opened is told at once", async () => {
-    await expect(startSpoolClient({ path: folder, limitBytes: large })).rejects.toThrow();
+  test("replaces a file that turns out damaged while it runs", async () => {
+    const events: SpoolEvent[] = [];
+    const spooler = await startSpoolClient({
+      path,
+      limitBytes: 1e9,
+      onEvent: (event) => events.push(event),
+    });
+    // More than the thread holds in memory.
+    await Promise.all(Array.from({ length: 4_000 }, (_, n) => spooler.append(entry(`${n}`.padEnd(2_500)))));
+    const bytes = readFileSync(path);
+    writeFileSync(path, bytes.fill(0, 1_000 * 4_096, 1_020 * 4_096));
+    expect(await spooler.append(entry("after"))).toBe(true);
+    const spooled = await spooler.readOldest("shop", 10_000, 1e9);
+    // One report fits a page.
+    expect(spooled.length).toBeGreaterThan(3_970);
+    expect(spooled.length).toBeLessThan(4_000);
+    expect(bodies(spooled).slice(0, 900).map(Number)).toEqual(Array.from({ length: 900 }, (_, n) => n));
+    expect(await spooler.append(entry("later"))).toBe(true);
+    expect((await spooler.readOldest("shop", 10_000, 1e9)).at(-1)?.body).toBe("later");
+    expect(events).toMatchObject([{ kind: "replaced", replacement: { complete: false } }]);
+    await spooler.close();
+  });
+
+  test("starts without a file that can be used, and says so", async () => {
+    const events: SpoolEvent[] = [];
+    writeFileSync(join(folder, "deep"), "no folder");
+    const spooler = await startSpoolClient({
+      path,
+      limitBytes: large,
+      onEvent: (event) => events.push(event),
+    });
+    await expect(spooler.append(entry("lost"))).rejects.toThrow("the spool cannot be used: ");
+    await expect(spooler.readLevel()).rejects.toThrow("the spool cannot be used: ");
+    expect(events).toMatchObject([{ kind: "unusable", path, reason: expect.stringContaining("deep") }]);
+    await spooler.close();
+  });
+});
+
+describe("the lock", () => {
+  /** Starts a process that opens the spool and waits to be ended; resolves with what it prints first. */
+  async function startOwner(spool: string) {
+    const program = `
+      import { startSpoolClient } from "${new URL("../../src/intake/spool-client.ts", import.meta.url)}";
+      const options = { path: ${JSON.stringify(spool)}, limitBytes: 1e6 };
+      await startSpoolClient(options).then(() => console.log("open"), ({ message }) => console.log(message));
+      setInterval(() => {}, 1000);
+    `;
+    const file = join(folder, "owner.mts");
+    writeFileSync(file, program);
+    const child = spawn(process.execPath, [file]);
+    const ended = once(child, "exit");
+    const [line] = await once(child.stdout, "data");
+    return { child, ended, line: String(line).trim() };
+  }
+
+  test("refuses a second process, also by another name, until the first has ended without saying so", async () => {
+    const link = join(folder, "link.db");
+    symlinkSync(path, link);
+    const first = await startOwner(link);
+    expect(first.line).toBe("open");
+    for (const name of [path, link]) {
+      const second = await startOwner(name);
+      expect(second.line).toBe("another process of readout uses it; give each process a spool of its own");
+      second.child.kill("SIGKILL");
+      await second.ended;
+    }
+    first.child.kill("SIGKILL");
+    await first.ended;
+    const third = await startOwner(link);
+    expect(third.line).toBe("open");
+    third.child.kill("SIGKILL");
+    await third.ended;
+  });
+
+  test("ends with the client", async () => {
+    const first = await startSpoolClient({ path, limitBytes: large });
+    await expect(startSpoolClient({ path, limitBytes: large })).rejects.toThrow(SpoolInUse);
+    await first.close();
+    await (await startSpoolClient({ path, limitBytes: large })).close();
+  });
+
+  test("does not keep other programs from reading", async () => {
+    const spooler = await startSpoolClient({ path, limitBytes: large });
+    await spooler.append(entry("a"));
+    const reader = new DatabaseSync(path, { readOnly: true });
+    expect(reader.prepare("SELECT body FROM reports").all()).toMatchObject([{ body: "a" }]);
+    reader.close();
+    await spooler.close();
+  });
+
+  test("sets aside a file that must not be written", async () => {
+    const program = `
+      import { chmodSync, chownSync } from "node:fs";
+      import { openOrReplaceSpool } from "#src/intake/spool-recovery.ts";
+      import { openSpool } from "#src/intake/spool.ts";
+      const path = ${JSON.stringify(path)};
+      const spool = openSpool(path, 1e6);
+      spool.append([{ site: "shop", index: "i", received: 1, body: "kept" }]);
+      spool.close();
+      chmodSync(path, 0o444);
+      if (process.getuid() === 0) {
+        // The rights of a file bind everybody but root.
+        chownSync(${JSON.stringify(join(folder, "deep"))}, 65534, 65534);
+        chmodSync(${JSON.stringify(folder)}, 0o755);
+        process.setuid(65534);
+      }
+      const { spool: next, replacement } = openOrReplaceSpool(path, 1e6, 0);
+      console.log(JSON.stringify({ replacement, level: next.readLevel() }));
+    `;
+    const { stdout } = await promisify(execFile)(process.execPath, [
+      "--input-type=module-typescript",
+      "-e",
+      program,
+    ]);
+    expect(JSON.parse(stdout)).toMatchObject({
+      replacement: { reason: expect.stringContaining("EACCES"), reports: 1, complete: true },
+      level: { reports: 1 },
+    });
   });
 });

@@ -3,11 +3,12 @@
 import { once } from "node:events";
 import type { Sites } from "../../access/sites.ts";
 import type { IntakeConfig } from "../../config/config.ts";
-import { ConfigError, toErrorMessage } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import type { Instant, Millis } from "../../core/time.ts";
 import { startDelivery } from "../../intake/delivery.ts";
 import { createIntake, createIntakeServer, type Intake } from "../../intake/intake.ts";
-import { startSpoolClient } from "../../intake/spool-client.ts";
+import { type SpoolEvent, startSpoolClient } from "../../intake/spool-client.ts";
+import { SpoolInUse } from "../../intake/spool-lock.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
 
 export interface ErrorIntake {
@@ -20,7 +21,11 @@ export interface ErrorIntake {
   readonly close: (grace: Millis) => Promise<void>;
 }
 
-/** @throws {ConfigError} when the spool cannot be used */
+/**
+ * A spool that is damaged is replaced, and one that cannot be used keeps no report until it can: neither keeps the
+ * program from starting.
+ * @throws {ConfigError} when another process uses the spool
+ */
 export async function openErrorIntake(
   config: IntakeConfig,
   sites: Sites,
@@ -28,12 +33,13 @@ export async function openErrorIntake(
   now: () => Instant,
 ): Promise<ErrorIntake> {
   const { spool: path, spoolBytes: limitBytes } = config;
-  const spool = await startSpoolClient({ path, limitBytes }).catch((error: unknown) => {
-    const reason = toErrorMessage(error);
-    throw new ConfigError(path, [{ path: "", message: `cannot be used as a spool: ${reason}` }]);
+  const onEvent = (event: SpoolEvent) => recordSpoolEvent(event, telemetry);
+  const spool = await startSpoolClient({ path, limitBytes, onEvent }).catch((error: unknown) => {
+    if (!(error instanceof SpoolInUse)) throw error;
+    throw new ConfigError(path, [{ path: "", message: `cannot be used as a spool: ${error.message}` }]);
   });
   telemetry.intake.watch(() => spool.readLevel());
-  const { sites: waiting } = await spool.readLevel();
+  const { sites: waiting } = await spool.readLevel().catch(() => ({ sites: {} }));
   for (const [site, reports] of Object.entries(waiting)) {
     if (sites.get(site)?.frontend?.store !== undefined) continue;
     const message = "spooled error reports cannot be delivered: the site has no `frontend` backend";
@@ -72,4 +78,33 @@ export async function openErrorIntake(
       await spool.close();
     },
   };
+}
+
+function recordSpoolEvent(event: SpoolEvent, telemetry: Telemetry): void {
+  const { path } = event;
+  switch (event.kind) {
+    case "replaced": {
+      const { setAside, reason, reports, deadLetters, complete } = event.replacement;
+      telemetry.intake.setAside(complete);
+      telemetry.log({
+        level: "error",
+        message:
+          "the spool of front-end reports was damaged: it is set aside, and a new one has what could be read",
+        ...{ path, set_aside: setAside, reason, reports, dead_letters: deadLetters, complete },
+      });
+      return;
+    }
+    case "unusable":
+      telemetry.log({
+        level: "error",
+        message: "the spool of front-end reports cannot be used: reports are dropped until it can",
+        ...{ path, reason: event.reason },
+      });
+      return;
+    case "usable":
+      telemetry.log({ level: "info", message: "the spool of front-end reports can be used again", path });
+      return;
+    default:
+      event satisfies never;
+  }
 }

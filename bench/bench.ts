@@ -3,11 +3,12 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, graphql, tracing, streams, start, parse, intake, isolation;
+//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, parse, intake, isolation;
 //                        in results.json the others stay as they are
 //   --sizes 100,1000     lines per request in `compare`; results.json is left alone
 //   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
+//   --spans N            of the day of `scale`: a million, or 100,000 with --quick
 //   --strict             exit code 1 when a floor is missed
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -40,6 +41,7 @@ import { measureGraphql } from "./suites/graphql.ts";
 import { measureIntake } from "./suites/intake.ts";
 import { measureIsolation } from "./suites/isolation.ts";
 import { measureMetrics } from "./suites/metrics.ts";
+import { measureScale } from "./suites/scale.ts";
 import { measureStreams } from "./suites/streams.ts";
 import { measureTracing } from "./suites/tracing.ts";
 
@@ -50,6 +52,7 @@ const { values: options } = parseArgs({
     sizes: { type: "string" },
     subjects: { type: "string" },
     output: { type: "string" },
+    spans: { type: "string" },
     strict: { type: "boolean", default: false },
   },
 });
@@ -60,6 +63,7 @@ const sectionNames = [
   "metrics",
   "graphql",
   "tracing",
+  "scale",
   "streams",
   "start",
   "parse",
@@ -561,6 +565,10 @@ if (ours) {
   await runSection("tracing", () =>
     measureTracing({ agent, token, rounds, quick: options.quick, folder, serve }),
   );
+  await runSection("scale", () => {
+    const spans = Number(options.spans ?? (options.quick ? 100_000 : 1_000_000));
+    return measureScale({ agent, token, spans, folder, serve });
+  });
   await runSection("graphql", async () => {
     const server = await startOurs(source);
     const rest = (lines: number) => buildLinesCall(server.url, source, lines);

@@ -1,0 +1,216 @@
+// Traces of a busy site over a real Elasticsearch: a day of a million spans, asked for an hour, six hours and the day. What is
+// read costs the source little more than a plain scan of the same documents; what is too much is refused at once.
+import { readFileSync } from "node:fs";
+import type { Agent } from "node:http";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { start as startServer } from "../../test/servers/servers.ts";
+import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
+import { dayBegins } from "../fixtures/busy-site.ts";
+import { hour } from "../fixtures/spans.ts";
+import { type Call, send } from "../harness/http-client.ts";
+import { readCpuMillis, type Subject, start } from "../harness/process.ts";
+import { calculateMedian, type Figure } from "../harness/report.ts";
+
+interface Bench {
+  readonly agent: Agent;
+  readonly token: string;
+  /** Of the day, over both sites. */
+  readonly spans: number;
+  readonly folder: string;
+  readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
+}
+
+/** The most that each figure may be. */
+const floors = { scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000 };
+
+interface Question {
+  readonly name: string;
+  readonly route: string;
+  readonly body: object;
+  /** A search for the documents that the answer has to read, where it reads all of them. */
+  readonly reads?: readonly object[];
+}
+
+const calls = { terms: { kind: ["Client", "Producer"] } };
+const entries = {
+  bool: {
+    should: [
+      { terms: { kind: ["Server", "Consumer"] } },
+      { bool: { must_not: [{ exists: { field: "parent_span_id" } }] } },
+    ],
+  },
+};
+const site = { site_id: "shop" };
+const page = (cursor: string) => ({ site_ids: ["shop"], pagination: { per_page: 50, cursor } });
+const questions: readonly Question[] = [
+  { name: "site edges", route: "site_edges", body: site, reads: [calls, entries] },
+  {
+    ...{ name: "action edges", route: "action_edges", reads: [calls, entries] },
+    body: { ...site, namespace: "shop/web", action: "Shop7#show" },
+  },
+  { name: "slow events", route: "slow_events", body: site },
+  { name: "actions", route: "actions", body: site },
+  { name: "errors by time", route: "traces/errors", body: page("Time") },
+  { name: "errors by duration", route: "traces/errors", body: page("Duration") },
+];
+const ranges = [1, 6, 24];
+const repetitions = 3;
+
+export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
+  const source = await startServer("es8");
+  try {
+    await fill(bench, source.url);
+    const { subject, url } = await bench.serve([
+      `backends: { es: { kind: elastic, url: "${source.url}", timeout: 60s } }`,
+      "sites:",
+      ...["shop", "payments"].map(
+        (name) => `  ${name}: { traces: { backend: es, index: "${otel.pattern(name)}", layout: otel } }`,
+      ),
+    ]);
+    const figures: Figure[] = [];
+    for (const hours of ranges) {
+      const range = {
+        from: dayBegins + (24 - hours) * (hour / 2),
+        to: dayBegins + (24 + hours) * (hour / 2),
+      };
+      const scans = new Map<string, Promise<number>>();
+      const measured = new Map<string, Measured>();
+      for (const question of questions) {
+        const result = await measureQuestion(
+          bench,
+          { url, pid: subject.pid, source: source.url },
+          question,
+          range,
+        );
+        measured.set(question.name, result);
+        figures.push(...describe(question, hours, result));
+        if (question.reads === undefined || result.status !== 200) continue;
+        const key = JSON.stringify(question.reads);
+        const scan = scans.get(key) ?? measureScan(source.url, question.reads, range);
+        scans.set(key, scan);
+        figures.push({
+          ...{ name: `${question.name}, ${hours} h: source's CPU over a plain scan`, unit: "×" },
+          ...{ value: result.sourceCpu / (await scan), floor: floors.scanRatio },
+        });
+      }
+      const [byTime, byDuration] = ["time", "duration"].map((by) => measured.get(`errors by ${by}`)?.millis);
+      figures.push({
+        ...{ name: `errors, ${hours} h: by time over by duration`, unit: "×", floor: floors.errorsRatio },
+        value: (byTime ?? Number.NaN) / (byDuration ?? Number.NaN),
+      });
+    }
+    await subject.stop();
+    return figures;
+  } finally {
+    await source.stop();
+  }
+}
+
+async function fill({ folder, spans }: Bench, url: string): Promise<void> {
+  const log = join(folder, "scale-fill.log");
+  const program = join(import.meta.dirname, "..", "fixtures", "fill-busy-site.ts");
+  const filling = start({ arguments: [program, url, String(spans)], log });
+  if ((await filling.ended) !== 0) throw new Error(readFileSync(log, "utf8").slice(-2_000));
+}
+
+interface Measured {
+  readonly status: number;
+  /** The median, as the two below. */
+  readonly millis: number;
+  readonly sourceCpu: number;
+  readonly ownCpu: number;
+}
+
+interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+async function measureQuestion(
+  { agent, token }: Bench,
+  { url, pid, source }: { readonly url: string; readonly pid: number; readonly source: string },
+  { route, body }: Question,
+  { from, to }: Range,
+): Promise<Measured> {
+  const call: Call = {
+    ...{ url: `${url}/api/v2/tracing/${route}`, method: "POST", token },
+    body: JSON.stringify({ ...body, from: new Date(from).toISOString(), to: new Date(to).toISOString() }),
+  };
+  // Warms caches of mappings up.
+  const sendCall = (): Promise<number> => send(agent, call, true).then(() => 200, readRefusedStatus);
+  let status = await sendCall();
+  const rounds: Measured[] = [];
+  for (let round = 0; round < repetitions; round++) {
+    await fetch(`${source}/_cache/clear?request=true`, { method: "POST" });
+    const before = { source: await readSourceCpu(source), own: readCpuMillis(pid) };
+    const begun = performance.now();
+    status = await sendCall();
+    const millis = performance.now() - begun;
+    const ownCpu = readCpuMillis(pid) - before.own;
+    rounds.push({ status, millis, ownCpu, sourceCpu: (await readSourceCpu(source)) - before.source });
+  }
+  const median = (of: (one: Measured) => number): number => calculateMedian(rounds.map(of));
+  return {
+    status,
+    millis: median(({ millis }) => millis),
+    sourceCpu: median(({ sourceCpu }) => sourceCpu),
+    ownCpu: median(({ ownCpu }) => ownCpu),
+  };
+}
+
+/** `send` throws where an answer is no 200. A refusal is a figure here, and anything else a failure. */
+function readRefusedStatus(error: unknown): number {
+  if (!String(error).includes(": 422 ")) throw error;
+  return 422;
+}
+
+function describe(
+  { name }: Question,
+  hours: number,
+  { status, millis, sourceCpu, ownCpu }: Measured,
+): readonly Figure[] {
+  const title = `${name}, ${hours} h`;
+  if (status !== 200)
+    return [{ name: `${title}: refused after`, unit: "ms", value: millis, floor: floors.refusalMillis }];
+  return [
+    { name: `${title}: p50`, unit: "ms", value: millis },
+    { name: `${title}: source's CPU`, unit: "ms", value: sourceCpu },
+    { name: `${title}: CPU`, unit: "ms", value: ownCpu },
+  ];
+}
+
+/** The CPU time of one scan of the matching documents of both sites, unsorted, in pages of the size that servers read best. */
+async function measureScan(source: string, queries: readonly object[], { from, to }: Range): Promise<number> {
+  const before = await readSourceCpu(source);
+  for (const query of queries) {
+    for (const name of ["shop", "payments"]) {
+      const range = { range: { "@timestamp": { gte: from, lte: to, format: "epoch_millis" } } };
+      const body = { size: 5_000, sort: ["_doc"], query: { bool: { filter: [range, query] } } };
+      let page = await readPage(`${source}/${name}-traces-*/_search?scroll=1m`, body);
+      while (page.count > 0)
+        page = await readPage(`${source}/_search/scroll`, { scroll: "1m", scroll_id: page.id });
+    }
+  }
+  return (await readSourceCpu(source)) - before;
+}
+
+async function readPage(url: string, body: object): Promise<{ readonly id: string; readonly count: number }> {
+  const headers = { "content-type": "application/json" };
+  const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
+  const { _scroll_id: id, hits } = (await answer.json()) as {
+    _scroll_id: string;
+    hits: { hits: readonly unknown[] };
+  };
+  return { id, count: hits.hits.length };
+}
+
+/** Milliseconds since the start of the server, which counts once a second. */
+async function readSourceCpu(source: string): Promise<number> {
+  await sleep(1_100);
+  const answer = await fetch(`${source}/_nodes/stats/process`);
+  const { nodes } = (await answer.json()) as {
+    nodes: Readonly<Record<string, { process: { cpu: { total_in_millis: number } } }>>;
+  };
+  return Object.values(nodes)[0]?.process.cpu.total_in_millis ?? Number.NaN;
+}

@@ -1,0 +1,139 @@
+import { describe, expect, test } from "vitest";
+import { parseConfig } from "#src/config/config.ts";
+import { createFakeSearch, type FakeIndex } from "../support/elastic/fake-cluster.ts";
+import { openScriptedSource, sendJson } from "../support/scripted-http-source.ts";
+
+import {
+  each,
+  fakes,
+  fluentBit,
+  init,
+  jaeger,
+  listProposed,
+  mapping,
+  prepareInitTests,
+  serveEach,
+  unread,
+  world,
+  written,
+} from "./init-harness.ts";
+
+prepareInitTests();
+
+describe("indices with a common prefix", () => {
+  test("are proposed as one pattern for lines and one for spans", async () => {
+    const definitions = new Map([
+      ...each(30, (at) => `acme-app${at}-2026.11.20`, mapping()),
+      ...each(4, (at) => `acme-traces-${at}x-2026.11.20`, jaeger),
+      ...each(5, (at) => `acme-pod${at}-2026.11.20`, fluentBit),
+      ["acme-nothing", { mappings: {}, settings: {} }] as const,
+    ]);
+    const { url } = await serveEach(definitions);
+    expect((await init(["--elastic", url])).code).toBe(0);
+    const { lines, spans, held } = listProposed(definitions.keys());
+    expect(lines).toHaveLength(6);
+    expect(lines[0]).toMatch(/^acme-\*,-acme-nothing,-acme-pod0-\*,.*-acme-traces-3x-\*$/);
+    expect(spans).toBe("acme-traces-0x-*,acme-traces-1x-*,acme-traces-2x-*,acme-traces-3x-*");
+    expect(held).toEqual(
+      [...definitions.keys()].map((name) => [
+        name,
+        Number(/-(?:app|pod)/.test(name)),
+        name.includes("-traces-"),
+      ]),
+    );
+  });
+
+  test("are proposed as patterns also where they are data streams", async () => {
+    const definitions = new Map([
+      ...each(20, (at) => `logs-acme.app${at}-default`, mapping()),
+      ...each(10, (at) => `logs-acme.spans${at}-default`, jaeger),
+    ]);
+    const { url } = await serveEach(definitions, [...definitions.keys()]);
+    expect((await init(["--elastic", url])).code).toBe(0);
+    const { lines, held } = listProposed(definitions.keys());
+    expect(lines).toHaveLength(1);
+    expect(written()).toMatch(/^ +acme: \{ index: "logs-acme\.\*-default/m);
+    expect(held).toEqual(
+      [...definitions.keys()].map((name) => [name, Number(name.includes(".app")), name.includes(".spans")]),
+    );
+  });
+
+  test("get no common pattern where many differ or one could not be read", async () => {
+    const halves = new Map([
+      ...each(26, (at) => `acme-${at}x-logs-2026.11.20`, mapping()),
+      ...each(26, (at) => `acme-${at}x-spans-2026.11.20`, jaeger),
+    ]);
+    const { url } = await serveEach(halves);
+    await init(["--elastic", url]);
+    expect(listProposed(halves.keys()).lines).toHaveLength(26);
+    expect(listProposed(halves.keys()).held).toEqual(
+      [...halves.keys()].map((name) => [name, Number(name.includes("-logs-")), name.includes("-spans-")]),
+    );
+    const spoilt = new Map([...each(29, (at) => `acme-${at}x-spans`, jaeger), ["acme-bad-spans", unread]]);
+    const other = await serveEach(spoilt);
+    const { out } = await init(["--elastic", other.url, "--force"]);
+    expect(out).toMatch(/acme-bad-spans: .*_source is not kept whole/);
+    expect(listProposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
+  });
+});
+
+test("proposes no source whose message is only an alias field", async () => {
+  const { mappings, settings } = mapping();
+  const aliased = {
+    ...mappings.properties,
+    message: { type: "alias", path: "text" },
+    text: { type: "text" },
+  };
+  const { url } = await serveEach(new Map([["app", { mappings: { properties: aliased }, settings }]]));
+  const { out } = await init(["--elastic", url]);
+  expect(out).toContain("app: looks like ecs, but has no message");
+});
+
+describe("lines without a known layout", () => {
+  const held = (documents: readonly object[], properties: object = {}): FakeIndex => ({
+    documents: documents.map((document) => ({ "@timestamp": "2026-11-20T00:00:00Z", ...document })),
+    mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" }, ...properties } },
+  });
+  const level = { level: { type: "keyword" } };
+  const said = { message: "m", level: "WARN" };
+  async function propose(indices: Readonly<Record<string, FakeIndex>>) {
+    const search = createFakeSearch(indices, "Elasticsearch");
+    const names = Object.keys(indices).map((name) => ({ name, attributes: ["open"] }));
+    const fake = await openScriptedSource((response, request, body) => {
+      if (!request.url?.startsWith("/_resolve/")) return search.reply(response, request, body);
+      return sendJson(response, { indices: names, aliases: [], data_streams: [] });
+    });
+    fakes.push(fake);
+    expect((await init(["--elastic", fake.url])).code).toBe(0);
+    return parseConfig(written(), "r.yaml", world).sites.main?.logs?.sources;
+  }
+
+  test("are proposed as auto where all have a message and most a severity", async () => {
+    const sources = await propose({
+      "app-2026.11.19": held([said], level),
+      // Mapped otherwise, so that it is told by documents of its own.
+      "app-2026.11.20": held([said, said, { message: "m" }], { ...level, user: { type: "keyword" } }),
+      comments: held([{ message: "m" }]),
+      quiet: held([said, { message: "m" }], level),
+      tickets: held([said, { level: "info" }], level),
+      untimed: { documents: [said], mappings: { properties: { message: { type: "text" }, ...level } } },
+    });
+    expect(sources).toEqual({ app: { index: "app-*", layout: "auto" } });
+    const text = written();
+    expect(text).toContain("# no known layout; read as ecs, by which ");
+    expect(text).toMatch(
+      /untimed: no known layout .* a severity; no document in untimed has a readable time field \(@timestamp\)/,
+    );
+    for (const name of ["comments", "quiet", "tickets"])
+      expect(text).toMatch(new RegExp(`#\\s+${name}: no known layout of lines or spans; a source of it`));
+  });
+
+  test("are proposed without indices that have no lines", async () => {
+    const apps = Array.from({ length: 30 }, (_, at) => [`acme-${at}x`, held([said], level)] as const);
+    const sources = await propose({
+      ...Object.fromEntries(apps),
+      "acme-comments": held([{ message: "m" }]),
+    });
+    expect(Object.values(sources ?? {})).toEqual([{ index: "acme-*,-acme-comments", layout: "auto" }]);
+  });
+});

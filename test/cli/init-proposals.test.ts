@@ -1,0 +1,213 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { proposeSites } from "#src/cli/init/propose.ts";
+import { printDraft } from "#src/cli/init/render.ts";
+import { parseConfig } from "#src/config/config.ts";
+import type { FoundSource, Survey } from "#src/store/inspection.ts";
+
+import { minutesAgo, now, ref, world } from "./init-harness.ts";
+
+const nothing: Survey = { logs: [], traces: [], labels: new Map(), kubernetes: [], notes: [] };
+const lines = (index: string, over: Partial<FoundSource> = {}): FoundSource => ({
+  ...{ holds: "lines", index, layout: "ecs", indices: 3, newest: minutesAgo(4), limitations: [] },
+  ...over,
+});
+const fine = (...found: string[]) => ({ found, limitations: [], problems: [] });
+
+/** The text for what was found, and the configuration that it is. */
+function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes: readonly string[] = []) {
+  const found = [
+    { backend: "elk", survey: { ...nothing, ...documents } },
+    ...(metrics === undefined ? [] : [{ backend: "prom", survey: { ...nothing, ...metrics } }]),
+  ];
+  const url = "http://127.0.0.1:9200";
+  const text = printDraft({
+    preface: ["Written by a test."],
+    listen: "127.0.0.1:8080",
+    token: { user: "admin", sha256: "ab".repeat(32) },
+    backends: [
+      {
+        name: "elk",
+        kind: "elastic",
+        url,
+        auth: { api_key: ref("KEY") },
+        tls: {},
+        reasons: ["Elasticsearch 9"],
+      },
+      ...(metrics === undefined
+        ? []
+        : [{ name: "prom", kind: "prometheus", url, auth: {}, tls: { ca: "ca.pem" }, reasons: [] }]),
+    ],
+    sites: proposeSites(found, "main", now),
+    notes,
+  });
+  return { text, config: parseConfig(text, "readout.yaml", { ...world, env: { KEY: "k" } }) };
+}
+
+describe("a proposal of init", () => {
+  test("prints the complete file for several environments", async () => {
+    const { text, config } = buildDraft(
+      {
+        logs: [
+          lines("app-*,-app-errors-*"),
+          lines("app-errors-*", { indices: 1, newest: undefined }),
+          lines("logs-nginx.access-prod", {
+            namespace: "prod",
+            services: { field: "service.name", names: ["web", 'o"dd'] },
+          }),
+          lines("logs-nginx.access-test", { namespace: "test" }),
+        ],
+        traces: [
+          { ...lines("traces-generic.otel-prod", { layout: "otel", namespace: "prod" }), holds: "spans" },
+          { ...lines("logs-generic.otel-prod", { layout: "otel", namespace: "prod" }), holds: "events" },
+        ],
+      },
+      {
+        metrics: fine("214 metrics: 120 gauges, 94 counters"),
+        labels: new Map([
+          ["environment", ["prod", "test"]],
+          ["job", ["api", "node"]],
+        ]),
+        kubernetes: [{ match: { cluster: "eu-1" }, report: fine("kube-state-metrics: 12 pods") }],
+      },
+      ["strange: no known layout\nof lines # or spans"],
+    );
+    await expect(text).toMatchFileSnapshot("golden/init.yaml");
+    expect(config.sites).toMatchObject({
+      prod: {
+        logs: { sources: { app: {}, "app-errors": {}, "nginx.access": { index: "logs-nginx.access-prod" } } },
+        traces: { index: "logs-generic.otel-prod,traces-generic.otel-prod", layout: "otel" },
+        metrics: { match: { environment: "prod" } },
+        kubernetes: { match: { cluster: "eu-1" } },
+      },
+      test: { logs: { sources: { "nginx.access": {} } }, metrics: { match: { environment: "test" } } },
+    });
+  });
+
+  test("proposes one site with all metrics where nothing separates several", () => {
+    const { config, text } = buildDraft(
+      { logs: [lines("filebeat-*"), lines("filebeat-7-*"), lines("logs-x-prod", { namespace: "prod" })] },
+      { metrics: fine("3 metrics"), labels: new Map([["job", ["a", "b", "c", "d", "e", "f", "g", "h"]]]) },
+    );
+    expect(Object.keys(config.sites)).toEqual(["main"]);
+    expect(Object.keys(config.sites.main?.logs?.sources ?? {})).toEqual(["filebeat", "filebeat-7", "x"]);
+    expect(config.sites.main?.metrics?.match).toEqual({});
+    expect(text).toContain("#   job: a, b, c, d, e, f, and 2 more\n");
+  });
+
+  test("gives a site to each environment whose name has no valid character", () => {
+    const { config } = buildDraft({
+      logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespace })),
+    });
+    expect(Object.values(config.sites).map(({ logs }) => Object.values(logs?.sources ?? {}))).toEqual([
+      [{ index: "logs-x-прод", layout: "ecs" }],
+      [{ index: "logs-x-тест", layout: "ecs" }],
+    ]);
+  });
+
+  test("reads spans of several layouts by auto and omits events without spans", () => {
+    const traces: FoundSource[] = [
+      { ...lines("b-*", { layout: "jaeger" }), holds: "spans" },
+      { ...lines("a-*,-a-x-*", { layout: "otel" }), holds: "spans" },
+      { ...lines("e-*", { layout: "apm" }), holds: "events" },
+    ];
+    const { config } = buildDraft({ traces });
+    expect(config.sites.main?.traces).toMatchObject({ index: "a-*,-a-x-*,b-*", layout: "auto" });
+    expect(buildDraft({ traces: traces.slice(2) }).config.sites.main?.traces).toBeUndefined();
+  });
+
+  test.each([
+    ["otel", ["traces-generic.otel-prod"], "logs-generic.otel-prod,traces-generic.otel-prod"],
+    ["otel", ["traces-*.otel-*"], "logs-*.otel-*,traces-*.otel-*"],
+    [
+      "apm",
+      ["traces-apm-default", "traces-apm.rum-default"],
+      "logs-apm.error-default,traces-apm-default,traces-apm.rum-default",
+    ],
+    ["otel", ["spans"], "spans"],
+    ["jaeger", ["traces-x-prod"], "traces-x-prod"],
+  ])(
+    "where nothing has failed yet, %s spans of %s are proposed with the place of their events",
+    (layout, indices, index) => {
+      const traces = indices.map(
+        (name): FoundSource => ({ ...lines(name, { layout: layout }), holds: "spans" }),
+      );
+      const { config, text } = buildDraft({ traces });
+      expect(config.sites.main?.traces).toMatchObject({ index, layout });
+      expect(text.includes("none was found yet")).toBe(index !== indices.join());
+    },
+  );
+
+  test("gives a site to each cluster where valid names would be equal", () => {
+    const kubernetes = ["main", "eu 1", "eu/1"].map((cluster) => {
+      return { match: { cluster }, report: fine("pods") };
+    });
+    const { config } = buildDraft({}, { metrics: fine("3 metrics"), kubernetes });
+    const found = Object.entries(config.sites).map(([id, site]) => [id, site?.kubernetes?.match.cluster]);
+    expect(found).toEqual([
+      ["main", "main"],
+      ["eu-1", "eu 1"],
+      ["eu-1-2", "eu/1"],
+    ]);
+  });
+
+  test("gives a site to each cluster that no site is named after", () => {
+    const cluster = (name: string) => ({ match: { cluster: name }, report: fine("pods") });
+    const labels = new Map([["cluster", ["a", "b", "main"]]]);
+    const metrics = fine("3 metrics");
+    const { config } = buildDraft(
+      {},
+      { metrics, labels, kubernetes: [cluster("a"), cluster("b"), cluster("main")] },
+    );
+    expect(config.sites).toMatchObject({
+      main: { kubernetes: { match: { cluster: "main" } } },
+      a: { kubernetes: { match: { cluster: "a" } }, metrics: { match: { cluster: "a" } } },
+      b: { kubernetes: { match: { cluster: "b" } } },
+    });
+  });
+
+  test("prints a valid file where nothing was found", () => {
+    const { text, config } = buildDraft({});
+    expect(config.sites).toMatchObject({ main: { retention: 30 * 86_400_000 } });
+    expect(text).toContain("# nothing was found for it yet");
+  });
+
+  test("quotes names that YAML would read as something else", () => {
+    const evil = fc.oneof(
+      fc.string({ unit: "binary", minLength: 1 }),
+      fc.constantFrom(
+        ref("HOME"),
+        "null",
+        "x: y",
+        "a\nb: c",
+        "# x",
+        "{a}",
+        "\u2028",
+        "'",
+        '"',
+        "on",
+        "~",
+        "*a",
+        "&a",
+      ),
+    );
+    fc.assert(
+      fc.property(evil, evil, evil, (name, label, value) => {
+        const survey = { logs: [lines(name, { services: { field: label, names: [value] } })] };
+        const { config } = buildDraft(
+          survey,
+          {
+            metrics: fine(label),
+            labels: new Map([[label, [value]]]),
+            kubernetes: [{ match: { cluster: value }, report: fine(name) }],
+          },
+          [name, value],
+        );
+        const [site] = Object.values(config.sites);
+        expect(Object.values(site?.logs?.sources ?? {})).toEqual([{ index: name, layout: "ecs" }]);
+        expect(site?.kubernetes?.match).toEqual({ cluster: value });
+      }),
+      { seed: 20_260_104, numRuns: 80 },
+    );
+  });
+});

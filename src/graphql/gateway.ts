@@ -57,7 +57,8 @@ const queryBounds = {
   // What asks for a schema by variables has a dozen (sgqlc).
   maxDirectives: { n: 50, onReject },
   maxTokens: { n: 2_000, onReject },
-  blockFieldSuggestion: { mask: "" },
+  // Whoever may ask at all may read the schema.
+  blockFieldSuggestion: { enabled: false },
 };
 
 interface GatewayOptions<ServerContext extends object> {
@@ -354,7 +355,7 @@ function createErrorMaskPlugin(
     // Without a path nothing was run: the query, its variables, or the request around them is wrong.
     if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
       const { http = badRequest.http } = extensions;
-      return copyError(error, message.replace(/ Did you mean .*\?$/, ""), { http });
+      return copyError(error, message, { http });
     }
     warn("a GraphQL field failed", originalError ?? error);
     return copyError(error, "Internal server error", { status: 500 });

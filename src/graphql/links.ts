@@ -24,10 +24,11 @@ import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import * as apps from "./organization-compat.ts";
 import type { Resolvers, Session } from "./session.ts";
 
+/** Links are nullable, whatever they answer: a failure of one must not take the row that it starts from. */
 const typeDefs = /* GraphQL */ `
   extend type Query {
     "The sites that the token may see."
-    sites: [Site!]
+    sites: [Site!]!
     "One of them; null when there is none of that id."
     site("Its \`site_id\`." id: String!): Site
   }
@@ -36,7 +37,7 @@ const typeDefs = /* GraphQL */ `
     "The \`site_id\` of every query."
     id: String!
     "The \`source_ids\` of its logs."
-    sources: [String!]
+    sources: [String!]!
     "The names of its metrics; null where it has none configured."
     metric_names: [String!]
     "Its actions with their figures, of the requests that ended in the range."
@@ -57,9 +58,9 @@ const typeDefs = /* GraphQL */ `
   "The CPU that a pod used at a snapshot."
   type CpuPoint {
     "The snapshot."
-    timestamp: DateTime
+    timestamp: DateTime!
     "Unit: billionths of a core."
-    cpu_usage_nano_cores: Float
+    cpu_usage_nano_cores: Float!
   }
   extend type LogLine {
     "The trace whose id the line carries as \`trace_id\` or \`trace.id\`; null when it carries none."
@@ -111,9 +112,9 @@ const typeDefs = /* GraphQL */ `
   "The requests of an action that ended within one point of its series."
   type DurationPoint {
     "Where the point begins."
-    timestamp: DateTime
+    timestamp: DateTime!
     "Requests."
-    throughput: Float
+    throughput: Float!
     "Their mean duration; null where there is none. Unit: milliseconds."
     mean: Float
   }

@@ -9,9 +9,9 @@ export const typeDefs = /* GraphQL */ `
     "The site of that id; null when there is none that the token may see. For existing clients; see \`site\`."
     app("A \`site_id\`." id: String!): App
     "Whose token this is."
-    viewer: Viewer
+    viewer: Viewer!
     "The sites that the token may see. There is one organization, whatever the slug."
-    organization("Any text." slug: String!): Organization
+    organization("Any text." slug: String!): Organization!
   }
   "A site, as existing clients know it."
   type App {
@@ -26,12 +26,12 @@ export const typeDefs = /* GraphQL */ `
     "Always null, as \`createdAt\`."
     updatedAt: String
     "Its log sources."
-    logs: AppLogs
+    logs: AppLogs!
   }
   "The logs of a site."
   type AppLogs {
     "All of them, in the order of the configuration."
-    sources: [AppLogSource!]
+    sources: [AppLogSource!]!
     "The source of that id; null when there is none."
     source("A \`source_id\`." id: String!): AppLogSource
   }
@@ -42,9 +42,9 @@ export const typeDefs = /* GraphQL */ `
     "The same."
     name: String!
     "Always \`custom\`: a source of the site's own."
-    type: String
+    type: String!
     "Always \`JSON\`: what the structured body of a line is."
-    fmt: String
+    fmt: String!
     "Always null: nothing is sent to a source here, so that none has a key."
     key: String
   }
@@ -57,9 +57,9 @@ export const typeDefs = /* GraphQL */ `
     "The same as the id."
     name: String!
     "The one that there is."
-    organizations: [Organization!]
+    organizations: [Organization!]!
     "The sites that the token may see."
-    apps: [App!]
+    apps: [App!]!
   }
   "What all sites belong to."
   type Organization {
@@ -70,7 +70,7 @@ export const typeDefs = /* GraphQL */ `
     "The slug."
     name: String!
     "The sites that the token may see."
-    apps: [App!]
+    apps: [App!]!
   }
 `;
 

@@ -14,6 +14,7 @@ import {
   GraphQLInputObjectType,
   type GraphQLInputType,
   GraphQLInt,
+  type GraphQLLeafType,
   GraphQLList,
   GraphQLNonNull,
   GraphQLObjectType,
@@ -62,146 +63,190 @@ function checkTimeText(value: unknown): string {
 /** The operations alone, without links. */
 function buildQuerySchema(endpoints: readonly Endpoint[]): GraphQLSchema {
   const described = describeOperations(endpoints);
-  const types = createTypes(described);
+  const registry = createTypeRegistry(described);
   const query = new GraphQLObjectType<unknown, Context>({
     name: "Query",
     description: "The monitoring data of the sites that the token may see.",
     fields: Object.fromEntries(
       described.operations.map((operation) => [
         toGraphqlName(operation.endpoint.name),
-        buildQueryField(operation, types),
+        buildQueryField(operation, registry),
       ]),
     ),
   });
   return new GraphQLSchema({ query, types: [dateTime, json] });
 }
 
+/** Nullable, whatever the operation answers: a failure of one field must not take the answers of the others. */
 function buildQueryField(
   { endpoint, request, answer }: DescribedOperation,
-  types: Types,
+  registry: TypeRegistry,
 ): GraphQLFieldConfig<unknown, Context> {
   const { name, summary, description, method, path } = endpoint;
   const told = [`${summary}.`, description, `REST: \`${method} ${path}\`.`].filter(Boolean).join("\n\n");
-  const properties = types.resolve(request, "inputs").properties ?? {};
+  const [body] = resolveReference(registry, request, "inputs", "");
+  const keys = Object.keys(body.properties ?? {});
   return {
     description: told,
-    type: types.output(answer, toPascalCase(name)),
-    args: types.inputFields(types.resolve(request, "inputs"), toPascalCase(name)),
+    type: toOutputType(registry, answer, toPascalCase(name)),
+    args: buildInputFields(registry, body, toPascalCase(name)),
     resolve: async (_, args: Readonly<Record<string, unknown>>, { readout }) =>
-      markRows(await readout.runOperation(name, toWireNames(args, properties)), args),
+      markRows(await readout.runOperation(name, toWireNames(args, keys)), args),
   };
 }
 
-interface Types {
-  readonly output: (schema: JsonSchema, name: string) => GraphQLOutputType;
-  readonly inputFields: (schema: JsonSchema, name: string) => Readonly<Record<string, GraphQLArgumentConfig>>;
-  readonly resolve: (schema: JsonSchema, side: "inputs" | "outputs") => JsonSchema;
+type Side = "inputs" | "outputs";
+
+/** The types made so far, by name, and what their references mean. */
+interface TypeRegistry {
+  readonly descriptions: OperationDescriptions;
+  readonly enums: Map<string, GraphQLEnumType>;
+  readonly inputs: Map<string, GraphQLInputObjectType>;
+  readonly outputs: Map<string, GraphQLObjectType>;
 }
 
-function createTypes(descriptions: OperationDescriptions): Types {
-  const enums = new Map<string, GraphQLEnumType>();
-  const inputs = new Map<string, GraphQLInputObjectType>();
-  const outputs = new Map<string, GraphQLObjectType>();
+function createTypeRegistry(descriptions: OperationDescriptions): TypeRegistry {
+  return { descriptions, enums: new Map(), inputs: new Map(), outputs: new Map() };
+}
 
-  /** The schema that a reference means, and the name that it has or is given. */
-  function deref(schema: JsonSchema, side: "inputs" | "outputs", name: string): [JsonSchema, string] {
-    const id = schema.$ref?.replace("#/$defs/", "");
-    // An enumeration is the same both ways, and may be defined by the other.
-    const other = side === "inputs" ? "outputs" : "inputs";
-    const definition =
-      id === undefined ? undefined : (descriptions[side].get(id) ?? descriptions[other].get(id));
-    return id === undefined || definition === undefined ? [schema, name] : [definition, id];
+/** The schema that a reference means, and the name that it has or is given. */
+function resolveReference(
+  { descriptions }: TypeRegistry,
+  schema: JsonSchema,
+  side: Side,
+  name: string,
+): readonly [schema: JsonSchema, name: string] {
+  const id = schema.$ref?.replace("#/$defs/", "");
+  if (id === undefined) return [schema, name];
+  // An enumeration is the same both ways, and may be defined by the other.
+  const other = side === "inputs" ? "outputs" : "inputs";
+  const definition = descriptions[side].get(id) ?? descriptions[other].get(id);
+  if (definition === undefined) throw new Error(`no schema ${id}`);
+  return [definition, id];
+}
+
+/** Whether null may stand there: it is named, or nothing is said of the value. */
+function isNullable(registry: TypeRegistry, schema: JsonSchema): boolean {
+  const [{ type, anyOf, enum: words, const: only, properties }] = resolveReference(
+    registry,
+    schema,
+    "outputs",
+    "",
+  );
+  if (anyOf !== undefined) return anyOf.some((one) => isNullable(registry, one));
+  if (words !== undefined) return words.includes(null);
+  return type === "null" || (type === undefined && only === undefined && properties === undefined);
+}
+
+/** Whether an object always has a value under a key. */
+function isAlwaysSet(registry: TypeRegistry, { required, properties }: JsonSchema, key: string): boolean {
+  const property = properties?.[key];
+  return property !== undefined && required?.includes(key) === true && !isNullable(registry, property);
+}
+
+function describeType(registry: TypeRegistry, schema: JsonSchema, side: Side): string | undefined {
+  return resolveReference(registry, stripNull(schema), side, "")[0].description;
+}
+
+function toScalarType(registry: TypeRegistry, schema: JsonSchema, name: string) {
+  if (schema.enum?.every((value) => typeof value === "string")) return toEnumType(registry, schema, name);
+  switch (schema.type) {
+    case "string":
+      return schema.format === "date-time" ? dateTime : GraphQLString;
+    case "boolean":
+      return GraphQLBoolean;
+    case "integer":
+      // GraphQL's Int has 32 bits; a double holds every whole number that JSON may safely.
+      return isInt32(schema.minimum) && isInt32(schema.maximum) ? GraphQLInt : GraphQLFloat;
+    case "number":
+      return GraphQLFloat;
+    default:
+      return json;
   }
+}
 
-  const wordsOf = (schema: JsonSchema, side: "inputs" | "outputs") =>
-    deref(stripNull(schema), side, "")[0].description;
+function toEnumType({ enums }: TypeRegistry, schema: JsonSchema, name: string): GraphQLEnumType {
+  const known = enums.get(name);
+  if (known !== undefined) return known;
+  const { enum: words = [], description, "x-enumDescriptions": meanings } = schema;
+  const values = words.map(String).map((word) => {
+    return [toGraphqlName(word), { value: word, description: meanings?.[word] }] as const;
+  });
+  const type = new GraphQLEnumType({ name, description, values: Object.fromEntries(values) });
+  enums.set(name, type);
+  return type;
+}
 
-  function scalar(schema: JsonSchema, name: string) {
-    if (schema.enum?.every((value) => typeof value === "string")) return enumeration(schema, name);
-    switch (schema.type) {
-      case "string":
-        return schema.format === "date-time" ? dateTime : GraphQLString;
-      case "boolean":
-        return GraphQLBoolean;
-      case "integer":
-        // GraphQL's Int has 32 bits; a double holds every whole number that JSON may safely.
-        return isInt32(schema.minimum) && isInt32(schema.maximum) ? GraphQLInt : GraphQLFloat;
-      case "number":
-        return GraphQLFloat;
-      default:
-        return json;
-    }
+/** `proposed` is the name of a type that has no `id`. */
+function toOutputType(
+  registry: TypeRegistry,
+  schema: JsonSchema,
+  proposed: string,
+): GraphQLNullableOutputType {
+  const [meant, name] = resolveReference(registry, stripNull(schema), "outputs", proposed);
+  if (meant.items !== undefined) {
+    const item = toOutputType(registry, meant.items, name);
+    return new GraphQLList(isNullable(registry, meant.items) ? item : new GraphQLNonNull(item));
   }
+  if (meant.properties === undefined) return toScalarType(registry, meant, name);
+  const known = registry.outputs.get(name);
+  if (known !== undefined) return known;
+  const type = new GraphQLObjectType({
+    name,
+    description: meant.description,
+    fields: () => buildOutputFields(registry, meant, name),
+  });
+  registry.outputs.set(name, type);
+  return type;
+}
+type GraphQLNullableOutputType = GraphQLList<GraphQLOutputType> | GraphQLObjectType | GraphQLLeafType;
 
-  function enumeration({ enum: words = [], description }: JsonSchema, name: string): GraphQLEnumType {
-    const known = enums.get(name);
-    if (known !== undefined) return known;
-    const type = new GraphQLEnumType({
-      name,
-      description,
-      values: Object.fromEntries(words.map((word) => [toGraphqlName(String(word)), { value: word }])),
-    });
-    enums.set(name, type);
-    return type;
+/** A field that is never null says so. */
+function buildOutputFields(registry: TypeRegistry, meant: JsonSchema, name: string) {
+  return Object.fromEntries(
+    Object.entries(meant.properties ?? {}).map(([key, property]) => {
+      const type = toOutputType(registry, property, name + toPascalCase(key));
+      const field: GraphQLFieldConfig<Readonly<Record<string, unknown>>, Context> = {
+        description: describeField(key, property, describeType(registry, property, "outputs")),
+        type: isAlwaysSet(registry, meant, key) ? new GraphQLNonNull(type) : type,
+        ...(toGraphqlName(key) === key ? {} : { resolve: (row) => row[key] }),
+      };
+      return [toGraphqlName(key), field];
+    }),
+  );
+}
+
+function toInputType(registry: TypeRegistry, schema: JsonSchema, proposed: string): GraphQLNullableInputType {
+  const [meant, name] = resolveReference(registry, stripNull(schema), "inputs", proposed);
+  if (meant.items !== undefined) {
+    return new GraphQLList(new GraphQLNonNull(toInputType(registry, meant.items, name)));
   }
+  if (meant.properties === undefined) return toScalarType(registry, meant, name);
+  const known = registry.inputs.get(name);
+  if (known !== undefined) return known;
+  const type = new GraphQLInputObjectType({
+    name: `${name}Input`,
+    description: meant.description,
+    fields: () => buildInputFields(registry, meant, name),
+  });
+  registry.inputs.set(name, type);
+  return type;
+}
+type GraphQLNullableInputType = GraphQLList<GraphQLInputType> | GraphQLInputObjectType | GraphQLLeafType;
 
-  function output(schema: JsonSchema, proposed: string): GraphQLOutputType {
-    const [meant, name] = deref(stripNull(schema), "outputs", proposed);
-    if (meant.items !== undefined) {
-      const item = output(meant.items, name);
-      return new GraphQLList(isNullable(meant.items) ? item : new GraphQLNonNull(item));
-    }
-    if (meant.properties === undefined) return scalar(meant, name);
-    const known = outputs.get(name);
-    if (known !== undefined) return known;
-    const type = new GraphQLObjectType({
-      name,
-      description: meant.description,
-      fields: () =>
-        Object.fromEntries(
-          Object.entries(meant.properties ?? {}).map(([key, property]) => [
-            toGraphqlName(key),
-            {
-              description: describeField(key, property, wordsOf(property, "outputs")),
-              type: output(property, name + toPascalCase(key)),
-              ...(toGraphqlName(key) === key
-                ? {}
-                : { resolve: (row: Readonly<Record<string, unknown>>) => row[key] }),
-            },
-          ]),
-        ),
-    });
-    outputs.set(name, type);
-    return type;
-  }
-
-  function input(schema: JsonSchema, proposed: string): GraphQLInputType {
-    const [meant, name] = deref(stripNull(schema), "inputs", proposed);
-    if (meant.items !== undefined) return new GraphQLList(new GraphQLNonNull(input(meant.items, name)));
-    if (meant.properties === undefined) return scalar(meant, name);
-    const known = inputs.get(name);
-    if (known !== undefined) return known;
-    const type = new GraphQLInputObjectType({
-      name: `${name}Input`,
-      description: meant.description,
-      fields: () => inputFields(meant, name),
-    });
-    inputs.set(name, type);
-    return type;
-  }
-
-  function inputFields(schema: JsonSchema, name: string): Readonly<Record<string, GraphQLArgumentConfig>> {
-    return Object.fromEntries(
-      Object.entries(schema.properties ?? {}).map(([key, property]) => {
-        const type = input(property, name + toPascalCase(key));
-        const required = schema.required?.includes(key) === true && !isNullable(property);
-        const description = describeField(key, property, wordsOf(property, "inputs"));
-        return [toGraphqlName(key), { description, type: required ? new GraphQLNonNull(type) : type }];
-      }),
-    );
-  }
-
-  return { output, inputFields, resolve: (schema, side) => deref(schema, side, "")[0] };
+function buildInputFields(
+  registry: TypeRegistry,
+  schema: JsonSchema,
+  name: string,
+): Readonly<Record<string, GraphQLArgumentConfig>> {
+  return Object.fromEntries(
+    Object.entries(schema.properties ?? {}).map(([key, property]) => {
+      const type = toInputType(registry, property, name + toPascalCase(key));
+      const description = describeField(key, property, describeType(registry, property, "inputs"));
+      const isRequired = isAlwaysSet(registry, schema, key);
+      return [toGraphqlName(key), { description, type: isRequired ? new GraphQLNonNull(type) : type }];
+    }),
+  );
 }
 
 /** The text of a field: its own or its type's, its unit, its bounds and an example, as OpenAPI shows them apart. */
@@ -236,10 +281,6 @@ function stripNull(schema: JsonSchema): JsonSchema {
   return others.length === 1 && only !== undefined ? stripNull(only) : schema;
 }
 
-function isNullable(schema: JsonSchema): boolean {
-  return schema.anyOf?.some(({ type }) => type === "null") === true;
-}
-
 function toGraphqlName(name: string): string {
   return name.replace(/\W/g, "_");
 }
@@ -251,13 +292,10 @@ function toPascalCase(name: string): string {
 /** Arguments under the names of the wire. */
 function toWireNames(
   args: Readonly<Record<string, unknown>>,
-  properties: Readonly<Record<string, JsonSchema>>,
+  keys: readonly string[],
 ): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(
-    Object.keys(properties)
-      .filter((key) => Object.hasOwn(args, toGraphqlName(key)))
-      .map((key) => [key, args[toGraphqlName(key)]]),
-  );
+  const given = keys.filter((key) => Object.hasOwn(args, toGraphqlName(key)));
+  return Object.fromEntries(given.map((key) => [key, args[toGraphqlName(key)]]));
 }
 
 /** What `.meshrc.yaml` names as the source `telemetry`. */

@@ -28,7 +28,7 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
   for (const [name, schema] of [...inputs, ...outputs]) {
     const known = schemas.get(name);
     if (known !== undefined && !isDeepStrictEqual(known, schema)) {
-      throw new Error(`${name} is one thing in requests and another in answers`);
+      throw new Error(`the schema ${name} differs between requests and answers`);
     }
     schemas.set(name, schema);
   }

@@ -211,7 +211,7 @@ test("random GraphQL documents return data or client errors, never a server fail
     const response = await demo.server.fetch(url, { method: "POST", headers, body });
     const text = await response.text();
     expect(response.status).toBeLessThan(500);
-    expect(text).not.toMatch(/\bat .{1,200}\.(ts|js):\d|node_modules|Internal server error|Did you mean/);
+    expect(text).not.toMatch(/\bat .{1,200}\.(ts|js):\d|node_modules|Internal server error/);
     expect(text).not.toContain(secret);
     if (response.headers.get("content-type")?.includes("json") !== true) return;
     const { data, errors = [] } = JSON.parse(text) as {

@@ -142,11 +142,12 @@ describe("who may ask, and how", () => {
 });
 
 describe("errors say what a client can mend, and nothing else", () => {
-  test("no suggestions", async () => {
-    const { errors = [] } = await demo.graphql("{ viewr { id } viewer { idd } }");
+  test("names that are near a wrong one are told, since any token may read the schema", async () => {
+    const { errors = [] } = await demo.graphql("{ viewr { id } viewer { idd } nothing_like_it }");
     expect(errors.map(({ message }) => message)).toEqual([
-      'Cannot query field "viewr" on type "Query".',
-      'Cannot query field "idd" on type "Viewer".',
+      'Cannot query field "viewr" on type "Query". Did you mean "viewer"?',
+      'Cannot query field "idd" on type "Viewer". Did you mean "id"?',
+      'Cannot query field "nothing_like_it" on type "Query".',
     ]);
   });
   test.each(["", "{", "nope", "null", "[]", '{"query":1}', '{"variables":{}}', '{"query":"{"}'])(

@@ -1,7 +1,15 @@
 // The schema as clients see it. A changed one has to be meant: `npx readout schema > test/graphql/schema.graphql`.
 import { readFile } from "node:fs/promises";
-import { isInputObjectType, isIntrospectionType, isObjectType } from "graphql";
+import {
+  type GraphQLOutputType,
+  isEnumType,
+  isInputObjectType,
+  isIntrospectionType,
+  isNonNullType,
+  isObjectType,
+} from "graphql";
 import { expect, test } from "vitest";
+import * as z from "zod";
 import { run } from "#src/cli/schema.ts";
 import { schema } from "#src/graphql/schema.ts";
 import { operations } from "#src/operations/index.ts";
@@ -47,7 +55,62 @@ test("nothing that is said ends a comment, which generators of clients make of i
 test("whole numbers that may pass 32 bits are no Int", () => {
   const type = schema.getType("PodsRow");
   const fields = isObjectType(type) ? type.getFields() : {};
-  expect(String(fields.memory_usage_bytes?.type)).toBe("Float");
-  expect(String(fields.cpu_usage_core_nano_seconds?.type)).toBe("Float");
-  expect(String(fields.pod_restart_count?.type)).toBe("Int");
+  expect(String(fields.memory_usage_bytes?.type)).toBe("Float!");
+  expect(String(fields.cpu_usage_core_nano_seconds?.type)).toBe("Float!");
+  expect(String(fields.pod_restart_count?.type)).toBe("Int!");
+});
+
+test("every value of an enumeration says what it means", () => {
+  const mute: string[] = [];
+  for (const type of Object.values(schema.getTypeMap())) {
+    if (isIntrospectionType(type) || !isEnumType(type)) continue;
+    for (const value of type.getValues()) if (!value.description) mute.push(`${type.name}.${value.name}`);
+  }
+  expect(mute).toEqual([]);
+});
+
+function findType(typeName: string, field: string): GraphQLOutputType | undefined {
+  const type = schema.getType(typeName);
+  return isObjectType(type) ? type.getFields()[field]?.type : undefined;
+}
+
+test("a field that the answers' schemas never leave out or set to null is non-null, and no other", () => {
+  // Worked out from zod itself: what a schema accepts, and not how it is described.
+  const wrong: string[] = [];
+  const seen = new Set<unknown>();
+  const visit = (given: unknown): void => {
+    if (!(given instanceof z.ZodType) || seen.has(given)) return;
+    seen.add(given);
+    if (given instanceof z.ZodArray) visit(given.element);
+    if (given instanceof z.ZodNullable || given instanceof z.ZodOptional) visit(given.unwrap());
+    if (!(given instanceof z.ZodObject)) return;
+    const id = z.globalRegistry.get(given)?.id;
+    for (const [key, field] of Object.entries(given.shape)) {
+      visit(field);
+      const type = id === undefined ? undefined : findType(id, key.replaceAll(".", "_"));
+      if (type === undefined) continue;
+      const isSet = !field.safeParse(null).success && !field.safeParse(undefined).success;
+      if (isNonNullType(type) !== isSet) wrong.push(`${id}.${key}: ${type}`);
+    }
+  };
+  for (const { answer } of operations) visit(answer);
+  expect(seen.size).toBeGreaterThan(100);
+  expect(wrong).toEqual([]);
+});
+
+test.each([
+  ["LogLine", "id", "String!"],
+  ["ActionEdge", "peer_span_kind", "SpanKind"],
+  ["Action", "mean", "Float!"],
+  ["Trace", "spans", "[Span!]"],
+  ["LogLine", "trace", "Trace"],
+  ["Site", "sources", "[String!]!"],
+])("%s.%s is %s", (typeName, field, type) => {
+  expect(String(findType(typeName, field))).toBe(type);
+});
+
+test("a field of Query that can fail is nullable, so that its failure leaves the others their answers", () => {
+  const fields = Object.entries(schema.getQueryType()?.getFields() ?? {});
+  const nonNull = fields.filter(([, { type }]) => isNonNullType(type)).map(([name]) => name);
+  expect(nonNull.sort()).toEqual(["organization", "sites", "viewer"]);
 });

@@ -2,6 +2,7 @@
 // document are built, so that no field is described twice.
 import { isDeepStrictEqual } from "node:util";
 import * as z from "zod";
+import { enumWords } from "./enum-words.ts";
 import type { Endpoint } from "./operation.ts";
 
 /** The part of JSON Schema 2020-12 that our schemas become. */
@@ -22,6 +23,8 @@ export interface JsonSchema {
   readonly anyOf?: readonly JsonSchema[];
   /** The unit of a number, such as `ms`. */
   readonly "x-unit"?: string;
+  /** What each value of an enumeration means. */
+  readonly "x-enumDescriptions"?: Readonly<Record<string, string>>;
 }
 
 export interface DescribedOperation {
@@ -71,8 +74,9 @@ export function describeSchema(
     unrepresentable: "any",
     override: ({ zodSchema, jsonSchema }) => {
       // zod takes the examples of a schema that transforms for those of its output; ours are of the wire.
-      const examples = z.globalRegistry.get(zodSchema)?.examples;
+      const { examples, id } = z.globalRegistry.get(zodSchema) ?? {};
       if (Array.isArray(examples)) jsonSchema.examples = examples;
+      if (jsonSchema.enum !== undefined && id !== undefined) jsonSchema["x-enumDescriptions"] = enumWords[id];
       // Generators of clients take a number that says no more for one of 32 bits, and would round it.
       const { type, minimum, maximum } = jsonSchema;
       if (type === "number") jsonSchema.format = "double";

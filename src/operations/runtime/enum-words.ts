@@ -74,7 +74,7 @@ export const enumWords: Readonly<Record<string, Readonly<Record<string, string>>
     fatal: "The program or the system cannot go on.",
   },
   SpanKind: {
-    internal: "Work within a process.",
+    internal: "Work inside one program.",
     server: "It answers a call.",
     client: "It makes a call and waits for the answer.",
     producer: "It sends a message.",

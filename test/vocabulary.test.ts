@@ -49,8 +49,6 @@ const toBeSplit: readonly string[] = [
   "resolvers/memory/stores/metric-store.ts: createMemoryMetrics",
   "resolvers/memory/stores/span-store.ts: createMemorySpans",
   "src/console/logs.js: createLogsView",
-  "src/intake/delivery.ts: startDelivery",
-  "src/intake/intake.ts: createIntake",
   "src/telemetry/telemetry.ts: createTelemetry",
 ];
 

@@ -33,17 +33,31 @@ interface DeliveryPace {
 }
 const defaultPace: DeliveryPace = { gather: 200, firstRetry: 1_000, lastRetry: 60_000 };
 
-/** Delivers and settles reports, or answers why a request with them was refused as a whole. Throws any other failure. */
-type Deliver = (reports: readonly SpooledReport[]) => Promise<BackendError | undefined>;
-
-/** Of what was sent. A source that failed over it (5xx) tells nothing of it. */
+/** Of what was sent. A source that failed over it (5xx) says nothing of it. */
 function isRefusal(error: unknown): error is BackendError {
   return error instanceof BackendError && error.failure === "rejected" && (error.status ?? 400) < 500;
 }
 
+/** Whether something was spooled since `rung` was last cleared; `ring` ends a wait for it. */
 interface WakeSignal {
   rung: boolean;
   ring: () => void;
+}
+
+/** The delivery of one site's reports to its source. */
+interface SiteDelivery {
+  readonly site: string;
+  readonly store: ErrorReportStore;
+  readonly layout: string;
+  readonly spool: SpoolClient;
+  readonly telemetry: Telemetry;
+  readonly pace: DeliveryPace;
+  readonly signal: AbortSignal;
+  readonly bell: WakeSignal;
+  /** Failures in a row. */
+  failures: number;
+  /** Into how many parts a request is cut: what is refused as a whole may be too large for something on the way. */
+  parts: number;
 }
 
 /**
@@ -56,126 +70,15 @@ const batchBytes = 2 * 1_048_576;
 export function startDelivery({ spool, sites, telemetry, pace = defaultPace }: DeliveryOptions): Delivery {
   const end = new AbortController();
   const { signal } = end;
-  const bells = new Map<string, WakeSignal>();
-
-  const loops = [...sites.values()].flatMap((site) => {
+  const deliveries = [...sites.values()].flatMap((site): SiteDelivery[] => {
     const { store, layout } = site.frontend ?? {};
-    return store === undefined || layout === undefined ? [] : [deliverSite(site.id, store, layout)];
-  });
-
-  async function deliverSite(site: string, store: ErrorReportStore, layout: string): Promise<void> {
+    if (store === undefined || layout === undefined) return [];
     const bell: WakeSignal = { rung: false, ring: () => {} };
-    bells.set(site, bell);
-    const deliver: Deliver = async (all) => {
-      try {
-        for (const [index, reports] of Map.groupBy(all, (report) => report.index)) {
-          const target = { site, index, layout };
-          await settle(site, reports, (spans) => store.deliver(target, spans, signal));
-        }
-        return undefined;
-      } catch (error) {
-        if (isRefusal(error)) return error;
-        throw error;
-      }
-    };
-    let failures = 0;
-    // What is refused as a whole may be too large for something on the way: it is sent in smaller parts.
-    let parts = 1;
-    while (!signal.aborted) {
-      try {
-        bell.rung = false;
-        const spooled = await spool.readOldest(site, Math.ceil(batchReports / parts), batchBytes / parts);
-        const [oldest] = spooled;
-        const refusal = await deliver(spooled);
-        if (refusal === undefined) failures = 0;
-        if (oldest === undefined) {
-          parts = 1;
-          await rung(bell);
-          await pause(pace.gather);
-        } else if (refusal !== undefined && spooled.length > 1) {
-          parts = Math.min(2 * parts, batchReports);
-        } else if (refusal !== undefined) {
-          if (!(await passOver(site, oldest, deliver))) throw refusal;
-          failures = 0;
-          parts = 1;
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-        const wait = Math.min(pace.lastRetry, pace.firstRetry * 2 ** failures) * (0.75 + Math.random() / 2);
-        failures += 1;
-        // Whatever it was, it was not the size.
-        parts = 1;
-        tell(site, wait, error);
-        await pause(wait);
-      }
-    }
-  }
-
-  /**
-   * A report was refused as a whole, and alone. It is put aside when that is surely its own fault: another one is taken,
-   * and it is refused again right after that. Which other one is left to chance, since the next may be just like it.
-   * @returns whether another was taken
-   */
-  async function passOver(site: string, report: SpooledReport, deliver: Deliver): Promise<boolean> {
-    const other = await spool.pickLater(site, report.sequence);
-    if (other === undefined || (await deliver([other])) !== undefined) return false;
-    const refusal = await deliver([report]);
-    if (refusal === undefined) return true;
-    await conclude(site, [{ sequence: report.sequence, refused: refusal.message }]);
-    return true;
-  }
-
-  /** Delivers reports of one index. What cannot be read any more is put aside. */
-  async function settle(
-    site: string,
-    reports: readonly SpooledReport[],
-    deliver: (spans: readonly Span[]) => Promise<ReadonlyMap<string, string>>,
-  ): Promise<void> {
-    const spans = reports.flatMap(({ id, body }) => {
-      const report = readReport(body);
-      return report === undefined ? [] : [buildReportSpan(site, id, report)];
-    });
-    const refusals = spans.length === 0 ? new Map<string, string>() : await deliver(spans);
-    const sent = new Set(spans.map(({ trace_id }) => trace_id));
-    const settlements = reports.map(({ sequence, id }): Settlement => {
-      const refused = sent.has(id) ? refusals.get(id) : "it cannot be read by this version";
-      return refused === undefined ? { sequence } : { sequence, refused };
-    });
-    await conclude(site, settlements);
-  }
-
-  async function conclude(site: string, settlements: readonly Settlement[]): Promise<void> {
-    await spool.settle(settlements);
-    const refused = settlements.filter((settlement) => settlement.refused !== undefined);
-    telemetry.intake.delivered(site, settlements.length - refused.length);
-    telemetry.intake.refused(site, refused.length);
-    for (const { refused: reason } of refused.slice(0, 3)) {
-      telemetry.log({ level: "error", message: "front-end report refused by its source", site, reason });
-    }
-  }
-
-  function tell(site: string, wait: Millis, error: unknown): void {
-    const failure = error instanceof BackendError ? error.failure : undefined;
-    const reason = toErrorMessage(error);
-    const message = "front-end reports wait for their source";
-    telemetry.log({ level: "warn", message, site, failure, reason, retry_in_ms: Math.round(wait) });
-  }
-
-  function pause(length: Millis): Promise<void> {
-    return sleep(length, undefined, { signal }).catch(() => {});
-  }
-  /** Until something was spooled since `rung` was last cleared. */
-  function rung(bell: WakeSignal): Promise<void> {
-    return new Promise((resolve) => {
-      bell.ring = () => {
-        signal.removeEventListener("abort", bell.ring);
-        resolve();
-      };
-      signal.addEventListener("abort", bell.ring);
-      if (bell.rung || signal.aborted) bell.ring();
-    });
-  }
-
+    const shared = { spool, telemetry, pace, signal, bell };
+    return [{ site: site.id, store, layout, ...shared, failures: 0, parts: 1 }];
+  });
+  const bells = new Map(deliveries.map(({ site, bell }) => [site, bell]));
+  const loops = deliveries.map(deliverSite);
   return {
     wake: (site) => {
       const bell = bells.get(site);
@@ -188,4 +91,134 @@ export function startDelivery({ spool, sites, telemetry, pace = defaultPace }: D
       await Promise.all(loops);
     },
   };
+}
+
+/** Until the end of the delivery. */
+async function deliverSite(delivery: SiteDelivery): Promise<void> {
+  const { signal } = delivery;
+  while (!signal.aborted) {
+    try {
+      await deliverOldest(delivery);
+    } catch (error) {
+      if (signal.aborted) return;
+      await waitAfterFailure(delivery, error);
+    }
+  }
+}
+
+/** One request, or a wait where nothing is spooled. @throws {BackendError} the source did not take it, for now */
+async function deliverOldest(delivery: SiteDelivery): Promise<void> {
+  const { site, spool, bell, parts } = delivery;
+  bell.rung = false;
+  const spooled = await spool.readOldest(site, Math.ceil(batchReports / parts), batchBytes / parts);
+  const [oldest] = spooled;
+  const refusal = await deliverReports(delivery, spooled);
+  if (refusal === undefined) delivery.failures = 0;
+  if (oldest === undefined) {
+    delivery.parts = 1;
+    await awaitRing(delivery);
+    await pause(delivery, delivery.pace.gather);
+  } else if (refusal !== undefined && spooled.length > 1) {
+    delivery.parts = Math.min(2 * parts, batchReports);
+  } else if (refusal !== undefined) {
+    if (!(await passOver(delivery, oldest))) throw refusal;
+    delivery.failures = 0;
+    delivery.parts = 1;
+  }
+}
+
+async function waitAfterFailure(delivery: SiteDelivery, error: unknown): Promise<void> {
+  const { firstRetry, lastRetry } = delivery.pace;
+  const wait = Math.min(lastRetry, firstRetry * 2 ** delivery.failures) * (0.75 + Math.random() / 2);
+  delivery.failures += 1;
+  // Whatever it was, it was not the size.
+  delivery.parts = 1;
+  logFailure(delivery, wait, error);
+  await pause(delivery, wait);
+}
+
+/** Delivers and settles reports, or answers why a request with them was refused as a whole. @throws any other failure */
+async function deliverReports(
+  delivery: SiteDelivery,
+  all: readonly SpooledReport[],
+): Promise<BackendError | undefined> {
+  const { site, store, layout, signal } = delivery;
+  try {
+    for (const [index, reports] of Map.groupBy(all, (report) => report.index)) {
+      const target = { site, index, layout };
+      await settleReports(delivery, reports, (spans) => store.deliver(target, spans, signal));
+    }
+    return undefined;
+  } catch (error) {
+    if (isRefusal(error)) return error;
+    throw error;
+  }
+}
+
+/**
+ * A report was refused as a whole, and alone. It is put aside when that is surely its own fault: another one is taken,
+ * and it is refused again right after that. Which other one is left to chance, since the next may be just like it.
+ * @returns whether another was taken
+ */
+async function passOver(delivery: SiteDelivery, report: SpooledReport): Promise<boolean> {
+  const other = await delivery.spool.pickLater(delivery.site, report.sequence);
+  if (other === undefined || (await deliverReports(delivery, [other])) !== undefined) return false;
+  const refusal = await deliverReports(delivery, [report]);
+  if (refusal === undefined) return true;
+  await concludeReports(delivery, [{ sequence: report.sequence, refused: refusal.message }]);
+  return true;
+}
+
+/** Delivers reports of one index. What cannot be read any more is put aside. */
+async function settleReports(
+  delivery: SiteDelivery,
+  reports: readonly SpooledReport[],
+  deliver: (spans: readonly Span[]) => Promise<ReadonlyMap<string, string>>,
+): Promise<void> {
+  const spans = reports.flatMap(({ id, body }) => {
+    const report = readReport(body);
+    return report === undefined ? [] : [buildReportSpan(delivery.site, id, report)];
+  });
+  const refusals = spans.length === 0 ? new Map<string, string>() : await deliver(spans);
+  const sent = new Set(spans.map(({ trace_id }) => trace_id));
+  const settlements = reports.map(({ sequence, id }): Settlement => {
+    const refused = sent.has(id) ? refusals.get(id) : "it cannot be read by this version";
+    return refused === undefined ? { sequence } : { sequence, refused };
+  });
+  await concludeReports(delivery, settlements);
+}
+
+async function concludeReports(
+  { site, spool, telemetry }: SiteDelivery,
+  settlements: readonly Settlement[],
+): Promise<void> {
+  await spool.settle(settlements);
+  const refused = settlements.filter((settlement) => settlement.refused !== undefined);
+  telemetry.intake.delivered(site, settlements.length - refused.length);
+  telemetry.intake.refused(site, refused.length);
+  for (const { refused: reason } of refused.slice(0, 3)) {
+    telemetry.log({ level: "error", message: "front-end report refused by its source", site, reason });
+  }
+}
+
+function logFailure({ site, telemetry }: SiteDelivery, wait: Millis, error: unknown): void {
+  const failure = error instanceof BackendError ? error.failure : undefined;
+  const reason = toErrorMessage(error);
+  const message = "front-end reports wait for their source";
+  telemetry.log({ level: "warn", message, site, failure, reason, retry_in_ms: Math.round(wait) });
+}
+
+function pause({ signal }: SiteDelivery, length: Millis): Promise<void> {
+  return sleep(length, undefined, { signal }).catch(() => {});
+}
+
+function awaitRing({ bell, signal }: SiteDelivery): Promise<void> {
+  return new Promise((resolve) => {
+    bell.ring = () => {
+      signal.removeEventListener("abort", bell.ring);
+      resolve();
+    };
+    signal.addEventListener("abort", bell.ring);
+    if (bell.rung || signal.aborted) bell.ring();
+  });
 }

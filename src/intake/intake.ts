@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIPv6 } from "node:net";
 import { createReloadableRateLimit } from "../access/rate-limit.ts";
-import type { Sites } from "../access/sites.ts";
+import type { Site, Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
 import { type Instant, type Millis, printMillis, toMillis } from "../core/time.ts";
 import {
@@ -48,134 +48,161 @@ const drainLimitBytes = 8 * 1_048_576;
 const defaultBodyTimeout: Millis = 15_000;
 const defaultBufferLimitBytes = 64 * 1_048_576;
 
+/** Whose reports are taken, and how many. */
+interface IntakeRules {
+  readonly siteOfKey: ReadonlyMap<string, Site>;
+  readonly keyRate: (key: string) => boolean;
+  readonly addressRate: (address: string) => boolean;
+  readonly proxies: number;
+}
+interface IntakeState {
+  readonly options: IntakeOptions;
+  readonly underWay: Set<Promise<void>>;
+  rules: IntakeRules;
+  /** Bytes of all bodies that are being read or wait for their commit. */
+  heldBytes: number;
+  isClosing: boolean;
+}
+
 export function createIntake(options: IntakeOptions): Intake {
-  const { spool, onSpooled: spooled, telemetry, now, bodyTimeout: patience = defaultBodyTimeout } = options;
-  const { bufferLimitBytes: heldLimitBytes = defaultBufferLimitBytes } = options;
   const clock = () => performance.now();
   const [keyRateOf, addressRateOf] = [createReloadableRateLimit(clock), createReloadableRateLimit(clock)];
-  let rules = rulesOf(options.config, options.sites);
-  let heldBytes = 0;
-  let closing = false;
-  const underWay = new Set<Promise<void>>();
-
-  /** Whose reports are taken, and how many. */
-  function rulesOf({ keyRate, addressRate, proxies }: IntakeConfig, sites: Sites) {
-    const keys = [...sites.values()].flatMap((site) =>
-      (site.frontend?.keys ?? []).map((key) => [key, site] as const),
-    );
-    return {
-      siteOfKey: new Map(keys),
-      keyRate: keyRateOf(keyRate),
-      addressRate: addressRateOf(addressRate),
-      proxies,
-    };
-  }
-
-  function takes(request: IncomingMessage, response: ServerResponse): boolean {
-    const [path, ...queries] = stripOrigin(request.url).split("?");
-    if (path !== "/errors" && path !== "/collect") return false;
-    setCorsHeaders(request, response);
-    if (closing) response.setHeader("Connection", "close");
-    if (request.method === "OPTIONS") respondToPreflight(request, response);
-    else if (request.method === "POST") track(take(request, response, readApiKey(queries)));
-    else sendJson(response, 404, notFoundBody);
-    return true;
-  }
-
-  function track(work: Promise<void>): void {
-    underWay.add(work);
-    work
-      .catch((error: unknown) => telemetry.log({ level: "error", message: "front-end intake", err: error }))
-      .finally(() => underWay.delete(work));
-  }
-
-  async function take(request: IncomingMessage, response: ServerResponse, key: string): Promise<void> {
-    const body = await readBody(request);
-    if (body === "incomplete") response.destroy();
-    if (body === "too_large") sendJson(response, 413, '{"error":"Payload too large"}');
-    const drop = typeof body === "string" ? body : await keep(request, key, body);
-    if (drop === undefined) telemetry.intake.kept();
-    else telemetry.intake.dropped(drop);
-    if (!response.writableEnded) sendJson(response, 200, "{}");
-  }
-
-  /** The body, counted in `heldBytes`, or why there is none. Never rejects. */
-  function readBody(request: IncomingMessage): Promise<Buffer | "too_large" | "incomplete" | "overloaded"> {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    let held = 0;
-    let keeping = true;
-    return new Promise((resolve) => {
-      // What cannot be kept is read all the same: a sender that is cut short takes the answer for a failure.
-      const letGo = () => {
-        heldBytes -= held;
-        held = 0;
-        chunks.length = 0;
-        keeping = false;
-      };
-      const finish = (complete: boolean) => {
-        clearTimeout(timer);
-        request.off("data", read).off("end", ended).off("close", cut);
-        const body = keeping && complete ? Buffer.concat(chunks) : undefined;
-        if (body === undefined) letGo();
-        resolve(body ?? (bytes > bodyLimitBytes ? "too_large" : complete ? "overloaded" : "incomplete"));
-      };
-      const read = (chunk: Buffer) => {
-        bytes += chunk.length;
-        if (keeping && (bytes > bodyLimitBytes || heldBytes + chunk.length > heldLimitBytes)) letGo();
-        if (bytes > drainLimitBytes) finish(false);
-        if (!keeping) return;
-        held += chunk.length;
-        heldBytes += chunk.length;
-        chunks.push(chunk);
-      };
-      const ended = () => finish(true);
-      const cut = () => finish(false);
-      const timer = setTimeout(cut, patience);
-      request
-        .on("data", read)
-        .on("end", ended)
-        .on("close", cut)
-        .on("error", () => {});
-    });
-  }
-
-  /** Undefined once the report is on the disk, else why it is not. Takes over what `readBody` holds. */
-  async function keep(request: IncomingMessage, key: string, bytes: Buffer): Promise<DropReason | undefined> {
-    try {
-      const { siteOfKey, keyRate, addressRate, proxies } = rules;
-      if (!addressRate(readSenderAddress(request, proxies))) return "address_rate";
-      const site = siteOfKey.get(key);
-      if (site === undefined) return "unknown_key";
-      if (!keyRate(key)) return "key_rate";
-      const body = decodeUtf8(bytes);
-      if (body === undefined || readReport(body) === undefined) return "invalid";
-      if (site.frontend?.store === undefined) return "no_target";
-      const received = now();
-      const index = formatIndexName(site.frontend.index, received);
-      if (!(await spool.append({ site: site.id, index, received: toMillis(received), body }))) {
-        return "spool_full";
-      }
-      spooled(site.id);
-      return undefined;
-    } catch (error) {
-      telemetry.log({ level: "error", message: "front-end report not spooled", err: error });
-      return "spool_failed";
-    } finally {
-      heldBytes -= bytes.length;
-    }
-  }
-
+  const readRules = ({ keyRate, addressRate, proxies }: IntakeConfig, sites: Sites): IntakeRules => ({
+    siteOfKey: mapSitesByKey(sites),
+    keyRate: keyRateOf(keyRate),
+    addressRate: addressRateOf(addressRate),
+    proxies,
+  });
+  const rules = readRules(options.config, options.sites);
+  const state: IntakeState = { options, underWay: new Set(), rules, heldBytes: 0, isClosing: false };
   return {
-    tryAnswer: takes,
+    tryAnswer: (request, response) => tryAnswer(state, request, response),
     reload: (config, sites) => {
-      rules = rulesOf(config, sites);
+      state.rules = readRules(config, sites);
     },
     close: async () => {
-      closing = true;
-      while (underWay.size > 0) await Promise.allSettled(underWay);
+      state.isClosing = true;
+      while (state.underWay.size > 0) await Promise.allSettled(state.underWay);
     },
   };
+}
+
+function mapSitesByKey(sites: Sites): ReadonlyMap<string, Site> {
+  return new Map(
+    [...sites.values()].flatMap((site) => (site.frontend?.keys ?? []).map((key) => [key, site] as const)),
+  );
+}
+
+function tryAnswer(state: IntakeState, request: IncomingMessage, response: ServerResponse): boolean {
+  const [path, ...queries] = stripOrigin(request.url).split("?");
+  if (path !== "/errors" && path !== "/collect") return false;
+  setCorsHeaders(request, response);
+  if (state.isClosing) response.setHeader("Connection", "close");
+  if (request.method === "OPTIONS") respondToPreflight(request, response);
+  else if (request.method === "POST") {
+    trackRequest(state, takeReport(state, request, response, readApiKey(queries)));
+  } else sendJson(response, 404, notFoundBody);
+  return true;
+}
+
+function trackRequest({ underWay, options: { telemetry } }: IntakeState, work: Promise<void>): void {
+  underWay.add(work);
+  work
+    .catch((error: unknown) => telemetry.log({ level: "error", message: "front-end intake", err: error }))
+    .finally(() => underWay.delete(work));
+}
+
+async function takeReport(
+  state: IntakeState,
+  request: IncomingMessage,
+  response: ServerResponse,
+  key: string,
+): Promise<void> {
+  const { telemetry } = state.options;
+  const body = await readBody(state, request);
+  if (body === "incomplete") response.destroy();
+  if (body === "too_large") sendJson(response, 413, '{"error":"Payload too large"}');
+  const drop = typeof body === "string" ? body : await keepReport(state, request, key, body);
+  if (drop === undefined) telemetry.intake.kept();
+  else telemetry.intake.dropped(drop);
+  if (!response.writableEnded) sendJson(response, 200, "{}");
+}
+
+/** The body, counted in `heldBytes`, or why there is none. Never rejects. */
+function readBody(
+  state: IntakeState,
+  request: IncomingMessage,
+): Promise<Buffer | "too_large" | "incomplete" | "overloaded"> {
+  const { bodyTimeout = defaultBodyTimeout, bufferLimitBytes = defaultBufferLimitBytes } = state.options;
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  let held = 0;
+  let keeping = true;
+  return new Promise((resolve) => {
+    // What cannot be kept is read all the same: a sender that is cut short takes the answer for a failure.
+    const letGo = () => {
+      state.heldBytes -= held;
+      held = 0;
+      chunks.length = 0;
+      keeping = false;
+    };
+    const finish = (complete: boolean) => {
+      clearTimeout(timer);
+      request.off("data", read).off("end", ended).off("close", cut);
+      const body = keeping && complete ? Buffer.concat(chunks) : undefined;
+      if (body === undefined) letGo();
+      resolve(body ?? (bytes > bodyLimitBytes ? "too_large" : complete ? "overloaded" : "incomplete"));
+    };
+    const read = (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (keeping && (bytes > bodyLimitBytes || state.heldBytes + chunk.length > bufferLimitBytes)) letGo();
+      if (bytes > drainLimitBytes) finish(false);
+      if (!keeping) return;
+      held += chunk.length;
+      state.heldBytes += chunk.length;
+      chunks.push(chunk);
+    };
+    const ended = () => finish(true);
+    const cut = () => finish(false);
+    const timer = setTimeout(cut, bodyTimeout);
+    request
+      .on("data", read)
+      .on("end", ended)
+      .on("close", cut)
+      .on("error", () => {});
+  });
+}
+
+/** Undefined once the report is on the disk, else why it is not. Takes over what `readBody` holds. */
+async function keepReport(
+  state: IntakeState,
+  request: IncomingMessage,
+  key: string,
+  bytes: Buffer,
+): Promise<DropReason | undefined> {
+  const { spool, onSpooled, telemetry, now } = state.options;
+  try {
+    const { siteOfKey, keyRate, addressRate, proxies } = state.rules;
+    if (!addressRate(readSenderAddress(request, proxies))) return "address_rate";
+    const site = siteOfKey.get(key);
+    if (site === undefined) return "unknown_key";
+    if (!keyRate(key)) return "key_rate";
+    const body = decodeUtf8(bytes);
+    if (body === undefined || readReport(body) === undefined) return "invalid";
+    if (site.frontend?.store === undefined) return "no_target";
+    const received = now();
+    const index = formatIndexName(site.frontend.index, received);
+    if (!(await spool.append({ site: site.id, index, received: toMillis(received), body }))) {
+      return "spool_full";
+    }
+    onSpooled(site.id);
+    return undefined;
+  } catch (error) {
+    telemetry.log({ level: "error", message: "front-end report not spooled", err: error });
+    return "spool_failed";
+  } finally {
+    state.heldBytes -= bytes.length;
+  }
 }
 
 // ---- Answers ------------------------------------------------------------------------------------------------

@@ -45,9 +45,6 @@ const sharedNames: Readonly<Record<string, string>> = {
 
 /** Closures that are modules in hiding, each over one state of its own. */
 const toBeSplit: readonly string[] = [
-  "resolvers/memory/stores/kubernetes-store.ts: createMemoryKubernetes",
-  "resolvers/memory/stores/metric-store.ts: createMemoryMetrics",
-  "resolvers/memory/stores/span-store.ts: createMemorySpans",
   "src/console/logs.js: createLogsView",
   "src/telemetry/telemetry.ts: createTelemetry",
 ];

@@ -34,77 +34,28 @@ type Observe = (match: ForcedLabels, time: Millis) => Observation | undefined;
 type Observed = (time: Millis) => Observation | undefined;
 
 export function createMemoryKubernetes(observe: Observe): KubernetesStore {
-  const nodesAt = (observed: Observed, time: Millis, step: Millis): NodesRow[] => {
-    const before = observed(time - step)?.nodes ?? [];
-    const counters = new Map(before.map((node) => [node.node_name, node]));
-    const rows = (observed(time)?.nodes ?? []).map((node): NodesRow => {
-      const earlier = counters.get(node.node_name);
-      return {
-        timestamp: time,
-        ...node,
-        network_rx_bytes: calculateGrowth(earlier?.network_rx_bytes, node.network_rx_bytes),
-        network_tx_bytes: calculateGrowth(earlier?.network_tx_bytes, node.network_tx_bytes),
-      };
-    });
-    return rows.sort(compareNodes);
-  };
-
-  const podsAt = (observed: Observed, time: Millis, step: Millis): PodsRow[] => {
-    const before = observed(time - step)?.pods ?? [];
-    const counters = new Map(before.map((pod) => [pod.pod_uuid, pod]));
-    const rows = (observed(time)?.pods ?? []).map((pod): PodsRow => {
-      const { pod_uuid, labels, owner_references, start, ...figures } = pod;
-      const began = start !== undefined && start > time - step;
-      const earlier =
-        counters.get(pod_uuid) ?? (began ? { network_rx_bytes: 0, network_tx_bytes: 0 } : undefined);
-      return {
-        timestamp: time,
-        ...figures,
-        state: derivePodState(pod.phase, pod.containers),
-        network_rx_bytes: calculateGrowth(earlier?.network_rx_bytes, pod.network_rx_bytes),
-        network_tx_bytes: calculateGrowth(earlier?.network_tx_bytes, pod.network_tx_bytes),
-      };
-    });
-    return rows.sort(comparePods);
-  };
-
-  const overviewAt = (observed: Observed, time: Millis): PodOverviewRow[] =>
-    (observed(time)?.pods ?? []).map((pod) => ({
-      timestamp: time,
-      node_name: pod.node_name,
-      pod_name: pod.pod_name,
-      pod_namespace: pod.pod_namespace,
-      pod_uuid: pod.pod_uuid,
-      phase: pod.phase,
-      labels: pod.labels,
-      owner_references: pod.owner_references,
-      containers: pod.containers,
-      state: derivePodState(pod.phase, pod.containers),
-      pod_restart_count: pod.pod_restart_count,
-      pod_uptime_seconds: pod.pod_uptime_seconds,
-    }));
-
   return {
     nodes: (query, signal) => {
       const observed = cacheObservations(observe, query.match);
       const accepts = ({ node_name: name }: NodesRow): boolean =>
         query.node === undefined || name === query.node;
       return readSnapshots(query, signal, (time) =>
-        nodesAt(observed, time, query.snapshots.step).filter(accepts),
+        listNodes(observed, time, query.snapshots.step).filter(accepts),
       );
     },
     pods: (query, signal) => {
       const observed = cacheObservations(observe, query.match);
       const accepts = createPodFilter(query);
       return readSnapshots(query, signal, (time) =>
-        podsAt(observed, time, query.snapshots.step).filter(accepts),
+        listPods(observed, time, query.snapshots.step).filter(accepts),
       );
     },
     overview: async function* (query, signal) {
       const observed: Observed = (time) => observe(query.match, time);
       const last = new Map<string, PodOverviewRow>();
       const look = (time: Millis): void => {
-        for (const row of overviewAt(observed, time)) last.set(`${row.pod_namespace}/${row.pod_name}`, row);
+        for (const row of listOverviews(observed, time))
+          last.set(`${row.pod_namespace}/${row.pod_name}`, row);
       };
       const minutes = toMinuteBuckets(query);
       if (minutes !== undefined)
@@ -115,6 +66,59 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
       if (rows.length > 0) yield rows;
     },
   };
+}
+
+/** The nodes at a moment, sorted. Their network figures are deltas to the moment one step before. */
+function listNodes(observed: Observed, time: Millis, step: Millis): NodesRow[] {
+  const before = observed(time - step)?.nodes ?? [];
+  const counters = new Map(before.map((node) => [node.node_name, node]));
+  const rows = (observed(time)?.nodes ?? []).map((node): NodesRow => {
+    const earlier = counters.get(node.node_name);
+    return {
+      timestamp: time,
+      ...node,
+      network_rx_bytes: calculateGrowth(earlier?.network_rx_bytes, node.network_rx_bytes),
+      network_tx_bytes: calculateGrowth(earlier?.network_tx_bytes, node.network_tx_bytes),
+    };
+  });
+  return rows.sort(compareNodes);
+}
+
+/** The pods at a moment, as `listNodes`. The counters of one that began since the step before began at 0. */
+function listPods(observed: Observed, time: Millis, step: Millis): PodsRow[] {
+  const before = observed(time - step)?.pods ?? [];
+  const counters = new Map(before.map((pod) => [pod.pod_uuid, pod]));
+  const rows = (observed(time)?.pods ?? []).map((pod): PodsRow => {
+    const { pod_uuid, labels, owner_references, start, ...figures } = pod;
+    const began = start !== undefined && start > time - step;
+    const earlier =
+      counters.get(pod_uuid) ?? (began ? { network_rx_bytes: 0, network_tx_bytes: 0 } : undefined);
+    return {
+      timestamp: time,
+      ...figures,
+      state: derivePodState(pod.phase, pod.containers),
+      network_rx_bytes: calculateGrowth(earlier?.network_rx_bytes, pod.network_rx_bytes),
+      network_tx_bytes: calculateGrowth(earlier?.network_tx_bytes, pod.network_tx_bytes),
+    };
+  });
+  return rows.sort(comparePods);
+}
+
+function listOverviews(observed: Observed, time: Millis): PodOverviewRow[] {
+  return (observed(time)?.pods ?? []).map((pod) => ({
+    timestamp: time,
+    node_name: pod.node_name,
+    pod_name: pod.pod_name,
+    pod_namespace: pod.pod_namespace,
+    pod_uuid: pod.pod_uuid,
+    phase: pod.phase,
+    labels: pod.labels,
+    owner_references: pod.owner_references,
+    containers: pod.containers,
+    state: derivePodState(pod.phase, pod.containers),
+    pod_restart_count: pod.pod_restart_count,
+    pod_uptime_seconds: pod.pod_uptime_seconds,
+  }));
 }
 
 function cacheObservations(observe: Observe, match: ForcedLabels): Observed {

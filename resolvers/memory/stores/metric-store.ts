@@ -65,39 +65,14 @@ const typesOfKinds: Readonly<Record<FamilyKind, MetricType>> = {
 };
 const partLabels: readonly string[] = ["le", "quantile"];
 
+type Families = Map<string, Family>;
+
 /** `name` is the backend's, for what it refuses. */
 export function createMemoryMetrics(name: string): MemoryMetrics {
-  const families = new Map<string, Family>();
-
-  const listSeries = (match: ForcedLabels, metric: string): readonly StoredSeries[] => {
-    const tenantFilter = Object.entries(match);
-    return [...(families.get(metric)?.series.values() ?? [])].filter(({ labels }) =>
-      tenantFilter.every(([key, value]) => labels.get(key) === value),
-    );
-  };
-  const findType = (match: ForcedLabels, metric: string): MetricType | undefined => {
-    const family = families.get(metric);
-    return family !== undefined && listSeries(match, metric).length > 0
-      ? typesOfKinds[family.kind]
-      : undefined;
-  };
-  const listNames = (match: ForcedLabels): readonly string[] =>
-    [...families.keys()].filter((metric) => listSeries(match, metric).length > 0).sort();
-
+  const families: Families = new Map();
   return {
     append: (metric, kind, part, labels) => {
-      const family = families.get(metric) ?? { kind, series: new Map<string, StoredSeries>() };
-      families.set(metric, family);
-      const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
-      const key = JSON.stringify([part, sorted]);
-      const stored = family.series.get(key) ?? {
-        part,
-        labels: new Map(sorted),
-        times: [],
-        values: [],
-        first: Number.POSITIVE_INFINITY,
-      };
-      family.series.set(key, stored);
+      const stored = findOrAddSeries(families, metric, kind, part, labels);
       return (time, value) => {
         if (!Number.isFinite(value)) return;
         stored.first = Math.min(stored.first, time);
@@ -116,78 +91,133 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     },
     count: (match) => {
       const counts = new Map<MetricType, number>();
-      for (const metric of listNames(match)) {
-        const type = findType(match, metric);
+      for (const metric of listNames(families, match)) {
+        const type = findType(families, match, metric);
         if (type !== undefined) counts.set(type, (counts.get(type) ?? 0) + 1);
       }
       return counts;
     },
     names: async (match, signal) => {
       signal.throwIfAborted();
-      return listNames(match);
+      return listNames(families, match);
     },
     type: async (match, metric, signal) => {
       signal.throwIfAborted();
-      return findType(match, metric);
+      return findType(families, match, metric);
     },
     tagKeys: async (match, metric, signal) => {
       signal.throwIfAborted();
-      const series = listSeries(match, metric);
-      if (series.length === 0) return undefined;
-      const combinations = series.map(({ labels }) => [...selectTags(labels, match).keys()]);
-      const distinct = new Map(combinations.map((keys) => [JSON.stringify(keys), keys]));
-      return [...distinct.values()].filter((keys) => keys.length > 0).sort(compareLists);
+      return listTagKeys(listSeries(families, match, metric), match);
     },
-    series: async (query, signal) => {
-      signal.throwIfAborted();
-      const family = families.get(query.metric);
-      if (family === undefined) return [];
-      const all = listSeries(query.match, query.metric);
-      const begun = all.reduce((first, stored) => Math.min(first, stored.first), Number.POSITIVE_INFINITY);
-      const groups = groupSeries(all, query);
-      const points = groups.length * query.buckets.count;
-      if (points > query.pointLimit) {
-        const message = `${groups.length} series of ${query.buckets.count} points are more than ${query.pointLimit}`;
-        throw new Refused("result_too_large", message, { limit: query.pointLimit, wanted: points });
-      }
-      const found: Series[] = [];
-      for (const { tags, series } of groups) {
-        await nextTurn();
-        signal.throwIfAborted();
-        const cut = (stored: StoredSeries) => sliceSamples(stored, query, begun);
-        const values =
-          family.kind === "summary" && isQuantile(query.measure)
-            ? readExportedQuantile(series, query.measure, query.buckets, cut)
-            : combineSeries(series, query.measure, query.buckets, cut);
-        if (values.some((value) => !Number.isNaN(value)))
-          found.push({ tags: Object.fromEntries(tags), values });
-      }
-      return found;
-    },
+    series: (query, signal) => readSeries(name, families, query, signal),
   };
+}
 
-  function readExportedQuantile(
-    series: readonly StoredSeries[],
-    measure: Extract<Measure, { of: "observations" }>,
-    buckets: Buckets,
-    cut: (stored: StoredSeries) => CounterSamples,
-  ): Float64Array {
-    const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
-    const found = series.filter(
-      ({ part, labels }) => part === "value" && parseBound(labels.get("quantile") ?? "") === quantile,
-    );
-    const [only] = found;
-    if (only === undefined || found.length > 1 || groupByObserver(series).length > 1) {
-      const feature = `quantile ${quantile} of a summary`;
-      const reason =
-        only === undefined ? "it does not export it" : "those of several series cannot be merged";
-      throw new Refused("not_supported_by_backend", `The source cannot answer ${feature}: ${reason}`, {
-        backend: name,
-        feature,
-      });
-    }
-    return combineExportedQuantile(cut(only), buckets);
+function findOrAddSeries(
+  families: Families,
+  metric: string,
+  kind: FamilyKind,
+  part: SeriesPart,
+  labels: Readonly<Record<string, string>>,
+): StoredSeries {
+  const family = families.get(metric) ?? { kind, series: new Map<string, StoredSeries>() };
+  families.set(metric, family);
+  const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
+  const key = JSON.stringify([part, sorted]);
+  const stored = family.series.get(key) ?? {
+    part,
+    labels: new Map(sorted),
+    times: [],
+    values: [],
+    first: Number.POSITIVE_INFINITY,
+  };
+  family.series.set(key, stored);
+  return stored;
+}
+
+/** The series of a metric that have the forced labels. */
+function listSeries(families: Families, match: ForcedLabels, metric: string): readonly StoredSeries[] {
+  const forced = Object.entries(match);
+  return [...(families.get(metric)?.series.values() ?? [])].filter(({ labels }) =>
+    forced.every(([key, value]) => labels.get(key) === value),
+  );
+}
+
+function findType(families: Families, match: ForcedLabels, metric: string): MetricType | undefined {
+  const family = families.get(metric);
+  return family !== undefined && listSeries(families, match, metric).length > 0
+    ? typesOfKinds[family.kind]
+    : undefined;
+}
+
+function listNames(families: Families, match: ForcedLabels): readonly string[] {
+  return [...families.keys()].filter((metric) => listSeries(families, match, metric).length > 0).sort();
+}
+
+/** Each combination of tag keys once; undefined without series. */
+function listTagKeys(
+  series: readonly StoredSeries[],
+  match: ForcedLabels,
+): readonly (readonly string[])[] | undefined {
+  if (series.length === 0) return undefined;
+  const combinations = series.map(({ labels }) => [...selectTags(labels, match).keys()]);
+  const distinct = new Map(combinations.map((keys) => [JSON.stringify(keys), keys]));
+  return [...distinct.values()].filter((keys) => keys.length > 0).sort(compareLists);
+}
+
+async function readSeries(
+  backend: string,
+  families: Families,
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  signal.throwIfAborted();
+  const family = families.get(query.metric);
+  if (family === undefined) return [];
+  const all = listSeries(families, query.match, query.metric);
+  const begun = all.reduce((first, stored) => Math.min(first, stored.first), Number.POSITIVE_INFINITY);
+  const groups = groupSeries(all, query);
+  const points = groups.length * query.buckets.count;
+  if (points > query.pointLimit) {
+    const message = `${groups.length} series of ${query.buckets.count} points are more than ${query.pointLimit}`;
+    throw new Refused("result_too_large", message, { limit: query.pointLimit, wanted: points });
   }
+  const found: Series[] = [];
+  for (const { tags, series } of groups) {
+    await nextTurn();
+    signal.throwIfAborted();
+    const cut = (stored: StoredSeries) => sliceSamples(stored, query, begun);
+    const values =
+      family.kind === "summary" && isQuantile(query.measure)
+        ? readExportedQuantile(backend, series, query.measure, query.buckets, cut)
+        : combineSeries(series, query.measure, query.buckets, cut);
+    if (values.some((value) => !Number.isNaN(value))) found.push({ tags: Object.fromEntries(tags), values });
+  }
+  return found;
+}
+
+/** The quantile that a summary exports. @throws {Refused} `not_supported_by_backend` without one, or with several */
+function readExportedQuantile(
+  backend: string,
+  series: readonly StoredSeries[],
+  measure: QuantileMeasure,
+  buckets: Buckets,
+  cut: (stored: StoredSeries) => CounterSamples,
+): Float64Array {
+  const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
+  const found = series.filter(
+    ({ part, labels }) => part === "value" && parseBound(labels.get("quantile") ?? "") === quantile,
+  );
+  const [only] = found;
+  if (only === undefined || found.length > 1 || groupByObserver(series).length > 1) {
+    const feature = `quantile ${quantile} of a summary`;
+    const reason = only === undefined ? "it does not export it" : "those of several series cannot be merged";
+    throw new Refused("not_supported_by_backend", `The source cannot answer ${feature}: ${reason}`, {
+      backend,
+      feature,
+    });
+  }
+  return combineExportedQuantile(cut(only), buckets);
 }
 
 type QuantileMeasure = Extract<Measure, { of: "observations" }>;

@@ -27,94 +27,103 @@ export interface MemorySpans extends SpanStore {
 const stride = 5_000;
 const batchSize = 500;
 
-export function createMemorySpans(): MemorySpans {
+interface SpanState {
   /** By end. Arrays are replaced, never changed: a reader keeps the one that it began with. */
-  const indices = new Map<string, readonly StoredSpan[]>();
-  /** The same spans by trace, made anew when they change and somebody asks. */
-  const traces = new Map<string, ReadonlyMap<string, readonly StoredSpan[]>>();
+  readonly indices: Map<string, readonly StoredSpan[]>;
+  /** The same spans by trace, grouped anew when they have changed and somebody asks. */
+  readonly traces: Map<string, ReadonlyMap<string, readonly StoredSpan[]>>;
+}
 
-  function replace(index: string, spans: readonly StoredSpan[]): void {
-    indices.set(index, spans);
-    traces.delete(index);
-  }
-
-  function tracesOf(index: string): ReadonlyMap<string, readonly StoredSpan[]> {
-    const known = traces.get(index);
-    if (known !== undefined) return known;
-    const grouped = Map.groupBy(indices.get(index) ?? [], ({ trace_id }) => trace_id);
-    traces.set(index, grouped);
-    return grouped;
-  }
-
-  async function* select(
-    sources: SpanSources,
-    candidates: (index: string) => Iterable<StoredSpan>,
-    accepts: (span: StoredSpan) => boolean,
-    budget: Budget,
-    signal: AbortSignal,
-  ): AsyncGenerator<readonly Span[]> {
-    signal.throwIfAborted();
-    let batch: Span[] = [];
-    let looked = 0;
-    for (const [source, index] of listIndices(sources)) {
-      for (const span of candidates(index)) {
-        looked += 1;
-        if (looked % stride === 0) {
-          await nextTurn();
-          signal.throwIfAborted();
-        }
-        if (!accepts(span)) continue;
-        budget.spend(1);
-        batch.push({ ...span, site_id: source.site, ...readConfiguredNames(span.span_attributes, source) });
-        if (batch.length < batchSize) continue;
-        yield batch;
-        signal.throwIfAborted();
-        batch = [];
-      }
-    }
-    if (batch.length > 0) yield batch;
-  }
-
+export function createMemorySpans(): MemorySpans {
+  const state: SpanState = { indices: new Map(), traces: new Map() };
+  const { indices } = state;
   const reader: SpanReader = {
-    scan: ({ sources, range, select: selection, budget }, signal) => {
+    scan: ({ sources, range, select, budget }, signal) => {
       const accepts = (span: StoredSpan): boolean =>
-        span.end >= range.from && span.end <= range.to && isInSelection(selection, span);
-      return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
+        span.end >= range.from && span.end <= range.to && isInSelection(select, span);
+      return selectSpans(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
     },
     find: ({ sources, of, budget }, signal) => {
       const { traceIds, accepts } = planLookup(of);
-      const inTraces = function* (index: string, ids: Iterable<string>): Generator<StoredSpan> {
-        const byTrace = tracesOf(index);
-        for (const id of ids) yield* byTrace.get(id) ?? [];
-      };
       const candidates = (index: string): Iterable<StoredSpan> =>
-        traceIds === undefined ? (indices.get(index) ?? []) : inTraces(index, traceIds);
-      return select(sources, candidates, accepts, budget, signal);
+        traceIds === undefined ? (indices.get(index) ?? []) : listSpansOfTraces(state, index, traceIds);
+      return selectSpans(sources, candidates, accepts, budget, signal);
     },
   };
-
   return {
     ...reader,
     ...createSpanAnalytics(reader),
     add: (index, spans) => {
       const held = [...(indices.get(index) ?? []), ...spans];
-      replace(
+      replaceSpans(
+        state,
         index,
         held.sort((a, b) => compare(a.end, b.end)),
       );
     },
     forget: (index, before) => {
       const held = indices.get(index);
-      if (held !== undefined) {
-        replace(
-          index,
-          held.filter(({ end }) => end >= before),
-        );
-      }
+      if (held === undefined) return;
+      replaceSpans(
+        state,
+        index,
+        held.filter(({ end }) => end >= before),
+      );
     },
     indices: () => [...indices.keys()],
     newest: (index) => indices.get(index)?.at(-1)?.end,
   };
+}
+
+function replaceSpans({ indices, traces }: SpanState, index: string, spans: readonly StoredSpan[]): void {
+  indices.set(index, spans);
+  traces.delete(index);
+}
+
+function* listSpansOfTraces(state: SpanState, index: string, ids: Iterable<string>): Generator<StoredSpan> {
+  const byTrace = groupByTrace(state, index);
+  for (const id of ids) yield* byTrace.get(id) ?? [];
+}
+
+function groupByTrace(
+  { indices, traces }: SpanState,
+  index: string,
+): ReadonlyMap<string, readonly StoredSpan[]> {
+  const known = traces.get(index);
+  if (known !== undefined) return known;
+  const grouped = Map.groupBy(indices.get(index) ?? [], ({ trace_id }) => trace_id);
+  traces.set(index, grouped);
+  return grouped;
+}
+
+/** The accepted candidates of each index, as the spans of its source. */
+async function* selectSpans(
+  sources: SpanSources,
+  candidates: (index: string) => Iterable<StoredSpan>,
+  accepts: (span: StoredSpan) => boolean,
+  budget: Budget,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Span[]> {
+  signal.throwIfAborted();
+  let batch: Span[] = [];
+  let looked = 0;
+  for (const [source, index] of listIndices(sources)) {
+    for (const span of candidates(index)) {
+      looked += 1;
+      if (looked % stride === 0) {
+        await nextTurn();
+        signal.throwIfAborted();
+      }
+      if (!accepts(span)) continue;
+      budget.spend(1);
+      batch.push({ ...span, site_id: source.site, ...readConfiguredNames(span.span_attributes, source) });
+      if (batch.length < batchSize) continue;
+      yield batch;
+      signal.throwIfAborted();
+      batch = [];
+    }
+  }
+  if (batch.length > 0) yield batch;
 }
 
 /** Each index of each site once: what two sources of one site hold in common is answered once. */

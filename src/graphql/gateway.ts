@@ -295,6 +295,7 @@ export function createSession(options: SessionOptions): Session {
   const budget = { limit: limits.rows, left: limits.rows };
   const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
+  let isAdmitted = false;
   const waiting: (() => void)[] = [];
   return {
     user: principal.user,
@@ -316,7 +317,10 @@ export function createSession(options: SessionOptions): Session {
     if (underWay < width) underWay += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
-      return await conductor.complete(prepare, asker, budget, gone);
+      // The first is refused as a request of REST is, for want of a slot. Those of a query that has begun wait for theirs.
+      const admission = isAdmitted ? "waits" : "at once";
+      isAdmitted = true;
+      return await conductor.complete(prepare, asker, budget, admission, gone);
     } catch (error) {
       if (!isClientFault(error)) failed(name, error);
       throw toFieldError(describeFailure(error));

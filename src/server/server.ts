@@ -22,7 +22,7 @@ import { installProtocolErrorResponses, rejectAmbiguousHead, stripOrigin } from 
 import { createBodyReader, toExchange } from "../http/request.ts";
 import { toResponse, writeAnswer } from "../http/response.ts";
 import type { Intake } from "../intake/intake.ts";
-import { createExecutor } from "../operations/runtime/executor.ts";
+import { createExecutor, createRequestSlots, type RequestSlots } from "../operations/runtime/executor.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import { createTailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
@@ -98,7 +98,7 @@ interface ServerState {
   readonly slots: Slots;
 }
 interface Slots {
-  readonly requests: { taken: number };
+  readonly requests: RequestSlots;
   readonly tails: { taken: number };
 }
 
@@ -123,7 +123,7 @@ export function createServer(options: ServerOptions): Server {
 
 function createState(options: ServerOptions): ServerState {
   const { operations, telemetry, describeBackends = () => [] } = options;
-  const slots: Slots = { requests: { taken: 0 }, tails: { taken: 0 } };
+  const slots: Slots = { requests: createRequestSlots(), tails: { taken: 0 } };
   const bodies = createBodyReader();
   const probeSource: ProbeSource = {
     ...{ telemetry, describeBackends },

@@ -39,13 +39,36 @@ export interface OperationExecutor {
     principal: Principal,
     work: RequestLifetime,
   ) => Result;
-  /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
+  /**
+   * The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above; one that
+   * `waits` for its slot is not refused for want of one.
+   */
   readonly complete: (
     prepare: () => PreparedOperation,
     principal: Principal,
     budget: RowBudget,
+    admission: SlotAdmission,
     gone: AbortSignal,
   ) => Promise<unknown>;
+}
+
+/**
+ * How an operation comes by its slot. What waits holds none, so that no two can wait for each other; all that have waited
+ * hold at most half of the slots, of a token and of the server, so that other requests find some.
+ */
+type SlotAdmission = "at once" | "waits";
+
+/** The slots of a server, and who waits for one, in the order of arrival. */
+export interface RequestSlots {
+  taken: number;
+  /** Of those, how many are held by what has waited for them. */
+  takenAfterWait: number;
+  /** Each takes a slot if it may have one by now, and tells whether it does. */
+  readonly waiting: Set<() => boolean>;
+}
+
+export function createRequestSlots(): RequestSlots {
+  return { taken: 0, takenAfterWait: 0, waiting: new Set() };
 }
 
 /**
@@ -65,7 +88,7 @@ interface ExecutorOptions {
   readonly limits: Limits;
   readonly visuals?: PublishedVisuals | undefined;
   /** Shared by all executors of a server: the bound is on all of its requests. */
-  readonly slots: { taken: number };
+  readonly slots: RequestSlots;
   readonly now: () => Instant;
   /** Called for each limit that ends a request of `complete`. */
   readonly onLimitReached: (limit: LimitName) => void;
@@ -79,6 +102,8 @@ interface ExecutorState {
   readonly backendShare: number;
   /** Slots that each backend and each token holds. */
   readonly held: Map<string | Principal, number>;
+  /** Of each token, how many of its slots are held by what has waited for them. */
+  readonly heldAfterWait: Map<Principal, number>;
   /** The backends that each request holds a slot of. */
   readonly usedBackends: Map<RequestLifetime, readonly string[]>;
   running: number;
@@ -93,7 +118,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    ...{ held: new Map(), usedBackends: new Map(), running: 0, isDraining: false },
+    ...{ held: new Map(), heldAfterWait: new Map(), usedBackends: new Map(), running: 0, isDraining: false },
     drained: Promise.withResolvers<void>(),
   };
   return {
@@ -120,14 +145,21 @@ function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime 
 }
 
 /** A request with a slot. @throws {TooMany} {LimitReached} as `takeSlot` */
-function admitRequest(state: ExecutorState, principal: Principal, gone: AbortSignal): RequestLifetime {
+function admitRequest(
+  state: ExecutorState,
+  principal: Principal,
+  gone: AbortSignal,
+  onEnd: () => void = () => {},
+): RequestLifetime {
   const returnSlot = takeSlot(state, principal);
   const work = joinExecutor(state, gone);
   const end = () => {
-    returnSlot();
-    for (const backend of state.usedBackends.get(admitted) ?? []) addHeldSlots(state, backend, -1);
+    for (const backend of state.usedBackends.get(admitted) ?? []) addHeld(state.held, backend, -1);
     state.usedBackends.delete(admitted);
+    onEnd();
     work.end();
+    // Last, since it may be handed on.
+    returnSlot();
   };
   const admitted = { ...work, end };
   return admitted;
@@ -141,28 +173,99 @@ function takeSlot(state: ExecutorState, principal: Principal): () => void {
     throw createOverloadedError("requests", `${slots.taken} requests are under way`);
   }
   slots.taken += 1;
-  addHeldSlots(state, principal, 1);
+  addHeld(state.held, principal, 1);
   return () => {
     slots.taken -= 1;
-    addHeldSlots(state, principal, -1);
+    addHeld(state.held, principal, -1);
+    for (const tryEnter of slots.waiting) if (tryEnter()) slots.waiting.delete(tryEnter);
   };
 }
 
-function addHeldSlots({ held }: ExecutorState, holder: string | Principal, slots: number): void {
+function addHeld<Holder>(held: Map<Holder, number>, holder: Holder, slots: number): void {
   const own = (held.get(holder) ?? 0) + slots;
   if (own === 0) held.delete(holder);
   else held.set(holder, own);
 }
 
+/** Resolves when the request has its slot, and one of each backend. @throws the reason why nobody waits for it any more */
+function waitForSlot(
+  state: ExecutorState,
+  principal: Principal,
+  backends: readonly string[],
+  gone: AbortSignal,
+): Promise<RequestLifetime> {
+  const { waiting } = state.options.slots;
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      waiting.delete(tryEnter);
+      reject(gone.reason);
+    };
+    const tryEnter = (): boolean => {
+      const work = tryAdmitWaiting(state, principal, backends, gone);
+      if (work === undefined) return false;
+      gone.removeEventListener("abort", leave);
+      resolve(work);
+      return true;
+    };
+    if (gone.aborted) return leave();
+    gone.addEventListener("abort", leave, { once: true });
+    // Whoever waits already may not have a slot by now, and so takes none before this one.
+    if (!tryEnter()) waiting.add(tryEnter);
+  });
+}
+
+/** Undefined while the token, a backend or the server has no slot for it. */
+function tryAdmitWaiting(
+  state: ExecutorState,
+  principal: Principal,
+  backends: readonly string[],
+  gone: AbortSignal,
+): RequestLifetime | undefined {
+  const { held, heldAfterWait } = state;
+  const { slots, limits } = state.options;
+  const isFull =
+    slots.taken >= limits.requests ||
+    (held.get(principal) ?? 0) >= limits.tokenRequests ||
+    slots.takenAfterWait >= takeHalf(limits.requests) ||
+    (heldAfterWait.get(principal) ?? 0) >= takeHalf(limits.tokenRequests) ||
+    findFullBackend(state, backends, slots.taken + 1) !== undefined;
+  if (isFull) return undefined;
+  const countAfterWait = (count: 1 | -1) => {
+    slots.takenAfterWait += count;
+    addHeld(heldAfterWait, principal, count);
+  };
+  const work = admitRequest(state, principal, gone, () => countAfterWait(-1));
+  countAfterWait(1);
+  holdSlotsOfBackends(state, work, backends);
+  return work;
+}
+
 /** A slow backend holds slots for long. Once slots are scarce, each backend is held to its share. */
+function findFullBackend(
+  { held, backendShare, options }: ExecutorState,
+  backends: readonly string[],
+  taken: number,
+): string | undefined {
+  if (taken <= options.limits.requests * scarcityThreshold) return undefined;
+  return backends.find((backend) => (held.get(backend) ?? 0) >= backendShare);
+}
+
+function takeHalf(slots: number): number {
+  return Math.max(1, Math.floor(slots / 2));
+}
+
+/** What has waited for its slot holds them already. @throws {LimitReached} */
 function holdBackendShares(state: ExecutorState, work: RequestLifetime, backends: readonly string[]): void {
-  const { held, backendShare } = state;
-  const { limits, slots } = state.options;
-  const full = backends.find((backend) => (held.get(backend) ?? 0) >= backendShare);
-  if (full !== undefined && slots.taken > limits.requests * scarcityThreshold) {
-    throw createOverloadedError("backend_share", `${held.get(full)} requests to ${full} are under way`);
+  if (state.usedBackends.has(work)) return;
+  const full = findFullBackend(state, backends, state.options.slots.taken);
+  if (full !== undefined) {
+    throw createOverloadedError("backend_share", `${state.held.get(full)} requests to ${full} are under way`);
   }
-  for (const backend of backends) addHeldSlots(state, backend, 1);
+  holdSlotsOfBackends(state, work, backends);
+}
+
+function holdSlotsOfBackends(state: ExecutorState, work: RequestLifetime, backends: readonly string[]): void {
+  for (const backend of backends) addHeld(state.held, backend, 1);
   state.usedBackends.set(work, backends);
 }
 
@@ -214,11 +317,14 @@ async function completeOperation(
 
 async function collectAnswer(
   state: ExecutorState,
-  ...[prepare, principal, budget, gone]: Parameters<OperationExecutor["complete"]>
+  ...[prepare, principal, budget, admission, gone]: Parameters<OperationExecutor["complete"]>
 ): Promise<unknown> {
-  const work = admitRequest(state, principal, gone);
+  const prepared = prepare();
+  const work =
+    admission === "at once"
+      ? admitRequest(state, principal, gone)
+      : await waitForSlot(state, principal, listUsedBackends(state, prepared, principal), gone);
   try {
-    const prepared = prepare();
     const { values } = prepared;
     if (values !== undefined) {
       const batches = startOperation(state, { ...prepared, run: values }, principal, work);
@@ -256,6 +362,12 @@ const partByFamily: Readonly<Record<string, "logs" | "traces" | "metrics" | "kub
   saved_visuals: "metrics",
   kubernetes: "kubernetes",
 };
+
+/** Of an operation that is to be started. A site that the token may not see has none. */
+function listUsedBackends(state: ExecutorState, prepared: PreparedOperation, principal: Principal) {
+  const sites = state.selectVisibleSites(principal);
+  return listBackends(prepared.name, prepared.sites(state.options.visuals), sites);
+}
 
 function listBackends(operation: string, asked: readonly string[], sites: Sites): readonly string[] {
   const part = partByFamily[operation.split(".", 1)[0] ?? ""];

@@ -2,6 +2,7 @@
 // one function quotes them. Only `select` creates a selector, and it requires the forced labels of the site; so no query
 // can be built without them.
 
+import { requireFirst } from "../../../src/core/collections.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 
@@ -42,6 +43,8 @@ export type Expression =
       readonly operator: "+" | "-" | "*" | "/" | ">" | "!=" | "or" | "and" | "unless";
       readonly left: Expression;
       readonly right: Expression;
+      /** Matches the sides by these labels only, instead of by all but the name. */
+      readonly on?: readonly string[];
     };
 
 /** The forced labels are matchers beside `matchers`, so that these can only narrow the selection. */
@@ -139,6 +142,24 @@ export function binary(
 }
 
 /**
+ * One expression for several metrics: the union of what `build` makes of the matcher of each name. It has to keep the name.
+ * A regular expression on `__name__` is not an option, since Google's managed Prometheus takes exact names only. A union is
+ * one backend request however many names there are, where a request for each name would be dozens for one answer; a name
+ * that the server does not hold costs it a look-up in its index. The union is balanced, so that a series passes through
+ * the logarithm of the number of names. By default `or` takes series that differ in the name alone for the same.
+ */
+export function combineMetrics(names: readonly string[], build: (name: Matcher) => Expression): Expression {
+  return joinHalves(names.map((name) => build(matchEqual(metricName, name))));
+}
+
+function joinHalves(parts: readonly Expression[]): Expression {
+  if (parts.length < 2) return requireFirst(parts);
+  const half = parts.length >> 1;
+  const [left, right] = [joinHalves(parts.slice(0, half)), joinHalves(parts.slice(half))];
+  return { kind: "binary", operator: "or", left, right, on: [metricName] };
+}
+
+/**
  * Zero if all samples of the range are finite, and otherwise NaN or infinite. Not zero times the sum: for infinity that
  * is NaN, and VictoriaMetrics drops NaN together with the sum that it would be part of.
  */
@@ -185,8 +206,11 @@ export function printExpression(expression: Expression): string {
         expression.by.length === 0 ? "" : ` by (${expression.by.map(printGroupingLabel).join(",")}) `;
       return `${expression.operator}${by}(${printExpression(expression.of)})`;
     }
-    case "binary":
-      return `(${printExpression(expression.left)} ${expression.operator} ${printExpression(expression.right)})`;
+    case "binary": {
+      const on =
+        expression.on === undefined ? "" : ` on (${expression.on.map(printGroupingLabel).join(",")})`;
+      return `(${printExpression(expression.left)} ${expression.operator}${on} ${printExpression(expression.right)})`;
+    }
     default:
       return expression satisfies never;
   }

@@ -5,7 +5,7 @@ import type { Millis } from "../../../src/core/time.ts";
 import type { PartInspection } from "../../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
-import { metricName } from "../client/promql.ts";
+import { type Expression, metricName } from "../client/promql.ts";
 import type { SeriesFold } from "../client/response-scanner.ts";
 import { readLabel } from "../metrics/series-reader.ts";
 import {
@@ -15,7 +15,10 @@ import {
   nodeNetwork,
   podFigures,
   podNetwork,
+  stateMetrics,
 } from "./metric-sources.ts";
+import type { MetricSpelling } from "./network-queries.ts";
+import { buildOtelCoverageQueries, listOtelSpellings } from "./otel.ts";
 import { buildCoverageQueries, type CoverageQueryName } from "./queries.ts";
 
 /** How many pods, containers or nodes have each metric. */
@@ -28,19 +31,40 @@ export async function inspectCluster(
   now: Millis,
   signal: AbortSignal,
 ): Promise<PartInspection> {
-  const queries = buildCoverageQueries({ match, edge: (await client.readTraits(signal)).edge });
-  const count = (name: CoverageQueryName): Promise<MetricCounts> =>
-    client.query(queries[name], { at: now }, countByName, signal);
-  const [cluster, machines, pods, containers, roots, exported] = await Promise.all([
+  const scope = { match, edge: (await client.readTraits(signal)).edge };
+  const queries = buildCoverageQueries(scope);
+  const query = (expression: Expression): Promise<MetricCounts> =>
+    client.query(expression, { at: now }, countByName, signal);
+  const count = (name: CoverageQueryName): Promise<MetricCounts> => query(queries[name]);
+  const [cluster, machines, pods, containers, roots, exported, ...otelNames] = await Promise.all([
     count("cluster"),
     count("machines"),
     count("podCgroups"),
     count("containers"),
     count("roots"),
     count("exported"),
+    count("podOtelNames"),
+    count("nodeOtelNames"),
   ]);
-  const report = describeCoverage(new Map([...cluster, ...machines]), pods, containers, roots);
+  const spellings = listOtelSpellings(new Set(otelNames.flatMap((names) => [...names.keys()])));
+  const otel = await Promise.all(buildOtelCoverageQueries(scope, spellings).map(query));
+  const named = new Map([...cluster, ...machines, ...countOtelMetrics(otel, spellings)]);
+  const report = describeCoverage(named, pods, containers, roots);
   return { ...report, problems: [...report.problems, ...describeRelabelling(cluster, exported)] };
+}
+
+/** By OpenTelemetry's own names, the greatest of all spellings. */
+function countOtelMetrics(
+  counts: readonly MetricCounts[],
+  spellings: readonly MetricSpelling[],
+): MetricCounts {
+  const greatest = new Map<string, number>();
+  for (const { name, metric } of spellings) {
+    for (const counted of counts) {
+      greatest.set(metric, Math.max(greatest.get(metric) ?? 0, counted.get(name) ?? 0));
+    }
+  }
+  return greatest;
 }
 
 /** Reports a scrape that keeps the labels of its target and renames those of the exporter. */
@@ -77,13 +101,15 @@ function describeCoverage(
     ["cAdvisor", greatest(roots, (name) => name.startsWith("container_memory_")), "nodes"],
     ["kubelet resource metrics", greatest(named, (name) => /^pod_(?:cpu|memory)_/.test(name)), "pods"],
     ["node exporter", greatest(named, (name) => name === "node_uname_info"), "machines"],
-    ["OpenTelemetry kubelet stats", greatest(named, (name) => name.startsWith("k8s_pod_")), "pods"],
+    ["Windows exporter", greatest(named, (name) => name.startsWith("windows_")), "machines"],
+    ["OpenTelemetry kubelet stats", greatest(named, (name) => name.startsWith("k8s.pod.")), "pods"],
   ] as const;
   const found = exporters
     .filter(([, count]) => count > 0)
     .map(([exporter, count, what]) => `${exporter}: ${count} ${what}`);
   const hasPods = named.has("kube_pod_info");
-  const isNodeMetric = (name: string): boolean => name === "kube_node_info" || /^(?:k8s_)?node_/.test(name);
+  const isNodeMetric = (name: string): boolean =>
+    name === "kube_node_info" || /^(?:(?:node|windows)_|k8s\.node\.)/.test(name);
   const hasNodes = roots.size > 0 || [...named.keys()].some(isNodeMetric);
   return {
     found,
@@ -100,19 +126,6 @@ function describeCoverage(
   };
 }
 
-/** Metrics that only kube-state-metrics has. */
-const stateMetrics: readonly (readonly [metric: string, consequence: string])[] = [
-  ["kube_pod_status_phase", "phase and state are Unknown"],
-  ["kube_pod_container_status_running", "containers are not shown as Running"],
-  ["kube_pod_container_status_waiting", "containers are not shown as Waiting"],
-  ["kube_pod_container_status_terminated", "containers are not shown as Terminated"],
-  ["kube_pod_container_status_restarts_total", "pod_restart_count is 0"],
-  ["kube_pod_start_time", "pod_uptime_seconds is 0"],
-  ["kube_pod_created", "if pods replace each other under one name, the later start decides"],
-  ["kube_pod_owner", "owner_references are empty"],
-  ["kube_pod_labels", "labels are empty; see --metric-labels-allowlist of kube-state-metrics"],
-];
-
 function listStateGaps(named: MetricCounts): string[] {
   return stateMetrics
     .filter(([metric]) => !named.has(metric))
@@ -126,8 +139,11 @@ function listPodGaps(
   roots: MetricCounts,
 ): string[] {
   const hasMetric = (metric: string): boolean => pods.has(metric) || named.has(metric);
+  const capacities = nodeDisks.map(({ capacity }) => capacity);
+  const hasCapacity = (metric: string): boolean =>
+    metric === cadvisorMetrics.diskLimit ? roots.has(metric) : named.has(metric);
   const figures = Object.entries(podFigures).map(([field, sources]) => {
-    const hasNodeDisk = field === "ephemeral_storage_capacity_bytes" && roots.has(cadvisorMetrics.diskLimit);
+    const hasNodeDisk = field === "ephemeral_storage_capacity_bytes" && capacities.some(hasCapacity);
     const found = sources.some(({ metric, level }) =>
       level === "containers" ? containers.has(metric) : hasMetric(metric),
     );

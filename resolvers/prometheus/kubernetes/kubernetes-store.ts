@@ -4,8 +4,23 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Buckets, NodesRow, PodsRow } from "../../../src/core/rows.ts";
 import type { KubernetesStore, NodeFilter, PodFilter, SnapshotQuery } from "../../../src/store/kubernetes.ts";
 import { createPodFilter } from "../../../src/store/kubernetes-rules.ts";
-import { findSandboxChanges, isInterfaceCounter, readRestartSamples } from "./network.ts";
+import {
+  findSandboxChanges,
+  isInterfaceCounter,
+  isInterfaceSpelling,
+  readRestartSamples,
+} from "./network.ts";
+import { type InterfaceOwner, listPlainSpellings, type MetricSpelling } from "./network-queries.ts";
 import { buildNodeRows } from "./node-usage.ts";
+import {
+  buildOtelNamesQuery,
+  buildOtelNodeCounts,
+  buildOtelPodQueries,
+  listOtelSpellings,
+  normaliseOtelLabels,
+  type OtelPodQueryName,
+  readOtelNames,
+} from "./otel.ts";
 import { readOverview } from "./pod-overview.ts";
 import { joinPodState } from "./pod-state.ts";
 import { joinPodRows } from "./pod-usage.ts";
@@ -19,6 +34,7 @@ import {
 import type { PodScope } from "./selectors.ts";
 import {
   type ClusterScope,
+  chunkSnapshots,
   countPerSnapshot,
   createTooManyRowsError,
   maxFilterNames,
@@ -28,6 +44,7 @@ import {
   sliceSnapshots,
   yieldRows,
 } from "./snapshot-reader.ts";
+import type { SnapshotAnswers } from "./snapshot-series.ts";
 
 /** Rows that are read at a time. */
 const rowsPerSlice = 5_000;
@@ -47,11 +64,13 @@ async function* readNodes(
 ): AsyncGenerator<readonly NodesRow[]> {
   const { match, snapshots, rowLimit, node } = query;
   const cluster = await readScope(client, match, signal);
-  const { largest, sum } = await countPerSnapshot(client, buildNodeCounts(cluster), snapshots, signal);
+  const otel = await readOtelSpellings(client, cluster, "nodes", snapshots, signal);
+  const counts = [...buildNodeCounts(cluster), ...buildOtelNodeCounts(cluster, otel)];
+  const { largest, sum } = await countPerSnapshot(client, counts, snapshots, signal);
   const least = sumSizes(node === undefined ? largest : largest.map((size) => Math.min(size, 1)));
   if (least > rowLimit) throw createTooManyRowsError(rowLimit, least);
   const slices = sliceSnapshots(snapshots, largest, rowsPerSlice);
-  const rows = readNodeRows(client, cluster, query, slices, signal);
+  const rows = readNodeRows(client, cluster, query, otel, slices, signal);
   // Several exporters may know more nodes together than each of them. No row is sent before that is known.
   yield* node === undefined && sum > rowLimit ? holdWithinLimit(rows, rowLimit) : rows;
 }
@@ -67,21 +86,37 @@ async function* readNodeRows(
   client: QueryClient,
   cluster: ClusterScope,
   { node }: NodeFilter,
+  otel: readonly MetricSpelling[],
   slices: Iterable<Buckets>,
   signal: AbortSignal,
 ): AsyncGenerator<readonly NodesRow[]> {
   for (const slice of slices) {
     const snapshots = includePrevious(slice);
     const queries = {
-      ...buildNodeQueries(cluster, snapshots.step),
+      ...buildNodeQueries(cluster, snapshots.step, otel),
       ...(cluster.hidesRestarts && withoutRestarts),
     };
-    const answers = await queryAll(client, queries, snapshots, signal);
-    const { restarts, roots, exporters, otel } = answers;
+    const found = await queryAll(client, queries, snapshots, signal);
+    const answers = {
+      ...found,
+      otel: normaliseOtelLabels(found.otel),
+      restarts: normaliseOtelLabels(found.restarts),
+    };
     const restarting = cluster.hidesRestarts
-      ? [...roots, ...exporters, ...otel].filter(isInterfaceCounter)
-      : restarts;
-    const samples = await readRestartSamples(client, cluster, "nodes", restarting, snapshots, signal);
+      ? [...answers.roots, ...answers.exporters, ...answers.windows, ...answers.otel].filter(
+          isInterfaceCounter,
+        )
+      : answers.restarts;
+    const spellings = [...listPlainSpellings("nodes"), ...otel.filter(isInterfaceSpelling)];
+    const samples = await readRestartSamples(
+      client,
+      cluster,
+      "nodes",
+      spellings,
+      restarting,
+      snapshots,
+      signal,
+    );
     for (let index = 1; index < snapshots.count; index += 1) {
       const rows = buildNodeRows(answers, samples, snapshots, index);
       yield* yieldRows(
@@ -128,12 +163,23 @@ async function* readPods(
       ...buildUsageQueries(cluster, scope, snapshots.step),
       ...(cluster.hidesRestarts && withoutRestarts),
     };
-    const answers = await queryAll(client, queries, snapshots, signal);
-    const { restarts, podInterfaces, otelInterfaces } = answers;
+    const found = await queryAll(client, queries, snapshots, signal);
+    const otel = listOtelSpellings(readOtelNames(found.otelNames));
+    const answers = { ...found, ...(await readOtelUsage(client, cluster, scope, otel, snapshots, signal)) };
+    const { restarts, podInterfaces, otelInterfaces, otelRestarts } = answers;
     const restarting = cluster.hidesRestarts
       ? [...podInterfaces, ...otelInterfaces]
-      : [...restarts, ...findSandboxChanges(podInterfaces, snapshots)];
-    const samples = await readRestartSamples(client, cluster, "pods", restarting, snapshots, signal);
+      : [...restarts, ...otelRestarts, ...findSandboxChanges(podInterfaces, snapshots)];
+    const spellings = [...listPlainSpellings("pods"), ...otel.filter(isInterfaceSpelling)];
+    const samples = await readRestartSamples(
+      client,
+      cluster,
+      "pods",
+      spellings,
+      restarting,
+      snapshots,
+      signal,
+    );
     const listPods = joinPodState(answers, snapshots);
     await nextTurn();
     const buildRows = joinPodRows(answers, samples, snapshots);
@@ -141,6 +187,49 @@ async function* readPods(
       yield* yieldRows(buildRows(listPods(index), index).filter(accepts), signal);
     }
   }
+}
+
+async function readOtelUsage(
+  client: QueryClient,
+  cluster: ClusterScope,
+  scope: PodScope,
+  spellings: readonly MetricSpelling[],
+  snapshots: Buckets,
+  signal: AbortSignal,
+): Promise<SnapshotAnswers<OtelPodQueryName>> {
+  const queries = {
+    ...buildOtelPodQueries(cluster, scope, snapshots.step, spellings),
+    ...(cluster.hidesRestarts && { otelRestarts: undefined }),
+  };
+  const { otelValues, otelInterfaces, otelRestarts, otelDisks } = await queryAll(
+    client,
+    queries,
+    snapshots,
+    signal,
+  );
+  return {
+    otelValues: normaliseOtelLabels(otelValues),
+    otelInterfaces: normaliseOtelLabels(otelInterfaces),
+    otelRestarts: normaliseOtelLabels(otelRestarts),
+    otelDisks: normaliseOtelLabels(otelDisks),
+  };
+}
+
+/** The spellings of OpenTelemetry's metrics that are there at any snapshot. @throws {BackendError} */
+async function readOtelSpellings(
+  client: QueryClient,
+  cluster: ClusterScope,
+  owner: InterfaceOwner,
+  snapshots: Buckets,
+  signal: AbortSignal,
+): Promise<readonly MetricSpelling[]> {
+  const names = new Set<string>();
+  for (const chunk of chunkSnapshots(snapshots)) {
+    const queries = { names: buildOtelNamesQuery(cluster, owner) };
+    const answer = await queryAll(client, queries, chunk, signal);
+    for (const name of readOtelNames(answer.names)) names.add(name);
+  }
+  return listOtelSpellings(names);
 }
 
 function includePrevious({ start, step, count }: Buckets): Buckets {

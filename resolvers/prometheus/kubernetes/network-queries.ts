@@ -15,12 +15,15 @@ import {
   aggregateMax,
   deduplicate,
   freshness,
+  isMachineMetric,
   isOtelMetric,
+  isWindowsMetric,
   keepPositive,
-  matchNames,
+  matchName,
   matchPods,
   otelLabels,
   type PodScope,
+  physicalAdapter,
   physicalDevice,
   physicalInterface,
   plainLabels,
@@ -35,8 +38,30 @@ export type InterfaceOwner = "pods" | "nodes";
 /** The labels that identify an interface, in the spellings of all exporters. */
 export const interfaceKeys: Readonly<Record<InterfaceOwner, readonly string[]>> = {
   pods: [plainLabels.namespace, plainLabels.pod, otelLabels.namespace, otelLabels.pod, "interface"],
-  nodes: ["node", "instance", "k8s_node_name", "interface", "device"],
+  nodes: ["node", "instance", "k8s_node_name", "interface", "device", "nic"],
 };
+
+/** A metric, and how it is exported. */
+export interface MetricSpelling {
+  /** The exported name. */
+  readonly name: string;
+  /** The name in `metric-sources.ts`. */
+  readonly metric: string;
+  /** Only of OpenTelemetry's labels. */
+  readonly hasDottedLabels: boolean;
+}
+
+/** The metrics that have one name only. */
+export function listPlainSpellings(owner: InterfaceOwner): readonly MetricSpelling[] {
+  return listNetworkMetrics(owner === "pods" ? podNetwork : nodeNetwork)
+    .filter((metric) => !isOtelMetric(metric))
+    .map((metric) => ({ name: metric, metric, hasDottedLabels: false }));
+}
+
+/** `k8s_pod_name` is `k8s.pod.name` where labels have dots. */
+export function spellLabel({ hasDottedLabels }: MetricSpelling, label: string): string {
+  return hasDottedLabels && label.startsWith("k8s_") ? label.replaceAll("_", ".") : label;
+}
 
 /** The labels that identify an interface in the spelling of one metric. */
 function listInterfaceKeys(owner: InterfaceOwner, metric: string): readonly string[] {
@@ -44,7 +69,8 @@ function listInterfaceKeys(owner: InterfaceOwner, metric: string): readonly stri
     return [...(owner === "pods" ? [otelLabels.namespace, otelLabels.pod] : ["k8s_node_name"]), "interface"];
   }
   if (owner === "pods") return [plainLabels.namespace, plainLabels.pod, "interface"];
-  return ["node", "instance", metric.startsWith("node_") ? "device" : "interface"];
+  const name = isWindowsMetric(metric) ? "nic" : isMachineMetric(metric) ? "device" : "interface";
+  return ["node", "instance", name];
 }
 
 /**
@@ -60,53 +86,66 @@ export function listInterfaceLabels(owner: InterfaceOwner, metric: string): read
 function selectCounters(
   cluster: QueryScope,
   owner: InterfaceOwner,
-  metric: string,
+  { name, metric }: MetricSpelling,
   more: readonly Matcher[],
   step: Millis,
 ): RangeSelector {
-  const isExporter = metric.startsWith("node_");
   const level = owner === "nodes" && metric.startsWith("container_") ? [rootCgroup] : [];
   return selectSamples(
     cluster,
-    [matchNames(metric), isExporter ? physicalDevice : physicalInterface, ...level, ...more],
+    [matchName(name), matchPhysical(metric), ...level, ...more],
     step + freshness,
   );
 }
 
-/** Which interfaces have counters that restarted since the snapshot before. */
+function matchPhysical(metric: string): Matcher {
+  if (isWindowsMetric(metric)) return physicalAdapter;
+  return isMachineMetric(metric) ? physicalDevice : physicalInterface;
+}
+
+/** Which interfaces have counters that restarted since the snapshot before; `undefined` without metrics. */
 export function buildRestartQuery(
   cluster: QueryScope,
   owner: InterfaceOwner,
+  spellings: readonly MetricSpelling[],
   step: Millis,
   scope?: PodScope,
-): Expression {
-  const network = owner === "pods" ? podNetwork : nodeNetwork;
-  const fell = listNetworkMetrics(network).map((metric) => {
-    const pods = scope === undefined ? [] : matchPods(scope, isOtelMetric(metric) ? otelLabels : plainLabels);
+): Expression | undefined {
+  const fell = spellings.map((spelling) => {
+    const { metric } = spelling;
+    const labels = isOtelMetric(metric) ? otelLabels : plainLabels;
+    const spelled = {
+      namespace: spellLabel(spelling, labels.namespace),
+      pod: spellLabel(spelling, labels.pod),
+    };
+    const pods = scope === undefined ? [] : matchPods(scope, spelled);
     return aggregateMax(
-      listInterfaceKeys(owner, metric),
-      keepPositive(call("resets", selectCounters(cluster, owner, metric, pods, step))),
+      listInterfaceKeys(owner, metric).map((label) => spellLabel(spelling, label)),
+      keepPositive(call("resets", selectCounters(cluster, owner, spelling, pods, step))),
     );
   });
-  return fell.reduce((either, or) => binary(either, "or", or));
+  const [first, ...others] = fell;
+  return first && others.reduce((either, or) => binary(either, "or", or), first);
 }
 
 /**
- * The samples of some interfaces, and maybe of others, one expression for each metric: of the last `length`, and of the
+ * The samples of some interfaces, and maybe of others, one expression for each spelling: of the last `length`, and of the
  * freshness before that.
  */
 export function buildInterfaceQueries(
   cluster: QueryScope,
   owner: InterfaceOwner,
+  spellings: readonly MetricSpelling[],
   interfaces: readonly Readonly<Record<string, string>>[],
   length: Millis,
 ): readonly Expression[] {
-  const network = owner === "pods" ? podNetwork : nodeNetwork;
-  return listNetworkMetrics(network).map((metric) => {
-    const narrowed = listInterfaceKeys(owner, metric).map((label) =>
-      matchAnyOf(label, [...new Set(interfaces.map((labels) => readLabel(labels, label)))]),
+  return spellings.map((spelling) => {
+    const narrowed = listInterfaceKeys(owner, spelling.metric).map((label) =>
+      matchAnyOf(spellLabel(spelling, label), [
+        ...new Set(interfaces.map((labels) => readLabel(labels, label))),
+      ]),
     );
-    return selectCounters(cluster, owner, metric, narrowed, length);
+    return selectCounters(cluster, owner, spelling, narrowed, length);
   });
 }
 

@@ -16,7 +16,9 @@ import {
   type InterfaceOwner,
   interfaceKeys,
   listInterfaceLabels,
+  type MetricSpelling,
 } from "./network-queries.ts";
+import { normaliseOtelLabels } from "./otel.ts";
 import { freshness, type QueryScope } from "./selectors.ts";
 import { hasValue, readValue, type SnapshotSeries } from "./snapshot-series.ts";
 
@@ -40,19 +42,20 @@ interface SnapshotRun {
 
 /**
  * Reads the samples of interfaces. The series of `restarts` have the labels of an interface, and a value at the snapshots
- * that need its samples. @throws {BackendError}
+ * that need its samples. `spellings` are those of the metrics that may be there. @throws {BackendError}
  */
 export async function readRestartSamples(
   client: Pick<PrometheusClient, "query">,
   cluster: QueryScope,
   owner: InterfaceOwner,
+  spellings: readonly MetricSpelling[],
   restarts: readonly SnapshotSeries[],
   { start, step, count }: Buckets,
   signal: AbortSignal,
 ): Promise<RestartSamples> {
   const queries = groupIntoRuns(owner, restarts, count).flatMap((run) =>
     chunkSeries([...run.interfaces.values()]).flatMap((part) =>
-      buildInterfaceQueries(cluster, owner, part, run.keys.length * step).map((samples) => ({
+      buildInterfaceQueries(cluster, owner, spellings, part, run.keys.length * step).map((samples) => ({
         run,
         samples,
       })),
@@ -61,7 +64,7 @@ export async function readRestartSamples(
   const read = await runConcurrent(queries, async ({ run: { first, keys }, samples }) => {
     const last = start + (first + keys.length - 1) * step;
     const found = await client.query(samples, { at: last }, collectSeries, signal);
-    const series = found.map((one) => keepOwnLabels(owner, one));
+    const series = normaliseOtelLabels(found).map((one) => keepOwnLabels(owner, one));
     return keys.map((keysAt, offset) => {
       const index = first + offset;
       const needed = series.filter(({ labels }) => keysAt.has(formatInterfaceKey(owner, labels)));
@@ -124,6 +127,10 @@ const networkMetrics: ReadonlySet<string | undefined> = new Set(
 
 export function isInterfaceCounter({ labels }: SnapshotSeries): boolean {
   return networkMetrics.has(labels[metricName]);
+}
+
+export function isInterfaceSpelling({ metric }: MetricSpelling): boolean {
+  return networkMetrics.has(metric);
 }
 
 function formatInterfaceKey(owner: InterfaceOwner, labels: Labels): string {
@@ -240,7 +247,7 @@ function hasDirection({ direction }: NetworkSource, { labels }: { readonly label
 }
 
 function readInterface({ labels }: { readonly labels: Labels }): string {
-  return labels.interface ?? labels.device ?? "";
+  return labels.interface ?? labels.device ?? labels.nic ?? "";
 }
 
 /** One counter between two snapshots. */

@@ -1,9 +1,7 @@
-// Joins the series about nodes into rows. Three parties name a node differently: the cluster (`node`), the machine itself
-// (`node_uname_info`) and the scraper (`instance`). The cluster's names win.
+// Joins the series about nodes into rows, one for each node at each snapshot.
 import type { Buckets, NodesRow } from "../../../src/core/rows.ts";
 import { compareNodes } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
-import type { Labels } from "../client/response-scanner.ts";
 import { readLabel } from "../metrics/series-reader.ts";
 import {
   cadvisorMetrics,
@@ -16,59 +14,22 @@ import {
   nodeNetwork,
 } from "./metric-sources.ts";
 import { type RestartSamples, sumTraffic } from "./network.ts";
-import { exporterCpu, type NodeQueryName, resourceCpu } from "./queries.ts";
+import {
+  type NameAnswers,
+  type NodeNames,
+  type NodeSourceKind,
+  resolveNodeNames,
+  type SourceSeries,
+} from "./node-names.ts";
+import { exporterCpu, type NodeQueryName, resourceCpu, windowsCpu } from "./queries.ts";
 import {
   ensureList,
   findGreatest,
-  findNewest,
   hasValue,
   readValue,
   type SnapshotAnswers,
   type SnapshotSeries,
 } from "./snapshot-series.ts";
-
-/** The names of nodes at one snapshot. */
-interface NodeNames {
-  /** The names that the cluster itself uses. */
-  readonly nodes: ReadonlySet<string>;
-  /** The node that a series is about; `undefined` if its labels name none. */
-  readonly find: (labels: Labels) => string | undefined;
-}
-
-type NameAnswers = Pick<
-  SnapshotAnswers<NodeQueryName>,
-  "addresses" | "addressTimes" | "unames" | "unameTimes"
->;
-
-export function resolveNodeNames(
-  { addresses, addressTimes, unames, unameTimes }: NameAnswers,
-  index: number,
-): NodeNames {
-  const present = addresses.filter((series) => hasValue(series, index));
-  const nodes = new Set(present.flatMap(({ labels }) => labels.node ?? []));
-  // A renamed machine, or a reassigned address, has two names for a while: the newest one counts.
-  const byAddress = new Map<string, string>();
-  for (const [address, group] of Map.groupBy(addresses, ({ labels }) => labels.internal_ip)) {
-    const node = findNewest(group, addressTimes, index)?.labels.node;
-    if (address !== undefined && node !== undefined) byAddress.set(address, node);
-  }
-  const byInstance = new Map<string, string>();
-  for (const [instance, group] of Map.groupBy(unames, ({ labels }) => readLabel(labels, "instance"))) {
-    const name = findNewest(group, unameTimes, index)?.labels.nodename;
-    if (name !== undefined) byInstance.set(instance, name);
-  }
-  const find = ({ node, k8s_node_name: otelNode, instance = "" }: Labels): string | undefined => {
-    const own = node ?? otelNode;
-    if (own !== undefined) return own;
-    const host = instance.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
-    // A scraper may be configured to use the cluster's names for instances, whatever the machines' own names are.
-    if (nodes.has(host)) return host;
-    const machine = byInstance.get(instance);
-    if (machine !== undefined && nodes.has(machine)) return machine;
-    return byAddress.get(host) ?? machine ?? (host === "" ? undefined : host);
-  };
-  return { nodes, find };
-}
 
 /** All series about one node at any snapshot, by metric. */
 type NodeSeries = Map<string, SnapshotSeries[]>;
@@ -80,9 +41,9 @@ export function buildNodeRows(
   { start, step }: Buckets,
   index: number,
 ): NodesRow[] {
-  const names = resolveNodeNames(answers, index);
+  const names = resolveNodeNames(answers, listSources(answers), index);
   const restartedByNode = Map.groupBy(restarted.get(index) ?? [], ({ labels }) => names.find(labels));
-  const readyByNode = Map.groupBy(answers.ready, ({ labels }) => labels.node);
+  const readyByNode = Map.groupBy(answers.ready, ({ labels }) => names.find(labels));
   const since = start + (index - 1) * step;
   const rows: NodesRow[] = [];
   for (const [name, seriesByMetric] of groupByNode(answers, names, index)) {
@@ -106,6 +67,20 @@ export function buildNodeRows(
   return rows.sort(compareNodes);
 }
 
+function listSources(answers: SnapshotAnswers<NodeQueryName>): SourceSeries {
+  const { roots, rootRates, resourceRates, exporters, exporterRates, windows, windowsRates, otel } = answers;
+  return [
+    [undefined, roots],
+    ["cluster", rootRates],
+    ["cluster", resourceRates],
+    [undefined, exporters],
+    ["machine", exporterRates],
+    ["machine", windows],
+    ["machine", windowsRates],
+    ["otel", otel],
+  ];
+}
+
 /** The series of each node that have a value at the snapshot. */
 function groupByNode(
   answers: SnapshotAnswers<NodeQueryName>,
@@ -113,22 +88,27 @@ function groupByNode(
   index: number,
 ): ReadonlyMap<string, NodeSeries> {
   const nodes = new Map<string, NodeSeries>();
-  const add = (series: SnapshotSeries, metric = readLabel(series.labels, metricName)): void => {
+  const add = (
+    series: SnapshotSeries,
+    metric = readLabel(series.labels, metricName),
+    source?: NodeSourceKind,
+  ): void => {
     if (!hasValue(series, index)) return;
-    const name = names.find(series.labels);
+    const name = names.find(series.labels, source);
     if (name === undefined) return;
     const node: NodeSeries = nodes.get(name) ?? new Map();
     nodes.set(name, node);
     ensureList(node, formatMetricKey(metric, series.labels.failure_type)).push(series);
   };
-  const { addresses, roots, rootRates, resourceRates, exporters, exporterRates, otel } = answers;
+  const { addresses, roots, rootRates, resourceRates, exporters, exporterRates, windows, otel } = answers;
   for (const series of [...roots, ...otel]) add(series);
   for (const series of rootRates) add(series, formatRateKey(cadvisorMetrics.cpu));
-  for (const series of resourceRates) add(series, formatRateKey(resourceCpu.node));
+  for (const series of resourceRates) add(series, formatRateKey(resourceCpu.node), "cluster");
   for (const series of addresses) add(series, "kube_node_info");
   const known = new Set(nodes.keys());
-  for (const series of exporters) add(series);
-  for (const series of exporterRates) add(series, formatRateKey(exporterCpu));
+  for (const series of [...exporters, ...windows]) add(series);
+  for (const series of exporterRates) add(series, formatRateKey(exporterCpu), "machine");
+  for (const series of answers.windowsRates) add(series, formatRateKey(windowsCpu), "machine");
   // Machines outside the cluster run the node exporter too. They are nodes only if nothing else names nodes.
   if (known.size > 0) for (const name of nodes.keys()) if (!known.has(name)) nodes.delete(name);
   return nodes;
@@ -172,10 +152,13 @@ function derivePhase(ready: readonly SnapshotSeries[], index: number): NodesRow[
 
 const noDisk = /^(?:tmpfs|shm|overlay|none|rootfs|ramfs)$|(?:^|\/)shm$/;
 
+function readDevice({ labels }: SnapshotSeries): string {
+  return labels.device ?? labels.volume ?? "";
+}
+
 /** The largest disk: the one with the node's own files, unless a larger one is mounted there. */
 function findLargestDisk(disks: readonly SnapshotSeries[], index: number): SnapshotSeries | undefined {
   const readSize = (disk: SnapshotSeries): number => readValue(disk, index) ?? -1;
-  const readDevice = ({ labels }: SnapshotSeries): string => readLabel(labels, "device");
   return disks
     .filter((disk) => hasValue(disk, index) && !noDisk.test(readDevice(disk)))
     .toSorted((a, b) => (readDevice(a) < readDevice(b) ? -1 : 1))
@@ -185,16 +168,26 @@ function findLargestDisk(disks: readonly SnapshotSeries[], index: number): Snaps
     );
 }
 
+/** The disk of a node by the first source that has a capacity. */
+function findDisk(
+  series: ReadonlyMap<string, readonly SnapshotSeries[]>,
+  index: number,
+): { readonly source: DiskSource; readonly disk: SnapshotSeries } | undefined {
+  for (const source of nodeDisks) {
+    const disk = findLargestDisk(series.get(source.capacity) ?? [], index);
+    if (disk !== undefined) return { source, disk };
+  }
+  return undefined;
+}
+
 type DiskFigures = Pick<
   NodesRow,
   `fs_${"used" | "available" | "capacity"}_bytes` | "fs_inodes" | `fs_inodes_${"free" | "used"}`
 >;
 
 function readDiskFigures(series: NodeSeries, index: number): DiskFigures {
-  for (const source of nodeDisks) {
-    const disk = findLargestDisk(series.get(source.capacity) ?? [], index);
-    if (disk !== undefined) return readDisk(source, disk, series, index);
-  }
+  const found = findDisk(series, index);
+  if (found !== undefined) return readDisk(found.source, found.disk, series, index);
   return {
     fs_used_bytes: 0,
     fs_available_bytes: 0,
@@ -209,7 +202,7 @@ function readDiskFigures(series: NodeSeries, index: number): DiskFigures {
 function readDisk(source: DiskSource, disk: SnapshotSeries, series: NodeSeries, index: number): DiskFigures {
   const read = (metric: string | undefined): number | undefined => {
     if (metric === undefined) return undefined;
-    const ofDisk = (series.get(metric) ?? []).filter(({ labels }) => labels.device === disk.labels.device);
+    const ofDisk = (series.get(metric) ?? []).filter((other) => readDevice(other) === readDevice(disk));
     return findGreatest(ofDisk, index);
   };
   const capacity = readValue(disk, index) ?? 0;
@@ -227,14 +220,19 @@ function readDisk(source: DiskSource, disk: SnapshotSeries, series: NodeSeries, 
   };
 }
 
-/** The capacity of each node's disk at a snapshot. */
+/** The capacity of each node's disk at a snapshot, the same as in the node's row. */
 export function readDiskCapacities(
+  answers: NameAnswers,
   disks: readonly SnapshotSeries[],
-  names: NodeNames,
   index: number,
 ): ReadonlyMap<string, number> {
-  const byNode = Map.groupBy(disks, ({ labels }) => names.find(labels) ?? "");
+  const present = disks.filter((disk) => hasValue(disk, index));
+  const names = resolveNodeNames(answers, [[undefined, present]], index);
+  const byNode = Map.groupBy(present, ({ labels }) => names.find(labels) ?? "");
   return new Map(
-    [...byNode].map(([node, ofNode]) => [node, readValue(findLargestDisk(ofNode, index), index) ?? 0]),
+    [...byNode].map(([node, ofNode]) => {
+      const byMetric = Map.groupBy(ofNode, ({ labels }) => readLabel(labels, metricName));
+      return [node, readValue(findDisk(byMetric, index)?.disk, index) ?? 0];
+    }),
   );
 }

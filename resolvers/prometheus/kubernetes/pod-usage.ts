@@ -17,7 +17,9 @@ import {
   podSources,
 } from "./metric-sources.ts";
 import { type RestartSamples, sumTraffic } from "./network.ts";
-import { readDiskCapacities, resolveNodeNames } from "./node-usage.ts";
+import { isSameHost } from "./node-names.ts";
+import { readDiskCapacities } from "./node-usage.ts";
+import type { OtelPodQueryName } from "./otel.ts";
 import { formatPodKey, type PodSnapshot } from "./pod-state.ts";
 import { ephemeralUsage, resourceCpu, type UsageQueryName } from "./queries.ts";
 import { freshness } from "./selectors.ts";
@@ -37,6 +39,8 @@ interface OwnedSeries {
 }
 
 type MeasuredSeries = SnapshotSeries & OwnedSeries;
+
+type UsageAnswers = SnapshotAnswers<UsageQueryName | OtelPodQueryName>;
 
 /** What is measured of all pods that had one name. */
 interface PodUsage {
@@ -69,15 +73,14 @@ const sourcesByKey = new Map(
 
 /** Returns the rows of some pods at a snapshot, in the order of the pods. The snapshot before is at `index - 1`. */
 export function joinPodRows(
-  answers: SnapshotAnswers<UsageQueryName>,
+  answers: UsageAnswers,
   restarted: RestartSamples,
   { step }: Buckets,
 ): (pods: readonly PodSnapshot[], index: number) => PodsRow[] {
   const usageIndex = indexUsage(answers);
+  const disks = [...answers.disks, ...answers.otelDisks];
   return (pods, index) => {
-    const { addresses, addressTimes } = answers;
-    const names = resolveNodeNames({ addresses, addressTimes, unames: [], unameTimes: [] }, index);
-    const capacities = readDiskCapacities(answers.disks, names, index);
+    const capacities = readDiskCapacities(answers, disks, index);
     const restartedByPod = Map.groupBy((restarted.get(index) ?? []).map(identifyOwner), readPodKey);
     return pods.map((pod) => {
       const ofName = restartedByPod.get(formatPodKey(pod.namespace, pod.name)) ?? [];
@@ -126,7 +129,7 @@ function buildPodRow(
   };
 }
 
-function indexUsage(answers: SnapshotAnswers<UsageQueryName>): UsageIndex {
+function indexUsage(answers: UsageAnswers): UsageIndex {
   const usages = new Map<string, PodUsage>();
   const starts: ContainerStarts = new Map();
   const add = (
@@ -179,7 +182,7 @@ function identifyOwner<Series extends { readonly labels: Labels }>(series: Serie
 /** By uid. If one side has none (kube-state-metrics can drop them), the name and the node decide. */
 function isOwnedBy({ uid, labels: { node } }: OwnedSeries, pod: PodSnapshot): boolean {
   if (uid !== undefined && pod.uid !== "") return uid === pod.uid;
-  return node === undefined || pod.node === "" || node === pod.node;
+  return node === undefined || pod.node === "" || isSameHost(node, pod.node);
 }
 
 function readPodKey({ labels }: { readonly labels: Labels }): string {

@@ -1,10 +1,12 @@
-// The queries about a cluster, each one expression for many metrics. Aggregations merge the duplicate series of
+// The queries about a cluster, each one expression for many metrics: the union of one selector for each name. An answer
+// takes some twenty backend requests and OpenTelemetry's four, whatever exporters there are. Aggregations merge the duplicate series of
 // replicated exporters.
 import type { Millis } from "../../../src/core/time.ts";
 import {
   aggregate,
   binary,
   call,
+  combineMetrics,
   type Expression,
   type Matcher,
   matchAnyOf,
@@ -18,28 +20,37 @@ import {
   nodeDisks,
   nodeFigures,
   nodeNetwork,
-  otelPodNetwork,
   type PodSource,
-  podNetwork,
   podSources,
+  stateMetrics,
 } from "./metric-sources.ts";
-import { buildRestartQuery, listInterfaceLabels, listNetworkMetrics } from "./network-queries.ts";
+import {
+  buildRestartQuery,
+  listInterfaceLabels,
+  listNetworkMetrics,
+  listPlainSpellings,
+  type MetricSpelling,
+} from "./network-queries.ts";
+import { buildOtelNamesQuery, buildOtelNodeQuery } from "./otel.ts";
 import {
   aggregateMax,
   allCpus,
   buildNewest,
+  buildNewestOf,
   buildRate,
   buildRecency,
   buildSampleTime,
   containerCgroup,
   deduplicate,
   freshness,
+  isMachineMetric,
   isOtelMetric,
+  isWindowsMetric,
   keepPositive,
-  matchNames,
+  matchName,
   matchPods,
-  otelLabels,
   type PodScope,
+  physicalAdapter,
   physicalDevice,
   physicalInterface,
   plainLabels,
@@ -49,6 +60,7 @@ import {
   rootCgroup,
   rootMatchers,
   selectSamples,
+  systemVolume,
 } from "./selectors.ts";
 
 /** The number of pods, each name once; with a longer `reach` also of pods that have been gone for less than that. */
@@ -60,7 +72,7 @@ export function buildPodCount(cluster: QueryScope, scope: PodScope, reach = fres
 export function buildPodList(cluster: QueryScope, scope: PodScope, reach = freshness): Expression {
   const infos = call(
     "last_over_time",
-    selectSamples(cluster, [matchNames("kube_pod_info"), ...matchPods(scope)], reach),
+    selectSamples(cluster, [matchName("kube_pod_info"), ...matchPods(scope)], reach),
   );
   return aggregate("group", [plainLabels.namespace, plainLabels.pod], infos);
 }
@@ -74,18 +86,17 @@ export function buildStateQueries(cluster: QueryScope, scope: PodScope) {
   const infoKey = [...podKey, "node", "host_network"];
   const containerKey = [...podKey, "container"];
   const reasonKey = [...containerKey, "reason"];
-  const running = [matchNames(`${flag}running`), ...pods];
+  const running = [matchName(`${flag}running`), ...pods];
   const reasons = (of: Expression): Expression => aggregateMax(reasonKey, of);
   return {
-    infos: aggregateMax(infoKey, buildNewest(cluster, [matchNames("kube_pod_info"), ...pods])),
-    infoTimes: aggregateMax(infoKey, buildSampleTime(cluster, [matchNames("kube_pod_info"), ...pods])),
+    infos: aggregateMax(infoKey, buildNewest(cluster, [matchName("kube_pod_info"), ...pods])),
+    infoTimes: aggregateMax(infoKey, buildSampleTime(cluster, [matchName("kube_pod_info"), ...pods])),
     flags: keepPositive(
-      aggregateMax(
-        [metricName, ...podKey, "phase", "container"],
-        buildNewest(cluster, [
-          matchNames("kube_pod_status_phase", `${flag}running`, `${flag}waiting`, `${flag}terminated`),
-          ...pods,
-        ]),
+      buildNewestOf(
+        cluster,
+        ["kube_pod_status_phase", `${flag}running`, `${flag}waiting`, `${flag}terminated`],
+        [...podKey, "phase", "container"],
+        pods,
       ),
     ),
     // Fresh, but not exported any more.
@@ -95,22 +106,18 @@ export function buildStateQueries(cluster: QueryScope, scope: PodScope) {
       aggregateMax(containerKey, buildSampleTime(cluster, running)),
     ),
     reasons: keepPositive(
-      aggregateMax(
-        [metricName, ...reasonKey],
-        buildNewest(cluster, [matchNames(`${flag}waiting_reason`, `${flag}terminated_reason`), ...pods]),
-      ),
+      buildNewestOf(cluster, [`${flag}waiting_reason`, `${flag}terminated_reason`], reasonKey, pods),
     ),
-    waitingTimes: buildRecency(cluster, [matchNames(`${flag}waiting_reason`), ...pods], reasons),
-    terminatedTimes: buildRecency(cluster, [matchNames(`${flag}terminated_reason`), ...pods], reasons),
-    numbers: aggregateMax(
-      [metricName, ...containerKey],
-      buildNewest(cluster, [
-        matchNames(
-          ...["kube_pod_created", "kube_pod_start_time", "kube_pod_completion_time"],
-          ...[`${flag}restarts_total`, `${flag}last_terminated_exitcode`],
-        ),
-        ...pods,
-      ]),
+    waitingTimes: buildRecency(cluster, [matchName(`${flag}waiting_reason`), ...pods], reasons),
+    terminatedTimes: buildRecency(cluster, [matchName(`${flag}terminated_reason`), ...pods], reasons),
+    numbers: buildNewestOf(
+      cluster,
+      [
+        ...["kube_pod_created", "kube_pod_start_time", "kube_pod_completion_time"],
+        ...[`${flag}restarts_total`, `${flag}last_terminated_exitcode`],
+      ],
+      containerKey,
+      pods,
     ),
   };
 }
@@ -123,11 +130,11 @@ export function buildIdentityQueries(cluster: QueryScope, scope: PodScope) {
   return {
     owners: aggregateMax(
       [...podKey, "owner_kind", "owner_name"],
-      buildNewest(cluster, [matchNames("kube_pod_owner"), ...pods]),
+      buildNewest(cluster, [matchName("kube_pod_owner"), ...pods]),
     ),
     // Not aggregated, since the names of the labels are unknown.
-    labels: buildNewest(cluster, [matchNames("kube_pod_labels"), ...pods]),
-    labelTimes: buildRecency(cluster, [matchNames("kube_pod_labels"), ...pods], (of) => of),
+    labels: buildNewest(cluster, [matchName("kube_pod_labels"), ...pods]),
+    labelTimes: buildRecency(cluster, [matchName("kube_pod_labels"), ...pods], (of) => of),
   };
 }
 
@@ -137,7 +144,11 @@ export type IdentityQueryName = keyof ReturnType<typeof buildIdentityQueries>;
 export const ephemeralUsage = "ephemeral_storage_pod_usage";
 /** The CPU of kubelets without cAdvisor. */
 export const resourceCpu = { pod: "pod_cpu_usage_seconds_total", node: "node_cpu_usage_seconds_total" };
+const resourceMemory = "pod_memory_working_set_bytes";
 export const exporterCpu = "node_cpu_seconds_total";
+export const windowsCpu = "windows_cpu_time_total";
+
+const nodeKey = ["node", "instance"];
 
 const podUsageBy = [plainLabels.namespace, plainLabels.pod, "id", "node", "failure_type"];
 const containerUsageBy = [...podUsageBy, "container"];
@@ -147,42 +158,29 @@ export function buildUsageQueries(cluster: QueryScope, scope: PodScope, step: Mi
   const pods = matchPods(scope);
   return {
     ...buildCgroupQueries(cluster, pods),
-    resourceRates: aggregateMax(podUsageBy, buildRate(cluster, [matchNames(resourceCpu.pod), ...pods])),
-    podInterfaces: aggregateMax(
-      listInterfaceLabels("pods", cadvisorMetrics.received),
-      buildNewest(cluster, [
-        matchNames(...listNetworkMetrics(podNetwork).filter((name) => !isOtelMetric(name))),
-        physicalInterface,
-        ...pods,
-      ]),
+    resourceRates: aggregateMax(podUsageBy, buildRate(cluster, [matchName(resourceCpu.pod), ...pods])),
+    podInterfaces: buildNewestOf(
+      cluster,
+      listPlainSpellings("pods").map(({ name }) => name),
+      listInterfaceLabels("pods", cadvisorMetrics.received).slice(1),
+      [physicalInterface, ...pods],
     ),
-    otelValues: aggregateMax(
-      [metricName, otelLabels.namespace, otelLabels.pod, "k8s_pod_uid"],
-      buildNewest(cluster, [
-        matchNames(...deduplicate(podSources.map(({ metric }) => metric).filter(isOtelMetric))),
-        ...matchPods(scope, otelLabels),
-      ]),
-    ),
-    otelInterfaces: aggregateMax(
-      listInterfaceLabels("pods", otelPodNetwork),
-      buildNewest(cluster, [
-        matchNames(...listNetworkMetrics(podNetwork).filter(isOtelMetric)),
-        physicalInterface,
-        ...matchPods(scope, otelLabels),
-      ]),
-    ),
-    restarts: buildRestartQuery(cluster, "pods", step, scope),
+    restarts: buildRestartQuery(cluster, "pods", listPlainSpellings("pods"), step, scope),
+    otelNames: buildOtelNamesQuery(cluster, "pods"),
     // An exporter with its own spelling has the labels of its own pod beside it.
     ephemeral: binary(
       buildEphemeralQuery(cluster, scope, prefixedLabels, []),
       "or",
       buildEphemeralQuery(cluster, scope, plainLabels, [matchEqual(prefixedLabels.pod, "")]),
     ),
-    disks: aggregateMax(
-      [metricName, "node", "instance", "device"],
-      buildNewest(cluster, [matchNames(cadvisorMetrics.diskLimit), rootCgroup]),
+    disks: combineMetrics(listPlainCapacities(), (name) =>
+      aggregateMax(
+        [metricName, ...nodeKey, "device", "volume"],
+        buildNewest(cluster, [name, ...listDiskMatchers(name.value)]),
+      ),
     ),
     ...buildAddressQueries(cluster),
+    ...buildMachineQueries(cluster),
   };
 }
 
@@ -192,20 +190,15 @@ export type UsageQueryName = keyof ReturnType<typeof buildUsageQueries>;
 function buildCgroupQueries(cluster: QueryScope, pods: readonly Matcher[]) {
   const podMetrics = listCgroupMetrics("pod");
   const containerMetrics = listCgroupMetrics("containers");
-  const cpu = matchNames(cadvisorMetrics.cpu);
+  const cpu = matchName(cadvisorMetrics.cpu);
   return {
-    podValues: aggregateMax(
-      [metricName, ...podUsageBy],
-      buildNewest(cluster, [matchNames(...podMetrics), ...podCgroup, ...pods]),
-    ),
+    podValues: buildNewestOf(cluster, podMetrics, podUsageBy, [...podCgroup, ...pods]),
     podRates: aggregateMax(podUsageBy, buildRate(cluster, [cpu, ...podCgroup, ...pods])),
-    containerValues: aggregateMax(
-      [metricName, ...containerUsageBy],
-      buildNewest(cluster, [
-        matchNames(...containerMetrics, cadvisorMetrics.containerStart),
-        ...containerCgroup,
-        ...pods,
-      ]),
+    containerValues: buildNewestOf(
+      cluster,
+      [...containerMetrics, cadvisorMetrics.containerStart],
+      containerUsageBy,
+      [...containerCgroup, ...pods],
     ),
     containerRates: aggregateMax(containerUsageBy, buildRate(cluster, [cpu, ...containerCgroup, ...pods])),
   };
@@ -223,69 +216,103 @@ function buildEphemeralQuery(
   labels: typeof plainLabels,
   more: readonly Matcher[],
 ): Expression {
-  const matchers = [matchNames(ephemeralUsage), ...matchPods(scope, labels), ...more];
+  const matchers = [matchName(ephemeralUsage), ...matchPods(scope, labels), ...more];
   return aggregateMax([labels.namespace, labels.pod], buildNewest(cluster, matchers));
 }
 
 function buildAddressQueries(cluster: QueryScope) {
   const by = ["node", "internal_ip"];
-  const infos = [matchNames("kube_node_info")];
+  const infos = [matchName("kube_node_info")];
   return {
     addresses: aggregateMax(by, buildNewest(cluster, infos)),
     addressTimes: buildRecency(cluster, infos, (of) => aggregateMax(by, of)),
   };
 }
 
+/** The names of machines, as they themselves have them. */
+function buildMachineQueries(cluster: QueryScope) {
+  const by = ["instance", "nodename", "hostname"];
+  const names = ["node_uname_info", "windows_os_hostname", "windows_cs_hostname"].map(matchName);
+  const union = (build: (name: Matcher) => Expression): Expression =>
+    names.map(build).reduce((either, or) => binary(either, "or", or));
+  return {
+    unames: union((name) => aggregateMax(by, buildNewest(cluster, [name]))),
+    unameTimes: union((name) => buildRecency(cluster, [name], (of) => aggregateMax(by, of))),
+  };
+}
+
 /** The state and usage of nodes, from all exporters. */
-export function buildNodeQueries(cluster: QueryScope, step: Millis) {
-  const own = ["node", "instance"];
-  const metrics = listNodeMetrics();
+export function buildNodeQueries(cluster: QueryScope, step: Millis, otel: readonly MetricSpelling[]) {
+  const metrics = listNodeMetrics().filter((name) => !rateMetrics.has(name));
   return {
     ...buildAddressQueries(cluster),
+    ...buildMachineQueries(cluster),
     ready: keepPositive(
       aggregateMax(
         ["node", "status"],
-        buildNewest(cluster, [matchNames("kube_node_status_condition"), matchEqual("condition", "Ready")]),
+        buildNewest(cluster, [matchName("kube_node_status_condition"), matchEqual("condition", "Ready")]),
       ),
     ),
-    unames: aggregateMax(["instance", "nodename"], buildNewest(cluster, [matchNames("node_uname_info")])),
-    unameTimes: buildRecency(cluster, [matchNames("node_uname_info")], (of) =>
-      aggregateMax(["instance", "nodename"], of),
+    roots: buildNewestOf(
+      cluster,
+      metrics.filter((name) => name.startsWith("container_")),
+      [...nodeKey, "device", "interface", "failure_type"],
+      [rootCgroup, ...rootMatchers, physicalInterface],
     ),
-    roots: aggregateMax(
-      [metricName, ...own, "device", "interface", "failure_type"],
-      buildNewest(cluster, [
-        matchNames(...metrics.filter((name) => name.startsWith("container_") && !rateMetrics.has(name))),
-        ...[rootCgroup, ...rootMatchers, physicalInterface],
-      ]),
+    rootRates: aggregateMax(
+      nodeKey,
+      buildRate(cluster, [matchName(cadvisorMetrics.cpu), rootCgroup, allCpus]),
     ),
-    rootRates: aggregateMax(own, buildRate(cluster, [matchNames(cadvisorMetrics.cpu), rootCgroup, allCpus])),
-    resourceRates: aggregateMax(own, buildRate(cluster, [matchNames(resourceCpu.node)])),
-    exporters: aggregateMax(
-      [metricName, ...own, "device"],
-      buildNewest(cluster, [
-        matchNames(...metrics.filter((name) => name.startsWith("node_") && !rateMetrics.has(name))),
-        matchAnyOf("mountpoint", ["/", ""]),
-        physicalDevice,
-      ]),
+    resourceRates: aggregateMax(nodeKey, buildRate(cluster, [matchName(resourceCpu.node)])),
+    exporters: buildNewestOf(
+      cluster,
+      metrics.filter((name) => name.startsWith("node_")),
+      [...nodeKey, "device"],
+      [rootMountPoint, physicalDevice],
     ),
-    exporterRates: aggregate(
-      "sum",
-      own,
-      aggregateMax(
-        [...own, "cpu", "mode"],
-        buildRate(cluster, [matchNames(exporterCpu), matchNoneOf("mode", ["idle", "iowait", "steal"])]),
-      ),
+    exporterRates: sumCpus(
+      cluster,
+      exporterCpu,
+      ["cpu", "mode"],
+      [matchNoneOf("mode", ["idle", "iowait", "steal"])],
     ),
-    otel: aggregateMax(
-      [metricName, "k8s_node_name", "interface", "direction"],
-      buildNewest(cluster, [matchNames(...metrics.filter(isOtelMetric)), physicalInterface]),
+    windows: buildNewestOf(
+      cluster,
+      metrics.filter(isWindowsMetric),
+      [...nodeKey, "volume", "nic"],
+      [systemVolume, physicalAdapter],
     ),
-    restarts: buildRestartQuery(cluster, "nodes", step),
+    // Privileged time includes that of interrupts and deferred calls.
+    windowsRates: sumCpus(
+      cluster,
+      windowsCpu,
+      ["core", "mode"],
+      [matchAnyOf("mode", ["privileged", "user"])],
+    ),
+    otel: buildOtelNodeQuery(cluster, otel),
+    restarts: buildRestartQuery(
+      cluster,
+      "nodes",
+      [...listPlainSpellings("nodes"), ...otel.filter(({ metric }) => networkMetrics.has(metric))],
+      step,
+    ),
   };
 }
 
 export type NodeQueryName = keyof ReturnType<typeof buildNodeQueries>;
+
+/** The CPU of each machine: the sum over its cores and their modes. */
+function sumCpus(
+  cluster: QueryScope,
+  metric: string,
+  parts: readonly string[],
+  modes: readonly Matcher[],
+): Expression {
+  const rates = buildRate(cluster, [matchName(metric), ...modes]);
+  return aggregate("sum", nodeKey, aggregateMax([...nodeKey, ...parts], rates));
+}
+
+const networkMetrics: ReadonlySet<string> = new Set(listNetworkMetrics(nodeNetwork));
 
 function listNodeMetrics(): readonly string[] {
   return deduplicate([
@@ -294,45 +321,84 @@ function listNodeMetrics(): readonly string[] {
     ),
     ...nodeDisks.flatMap((disk) => Object.values(disk)),
     ...listNetworkMetrics(nodeNetwork),
-  ]);
+  ]).filter((name) => !isOtelMetric(name));
 }
 
-const rateMetrics: ReadonlySet<string> = new Set([cadvisorMetrics.cpu, resourceCpu.node, exporterCpu]);
+function listPlainCapacities(): readonly string[] {
+  return nodeDisks.map(({ capacity }) => capacity).filter((name) => !isOtelMetric(name));
+}
+
+const rootMountPoint = matchAnyOf("mountpoint", ["/", ""]);
+
+/** What selects the disk with a node's own files. */
+function listDiskMatchers(capacity: string): readonly Matcher[] {
+  if (isWindowsMetric(capacity)) return [systemVolume];
+  return isMachineMetric(capacity) ? [rootMountPoint] : [rootCgroup];
+}
+
+const rateMetrics: ReadonlySet<string> = new Set([
+  cadvisorMetrics.cpu,
+  resourceCpu.node,
+  exporterCpu,
+  windowsCpu,
+]);
 
 /** Expressions that each count the nodes of one exporter. Each may miss some, and together they count some twice. */
 export function buildNodeCounts(cluster: QueryScope): readonly Expression[] {
   const metrics = listNodeMetrics();
-  const count = (by: readonly string[], ...matchers: readonly Matcher[]): Expression =>
-    aggregate("count", [], aggregate("group", by, buildNewest(cluster, matchers)));
-  const own = ["node", "instance"];
+  const count = (names: readonly string[], ...matchers: readonly Matcher[]): Expression =>
+    countDistinct(cluster, names, nodeKey, matchers);
+  const ofMachine = metrics.filter((name) => name.startsWith("node_") && name !== exporterCpu);
+  const ofWindows = metrics.filter((name) => isWindowsMetric(name) && name !== windowsCpu);
   return [
-    count(["node"], matchNames("kube_node_info")),
-    count(own, matchNames(...metrics.filter((name) => name.startsWith("container_"))), rootCgroup),
-    count(own, matchNames(...metrics.filter((name) => name.startsWith("node_") && name !== exporterCpu))),
-    count(own, matchNames(exporterCpu), matchEqual("mode", "user")),
-    count(["k8s_node_name"], matchNames(...metrics.filter(isOtelMetric))),
+    countDistinct(cluster, ["kube_node_info"], ["node"], []),
+    count(
+      metrics.filter((name) => name.startsWith("container_")),
+      rootCgroup,
+    ),
+    count([...ofMachine, ...ofWindows]),
+    count([exporterCpu, windowsCpu], matchAnyOf("mode", ["user"])),
   ];
 }
 
+function countDistinct(
+  cluster: QueryScope,
+  names: readonly string[],
+  by: readonly string[],
+  matchers: readonly Matcher[],
+): Expression {
+  return aggregate("count", [], aggregate("group", by, buildNewestOf(cluster, names, by, matchers)));
+}
+
+const clusterMetrics: readonly string[] = [
+  ...["kube_pod_info", "kube_node_info", "kube_node_status_condition"],
+  ...stateMetrics.map(([metric]) => metric),
+];
+
 /** For each metric the number of pods, containers or nodes that have it, of cAdvisor at its three levels. */
 export function buildCoverageQueries(cluster: QueryScope) {
-  const cadvisor = matchNames(...Object.values(cadvisorMetrics));
-  const count = (by: readonly string[], matchers: readonly Matcher[]): Expression =>
-    aggregate("count", [metricName], aggregate("group", [metricName, ...by], buildNewest(cluster, matchers)));
+  const count = (
+    names: readonly string[],
+    by: readonly string[],
+    matchers: readonly Matcher[] = [],
+  ): Expression => aggregate("count", [metricName], buildNewestOf(cluster, names, by, matchers));
+  const cadvisor = Object.values(cadvisorMetrics);
   const pod = [plainLabels.namespace, plainLabels.pod];
-  const names = { label: metricName, operator: "=~", value: "kube_(?:pod|node)_.+|k8s_.+|pod_.+" } as const;
-  const machines = listNodeMetrics().filter((name) => name.startsWith("node_"));
+  const machines = listNodeMetrics().filter(isMachineMetric);
   return {
-    cluster: count([...pod, otelLabels.namespace, otelLabels.pod, "node", "k8s_node_name"], [names]),
-    machines: count(["node", "instance"], [matchNames("node_uname_info", ephemeralUsage, ...machines)]),
-    podCgroups: count(pod, [cadvisor, matchEqual("container", ""), matchPresent(plainLabels.pod)]),
-    containers: count([...pod, "container"], [cadvisor, ...containerCgroup, matchPresent(plainLabels.pod)]),
-    roots: count(["node", "instance"], [cadvisor, rootCgroup]),
+    cluster: count([...clusterMetrics, resourceCpu.pod, resourceMemory], [...pod, "node"]),
+    machines: count(["node_uname_info", ephemeralUsage, ...machines], nodeKey),
+    podCgroups: count(cadvisor, pod, [matchEqual("container", ""), matchPresent(plainLabels.pod)]),
+    containers: count(cadvisor, [...pod, "container"], [...containerCgroup, matchPresent(plainLabels.pod)]),
+    roots: count(cadvisor, nodeKey, [rootCgroup]),
     // A scrape renames labels of the exporter to this if its target has them too, unless `honor_labels` is set.
     exported: count(
+      ["kube_pod_info"],
       ["exported_namespace", "exported_pod"],
-      [matchNames("kube_pod_info"), matchPresent("exported_pod")],
+      [matchPresent("exported_pod")],
     ),
+    podOtelNames: buildOtelNamesQuery(cluster, "pods"),
+    nodeOtelNames: buildOtelNamesQuery(cluster, "nodes"),
   };
 }
 

@@ -7,6 +7,7 @@ import {
   aggregate,
   binary,
   call,
+  combineMetrics,
   type Expression,
   type Matcher,
   matchAnyOf,
@@ -43,7 +44,11 @@ export interface QueryScope {
 // How exporters spell the labels of a pod.
 export const plainLabels = { namespace: "namespace", pod: "pod" };
 export const prefixedLabels = { namespace: "pod_namespace", pod: "pod_name" };
+/** With underscores; `otel.ts` knows the spelling with dots. */
 export const otelLabels = { namespace: "k8s_namespace_name", pod: "k8s_pod_name" };
+
+/** The labels of a pod in one spelling. */
+export type PodLabels = Readonly<Record<"namespace" | "pod", string>>;
 
 /** Prefixes of virtual interfaces: bridges, tunnels and the node's ends of pod links. */
 const virtualPrefixes = [
@@ -103,8 +108,20 @@ export function buildRecency(
   return ended.reduce((newer, older) => binary(newer, "or", older), live);
 }
 
-export function matchNames(...names: readonly string[]): Matcher {
-  return matchAnyOf(metricName, names);
+export function matchName(name: string): Matcher {
+  return matchEqual(metricName, name);
+}
+
+/** The newest samples of several metrics, the greatest of each combination of the labels `by`, which keep their names. */
+export function buildNewestOf(
+  cluster: QueryScope,
+  names: readonly string[],
+  by: readonly string[],
+  matchers: readonly Matcher[],
+): Expression {
+  return combineMetrics(names, (name) =>
+    aggregateMax([metricName, ...by], buildNewest(cluster, [name, ...matchers])),
+  );
 }
 
 export function aggregateMax(by: readonly string[], of: Expression): Expression {
@@ -118,7 +135,7 @@ export function keepPositive(of: Expression): Expression {
 /** Matches the pods of a scope by the labels of an exporter. */
 export function matchPods(
   { namespaces, pods }: PodScope,
-  labels: typeof plainLabels = plainLabels,
+  labels: PodLabels = plainLabels,
 ): readonly Matcher[] {
   return [
     ...(namespaces.length > 0 ? [matchAnyOf(labels.namespace, namespaces)] : []),
@@ -151,8 +168,30 @@ export const physicalInterface: Matcher = { label: "interface", operator: "!~", 
 /** The same for the node exporter. */
 export const physicalDevice: Matcher = { ...physicalInterface, label: "device" };
 
+/**
+ * Windows' virtual adapters: their traffic is counted again at the physical one. `nic` is the adapter's name, in which
+ * older exporters replace all but letters and digits.
+ */
+export const physicalAdapter: Matcher = {
+  label: "nic",
+  operator: "!~",
+  value: "(?i:vEthernet.*|Hyper.V.Virtual.*|isatap.*|Teredo.*|.*Loopback.*|6to4.*|.*Pseudo.Interface.*)",
+};
+/** The volume with the node's own files. */
+export const systemVolume = matchAnyOf("volume", ["C:", ""]);
+
+/** By OpenTelemetry's own name. Exporters spell it in several ways. */
 export function isOtelMetric(name: string): boolean {
-  return name.startsWith("k8s_");
+  return name.startsWith("k8s.");
+}
+
+export function isWindowsMetric(name: string): boolean {
+  return name.startsWith("windows_");
+}
+
+/** Of the exporter that a machine runs beside the kubelet. */
+export function isMachineMetric(name: string): boolean {
+  return name.startsWith("node_") || isWindowsMetric(name);
 }
 
 export function deduplicate(names: readonly string[]): readonly string[] {

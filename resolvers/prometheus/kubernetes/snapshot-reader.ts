@@ -58,17 +58,24 @@ export function toEvaluationTime({ start, step, count }: Buckets): EvaluationTim
   return count === 1 ? { at: start } : { start, end: start + (count - 1) * step, step };
 }
 
+/** The snapshots in runs of as many as a query may have. */
+export function* chunkSnapshots({ start, step, count }: Buckets): Generator<Buckets> {
+  for (let first = 0; first < count; first += maxSnapshotsPerQuery) {
+    yield { start: start + first * step, step, count: Math.min(maxSnapshotsPerQuery, count - first) };
+  }
+}
+
 /** The greatest of the counts at each snapshot, and the sum of all counts. @throws {BackendError} */
 export async function countPerSnapshot(
   client: QueryClient,
   counts: readonly Expression[],
-  { start, step, count }: Buckets,
+  snapshots: Buckets,
   signal: AbortSignal,
 ): Promise<{ readonly largest: Float64Array; readonly sum: number }> {
-  const largest = new Float64Array(count);
+  const largest = new Float64Array(snapshots.count);
   let sum = 0;
-  for (let first = 0; first < count; first += maxSnapshotsPerQuery) {
-    const chunk = { start: start + first * step, step, count: Math.min(maxSnapshotsPerQuery, count - first) };
+  for (const chunk of chunkSnapshots(snapshots)) {
+    const first = (chunk.start - snapshots.start) / snapshots.step;
     const answers = await Promise.all(
       counts.map((expression) =>
         client.query(expression, toEvaluationTime(chunk), alignToSnapshots(chunk), signal),

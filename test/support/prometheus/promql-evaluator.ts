@@ -141,7 +141,7 @@ function evaluateAggregate(
 
 function evaluateBinary(
   evaluation: Evaluation,
-  { operator, left, right }: Binary,
+  { operator, left, right, on }: Binary,
   times: readonly number[],
 ): readonly Row[] {
   if (operator === "*" && left.kind === "number") {
@@ -157,7 +157,7 @@ function evaluateBinary(
   const others = evaluate(evaluation, right, times);
   switch (operator) {
     case "or":
-      return mergeRows(rows, others);
+      return mergeRows(rows, others, on);
     case "and":
       return intersectRows(rows, others);
     case "unless":
@@ -297,8 +297,8 @@ function rejectDuplicates(rows: readonly Row[]): readonly Row[] {
 }
 
 /** Rows on the right count only where no row on the left has the same labels, apart from the metric's name. */
-function mergeRows(left: readonly Row[], right: readonly Row[]): readonly Row[] {
-  return [...left, ...filterByOthers(right, left, false)];
+function mergeRows(left: readonly Row[], right: readonly Row[], on?: readonly string[]): readonly Row[] {
+  return [...left, ...filterByOthers(right, left, false, on)];
 }
 
 function mapValues(rows: readonly Row[], change: (value: number) => number): readonly Row[] {
@@ -321,10 +321,17 @@ function intersectRows(left: readonly Row[], right: readonly Row[]): readonly Ro
   return filterByOthers(left, right, true);
 }
 
-function filterByOthers(rows: readonly Row[], others: readonly Row[], isWanted: boolean): readonly Row[] {
-  const othersByKey = Map.groupBy(others, formatNamelessKey);
+function filterByOthers(
+  rows: readonly Row[],
+  others: readonly Row[],
+  isWanted: boolean,
+  on?: readonly string[],
+): readonly Row[] {
+  const format = (row: Row): string =>
+    on === undefined ? formatNamelessKey(row) : formatLabelsKey(pickLabels(row.labels, on));
+  const othersByKey = Map.groupBy(others, format);
   return rows.map((row) => {
-    const same = othersByKey.get(formatNamelessKey(row)) ?? [];
+    const same = othersByKey.get(format(row)) ?? [];
     const has = (at: number): boolean => same.some(({ values }) => !Number.isNaN(values[at]));
     const values = row.values.map((value, at) => (has(at) === isWanted ? value : Number.NaN));
     return { labels: row.labels, values };

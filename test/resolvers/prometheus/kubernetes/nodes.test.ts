@@ -108,6 +108,135 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...expectedRow, node_name: "worker-7.internal", phase: 0 }]);
   });
 
+  test.each<[string, nodes: readonly string[], machines: readonly string[], joined: boolean]>([
+    ["the short name of a full one", ["web-1.example.com"], ["web-1"], true],
+    ["the full name of a short one", ["web-1"], ["web-1.example.com"], true],
+    ["a name up to a dot", ["web-1.example"], ["web-1.example.com"], true],
+    ["a name in capitals", ["web-1.example.com"], ["WEB-1"], true],
+    ["a name that begins alike", ["web-1.example.com"], ["web"], false],
+    ["a name with another domain", ["web-1.example.com"], ["web-1.example.org"], false],
+    ["one that fits two nodes", ["web-1.a.net", "web-1.b.net"], ["web-1"], false],
+    ["two machines that fit one node", ["web-1"], ["web-1.a.net", "web-1.b.net"], false],
+    ["the beginning of an address", ["10.0.0.7"], ["10"], false],
+  ])("have the node exporter's figures by %s, or none", async (_, nodes, machines, isJoined) => {
+    const series = writeSeries((write, time, age) => {
+      for (const node of nodes) write(time, "kube_node_info", { node }, 1);
+      for (const [position, nodename] of machines.entries()) {
+        const instance = `192.168.0.${position}:9100`;
+        write(time, "node_uname_info", { instance, nodename }, 1);
+        exporter(write, time, age, instance);
+      }
+    });
+    const rows = await readNodes(series);
+    expect(rows.map(({ node_name }) => node_name)).toEqual(nodes);
+    for (const row of rows) expect(row.memory_rss_bytes).toBe(isJoined ? 450 : 0);
+    if (isJoined) expect(rows).toEqual([{ ...expectedRow, node_name: nodes[0] }]);
+  });
+
+  test("keep their own machine beside one outside of the cluster with a longer name", async () => {
+    const series = writeSeries((write, time, age) => {
+      write(time, "kube_node_info", { node: "web-1" }, 1);
+      write(time, "node_uname_info", { instance: "10.0.0.1:9100", nodename: "web-1" }, 1);
+      exporter(write, time, age, "10.0.0.1:9100");
+      write(time, "node_uname_info", { instance: "10.0.0.2:9100", nodename: "web-1.office.example" }, 1);
+      write(time, "node_memory_AnonPages_bytes", { instance: "10.0.0.2:9100" }, 9_999);
+    });
+    expect(await readNodes(series)).toEqual([{ ...expectedRow, node_name: "web-1" }]);
+  });
+
+  test("are one row if the kubelet, OpenTelemetry and a machine spell the name differently", async () => {
+    const series = writeSeries((write, time) => {
+      write(time, "kube_node_info", { node: "ip-10-0-0-7.ec2.internal" }, 1);
+      write(time, "container_memory_rss", { node: "ip-10-0-0-7", id: "/" }, 5);
+      write(time, "k8s_node_memory_usage_bytes", { k8s_node_name: "ip-10-0-0-7" }, 6);
+      write(time, "node_memory_working_set_bytes", { node: "ip-10-0-0-7.ec2.internal" }, 7);
+      write(time, "node_vmstat_pgfault", { instance: "ip-10-0-0-7:9100" }, 8);
+    });
+    expect(await readNodes(series)).toMatchObject([
+      {
+        node_name: "ip-10-0-0-7.ec2.internal",
+        memory_rss_bytes: 5,
+        memory_usage_bytes: 6,
+        memory_working_set_bytes: 7,
+        memory_page_faults: 8,
+      },
+    ]);
+  });
+
+  const windowsNames = {
+    new: {
+      ...{ total: "windows_memory_physical_total_bytes", free: "windows_memory_physical_free_bytes" },
+      hostname: "windows_os_hostname",
+    },
+    old: {
+      ...{ total: "windows_cs_physical_memory_bytes", free: "windows_os_physical_memory_free_bytes" },
+      hostname: "windows_cs_hostname",
+    },
+  };
+  test.each(["new", "old"] as const)(
+    "have the figures of the Windows exporter (%s names)",
+    async (version) => {
+      const names = windowsNames[version];
+      const instance = "10.0.0.8:9182";
+      const series = writeSeries((write, time, age) => {
+        write(time, "kube_node_info", { node: "win-8" }, 1);
+        const ready = { node: "win-8", condition: "Ready", status: "true" };
+        write(time, "kube_node_status_condition", ready, 1);
+        write(time, names.hostname, { instance, hostname: "WIN-8", domain: "", fqdn: "WIN-8" }, 1);
+        for (const core of ["0,0", "0,1"]) {
+          const modes = { user: 0.25, privileged: 0.125, interrupt: 0.0625, dpc: 0.0625, idle: 0.625 };
+          for (const [mode, rate] of Object.entries(modes)) {
+            write(time, "windows_cpu_time_total", { instance, core, mode }, age * rate);
+          }
+        }
+        write(time, names.total, { instance }, 1_000);
+        write(time, names.free, { instance }, 100);
+        write(time, "windows_memory_available_bytes", { instance }, 300);
+        write(time, "windows_memory_page_faults_total", { instance }, 77);
+        for (const [volume, factor] of Object.entries({ "C:": 1, "D:": 100, HarddiskVolume1: 1_000 })) {
+          write(time, "windows_logical_disk_size_bytes", { instance, volume }, 5_000 * factor);
+          write(time, "windows_logical_disk_free_bytes", { instance, volume }, 2_000 * factor);
+        }
+        const adapters = {
+          "Microsoft Hyper-V Network Adapter": 7,
+          "vEthernet (Ethernet)": 100,
+          "Hyper-V Virtual Ethernet Adapter": 100,
+          Hyper_V_Virtual_Ethernet_Adapter__2: 100,
+          "isatap.{C0FFEE}": 100,
+          "Teredo Tunneling Pseudo-Interface": 100,
+        };
+        for (const [nic, rate] of Object.entries(adapters)) {
+          // The counter restarts 30 s before the snapshot.
+          const counted = time >= base - 30_000 ? (time - (base - 30_000)) / 1_000 : age;
+          write(time, "windows_net_bytes_received_total", { instance, nic }, counted * rate);
+          write(time, "windows_net_bytes_sent_total", { instance, nic }, age * rate * 2);
+        }
+      });
+      expect(await readNodes(series)).toEqual([
+        {
+          timestamp: base,
+          node_name: "win-8",
+          // Two cores, each a quarter in user and an eighth in privileged mode.
+          cpu_usage_nano_cores: 750_000_000,
+          memory_rss_bytes: 0,
+          memory_usage_bytes: 900,
+          memory_working_set_bytes: 700,
+          memory_page_faults: 77,
+          memory_major_page_faults: 0,
+          fs_used_bytes: 3_000,
+          fs_available_bytes: 2_000,
+          fs_capacity_bytes: 5_000,
+          fs_inodes_free: 0,
+          fs_inodes_used: 0,
+          fs_inodes: 0,
+          network_rx_bytes: 45 * 7,
+          network_tx_bytes: 60 * 14,
+          phase: 2,
+        },
+      ]);
+    },
+  );
+
   test("have 0 for the disk figures that are not exported", async () => {
     const disk = { node: "worker-7", id: "/", device: "/dev/sda1" };
     const series = writeSeries((write, time) => {
@@ -167,6 +296,8 @@ describe("nodes", () => {
     ["node_cpu_usage_seconds_total", { node: "n1" }, "cpu_usage_nano_cores"],
     ["node_vmstat_pgfault", { node: "n1" }, "memory_page_faults"],
     ["node_cpu_seconds_total", { node: "n1", mode: "user" }, "cpu_usage_nano_cores"],
+    ["windows_cpu_time_total", { node: "n1", core: "0,0", mode: "user" }, "cpu_usage_nano_cores"],
+    ["windows_memory_page_faults_total", { instance: "n1:9182" }, "memory_page_faults"],
     ["k8s_node_memory_rss_bytes", { k8s_node_name: "n1" }, "memory_rss_bytes"],
     // Of unit 1, named with and without units.
     ["k8s_node_memory_page_faults_ratio", { k8s_node_name: "n1" }, "memory_page_faults"],

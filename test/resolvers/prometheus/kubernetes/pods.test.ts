@@ -226,6 +226,65 @@ describe("pod figures", () => {
     ]);
   });
 
+  test.each<[string, metric: string, labels: Labels]>([
+    ["cAdvisor", "container_fs_limit_bytes", { node: "n1", id: "/", device: "/dev/sda1" }],
+    [
+      "cAdvisor, by the address",
+      "container_fs_limit_bytes",
+      { instance: "10.0.0.1:10250", id: "/", device: "a" },
+    ],
+    // kube-prometheus-stack drops cAdvisor's series of the node by default.
+    [
+      "the node exporter, by the address",
+      "node_filesystem_size_bytes",
+      { instance: "10.0.0.1:9100", mountpoint: "/" },
+    ],
+    [
+      "the node exporter, by its name",
+      "node_filesystem_size_bytes",
+      { instance: "192.168.0.1:9100", mountpoint: "/" },
+    ],
+    [
+      "the Windows exporter",
+      "windows_logical_disk_size_bytes",
+      { instance: "192.168.0.1:9182", volume: "C:" },
+    ],
+    ["OpenTelemetry", "k8s_node_filesystem_capacity_bytes", { k8s_node_name: "n1" }],
+    ["OpenTelemetry, with dots", "k8s.node.filesystem.capacity", { "k8s.node.name": "n1" }],
+  ])("have the disk capacity of their node's row from %s", async (_, metric, labels) => {
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
+      write(time, "kube_node_info", { node: "n1", internal_ip: "10.0.0.1" }, 1);
+      write(time, "node_uname_info", { instance: "192.168.0.1:9100", nodename: "n1" }, 1);
+      write(time, "windows_os_hostname", { instance: "192.168.0.1:9182", hostname: "N1" }, 1);
+      write(time, metric, labels, 5_000);
+      write(
+        time,
+        metric,
+        { ...labels, device: "/dev/sdb", mountpoint: "/data", volume: "D:", id: "/x" },
+        90_000,
+      );
+      write(time, "container_memory_rss", { ...key, id: cgroup }, 1);
+    });
+    const other = metric.startsWith("k8s") ? 90_000 : 5_000;
+    expect((await readPods(series)).map((row) => row.ephemeral_storage_capacity_bytes)).toEqual([other]);
+    expect((await readNodes(series)).map((row) => row.fs_capacity_bytes)).toEqual([other]);
+  });
+
+  test("are found by the node's short name if no label has a uid", async () => {
+    const node = "n1.example.com";
+    const series = writeSeries((write, time) => {
+      write(time, "kube_pod_info", { ...info, node }, 1);
+      write(time, "kube_node_info", { node }, 1);
+      write(time, "container_memory_rss", { ...key, node: "n1", id: "/pod" }, 5);
+      write(time, "container_memory_rss", { ...key, node: "n2", id: "/pod" }, 50);
+      write(time, "container_fs_limit_bytes", { node: "n1", id: "/", device: "a" }, 70);
+    });
+    expect(await readPods(series)).toMatchObject([
+      { memory_rss_bytes: 5, ephemeral_storage_capacity_bytes: 70 },
+    ]);
+  });
+
   test("are never negative, infinite or NaN", async () => {
     const series = writeSeries((write, time) => {
       writePodInfo(write, time);

@@ -1,17 +1,20 @@
 // The backend kind `prometheus`: Prometheus itself and the servers that offer its HTTP API.
 import type { z } from "zod";
 import { httpUrl, parseSettings, strictObject } from "../../src/config/validation.ts";
-import { parseDuration, toMillis } from "../../src/core/time.ts";
+import { type Millis, parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
+import type { PartInspection } from "../../src/store/inspection.ts";
+import type { ForcedLabels } from "../../src/store/metrics.ts";
 import { basicOrBearer, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
-import { createPrometheusClient } from "./client/client.ts";
+import { createPrometheusClient, type PrometheusClient } from "./client/client.ts";
 import type { ClientSettings } from "./client/transport.ts";
 import { surveyMetrics } from "./discovery.ts";
 import { inspectCluster } from "./kubernetes/coverage.ts";
 import { createKubernetesStore } from "./kubernetes/kubernetes-store.ts";
-import { createMetricFamilies } from "./metrics/metric-families.ts";
+import { createMetricFamilies, type MetricFamilies } from "./metrics/metric-families.ts";
 import { createMetricStore } from "./metrics/metric-store.ts";
+import { describeReplicaLabels } from "./replica-labels.ts";
 
 const settings = strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
@@ -41,7 +44,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
       },
       probe: (signal) => client.probe(signal),
       inspections: {
-        metrics: families.inspect,
+        metrics: (match, signal) => inspectMetrics(client, families, match, toMillis(io.now()), signal),
         kubernetes: (match, signal) => inspectCluster(client, match, toMillis(io.now()), signal),
       },
       survey: (_, signal) => surveyMetrics(client, families, toMillis(io.now()), signal),
@@ -49,6 +52,20 @@ export const prometheus: BackendKind<PrometheusConfig> = {
     };
   },
 };
+
+/** With the labels of replicated scrapers, which make every sum wrong. @throws {BackendError} */
+async function inspectMetrics(
+  client: PrometheusClient,
+  families: MetricFamilies,
+  match: ForcedLabels,
+  now: Millis,
+  signal: AbortSignal,
+): Promise<PartInspection> {
+  const report = await families.inspect(match, signal);
+  const names = await families.listNames(match, signal);
+  const replicas = await describeReplicaLabels(client, match, names, now, signal);
+  return { ...report, problems: [...report.problems, ...replicas] };
+}
 
 function toClientSettings(
   { url, auth, tls, headers, timeout, answer_bytes: answerBytes }: PrometheusConfig,

@@ -60,9 +60,9 @@ export function resolveNodeNames(answers: NameAnswers, sources: SourceSeries, in
   const nodes = completeNodes(known.nodes, foreign);
   const aliases: Readonly<Record<NodeSourceKind, ReadonlyMap<string, string>>> = {
     // Machines outside of the cluster may have a node's name in another form. All kubelets are in it.
-    cluster: matchHosts(nodes, foreign.cluster.difference(nodes)),
+    cluster: matchHosts(nodes, dropKnown(foreign.cluster, nodes)),
     machine: matchHosts(nodes, foreign.machine),
-    otel: matchHosts(nodes, foreign.otel.difference(nodes)),
+    otel: matchHosts(nodes, dropKnown(foreign.otel, nodes)),
   };
   return {
     find: (labels, source = classifySource(labels)) => {
@@ -131,6 +131,10 @@ function matchHosts(nodes: ReadonlySet<string>, names: ReadonlySet<string>): Rea
     if (rivals.every((rival) => rival === name)) found.set(name, node);
   }
   return found;
+}
+
+function dropKnown(names: ReadonlySet<string>, nodes: ReadonlySet<string>): ReadonlySet<string> {
+  return new Set([...names].filter((name) => !nodes.has(name)));
 }
 
 /** By the first label of the host name, in lower case: Windows writes its own in capitals. */

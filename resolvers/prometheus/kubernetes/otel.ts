@@ -49,7 +49,7 @@ const suffixes: readonly (readonly [ending: RegExp, suffixes: readonly string[]]
 ];
 
 /** Every name under which a metric may be exported. */
-export function listOtelNames(metric: string): readonly string[] {
+function listOtelNames(metric: string): readonly string[] {
   const own = suffixes.find(([ending]) => ending.test(metric))?.[1] ?? [""];
   return [metric.replaceAll(".", "_"), metric].flatMap((base) => own.map((suffix) => `${base}${suffix}`));
 }

@@ -8,7 +8,6 @@ import type { PartInspection } from "../../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
-  matchAnyOf,
   matchEqual,
   matchPresent,
   metadataLabels,
@@ -130,7 +129,10 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
       load: async (key) => {
         const [matchKey, metric, shape]: [string, string, MetricShape] = JSON.parse(key);
         const match: ForcedLabels = JSON.parse(matchKey);
-        return listTagCombinations(match, await client.listSeries(selectTagged(match, metric, shape), never));
+        const series = await Promise.all(
+          selectTagged(match, metric, shape).map((selector) => client.listSeries(selector, never)),
+        );
+        return listTagCombinations(match, series.flat());
       },
     },
     io,
@@ -196,10 +198,11 @@ export function isTag(match: ForcedLabels, label: string): boolean {
   return !reservedLabels.includes(label) && !Object.hasOwn(match, label);
 }
 
-/** The series that carry the tags of a family. */
-function selectTagged(match: ForcedLabels, metric: string, shape: MetricShape): Selector {
-  if (shape === "both") return select(match, [matchAnyOf(metricName, [metric, `${metric}_count`])]);
-  return selectPart(match, shape === "histogram" || shape === "summary" ? `${metric}_count` : metric);
+/** The series that carry the tags of a family, one selector for each name: some servers take exact names only. */
+function selectTagged(match: ForcedLabels, metric: string, shape: MetricShape): readonly Selector[] {
+  const count = selectPart(match, `${metric}_count`);
+  if (shape === "both") return [selectPart(match, metric), count];
+  return [shape === "histogram" || shape === "summary" ? count : selectPart(match, metric)];
 }
 
 /** Each combination of tag keys once, sorted. */

@@ -106,9 +106,11 @@ function parseQuery(query: string): Expression {
     if (take(/\(/)) {
       const left = expression();
       const [, operator = ""] = need(/ (\+|-|\*|\/|<|>|==|!=|or|unless|and) /);
+      const [, on] = take(/on \(([^)]*)\) /) ?? [];
       const right = expression();
       need(/\)/);
-      return { kind: "binary", operator: operator as "+", left, right };
+      const sides = { left, right, ...(on !== undefined && { on: on.split(",") }) };
+      return { kind: "binary", operator: operator as "+", ...sides };
     }
     const aggregated = take(/(sum|avg|min|max|count|group)(?: by \(([^)]*)\) )?\(/);
     if (aggregated !== undefined) {

@@ -1,0 +1,155 @@
+// Finds labels that tell the replicas of a pair of scrapers apart. Both scrape the same targets, so that every series is
+// there twice, and sums count everything twice. The samples of both, put in the order of time, rise as one counter does;
+// counters of different targets fall back and forth. A replica's label is on all series, so that small metrics show it.
+import { readNumber } from "../../src/core/collections.ts";
+import { mapConcurrent } from "../../src/core/concurrency.ts";
+import { type Millis, minute } from "../../src/core/time.ts";
+import type { ForcedLabels } from "../../src/store/metrics.ts";
+import type { PrometheusClient } from "./client/client.ts";
+import {
+  aggregate,
+  call,
+  combineMetrics,
+  matchEqual,
+  metricName,
+  type RangeEdge,
+  type RangeSelector,
+  select,
+  selectRange,
+} from "./client/promql.ts";
+import { collectSeries, type SampleSeries } from "./client/response-scanner.ts";
+import { formatSeriesKey, readLabel } from "./metrics/series-reader.ts";
+
+/** The samples that are compared, per series. */
+const reach: Millis = 5 * minute;
+/** Counters that are counted, and those of them whose samples are read. */
+const [maxCounted, maxRead] = [40, 8];
+/** A metric with more series is not read. */
+const maxSeries = 2_000;
+const maxConcurrent = 4;
+
+/** Every target has these. */
+const targetMetrics = ["up", "process_start_time_seconds", "process_cpu_seconds_total"];
+/** What the documentation of Prometheus' operator, Thanos, Mimir and VictoriaMetrics calls the label. */
+const usualName =
+  /^_*(?:(?:prometheus|thanos|receive|rule|ruler|ha|monitor|vmagent|scraper)_)?replica(?:_label)?_*$/i;
+
+/**
+ * A sentence for each label that divides equal series, with what to do. `names` are those of all metrics under the forced
+ * labels. Reads at most eight metrics of 2,000 series in nine backend requests. @throws {BackendError}
+ */
+export async function describeReplicaLabels(
+  client: Pick<PrometheusClient, "query" | "readTraits">,
+  match: ForcedLabels,
+  names: readonly string[],
+  now: Millis,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const counters = names.filter((name) => /_(?:total|count)$/.test(name) && !targetMetrics.includes(name));
+  const chosen = [...targetMetrics.filter((name) => names.includes(name)), ...spreadOver(counters)];
+  if (chosen.length === 0) return [];
+  const { edge } = await client.readTraits(signal);
+  const selected = (name: string): RangeSelector => selectRecent(match, edge, name);
+  const counts = combineMetrics(chosen, ({ value }) =>
+    aggregate("count", [metricName], call("last_over_time", selected(value))),
+  );
+  const counted = await client.query(counts, { at: now }, collectSeries, signal);
+  const small = counted
+    .map(({ labels, values }) => ({ name: readLabel(labels, metricName), count: values[0] ?? 0 }))
+    .filter(({ count }) => count > 1 && count <= maxSeries)
+    .sort((a, b) => a.count - b.count || (a.name < b.name ? -1 : 1))
+    .slice(0, maxRead);
+  const metrics = await mapConcurrent(
+    small,
+    maxConcurrent,
+    ({ name }, either) => client.query(selected(name), { at: now }, collectSeries, either),
+    signal,
+  );
+  return findReplicaLabels(metrics).map(describeLabel);
+}
+
+function selectRecent(match: ForcedLabels, edge: RangeEdge, name: string): RangeSelector {
+  return selectRange(select(match, [matchEqual(metricName, name)]), edge, { from: reach - 1, to: 0 });
+}
+
+/** Some names from all over the list. */
+function spreadOver(names: readonly string[]): readonly string[] {
+  const every = Math.max(1, Math.ceil(names.length / maxCounted));
+  return names.filter((_, position) => position % every === 0);
+}
+
+function describeLabel({ label, values }: ReplicaLabel): string {
+  const shown =
+    values.length > 3 ? `${values.slice(0, 2).join(", ")} and ${values.length - 2} more` : values.join(", ");
+  return `the label ${label} (${shown}) divides equal series, as replicas of one scraper do: counters count everything ${values.length} times. Drop the label where the replicas are merged (\`--query.replica-label=${label}\` of Thanos, the HA tracker of Mimir and Cortex, deduplication of VictoriaMetrics), or force one replica: \`match: { ${label}: ${values[0]} }\``;
+}
+
+// ---- Comparison ----------------------------------------------------------------------------------------------
+
+interface ReplicaLabel {
+  readonly label: string;
+  /** Sorted. */
+  readonly values: readonly string[];
+}
+
+/** What the metrics say of one label. */
+interface Evidence {
+  readonly values: Set<string>;
+  /** Series that differ in the label only, and are the same counter. */
+  risen: number;
+  /** The same, but the value did not change. */
+  equal: number;
+  differing: number;
+}
+
+/** The labels whose values divide series that are equal otherwise, in any of the metrics and against none. */
+function findReplicaLabels(metrics: readonly (readonly SampleSeries[])[]): readonly ReplicaLabel[] {
+  const labels = new Set(metrics.flat().flatMap((series) => Object.keys(series.labels)));
+  labels.delete(metricName);
+  return [...labels].sort().flatMap((label) => {
+    const evidence: Evidence = { values: new Set(), risen: 0, equal: 0, differing: 0 };
+    for (const series of metrics) weighMetric(series, label, evidence);
+    return isReplicaLabel(label, evidence) ? [{ label, values: [...evidence.values].sort() }] : [];
+  });
+}
+
+/** Values at rest may be equal by chance: they count for a label with a usual name, or where there are several. */
+function isReplicaLabel(label: string, { values, risen, equal, differing }: Evidence): boolean {
+  if (values.size < 2 || differing > 0) return false;
+  return risen > 0 || (usualName.test(label) ? equal > 0 : equal > 2);
+}
+
+function weighMetric(all: readonly SampleSeries[], label: string, evidence: Evidence): void {
+  const labelled = all.filter(({ labels }) => labels[label] !== undefined);
+  const groups = Map.groupBy(labelled, ({ labels: { [label]: _, ...others } }) => formatSeriesKey(others));
+  for (const group of groups.values()) {
+    if (group.length < 2) continue;
+    for (const { labels } of group) evidence.values.add(readLabel(labels, label));
+    const verdict = compareCounters(group);
+    // Zeros and ones are equal everywhere, such as those of `up`; the names of labels still tell.
+    if (verdict === "plain" && !usualName.test(label)) continue;
+    evidence[verdict === "plain" ? "equal" : verdict] += 1;
+  }
+}
+
+/** Whether the samples of all series are those of one counter: `plain` if that never was anything but 0 or 1. */
+function compareCounters(group: readonly SampleSeries[]): "risen" | "equal" | "plain" | "differing" {
+  const merged = group
+    .flatMap(({ times, values }, series) =>
+      [...times].map((time, position) => ({ time, series, value: readNumber(values, position) })),
+    )
+    .sort((a, b) => a.time - b.time || a.value - b.value);
+  let [falls, rises, changes] = [0, 0, 0];
+  for (const [position, { series, value }] of merged.entries()) {
+    const before = merged[position - 1];
+    if (before === undefined) continue;
+    if (value < before.value) falls += 1;
+    if (value > before.value) rises += 1;
+    if (series !== before.series) changes += 1;
+  }
+  // The target may have restarted once.
+  if (falls > 1) return "differing";
+  if (rises > 1 && changes > 2) return "risen";
+  if (rises > 0 || falls > 0) return changes > 2 ? "risen" : "differing";
+  return (merged[0]?.value ?? 0) > 1 ? "equal" : "plain";
+}

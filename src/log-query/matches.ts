@@ -142,23 +142,16 @@ function matchAnyValue(
   const waiting: { readonly node: unknown; readonly at: number }[] = [];
   for (;;) {
     const step = path[at];
-    if (Array.isArray(node)) {
-      if (step?.index !== undefined) {
-        node = node[step.index];
-        at++;
-        continue;
-      }
+    if (Array.isArray(node) && step?.index === undefined) {
       for (const element of node) waiting.push({ node: element, at });
-    } else if (step !== undefined) {
-      if (typeof node === "object" && node !== null) {
-        node = readChild(node, step.key);
-        at++;
-        continue;
-      }
-    } else {
+    } else if (step === undefined) {
       const holds = matchValue(node, comparison);
       if (holds === true) return true;
-      if (holds !== undefined && answer !== "unsure") answer = holds;
+      answer = combineVerdicts(answer, holds);
+    } else if (typeof node === "object" && node !== null) {
+      node = readChild(node, step);
+      at++;
+      continue;
     }
     const next = waiting.pop();
     if (next === undefined) return answer;
@@ -166,8 +159,17 @@ function matchAnyValue(
   }
 }
 
-/** Own keys only: a body's `__proto__` and `constructor` are keys like any other, and absent unless it has them. */
-function readChild(node: object, key: string): unknown {
+/** What two values that do not satisfy the comparison say together. */
+function combineVerdicts(
+  answer: false | undefined | "unsure",
+  next: false | undefined | "unsure",
+): false | undefined | "unsure" {
+  return answer === "unsure" || next === undefined ? answer : next;
+}
+
+/** The element or member that a key names. Own keys only: a body's `__proto__` and `constructor` are keys like any other, and absent unless it has them. */
+function readChild(node: object, { key, index }: PathKey): unknown {
+  if (Array.isArray(node)) return index === undefined ? undefined : node[index];
   if (node instanceof Map) return node.get(key);
   return Object.hasOwn(node, key) ? (node as Readonly<Record<string, unknown>>)[key] : undefined;
 }

@@ -198,7 +198,7 @@ function planPage(request: LinesRequest, context: Context) {
 
 /** At most so many lines of the range are left out again, because the cursor lies within their millisecond. */
 function countExcludedLines({ position, cap }: LinePage): number {
-  return position?.kind === "part" ? Math.min(Math.max(position.part, 1), maxParts) * cap : 0;
+  return position?.kind === "part" ? Math.max(1, Math.min(position.part, maxParts)) * cap : 0;
 }
 
 const maxParts = 100;
@@ -245,8 +245,8 @@ type CursorPosition =
   /** After this whole millisecond. */
   | { readonly kind: "millisecond"; readonly start: Instant }
   /**
-   * After part `part` if the millisecond holds more lines than the cap, else after the whole millisecond. Only its
-   * lines can tell, so the range keeps the whole millisecond.
+   * After part `part` if the millisecond holds more lines than the cap, else after all of it. Only its lines can tell, so
+   * the range keeps the whole millisecond.
    */
   | { readonly kind: "part"; readonly start: Instant; readonly part: number };
 
@@ -331,28 +331,43 @@ export function* groupByTimestamp(
   let first = 0;
   for (let opening = batch[0]; opening !== undefined; opening = batch[first]) {
     const start = floorToMilli(opening.time);
-    const close = start + nanosPerMilli;
-    let end = first + 1;
-    for (
-      let line = batch[end];
-      line !== undefined && line.time >= start && line.time < close;
-      line = batch[end]
-    ) {
-      end += 1;
-    }
+    const end = findMilliEnd(batch, first, start);
     const cursor = position?.kind === "part" && position.start === start ? position : undefined;
-    if (end - first <= cap) {
-      // The millisecond was never split, so the page of the cursor ended behind all of it.
-      if (cursor === undefined) yield { stamp: printMillis(toMillis(start)), first, end };
-    } else {
-      const parts = Math.ceil((end - first) / cap);
-      if (parts > maxParts) throw createTooManyLinesError(cap * maxParts);
-      for (let part = (cursor?.part ?? 0) + 1; part <= parts; part += 1) {
-        const stamp = printPartTimestamp(start, computeRank(part, part === parts, order));
-        yield { stamp, first: first + (part - 1) * cap, end: Math.min(first + part * cap, end) };
-      }
-    }
+    if (end - first > cap) yield* splitMillisecond(start, first, end, cap, order, cursor?.part ?? 0);
+    // A page ends between two milliseconds, so all of the cursor's own has been delivered.
+    else if (cursor === undefined) yield { stamp: printMillis(toMillis(start)), first, end };
     first = end;
+  }
+}
+
+/** The position behind the last line of the millisecond that begins at `start` and holds the line at `first`. */
+function findMilliEnd(batch: readonly LogLine[], first: number, start: Instant): number {
+  const close = start + nanosPerMilli;
+  let end = first + 1;
+  for (
+    let line = batch[end];
+    line !== undefined && line.time >= start && line.time < close;
+    line = batch[end]
+  ) {
+    end += 1;
+  }
+  return end;
+}
+
+/** The parts of a millisecond behind part `passed`. @throws {Refused} where there are too many */
+function* splitMillisecond(
+  start: Instant,
+  first: number,
+  end: number,
+  cap: number,
+  order: "asc" | "desc",
+  passed: number,
+): Generator<TimestampGroup> {
+  const parts = Math.ceil((end - first) / cap);
+  if (parts > maxParts) throw createTooManyLinesError(cap * maxParts);
+  for (let part = passed + 1; part <= parts; part += 1) {
+    const stamp = printPartTimestamp(start, computeRank(part, part === parts, order));
+    yield { stamp, first: first + (part - 1) * cap, end: Math.min(first + part * cap, end) };
   }
 }
 

@@ -108,6 +108,12 @@ async function completePage(
   const { order } = context.query;
   const { hits } = response;
   const instants = listInstants(plan, hits);
+  const earliest = order === "asc" ? instants[0] : instants.at(-1);
+  if (!reader.hasSeveralTimes && earliest !== undefined && earliest < floorToMilli(range.from)) {
+    // Most sources have one time a document, and their searches need no further condition.
+    reader.hasSeveralTimes = true;
+    return readPage(reader, rest, size);
+  }
   if (hits.length < size) {
     window?.recordExhausted();
     countDocuments(reader, plan, hits.length);

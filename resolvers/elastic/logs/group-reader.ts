@@ -1,7 +1,7 @@
 // The state of reading one layout group, and what becomes of the documents that its searches return. What runs for each
 // line is a function of the module: functions that are created for each request lose their compiled code.
 import { requireAt } from "../../../src/core/collections.ts";
-import { createUnsupportedError, Refused } from "../../../src/core/errors.ts";
+import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
@@ -39,6 +39,8 @@ export interface GroupReader {
   plan: SearchPlan | undefined;
   /** Whether the first search has decided if it needs fresh mappings. */
   hasChosenFreshness: boolean;
+  /** Whether a search has found a document with several times, one of them before its range. */
+  hasSeveralTimes: boolean;
   /** False once the backend has rejected the filter's query: then the documents alone decide. */
   isFilterPushedDown: boolean;
   /** A search that was sent before its page was asked for. */
@@ -62,6 +64,7 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
     selectivity: 1,
     plan: undefined,
     hasChosenFreshness: false,
+    hasSeveralTimes: false,
     isFilterPushedDown: true,
     prefetched: undefined,
     hasResponse: false,
@@ -116,7 +119,7 @@ function decodeLines(
     if (time < from || time > to) {
       // A `date` field rounds a bound to its millisecond, so the exact bound is checked here.
       if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to)
-        throw multipleTimesError(backend);
+        throw new BackendError(backend, "malformed", "a hit that was sorted by a time outside the range");
       continue;
     }
     const line = decodeLine(backend, requireAt(hits, at), time, source.id, layout);
@@ -124,9 +127,4 @@ function decodeLines(
     if (matches(line)) lines.push(line);
   }
   return lines;
-}
-
-/** A document with several times may be found by one of them and sorted by another, outside the range. */
-function multipleTimesError(backend: string): Refused<"not_supported_by_backend"> {
-  return createUnsupportedError(backend, "documents with several times");
 }

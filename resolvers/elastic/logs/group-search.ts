@@ -117,7 +117,7 @@ export async function searchPage(
   size: number,
 ): Promise<SearchResponse> {
   const { window, prefetched, context } = reader;
-  const body = printPageSearch(plan, range, size);
+  const body = printPageSearch(reader, plan, range, size);
   const pending = prefetched?.body === body ? prefetched.bytes : send(reader, body);
   reader.prefetched = undefined;
   const bytes = await pending;
@@ -143,13 +143,18 @@ function sendNextPageAhead(
   window.recordProgress(range, milli);
   const next = computeRest(milli, rest, context.query.order, true);
   if (next === undefined) return;
-  const body = printPageSearch(plan, window.clipRange(next), window.size);
+  const body = printPageSearch(reader, plan, window.clipRange(next), window.size);
   if (body === sentBody) return;
   reader.prefetched = { body, bytes: send(reader, body) };
   // A failure is reported when its page is asked for.
   reader.prefetched.bytes.catch(() => undefined);
 }
 
-function printPageSearch(plan: SearchPlan, range: TimeRange, size: number): string {
-  return JSON.stringify({ ...buildSearchBody(plan, range), size });
+function printPageSearch(
+  { hasSeveralTimes }: GroupReader,
+  plan: SearchPlan,
+  range: TimeRange,
+  size: number,
+): string {
+  return JSON.stringify({ ...buildSearchBody(plan, range, hasSeveralTimes), size });
 }

@@ -17,7 +17,7 @@ export async function countCandidates(reader: GroupReader, room: number): Promis
   // The line at which the page ends is searched only where a search can skip so many.
   const pageEnd = expectedLines > resultWindow ? { size: 0 } : { from: expectedLines - 1, size: 1 };
   const { plan, response } = await searchPlanned(reader, (plan) =>
-    search(reader, plan, { ...buildSearchBody(plan, range), ...counted, ...pageEnd }),
+    search(reader, plan, { ...buildSearchBody(plan, range, true), ...counted, ...pageEnd }),
   );
   if (response.total !== undefined) return response.total;
   const [last] = response.hits;
@@ -27,6 +27,6 @@ export async function countCandidates(reader: GroupReader, room: number): Promis
     order === "asc"
       ? { from: range.from, to: earlier(range.to, endOfMilli(milli)) }
       : { from: later(range.from, milli), to: range.to };
-  const { total } = await search(reader, plan, { ...buildSearchBody(plan, page), ...counted, size: 0 });
+  const { total } = await search(reader, plan, { ...buildSearchBody(plan, page, true), ...counted, size: 0 });
   return total ?? Number.POSITIVE_INFINITY;
 }

@@ -153,9 +153,12 @@ function buildIndexScope(
   return { own, unknown, both, hasConflictingTime: hasConflictingTimeType(group, groups) };
 }
 
-/** The body of a search for the lines of a range, without its `size`. */
-export function buildSearchBody(plan: SearchPlan, range: TimeRange): object {
-  return { track_total_hits: false, query: buildLinesQuery(plan, range), sort: [plan.sort] };
+/**
+ * The body of a search for the lines of a range, without its `size`. With `excludesEarlier` it finds no document that has
+ * another time before the range, and so lies in an earlier one.
+ */
+export function buildSearchBody(plan: SearchPlan, range: TimeRange, excludesEarlier: boolean): object {
+  return { track_total_hits: false, query: buildLinesQuery(plan, range, excludesEarlier), sort: [plan.sort] };
 }
 
 /**
@@ -163,11 +166,16 @@ export function buildSearchBody(plan: SearchPlan, range: TimeRange): object {
  * time alone (seen on 2.19). Document order loses none, and the time still comes along as the last sort value.
  */
 export function buildScrollBody(plan: SearchPlan, range: TimeRange): object {
-  return { query: buildLinesQuery(plan, range), sort: ["_doc", plan.sort] };
+  return { query: buildLinesQuery(plan, range, true), sort: ["_doc", plan.sort] };
 }
 
-function buildLinesQuery({ timeColumn, indices, filter }: SearchPlan, { from, to }: TimeRange): Query {
-  const inRange = timeColumn.buildRangeQuery(from, to);
+function buildLinesQuery(
+  { timeColumn, indices, filter }: SearchPlan,
+  { from, to }: TimeRange,
+  excludesEarlier: boolean,
+): Query {
+  const touching = timeColumn.buildRangeQuery(from, to);
+  const inRange = excludesEarlier ? allOf([touching, not(timeColumn.buildBeforeQuery(from))]) : touching;
   const { own, unknown, both, hasConflictingTime } = indices;
   const conditions = hasConflictingTime
     ? [anyOf([allOf([own, inRange]), unknown])]

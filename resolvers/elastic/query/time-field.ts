@@ -1,7 +1,16 @@
 // The time field of a layout group: the range query that bounds lines by it, the sort, and the instant behind a sort value.
+// A document with several times is sorted by the least of them in both orders. A range finds it by any.
 // A sort value is milliseconds of a `date`, nanoseconds of a `date_nanos` or where both types meet, or a whole number of
 // the layout's unit.
-import { allTime, earlier, fromMillis, type Instant, later, printNanos } from "../../../src/core/time.ts";
+import {
+  allTime,
+  earlier,
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  later,
+  printNanos,
+} from "../../../src/core/time.ts";
 import { matchNone, type Query } from "../client/query-dsl.ts";
 
 /** The instants that a `date_nanos` field can hold. */
@@ -13,6 +22,8 @@ const longRange = { from: -(2n ** 63n), to: 2n ** 63n - 1n };
 export interface TimeColumn {
   /** Finds all documents in the range, and those that the index rounds into it. Bounds are inclusive. */
   buildRangeQuery(from: Instant, to: Instant): Query;
+  /** Finds all documents with a time in a millisecond before that of the instant. */
+  buildBeforeQuery(instant: Instant): Query;
   buildSort(order: "asc" | "desc"): object;
   /** `sort` is the text of an integer. */
   toInstant(buildSort: string): Instant;
@@ -22,8 +33,15 @@ export interface TimeColumn {
 export function createDateColumn(field: string, nanos: boolean): TimeColumn {
   return {
     buildRangeQuery: (from, to) => buildDateRangeQuery(field, from, to, nanos),
+    buildBeforeQuery: (instant) =>
+      buildDateRangeQuery(field, undefined, (floorToMilli(instant) - 1n) as Instant, nanos),
     buildSort: (order) => ({
-      [field]: { order, unmapped_type: "date", ...(nanos ? { numeric_type: "date_nanos" } : {}) },
+      [field]: {
+        order,
+        mode: "min",
+        unmapped_type: "date",
+        ...(nanos ? { numeric_type: "date_nanos" } : {}),
+      },
     }),
     toInstant: (sort) => (nanos ? (BigInt(sort) as Instant) : fromMillis(Number(sort))),
   };
@@ -38,7 +56,12 @@ export function createNumberColumn(field: string, unit: bigint): TimeColumn {
       const lte = last < longRange.to ? last : longRange.to;
       return gte > lte ? matchNone : { range: { [field]: { gte: formatBound(gte), lte: formatBound(lte) } } };
     },
-    buildSort: (order) => ({ [field]: { order, unmapped_type: "long" } }),
+    buildBeforeQuery(instant) {
+      const last = roundDownQuotient(floorToMilli(instant) - 1n, unit);
+      const lte = last < longRange.to ? last : longRange.to;
+      return lte < longRange.from ? matchNone : { range: { [field]: { lte: formatBound(lte) } } };
+    },
+    buildSort: (order) => ({ [field]: { order, mode: "min", unmapped_type: "long" } }),
     toInstant: (sort) => (BigInt(sort) * unit) as Instant,
   };
 }

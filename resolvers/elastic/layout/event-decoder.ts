@@ -11,7 +11,7 @@ import {
 import { isValueObject, type ValueObject } from "../document/flatten.ts";
 import { compileAttributes, omitAttributes } from "./attribute-decoder.ts";
 import { type EventForm, listEventTraceNames, type SpanForm } from "./span-layout.ts";
-import { readTime } from "./time-decoder.ts";
+import { compileTime, readTimeAt } from "./time-decoder.ts";
 import {
   applyRules,
   compileRules,
@@ -95,11 +95,11 @@ function compileEvent(
   table: FieldTable,
   form: Pick<EventForm, "time" | "name" | "event_attributes">,
 ): (fields: FieldValues) => SpanEvent | undefined {
-  const timeField = table.addField(form.time.field);
+  const timeRef = compileTime(table, form.time);
   const rules = compileRules(table, form.name, ["event_attributes"]);
   const readAttributes = compileAttributes(table, form.event_attributes, undefined);
   return (fields) => {
-    const time = readTime(readFieldValue(fields, timeField), form.time.unit);
+    const time = readTimeAt(fields, timeRef);
     if (time === undefined) return undefined;
     const attributes = readAttributes(fields);
     const name = applyRules({ ...noAttributes, fields, event_attributes: attributes }, rules) ?? "";

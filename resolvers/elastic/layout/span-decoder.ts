@@ -26,8 +26,8 @@ import { isValueObject, type ValueObject } from "../document/flatten.ts";
 import { type AttributeReader, compileAttributes, omitAttributes } from "./attribute-decoder.ts";
 import { compileEvents, decodeSeparateEvent, emptyList } from "./event-decoder.ts";
 import { compileLinks, compileParentReference } from "./reference-decoder.ts";
-import type { EventForm, SpanForm, TimeUnit } from "./span-layout.ts";
-import { readDuration, readTime } from "./time-decoder.ts";
+import type { EventForm, SpanForm } from "./span-layout.ts";
+import { compileTime, readDurationAt, readTimeAt, type TimeRef } from "./time-decoder.ts";
 import {
   type AttributePart,
   applyRule,
@@ -41,11 +41,6 @@ import {
   type Scope,
   toText,
 } from "./value-rules.ts";
-
-interface TimeRef {
-  readonly field: FieldRef;
-  readonly unit: TimeUnit;
-}
 
 /** A form, compiled for one site. */
 interface SpanDecoder {
@@ -108,9 +103,6 @@ function prepareSpanDecoder(form: SpanForm, source: SpanSource): SpanDecoder {
 
 function compileSpanDecoder(form: SpanForm, source: SpanSource): SpanDecoder {
   const table = createFieldTable();
-  const toRef = ({ field, unit }: NonNullable<SpanForm["end"]>): TimeRef => {
-    return { field: table.addField(field), unit };
-  };
   const status = compileRules(table, form.status, spanParts);
   return {
     form,
@@ -118,11 +110,11 @@ function compileSpanDecoder(form: SpanForm, source: SpanSource): SpanDecoder {
     table,
     present: form.present.map((name) => table.addField(name)),
     names: resolveNames(table, form),
-    start: toRef(form.start),
-    end: form.end && toRef(form.end),
-    duration: form.duration && toRef(form.duration),
+    start: compileTime(table, form.start),
+    end: form.end && compileTime(table, form.end),
+    duration: form.duration && compileTime(table, form.duration),
     count: form.count === undefined ? undefined : table.addField(form.count),
-    sum: form.sum && toRef(form.sum),
+    sum: form.sum && compileTime(table, form.sum),
     kind: compileRules(table, form.kind, spanParts),
     status,
     omittingRules: status.filter(({ omit }) => omit),
@@ -211,14 +203,6 @@ function decodeDocument(decoder: SpanDecoder, document: ValueObject): Span | und
     peer: kind === "client" || kind === "producer" ? findFirstText(scope, names.peer) : undefined,
     report: isReport(spanAttributes),
   };
-}
-
-function readTimeAt(fields: FieldValues, { field, unit }: TimeRef): Instant | undefined {
-  return readTime(readFieldValue(fields, field), unit);
-}
-
-function readDurationAt(fields: FieldValues, { field, unit }: TimeRef): bigint | undefined {
-  return readDuration(readFieldValue(fields, field), unit);
 }
 
 /** A span without a duration ends when it starts. */

@@ -18,6 +18,10 @@ export const nanosPerTimeUnit: Readonly<Record<TimeUnit, bigint>> = {
   ns: nanosPerUnit.ns,
 };
 const timeSchema = z.strictObject({ field: nameSchema, unit: z.enum(units) });
+/** An instant; of documents without a readable one at `field` that of `otherwise`. */
+const instantSchema = timeSchema.extend({ otherwise: timeSchema.optional() });
+export type InstantRule = z.infer<typeof instantSchema>;
+export type TimeRule = z.infer<typeof timeSchema>;
 
 const attributeSourceSchema = z.union([
   /**
@@ -62,6 +66,11 @@ const statusRulesSchema = z
   .array(buildRuleSchema(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }))
   .min(1)
   .readonly();
+/** The times by which a document may be bounded, the first before those that stand in for it. */
+export function listTimes({ otherwise, ...time }: InstantRule): readonly TimeRule[] {
+  return otherwise === undefined ? [time] : [time, otherwise];
+}
+
 export interface ValueRule {
   readonly field?: string | undefined;
   readonly values?: Readonly<Record<string, string>> | undefined;
@@ -71,7 +80,7 @@ export interface ValueRule {
 
 const eventsSchema = z.strictObject({
   at: nameSchema,
-  time: timeSchema,
+  time: instantSchema,
   name: buildRulesSchema(nameSchema),
   event_attributes: attributesSchema,
 });
@@ -124,8 +133,8 @@ const spanFormSchema = z
       .optional(),
     trace_state: namesSchema.optional(),
     /** The start, unless there are an end and a duration: then a span starts that long before its end. */
-    start: timeSchema,
-    end: timeSchema.optional(),
+    start: instantSchema,
+    end: instantSchema.optional(),
     duration: timeSchema.optional(),
     name: namesSchema,
     kind: buildRulesSchema(z.enum(spanKinds)),
@@ -162,7 +171,7 @@ const eventFormSchema = z.strictObject({
   trace_id: namesSchema,
   /** The id of the span that the event belongs to: the first of these names that is a span of the trace. */
   span: namesSchema,
-  time: timeSchema,
+  time: instantSchema,
   name: buildRulesSchema(nameSchema),
   event_attributes: attributesSchema,
   /** The form of the standalone span that the document is if there is no such span. It is no request. */

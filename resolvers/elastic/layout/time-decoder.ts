@@ -2,13 +2,36 @@
 // date is an ISO text, milliseconds, or the collector's `<milliseconds>.<nanoseconds, unpadded>`.
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../../src/core/time.ts";
-import { nanosPerTimeUnit, type TimeUnit } from "./span-layout.ts";
+import { type FieldRef, type FieldTable, type FieldValues, readFieldValue } from "../document/field-table.ts";
+import { type InstantRule, nanosPerTimeUnit, type TimeRule, type TimeUnit } from "./span-layout.ts";
 import { toText } from "./value-rules.ts";
+
+/** A time of a layout in the field table of a form. */
+export interface TimeRef {
+  readonly field: FieldRef;
+  readonly unit: TimeUnit;
+  readonly otherwise: TimeRef | undefined;
+}
+
+export function compileTime(table: FieldTable, { otherwise, ...time }: InstantRule): TimeRef {
+  const toRef = ({ field, unit }: TimeRule) => ({ field: table.addField(field), unit, otherwise: undefined });
+  return { ...toRef(time), otherwise: otherwise && toRef(otherwise) };
+}
+
+/** The instant of a document; undefined if none of the fields has a time. */
+export function readTimeAt(fields: FieldValues, { field, unit, otherwise }: TimeRef): Instant | undefined {
+  const time = readTime(readFieldValue(fields, field), unit);
+  return time === undefined && otherwise !== undefined ? readTimeAt(fields, otherwise) : time;
+}
+
+export function readDurationAt(fields: FieldValues, { field, unit }: TimeRef): bigint | undefined {
+  return readDuration(readFieldValue(fields, field), unit);
+}
 
 const epochPattern = /^-?\d+(?:\.\d{1,6})?$/;
 
 /** Undefined if the value is no time. */
-export function readTime(value: AttributeValue | undefined, unit: TimeUnit): Instant | undefined {
+function readTime(value: AttributeValue | undefined, unit: TimeUnit): Instant | undefined {
   if (unit !== "date") return readNanos(value, nanosPerTimeUnit[unit]) as Instant | undefined;
   if (typeof value === "number" || typeof value === "bigint")
     return readNanos(value, nanosPerMilli) as Instant;
@@ -37,7 +60,7 @@ function readNanos(value: AttributeValue | undefined, unit: bigint): bigint | un
 }
 
 /** Nanoseconds; a negative duration counts as 0. Undefined if the value is no duration. */
-export function readDuration(value: AttributeValue | undefined, unit: TimeUnit): bigint | undefined {
+function readDuration(value: AttributeValue | undefined, unit: TimeUnit): bigint | undefined {
   const duration = readTime(value, unit);
   return duration === undefined || duration >= 0n ? duration : 0n;
 }

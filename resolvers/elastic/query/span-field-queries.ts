@@ -45,6 +45,24 @@ export function isWideNumber({ type }: IndexedField): boolean {
   return maxDigits.get(type) === 15;
 }
 
+/** Whether a field holds any time or duration of this century, but not with all its digits. */
+export function isApproximateNumber({ type }: IndexedField): boolean {
+  return type === "float";
+}
+
+/** A bound that holds for the value of a field as its index keeps it: a `float` keeps 24 binary digits. */
+export function roundOutwards<T extends number | bigint>(
+  field: IndexedField,
+  bound: T,
+  towards: "down" | "up",
+): T {
+  if (!isApproximateNumber(field)) return bound;
+  const value = Number(bound);
+  const slack = Math.ceil(Math.abs(value) * 2 ** -22);
+  const rounded = towards === "down" ? value - slack : value + slack;
+  return (typeof bound === "bigint" ? BigInt(rounded) : rounded) as T;
+}
+
 /** The query, within the nested object of the field if it has one. */
 export function wrapNestedQuery(field: IndexedField, query: Query): Query {
   return field.nested === undefined ? query : { nested: { path: field.nested, query } };
@@ -125,6 +143,7 @@ export function buildMissingQuery(group: IndexGroup, name: string): Query {
   if (
     field === undefined ||
     !field.indexed ||
+    field.hasExtraValues ||
     field.aliasOf !== undefined ||
     field.flattenedRoot !== undefined
   )

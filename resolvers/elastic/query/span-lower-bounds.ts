@@ -21,8 +21,10 @@ import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type AttributeSources,
   findNamedAttribute,
+  type InstantRule,
+  listTimes,
   type SpanForm,
-  type TimeUnit,
+  type TimeRule,
   type ValueRule,
 } from "../layout/span-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
@@ -32,15 +34,11 @@ import {
   buildMalformedQuery,
   buildUnmappedQuery,
   findKeywordField,
+  isApproximateNumber,
   listAttributePlaces,
 } from "./span-field-queries.ts";
-import {
-  buildCertainParentReferenceQuery,
-  buildTimeBetweenQuery,
-  durationBuckets,
-  durationUnitsPerMilli,
-  zeroIds,
-} from "./span-upper-bounds.ts";
+import { buildTimeBetweenQuery, durationBuckets, durationUnitsPerMilli } from "./span-times.ts";
+import { buildCertainParentReferenceQuery, zeroIds } from "./span-upper-bounds.ts";
 
 type GroupContext = Pick<PlacedForm<SpanForm>, "group" | "listsIgnored">;
 
@@ -140,25 +138,50 @@ export function buildCertainFormQuery({ group, form }: PlacedForm<SpanForm>): Qu
   );
 }
 
-/** Documents whose time certainly lies in the range. Bounds are rounded inwards, since an index may hold milliseconds only. */
+/** Documents whose time at the field certainly lies in the range. Bounds are rounded inwards: an index may hold milliseconds. */
 function buildCertainTimeQuery(
-  group: IndexGroup,
-  name: string,
-  unit: TimeUnit,
+  { group, listsIgnored }: GroupContext,
+  time: TimeRule,
   from: Instant,
   to: Instant,
 ): Query {
-  const field = findField(group, name);
+  const field = findField(group, time.field);
   if (
     field === undefined ||
     field.hasExtraValues ||
     field.aliasOf !== undefined ||
-    field.flattenedRoot !== undefined
+    field.flattenedRoot !== undefined ||
+    isApproximateNumber(field)
   )
     return matchNone;
+  const malformed = buildMalformedQuery(field, listsIgnored);
+  if (malformed === undefined) return matchNone;
   const first = (endOfMilli((from - 1n) as Instant) + 1n) as Instant;
   const last = (floorToMilli((to + 1n) as Instant) - 1n) as Instant;
-  return buildTimeBetweenQuery(group, name, unit, first, last) ?? matchNone;
+  return allOf([buildTimeBetweenQuery(group, time, first, last) ?? matchNone, not(malformed)]);
+}
+
+/** Documents that certainly match by the first of a rule's times that they certainly have. */
+function combineCertainTimes(
+  placed: GroupContext,
+  rule: InstantRule,
+  build: (time: TimeRule) => Query,
+): Query {
+  return anyOf(
+    listTimes(rule).map((time, at, times) =>
+      allOf([
+        build(time),
+        ...times.slice(0, at).map(({ field }) => buildCertainlyMissingQuery(placed, field)),
+      ]),
+    ),
+  );
+}
+
+/** Documents that certainly have no value at a name. */
+export function buildCertainlyMissingQuery(placed: GroupContext, name: string): Query {
+  const field = findField(placed.group, name);
+  const isUnknown = field !== undefined && isLossy(field) && !placed.listsIgnored;
+  return isUnknown ? matchNone : not(buildExistsQuery(placed, name));
 }
 
 /** A field of durations that an index can sum exactly as the reader would. */
@@ -189,29 +212,28 @@ export function findDurationColumn({
 
 /** Documents whose span certainly ends in the range, with a duration that the index can sum. */
 export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, { from, to }: TimeRange): Query {
-  const { group, form } = placed;
+  const { form } = placed;
   const length = findDurationColumn(placed);
   if (length === undefined || form.duration === undefined) return matchNone;
   const perMilli = durationUnitsPerMilli[form.duration.unit];
   if (perMilli === undefined) return matchNone;
   const longest = requireLast(durationBuckets) * perMilli;
   if (form.end !== undefined) {
-    const ends = buildCertainTimeQuery(group, form.end.field, form.end.unit, from, to);
+    const ends = combineCertainTimes(placed, form.end, (end) => buildCertainTimeQuery(placed, end, from, to));
     return allOf([ends, length.certain, { range: { [length.field]: { gte: 0, lt: longest } } }]);
   }
-  const { field, unit } = form.start;
-  const ends = anyOf(
-    durationBuckets.flatMap((most, at): Query[] => {
-      const least = at === 0 ? 0 : requireAt(durationBuckets, at - 1);
-      const shift = (instant: bigint, millis: number) =>
-        (instant - BigInt(millis) * nanosPerMilli) as Instant;
-      const starts = buildCertainTimeQuery(group, field, unit, shift(from, least), shift(to, most + 1));
-      if (starts === matchNone) return [];
-      const lasts = { range: { [length.field]: { gte: least * perMilli, lt: most * perMilli } } };
-      return [allOf([lasts, starts])];
-    }),
-  );
-  return allOf([length.certain, ends]);
+  const endsByStart = (start: TimeRule): Query =>
+    anyOf(
+      durationBuckets.map((most, at) => {
+        const least = at === 0 ? 0 : requireAt(durationBuckets, at - 1);
+        const shift = (instant: bigint, millis: number) =>
+          (instant - BigInt(millis) * nanosPerMilli) as Instant;
+        const starts = buildCertainTimeQuery(placed, start, shift(from, least), shift(to, most + 1));
+        const lasts = { range: { [length.field]: { gte: least * perMilli, lt: most * perMilli } } };
+        return allOf([lasts, starts]);
+      }),
+    );
+  return allOf([length.certain, combineCertainTimes(placed, form.start, endsByStart)]);
 }
 
 /** Documents that certainly have no parent. Several values at a parent's name have to be excluded by counting them. */

@@ -22,8 +22,10 @@ import {
   buildPairQuery,
   buildTermsQuery,
   findKeywordField,
+  isApproximateNumber,
   isWideNumber,
   listAttributePlaces,
+  roundOutwards,
   wrapNestedQuery,
 } from "./span-field-queries.ts";
 import { buildEventNameQuery, buildKindQuery, buildSelectionQuery } from "./span-upper-bounds.ts";
@@ -275,10 +277,15 @@ function buildDurationQuery(
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return matchAll;
   const malformed = buildMalformedQuery(field, listsIgnored);
-  if (!field.indexed || malformed === undefined || !isWideNumber(field)) return matchAll;
+  const isNumber = isWideNumber(field) || isApproximateNumber(field);
+  if (!field.indexed || malformed === undefined || !isNumber) return matchAll;
   const unit = nanosPerTimeUnit[duration.unit];
   const formatLength = (length: bigint) => String(length < maxLong ? length : maxLong);
-  const longer = { range: { [duration.field]: { gte: formatLength(least / unit) } } };
-  const shorter = not({ range: { [duration.field]: { gt: formatLength((most + unit - 1n) / unit) } } });
+  const longer = {
+    range: { [duration.field]: { gte: formatLength(roundOutwards(field, least / unit, "down")) } },
+  };
+  const shorter = not({
+    range: { [duration.field]: { gt: formatLength(roundOutwards(field, (most + unit - 1n) / unit, "up")) } },
+  });
   return anyOf([malformed, allOf([least > 0n ? longer : matchAll, most < maxLong ? shorter : matchAll])]);
 }

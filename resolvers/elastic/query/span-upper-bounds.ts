@@ -1,16 +1,6 @@
 // Upper-bound queries for spans: the hits include every matching document and possibly others, since the reader verifies
 // each one. What the index cannot answer for narrows nothing. `span-lower-bounds.ts` has the opposite bounds.
 import type { SpanKind } from "../../../src/core/rows.ts";
-import {
-  earlier,
-  endOfMilli,
-  floorToMilli,
-  fromMillis,
-  type Instant,
-  later,
-  nanosPerMilli,
-  type TimeRange,
-} from "../../../src/core/time.ts";
 import type { SpanSelection } from "../../../src/store/spans.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
@@ -18,26 +8,20 @@ import {
   type AttributeSources,
   type EventForm,
   findNamedAttribute,
-  nanosPerTimeUnit,
   type SpanForm,
-  type TimeUnit,
   type ValueRule,
 } from "../layout/span-layout.ts";
-import { isDateType } from "../mapping/indexed-field.ts";
 import { findField, type IndexGroup } from "../mapping/mapping.ts";
 import {
   buildAttributeQuery,
   buildExistsQuery,
-  buildMalformedQuery,
   buildMissingQuery,
   buildPairExistsQuery,
   buildPairQuery,
   buildTermsQuery,
   findKeywordField,
-  isWideNumber,
   listAttributePlaces,
 } from "./span-field-queries.ts";
-import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
 
 /** Far below what servers accept in one terms query, and short enough to be read by people. */
 export const maxIdsPerSearch = 1_000;
@@ -65,102 +49,6 @@ export function listIdSpellings(id: string): readonly string[] {
 export function buildIdQuery(group: IndexGroup, names: readonly string[], ids: readonly string[]): Query {
   const spelled = ids.flatMap(listIdSpellings);
   return anyOf(names.map((name) => buildTermsQuery(group, name, spelled)));
-}
-
-// ---- Times ----------------------------------------------------------------------------------------------------
-
-/** The years 1 to 9999, which all servers read in the same spelling. */
-const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
-
-/** Documents whose indexed time lies within the bounds (inclusive); undefined where the field cannot be searched so. */
-export function buildTimeBetweenQuery(
-  group: IndexGroup,
-  name: string,
-  unit: TimeUnit,
-  from: Instant | undefined,
-  to: Instant,
-): Query | undefined {
-  const field = findField(group, name);
-  if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
-    return undefined;
-  const isDate = isDateType(field.type);
-  if (!isDate && (!isWideNumber(field) || unit === "date")) return undefined;
-  const era = field.type === "date_nanos" || unit === "ns" ? dateNanosRange : calendar;
-  const bounds = { from: later(from ?? era.from, era.from), to: earlier(to, era.to) };
-  if (bounds.from > bounds.to) return matchNone;
-  // An open bound stays open: all indices of the pattern parse each bound, and `date_nanos` rejects the year 1,
-  // `unsigned_long` a negative number.
-  const since = from === undefined ? undefined : bounds.from;
-  if (isDate) return buildDateRangeQuery(name, since, bounds.to, field.type === "date_nanos");
-  const scale = nanosPerTimeUnit[unit];
-  const first = since === undefined ? undefined : (since + scale - 1n) / scale;
-  // As texts, since a number of nanoseconds exceeds 2^53.
-  const gte = first === undefined ? {} : { gte: String(first) };
-  return { range: { [name]: { ...gte, lte: String(bounds.to / scale) } } };
-}
-
-/** Documents whose time may lie in the range. Bounds are rounded outwards, since an index may hold whole milliseconds only. */
-export function buildTimeBoundsQuery(
-  group: IndexGroup,
-  name: string,
-  unit: TimeUnit,
-  from: Instant | undefined,
-  to: Instant,
-): Query {
-  const since = from === undefined ? undefined : floorToMilli(from);
-  return buildTimeBetweenQuery(group, name, unit, since, endOfMilli(to)) ?? matchAll;
-}
-
-/** The number of units of a duration in a millisecond. */
-export const durationUnitsPerMilli = {
-  ms: 1,
-  us: 1_000,
-  ns: 1_000_000,
-  date: undefined,
-} as const satisfies Readonly<Record<TimeUnit, number | undefined>>;
-
-/** Lower bounds of the buckets into which durations fall, in milliseconds. The last one is 99 days. */
-export const durationBuckets = Array.from({ length: 12 }, (_, power) => 8 ** power);
-
-/**
- * Documents whose span may end in the range. Where only starts are indexed, a span with a duration in the bucket `[d, 8 d)`
- * starts at most `8 d` before the range. Each bucket has its own range of starts, so that long spans do not widen those of
- * short ones.
- */
-export function buildEndTimeQuery(
-  { group, form, listsIgnored }: PlacedForm<SpanForm>,
-  { from, to }: TimeRange,
-): Query {
-  const buildStartQuery = (since: Instant | undefined) =>
-    buildTimeBoundsQuery(group, form.start.field, form.start.unit, since, to);
-  if (form.end !== undefined) return buildTimeBoundsQuery(group, form.end.field, form.end.unit, from, to);
-  const { duration } = form;
-  const field = duration && findField(group, duration.field);
-  const isSearchable = field?.indexed && isWideNumber(field) && field.nested === undefined;
-  const malformed = field && buildMalformedQuery(field, listsIgnored);
-  if (duration === undefined || !isSearchable || duration.unit === "date" || malformed === undefined) {
-    return buildStartQuery(undefined);
-  }
-  const perMilli = durationUnitsPerMilli[duration.unit];
-  const before = (millis: number) => (from - BigInt(millis) * nanosPerMilli) as Instant;
-  const byBucket = durationBuckets.map((least, at) =>
-    allOf([
-      { range: { [duration.field]: { gte: least * perMilli } } },
-      buildStartQuery(at + 1 < durationBuckets.length ? before(least * 8) : undefined),
-    ]),
-  );
-  return allOf([buildStartQuery(undefined), anyOf([buildStartQuery(before(1)), malformed, ...byBucket])]);
-}
-
-/** Why an index cannot be searched by the times of a form, for operators; undefined if it can. */
-export function describeTimeProblem({ group, form }: PlacedForm<SpanForm>): string | undefined {
-  const { field: name, unit } = form.end ?? form.start;
-  const field = findField(group, name);
-  if (field === undefined) return `${name} is not mapped`;
-  const isDate = isDateType(field.type);
-  if (!field.indexed) return `${name} is not searchable`;
-  if (!isDate && (unit === "date" || !isWideNumber(field))) return `${name} is of type ${field.type}`;
-  return undefined;
 }
 
 // ---- Selections -----------------------------------------------------------------------------------------------

@@ -11,16 +11,19 @@ import type {
 } from "../../../src/store/spans.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
-import { allOf } from "../client/query-dsl.ts";
+import { allOf, not } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type EventForm,
   listEventTraceNames,
+  listTimes,
   nanosPerTimeUnit,
   type SpanForm,
+  type TimeRule,
 } from "../layout/span-layout.ts";
 import { findField } from "../mapping/mapping.ts";
 import { buildErrorEventQuery, buildExceptionQuery } from "../query/span-pushdown.ts";
+import { buildTimeSort } from "../query/span-times.ts";
 import { buildAllMissingQuery } from "../query/span-upper-bounds.ts";
 import { type IdTuple, listIds } from "./id-listing.ts";
 import { PlanOutdatedError, type SearchPlan } from "./search-plan.ts";
@@ -60,8 +63,8 @@ export async function findSplitPoint(
     const formsByField = groupFormsBySortField(plan, query);
     if (formsByField === undefined) return undefined;
     const found: bigint[] = [];
-    for (const { field, forms } of formsByField) {
-      const value = await findNthValue(documents, { source, plan, forms }, field, query, signal);
+    for (const sorted of formsByField) {
+      const value = await findNthValue(documents, { source, plan }, sorted, query, signal);
       if (value !== undefined) found.push(value);
     }
     const isFirst = (value: bigint): boolean =>
@@ -70,9 +73,10 @@ export async function findSplitPoint(
   });
 }
 
-type SortField = SpanForm["start"];
 interface SortedForms {
-  readonly field: SortField;
+  readonly time: TimeRule;
+  /** Names that documents must lack, because their values count before this one. */
+  readonly unless: readonly string[];
   readonly forms: readonly PlacedForm<SpanForm>[];
 }
 
@@ -81,20 +85,27 @@ function groupFormsBySortField(
   { forms: { spans } }: SearchPlan,
   { by }: SplitPointQuery,
 ): readonly SortedForms[] | undefined {
-  const groups = new Map<string, { readonly field: SortField; readonly forms: PlacedForm<SpanForm>[] }>();
+  const groups = new Map<string, SortedForms & { readonly forms: PlacedForm<SpanForm>[] }>();
   for (const placed of spans) {
     const { form, group } = placed;
-    const field = by === "duration" ? form.duration : (form.end ?? form.start);
-    if (field === undefined) return undefined;
-    const key = `${field.unit} ${field.field}`;
-    const known = groups.get(key);
-    if (known !== undefined) {
-      known.forms.push(placed);
-      continue;
+    const rule = by === "duration" ? form.duration : (form.end ?? form.start);
+    if (rule === undefined) return undefined;
+    for (const [at, time] of listTimes(rule).entries()) {
+      const key = `${time.unit} ${time.field}`;
+      const known = groups.get(key);
+      if (known !== undefined) {
+        known.forms.push(placed);
+        continue;
+      }
+      const field = findField(group, time.field);
+      // No document has a time where the name is not mapped, but its place may be taken.
+      if (field === undefined && listTimes(rule).length > 1) continue;
+      if (!field?.indexed || !field.docValues) return undefined;
+      const unless = listTimes(rule)
+        .slice(0, at)
+        .map((earlier) => earlier.field);
+      groups.set(key, { time, unless, forms: [placed] });
     }
-    const indexed = findField(group, field.field);
-    if (!indexed?.indexed || !indexed.docValues) return undefined;
-    groups.set(key, { field, forms: [placed] });
   }
   return [...groups.values()];
 }
@@ -102,19 +113,23 @@ function groupFormsBySortField(
 /** Nanoseconds; undefined where there are fewer than `nth` spans. */
 async function findNthValue(
   documents: SpanDocuments,
-  target: { readonly source: SpanSource; readonly plan: SearchPlan; readonly forms: SortedForms["forms"] },
-  { field, unit }: SortField,
+  target: { readonly source: SpanSource; readonly plan: SearchPlan },
+  { time, unless, forms }: SortedForms,
   query: SplitPointQuery,
   signal: AbortSignal,
 ): Promise<bigint | undefined> {
-  const condition: Condition<SpanForm> = (placed, source) => buildCandidateQuery(placed, query, source);
-  const type = unit === "date" ? { numeric_type: "date", unmapped_type: "date" } : { unmapped_type: "long" };
-  const sort = [{ [field]: { order: query.order, ...type } }];
+  const condition: Condition<SpanForm> = (placed, source) =>
+    allOf([
+      buildCandidateQuery(placed, query, source),
+      { exists: { field: time.field } },
+      ...unless.map((field) => not({ exists: { field } })),
+    ]);
+  const sort = buildTimeSort(forms, time, query.order);
   const body = { from: query.nth - 1, size: 1, track_total_hits: false, _source: false, sort };
-  const { hits } = await documents.aggregate({ ...target, condition }, body, signal);
+  const { hits } = await documents.aggregate({ ...target, forms, condition }, body, signal);
   const value = hits[0]?.sort[0];
   if (typeof value !== "number" || !Number.isFinite(value)) return undefined;
-  return BigInt(Math.trunc(value)) * nanosPerTimeUnit[unit];
+  return BigInt(Math.trunc(value)) * nanosPerTimeUnit[time.unit];
 }
 
 // ---- Exceptions -----------------------------------------------------------------------------------------------

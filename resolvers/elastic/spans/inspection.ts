@@ -1,5 +1,7 @@
 // Inspects a source of spans for `readout check`: the layout of each group of indices, what a layout cannot carry, which
 // fields cannot be searched, and whether the tenant filter is exact.
+import { requireFirst } from "../../../src/core/collections.ts";
+import { BackendError } from "../../../src/core/errors.ts";
 import { parseExactIntegers } from "../../../src/core/lossless-json.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
@@ -17,10 +19,12 @@ import {
 } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
-import type { SpanForm } from "../layout/span-layout.ts";
+import { type EventForm, listTimes, type SpanForm } from "../layout/span-layout.ts";
 import { isNameInPattern, listKeptStreams } from "../mapping/index-patterns.ts";
 import { findField, type IndexMetadata, opaqueMetadata, summariseIndices } from "../mapping/mapping.ts";
-import { buildFormQuery, buildIdQuery, describeTimeProblem } from "../query/span-upper-bounds.ts";
+import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
+import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span-times.ts";
+import { buildFormQuery, buildIdQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
@@ -61,6 +65,7 @@ export async function inspectSpanSource(
   let newest: Instant | undefined;
   if (problems.length === 0) {
     limitations.push(...(await describeUnknownDocuments(backend, source, forms, client, signal)));
+    limitations.push(...(await describeTimes(backend, source, forms, client, signal)));
     newest = await findNewestEnd(backend, source, metadata, forms.spans, client, signal);
   }
   return {
@@ -124,11 +129,14 @@ function reportForm(placed: PlacedForm<SpanForm>, { limitations, problems }: Fin
   const where = summariseIndices(group);
   if (group.sourceMode === "cut")
     problems.push(`${where}: _source is not kept whole, so spans cannot be answered`);
+  const lossy = findLossyTime(placed);
+  if (lossy !== undefined)
+    problems.push(`${where}: ${lossy} is a float and _source is synthetic, so times of spans are lost`);
   if (group.sourceMode === "synthetic") {
     limitations.push(`${where}: _source is synthetic: number spelling and array order are the index's`);
   }
   const reason = describeTimeProblem(placed);
-  if (reason !== undefined) problems.push(`${where}: ${reason}, so spans cannot be bounded by time`);
+  if (reason !== undefined) limitations.push(`${where}: ${reason}; a range reads every span there`);
   // A query that matches everything shows that the index cannot search the field.
   const canSearch = (names: readonly string[]): boolean =>
     buildIdQuery(group, names, ["0123456789abcdef"]) !== matchAll;
@@ -194,7 +202,53 @@ async function describeUnknownDocuments(
   ];
 }
 
-/** The end of the span that started last. Undefined without spans. */
+/** The numbers of documents whose time is that of another field, and of those that have none and so are not shown. */
+async function describeTimes(
+  backend: string,
+  source: SpanSource,
+  { spans, events }: PlacedForms,
+  client: ElasticClient,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const byFields = Map.groupBy([...spans, ...events], (placed) => listTimeNames(placed).join(" and "));
+  const found: string[] = [];
+  for (const [fields, forms] of byFields) {
+    const count = (without: (names: readonly string[]) => readonly string[]): Promise<number | string> =>
+      countDocuments(backend, source, forms, client, signal, (placed) =>
+        allOf(without(listTimeNames(placed)).map((name) => buildCertainlyMissingQuery(placed, name))),
+      );
+    const [first = "", second] = fields.split(" and ");
+    const untimed = await count((names) => names);
+    if (untimed !== 0)
+      found.push(`documents without ${fields}, which have no time and are not shown: ${untimed}`);
+    const replaced = second === undefined ? 0 : await count((names) => names.slice(0, 1));
+    if (replaced !== 0 && replaced !== untimed)
+      found.push(`documents without ${first}, whose time is ${second} to the millisecond: ${replaced}`);
+  }
+  return found;
+}
+
+function listTimeNames({ form }: PlacedForm<SpanForm | EventForm>): readonly string[] {
+  return listTimes(form.holds === "span" ? (form.end ?? form.start) : form.time).map(({ field }) => field);
+}
+
+/** How many documents of these forms behind the tenant filter match a condition: a number, or that there are too many to count. */
+async function countDocuments(
+  backend: string,
+  source: SpanSource,
+  forms: readonly PlacedForm<SpanForm | EventForm>[],
+  client: ElasticClient,
+  signal: AbortSignal,
+  condition: (placed: PlacedForm<SpanForm | EventForm>) => Query,
+): Promise<number | string> {
+  const query = buildFormsQuery(source, forms, condition);
+  if (query === matchNone) return 0;
+  const body = { size: 0, track_total_hits: maxCountedUnknown, query };
+  const { total } = await searchComplete(backend, client, source.index, body, signal);
+  return total ?? `over ${maxCountedUnknown}`;
+}
+
+/** The end of the span that started last. Undefined without spans, and where the server cannot sort them. */
 async function findNewestEnd(
   backend: string,
   source: SpanSource,
@@ -204,15 +258,14 @@ async function findNewestEnd(
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
   let newest: Instant | undefined;
-  for (const [field, forms] of Map.groupBy(placed, ({ form }) => form.start.field)) {
-    const query = buildFormsQuery(source, forms);
+  const timed = placed.flatMap((own) => listTimes(own.form.start).map((time) => ({ time, own })));
+  for (const entries of Map.groupBy(timed, ({ time }) => `${time.unit} ${time.field}`).values()) {
+    const forms = entries.map(({ own }) => own);
+    const { time } = requireFirst(entries);
+    const query = buildFormsQuery(source, forms, () => ({ exists: { field: time.field } }));
     if (query === matchNone) continue;
-    const isDate = forms.some(({ form }) => form.start.unit === "date");
-    const type = isDate ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
-    const sort = [{ [field]: { order: "desc", ...type } }];
-    const body = { size: 1, track_total_hits: false, query, sort };
-    const { hits } = await searchComplete(backend, client, source.index, body, signal);
-    const [hit] = hits;
+    const body = { size: 1, track_total_hits: false, query, sort: buildTimeSort(forms, time, "desc") };
+    const [hit] = await searchSorted(backend, client, source.index, body, signal);
     if (hit === undefined || !metadata.indices.has(hit.index)) continue;
     const document = parseExactIntegers(hit.source);
     for (const { form } of forms.filter(({ group }) => group.indices.includes(hit.index))) {
@@ -223,13 +276,38 @@ async function findNewestEnd(
   return newest;
 }
 
-/** All spans of these forms behind the tenant filter. */
-function buildFormsQuery({ where }: SpanSource, forms: readonly PlacedForm<SpanForm>[]): Query {
+/** The hits of a search; none where an index has the field to sort by as a type that cannot be sorted. */
+async function searchSorted(
+  backend: string,
+  client: ElasticClient,
+  index: string,
+  body: object,
+  signal: AbortSignal,
+): Promise<Awaited<ReturnType<typeof searchComplete>>["hits"]> {
+  try {
+    return (await searchComplete(backend, client, index, body, signal)).hits;
+  } catch (error) {
+    if (error instanceof BackendError && error.failure === "rejected") return [];
+    throw error;
+  }
+}
+
+/** Documents of these forms behind the tenant filter that match a condition. */
+function buildFormsQuery<Form extends SpanForm | EventForm>(
+  { where }: SpanSource,
+  forms: readonly PlacedForm<Form>[],
+  condition: (placed: PlacedForm<Form>) => Query,
+): Query {
   const tenantFilter = where === undefined ? undefined : parseTenantFilter(where);
   return anyOf(
     forms.map((placed) => {
       const filter = tenantFilter === undefined ? matchAll : compileTenantFilter(tenantFilter, placed.group);
-      return allOf([buildIndicesQuery(placed.group.indices), buildFormQuery(placed), filter]);
+      return allOf([
+        buildIndicesQuery(placed.group.indices),
+        buildFormQuery(placed),
+        filter,
+        condition(placed),
+      ]);
     }),
   );
 }

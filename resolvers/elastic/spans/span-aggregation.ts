@@ -13,7 +13,7 @@ import { toTally } from "../../../src/tracing/spans/span-tally.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
-import { nanosPerTimeUnit, type SpanForm } from "../layout/span-layout.ts";
+import { listTimes, nanosPerTimeUnit, type SpanForm } from "../layout/span-layout.ts";
 import {
   buildCertainChildQuery,
   buildCertainCountOneQuery,
@@ -27,12 +27,8 @@ import {
   listRuleFields,
 } from "../query/span-lower-bounds.ts";
 import { buildPushdownQuery } from "../query/span-pushdown.ts";
-import {
-  buildEndTimeQuery,
-  buildKindQuery,
-  buildSelectionQuery,
-  durationBuckets,
-} from "../query/span-upper-bounds.ts";
+import { buildEndTimeQuery, durationBuckets } from "../query/span-times.ts";
+import { buildKindQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";
 import { PlanOutdatedError, type SearchPlan } from "./search-plan.ts";
 import type { SpanDocuments } from "./span-documents.ts";
 import type { AggregationQuery, AggregationResult, Condition } from "./span-search.ts";
@@ -339,8 +335,7 @@ function buildPageBody(
   const lengths = {
     lengths: { range: { field: duration.field, ranges: buildDurationRanges(duration.unit) } },
   };
-  const filtered = [(form.end ?? form.start).field, ...(side === "root" ? form.parent : [])];
-  const singles = filtered.map((field, index) => [
+  const singles = listFilteredFields(form, side).map((field, index) => [
     `single${index}`,
     { filter: { exists: { field } }, aggs: { values: { value_count: { field } } } },
   ]);
@@ -356,9 +351,15 @@ function buildPageBody(
   };
 }
 
-/** Whether the fields that are filtered by, but not grouped by, have one value in each document. */
+/** The fields that are filtered by, but not grouped by. */
+function listFilteredFields(form: SpanForm, side: AggregationBlock["side"]): readonly string[] {
+  const times = listTimes(form.end ?? form.start).map(({ field }) => field);
+  return [...times, ...(side === "root" ? form.parent : [])];
+}
+
+/** Whether these fields have one value in each document. */
 function hasSingleValues({ aggregations }: AggregationResult, { form, side }: AggregationBlock): boolean {
-  return Array.from({ length: side === "root" ? form.parent.length + 1 : 1 }).every((_, index) => {
+  return listFilteredFields(form, side).every((_, index) => {
     const { doc_count, values } = singleValueSchema.parse(aggregations[`single${index}`]);
     return doc_count === values.value;
   });

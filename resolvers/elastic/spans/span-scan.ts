@@ -11,7 +11,7 @@ import { toTally } from "../../../src/tracing/spans/span-tally.ts";
 import { allOf } from "../client/query-dsl.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { buildErrorEventQuery, buildPushdownQuery } from "../query/span-pushdown.ts";
-import { buildEndTimeQuery, buildTimeBoundsQuery } from "../query/span-upper-bounds.ts";
+import { buildEndTimeQuery, buildTimeBoundsQuery } from "../query/span-times.ts";
 import {
   findStandaloneSpans,
   listSpanIds,
@@ -159,8 +159,7 @@ function scanStandaloneSpans(
   context: ReadContext,
 ): SpanBatches {
   const condition: Condition<EventForm> = (placed) => {
-    const { field, unit } = placed.form.time;
-    const inRange = buildTimeBoundsQuery(placed.group, field, unit, range.from, range.to);
+    const inRange = buildTimeBoundsQuery(placed, placed.form.time, range.from, range.to);
     return allOf([buildErrorEventQuery(placed, errors), inRange]);
   };
   return findStandaloneSpans({ condition, accepts: (span) => isInRange(span, range) }, context);

@@ -19,7 +19,8 @@ import { releaseScroll, scrollOptions } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { queryLimits } from "../query/filter-compiler.ts";
-import { buildFormQuery, describeTimeProblem } from "../query/span-upper-bounds.ts";
+import { findLossyTime } from "../query/span-times.ts";
+import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter } from "../query/tenant-filter.ts";
 import { refuseMaskedFilter } from "../search/access-restrictions.ts";
 import {
@@ -138,6 +139,7 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   if ((isScroll || compiled instanceof Refused) && (await pendingBehind)) return { kind: "behind" };
   if (compiled instanceof Refused) throw compiled;
   await refuseMaskedFilter(backend, compiled, client, index, plan.metadata, signal);
+  await refuseUnreadable(context, query.source, query.selectForms(plan.forms), query.condition, signal);
   const body = JSON.stringify({ size, track_total_hits: true, query: compiled, sort: ["_doc"] });
   const parameters = isScroll ? scrollOptions : {};
   const search = sendSearch(client, index, body, signal, parameters).catch((error: unknown) => {
@@ -190,7 +192,6 @@ function compileFormsQuery<Form extends SpanForm | EventForm>(
   const tenantFilter = readTenantFilter(backend, source);
   const shared: SharedQueries = new Map();
   for (const placed of forms) {
-    requireReadable(backend, placed);
     const filters =
       tenantFilter === undefined
         ? []
@@ -206,12 +207,34 @@ function compileFormsQuery<Form extends SpanForm | EventForm>(
   return compiled;
 }
 
-function requireReadable(backend: string, placed: PlacedForm<SpanForm | EventForm>): void {
-  if (placed.group.sourceMode === "cut")
-    throw createUnsupportedError(backend, "documents whose _source is not kept whole");
-  const { form } = placed;
-  const reason = form.holds === "span" ? describeTimeProblem({ ...placed, form }) : undefined;
-  if (reason !== undefined) throw createUnsupportedError(backend, `spans whose ${reason}`);
+/** Why documents of a form cannot be read from their `_source`; undefined if they can. */
+function describeUnreadable(placed: PlacedForm<SpanForm | EventForm>): string | undefined {
+  if (placed.group.sourceMode === "cut") return "documents whose _source is not kept whole";
+  const lossy = findLossyTime(placed);
+  return lossy === undefined ? undefined : `documents whose ${lossy} is rebuilt from a field of type float`;
+}
+
+/**
+ * Refuses a search that may find documents of indices whose `_source` cannot be read. Without such documents the others are
+ * the whole answer.
+ */
+async function refuseUnreadable<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  source: SpanSource,
+  forms: readonly PlacedForm<Form>[],
+  condition: Condition<Form>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { backend, client } = context;
+  const unreadable = forms.filter((placed) => describeUnreadable(placed) !== undefined);
+  const [reason] = unreadable.map(describeUnreadable);
+  if (reason === undefined) return;
+  const query = compileFormsQuery(context, source, unreadable, condition);
+  if (query === matchNone) return;
+  const body = JSON.stringify({ size: 0, track_total_hits: true, query });
+  const bytes = await sendSearch(client, source.index, body, signal);
+  const found = requireTotal(backend, await parseCompleteResponse(backend, bytes, 0));
+  if (found > 0) throw createUnsupportedError(backend, reason);
 }
 
 function tryCompile(compile: () => Query): Query | Refused {
@@ -261,6 +284,7 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const { index } = source;
   const query = compileFormsQuery(context, source, forms, condition);
   await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
+  await refuseUnreadable(context, source, forms, condition, signal);
   const answer = await searchJson(backend, client, index, { size: 0, query, ...body }, signal);
   const { data, error } = aggregationSchema.safeParse(answer);
   if (data === undefined) {

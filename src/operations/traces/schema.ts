@@ -2,6 +2,7 @@
 // for documentation. `rows.ts` and the operations print it.
 import * as z from "zod";
 import { spanKinds } from "../../core/rows.ts";
+import { maxIncidentNumber } from "../../tracing/spans/digest.ts";
 import { instantField, textField } from "../runtime/json-schema.ts";
 
 const attributes = (description: string) =>
@@ -122,10 +123,8 @@ export const traceLocation = z
             incident_number: z
               .int()
               .min(1)
-              .meta({
-                description: "A stable number of the site's error, below 2^53.",
-                examples: [4_503_599_627_370_495],
-              }),
+              .max(maxIncidentNumber)
+              .meta({ description: "A stable number of the site's error.", examples: [1_073_741_824] }),
             exception_name: textField("The exception's type.", "ActiveRecord::RecordNotFound"),
           })
           .meta({ id: "ErrorLocation", description: "An error that a trace belongs to." }),

@@ -84,8 +84,13 @@ function encodeDigest(prefix: string, key: unknown): string {
   return prefix + Buffer.from(JSON.stringify(key)).toString("base64url");
 }
 
-/** The stable number of an error within a site, from 1 to 2^53 - 1; equal on every instance. */
+export const maxIncidentNumber = 2 ** 31 - 1;
+
+/**
+ * The stable number of an error within a site, from 1 to `maxIncidentNumber`; equal on every instance. GraphQL clients read
+ * it as a signed integer of 32 bits.
+ */
 export function deriveIncidentNumber(site: string, digest: string): number {
   const hash = createHash("sha256").update(`${site}\0${digest}`).digest();
-  return Number(hash.readBigUInt64BE() >> 11n) || 1;
+  return hash.readUInt32BE() >>> 1 || 1;
 }

@@ -11,11 +11,8 @@ import {
   buildExceptionQuery,
   buildPushdownQuery,
 } from "#resolvers/elastic/query/span-pushdown.ts";
-import {
-  buildEndTimeQuery,
-  buildSelectionQuery,
-  listIdSpellings,
-} from "#resolvers/elastic/query/span-upper-bounds.ts";
+import { buildEndTimeQuery } from "#resolvers/elastic/query/span-times.ts";
+import { buildSelectionQuery, listIdSpellings } from "#resolvers/elastic/query/span-upper-bounds.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
 import { normaliseId } from "#src/tracing/spans/span-ids.ts";
@@ -46,26 +43,32 @@ const site = buildSpanSource("shop", { index: "x", layout: "auto" });
 
 type Fields = Readonly<Record<string, bigint>>;
 
-/** Evaluates a range as a server does: dates by their milliseconds. */
-function hits(query: Query, fields: Fields): boolean {
+/** Evaluates a range as a server does: dates by their milliseconds. A float has the bounds of floats. */
+function hits(query: Query, fields: Fields, floats: readonly string[] = []): boolean {
   if (query === matchAll) return true;
   if (query === matchNone) return false;
-  const { bool, range } = query as {
+  const { bool, range, exists } = query as {
     bool?: Record<string, Query[]>;
+    exists?: { field: string };
     range?: Record<string, Record<string, unknown>>;
   };
   if (bool !== undefined) {
     const { filter = [], should = [], must_not = [] } = bool;
     return (
-      filter.every((inner) => hits(inner, fields)) &&
-      (should.length === 0 || should.some((inner) => hits(inner, fields))) &&
-      !must_not.some((inner) => hits(inner, fields))
+      filter.every((inner) => hits(inner, fields, floats)) &&
+      (should.length === 0 || should.some((inner) => hits(inner, fields, floats))) &&
+      !must_not.some((inner) => hits(inner, fields, floats))
     );
   }
-  const [[name, bounds] = ["", {}]] = Object.entries(range ?? {});
-  const value = fields[name];
-  if (value === undefined) throw new Error(`not a range: ${JSON.stringify(query)}`);
-  const bound = (text: unknown): bigint => parseInstant(String(text)) ?? BigInt(String(text));
+  if (exists !== undefined) return fields[exists.field] !== undefined;
+  if (range === undefined) throw new Error(`not a range: ${JSON.stringify(query)}`);
+  const [[name, bounds] = ["", {}]] = Object.entries(range);
+  const toIndexed = (number: bigint) =>
+    floats.includes(name) ? BigInt(Math.fround(Number(number))) : number;
+  const held = fields[name];
+  if (held === undefined) return false;
+  const value = toIndexed(held);
+  const bound = (text: unknown): bigint => parseInstant(String(text)) ?? toIndexed(BigInt(String(text)));
   return (
     (bounds.gte === undefined || value >= bound(bounds.gte)) &&
     (bounds.lte === undefined || value <= bound(bounds.lte))
@@ -121,6 +124,41 @@ describe("end time query", () => {
         if (end - duration > range.to + 1_000_000n) expect(hit).toBe(false);
       }),
       { numRuns: 500 },
+    );
+  });
+
+  const floats = ["timestamp.us", "transaction.duration.us"];
+  const asFloats = placed(apm, {
+    timestamp: { properties: { us: { type: "float" } } },
+    transaction: {
+      properties: { id: { type: "keyword" }, duration: { properties: { us: { type: "float" } } } },
+    },
+  });
+  const apmFields = (start: bigint, end: bigint, isTimed: boolean): Fields => ({
+    "@timestamp": (start / 1_000_000n) * 1_000_000n,
+    "transaction.duration.us": (end - start) / 1_000n,
+    ...(isTimed ? { "timestamp.us": start / 1_000n } : {}),
+  });
+
+  test.each([
+    ["longs", placed(apm), []],
+    ["floats", asFloats, floats],
+  ])("finds every APM span with or without timestamp.us in the range: %s", (_, form, asFloat) => {
+    fc.assert(
+      fc.property(instant, instant, instant, length, fc.boolean(), (a, b, end, duration, isTimed) => {
+        const range = a < b ? { from: a, to: b } : { from: b, to: a };
+        const start = end - (duration / 1_000n) * 1_000n;
+        const hit = hits(buildEndTimeQuery(form, range), apmFields(start, end, isTimed), asFloat);
+        const begun = isTimed ? (start / 1_000n) * 1_000n : (start / 1_000_000n) * 1_000_000n;
+        const ended = begun + (duration / 1_000n) * 1_000n;
+        if (ended >= range.from && ended <= range.to) expect(hit).toBe(true);
+        // A float of microseconds since 1970 is 134 s away from the next.
+        const slack = 600_000_000_000n;
+        const least = duration > 1_000_000n ? duration : 1_000_000n;
+        if (ended < range.from - 8n * least - slack) expect(hit).toBe(false);
+        if (begun > range.to + slack) expect(hit).toBe(false);
+      }),
+      { numRuns: 1_000 },
     );
   });
 

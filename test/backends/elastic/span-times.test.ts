@@ -1,0 +1,152 @@
+// Spans on real servers whose times the index lacks or keeps badly: without `timestamp.us`, as a float, as a keyword, or in an
+// index whose documents cannot be read. What holds for the other indices of the pattern goes on.
+import { describe, expect, test } from "vitest";
+import { buildSpanSource } from "#src/access/sites.ts";
+import type { Span } from "#src/core/rows.ts";
+import { toSpan } from "../../conformance/trace-fixture.ts";
+import { apm } from "../../support/elastic/span-shippers/apm.ts";
+import { onServers } from "../selected-servers.ts";
+import { at, id, make, never, plenty, range, trace, useSpanCluster } from "./span-cluster.ts";
+
+type Document = Record<string, unknown>;
+
+onServers((server) => {
+  const store = useSpanCluster(server.url, "timed");
+  const { prefix, write, empty, find, scan } = store;
+  const source = buildSpanSource("shop", { index: `${prefix}-*`, layout: "apm" });
+  const query = { sources: [source] as const, partners: [], range, budget: plenty(), namespaces: [] };
+  const brief = ({ span_id, start: begun, end }: Span) => [span_id, begun - at(0), end - at(0)] as const;
+  const sorted = (spans: readonly Span[]) => spans.map(brief).sort(([a], [b]) => (a < b ? -1 : 1));
+
+  /** Writes these spans with changed documents. */
+  async function writeChanged(
+    models: readonly Parameters<typeof toSpan>[0][],
+    change: (document: Document) => Document,
+    toIndex = (index: string) => index,
+  ): Promise<void> {
+    for (const [index, shipped] of Map.groupBy(apm.write(prefix, models.map(toSpan)), (one) => one.index)) {
+      const documents = shipped.map(({ document }) =>
+        JSON.stringify(change(JSON.parse(document) as Document)),
+      );
+      await store.cluster.write(
+        toIndex(index),
+        documents.map((document) => [undefined, document] as const),
+      );
+    }
+  }
+  const withoutMicros = ({ timestamp: _, ...rest }: Document): Document => rest;
+
+  /** An index of the pattern whose mapping differs in the `timestamp.us` field or in other settings. */
+  async function createOther(us: object, over: object = {}): Promise<string> {
+    const [definition] = Object.values(apm.indices(prefix)) as {
+      settings: object;
+      mappings: { properties: object };
+    }[];
+    const { settings, mappings } = definition ?? { settings: {}, mappings: { properties: {} } };
+    const properties = { ...mappings.properties, timestamp: { properties: { us } } };
+    const name = `${prefix}-other`;
+    await store.cluster.createIndex(name, { settings, mappings: { ...mappings, properties, ...over } });
+    return name;
+  }
+
+  const call = { kind: "client", attributes: { "db.system": "postgresql" } } as const;
+  const models = [
+    make({ id: id(1), start: at(0, 250_000n), end: at(10, 250_000n) }),
+    make({ id: id(2), parent: id(1), ...call, name: "query", start: at(2, 400_000n), end: at(5, 400_000n) }),
+    make({
+      id: id(3),
+      trace: "f".repeat(32),
+      start: at(20, 999_000n),
+      end: at(30, 999_000n),
+      status: "ERROR",
+      events: [{ name: "exception", time: at(25, 1_000n), attributes: { "exception.type": "E" } }],
+    }),
+  ];
+
+  describe("spans without timestamp.us", () => {
+    test("start at the millisecond of @timestamp, in every answer", async () => {
+      await empty(apm);
+      await write(apm, models.slice(0, 1));
+      await writeChanged(models.slice(1), withoutMicros);
+      const micros = 1_000n;
+      const expected = [
+        [id(1), 250n * micros, 10_250n * micros],
+        [id(2), 2_000n * micros, 5_000n * micros],
+        [id(3), 20_000n * micros, 30_000n * micros],
+      ];
+      expect(sorted(await scan(source))).toEqual(expected);
+      expect(sorted(await scan(source, "entries", { from: at(11), to: at(31) }))).toEqual([expected[2]]);
+      expect(await scan(source, "all", { from: at(11), to: at(29, 999_999n) })).toEqual([]);
+      const failed = await scan(source, "exceptions");
+      expect(failed.map(({ span_id, events }) => [span_id, events.length])).toEqual([[id(3), 1]]);
+      expect(await find(source, { by: "trace", traceIds: [trace], select: "all" })).toHaveLength(2);
+      const actions = await store.cluster.traces.actions(query, never);
+      expect(actions.map(({ count, error_count }) => [count, error_count])).toEqual([[2, 1]]);
+      const report = await store.cluster.inspectTraces(source, never);
+      expect(report.problems).toEqual([]);
+      expect(report.newest).toBe(at(30));
+      expect(report.limitations).toContain(
+        "documents without timestamp.us, whose time is @timestamp to the millisecond: 3",
+      );
+    });
+
+    test("are counted by check where they have no @timestamp either", async () => {
+      await empty(apm);
+      await write(apm, models.slice(0, 1));
+      await writeChanged(models.slice(1, 2), ({ timestamp: _, "@timestamp": __, ...rest }) => rest);
+      expect(sorted(await scan(source)).map(([span]) => span)).toEqual([id(1)]);
+      const { limitations } = await store.cluster.inspectTraces(source, never);
+      expect(limitations).toContain(
+        "documents without timestamp.us and @timestamp, which have no time and are not shown: 1",
+      );
+    });
+  });
+
+  describe("one index of a pattern with another type of time", () => {
+    test.each([
+      ["float", { type: "float" }],
+      ["double", { type: "double" }],
+      ["keyword", { type: "keyword" }],
+      ["an unsearchable long", { type: "long", index: false }],
+    ])("is read exactly, and the others with it: %s", async (_, us) => {
+      await empty(apm);
+      await write(apm, models.slice(0, 1));
+      const other = await createOther(us);
+      await writeChanged(
+        models.slice(1),
+        (document) => document,
+        (index) => (index.includes("error") ? index : other),
+      );
+      const micros = 1_000n;
+      expect(sorted(await scan(source))).toEqual([
+        [id(1), 250n * micros, 10_250n * micros],
+        [id(2), 2_400n * micros, 5_400n * micros],
+        [id(3), 20_999n * micros, 30_999n * micros],
+      ]);
+      expect(await scan(source, "all", { from: at(31), to: at(60_000) })).toEqual([]);
+      expect(await find(source, { by: "trace", traceIds: [trace], select: "all" })).toHaveLength(2);
+      const actions = await store.cluster.traces.actions(query, never);
+      expect(actions.map(({ count, error_count }) => [count, error_count])).toEqual([[2, 1]]);
+      const edges = await store.cluster.traces.siteEdges(query, never);
+      expect(edges.downstream.map(({ count }) => count)).toEqual([1]);
+      expect((await store.cluster.inspectTraces(source, never)).problems).toEqual([]);
+    });
+
+    test("is refused only where its documents may belong to the answer, if they cannot be read", async () => {
+      await empty(apm);
+      await write(apm, models.slice(0, 2));
+      const other = await createOther({ type: "long" }, { _source: { enabled: false } });
+      await writeChanged(
+        models.slice(2),
+        (document) => document,
+        (index) => (index.includes("error") ? index : other),
+      );
+      expect(await scan(source, "all", { from: at(-1), to: at(15) })).toHaveLength(2);
+      expect(await find(source, { by: "trace", traceIds: [trace], select: "all" })).toHaveLength(2);
+      await expect(scan(source)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      await expect(
+        find(source, { by: "trace", traceIds: ["f".repeat(32)], select: "all" }),
+      ).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    });
+  });
+});

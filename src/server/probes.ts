@@ -18,6 +18,8 @@ export interface ProbeSource {
   readonly telemetry: Telemetry;
   /** One line of text for each backend. */
   readonly describeBackends: () => readonly string[];
+  /** Whether all tenant filters have been inspected, as far as backends answer. */
+  readonly isReady: () => boolean;
   readonly isDraining: () => boolean;
 }
 
@@ -30,15 +32,16 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 /** Undefined for any other path. */
 export async function answerProbe(
-  { telemetry, describeBackends, isDraining }: ProbeSource,
+  { telemetry, describeBackends, isReady, isDraining }: ProbeSource,
   path: string,
 ): Promise<Answer | undefined> {
   switch (path) {
     case "/livez":
       return { status: 200, headers: textType, body: "ok\n" };
     case "/readyz": {
-      const lines = [isDraining() ? "draining" : "ready", ...describeBackends()];
-      return { status: isDraining() ? 503 : 200, headers: textType, body: `${lines.join("\n")}\n` };
+      const state = isDraining() ? "draining" : isReady() ? "ready" : "starting";
+      const lines = [state, ...describeBackends()];
+      return { status: state === "ready" ? 200 : 503, headers: textType, body: `${lines.join("\n")}\n` };
     }
     case "/metrics": {
       const { contentType, text } = await telemetry.metrics();

@@ -50,6 +50,8 @@ export interface ServerOptions extends ServedConfig {
   readonly now: () => Instant;
   /** The span of a request with these headers, where the program's own traces are configured. */
   readonly startSpan?: (traceparent: string | null, tracestate: string | null) => OwnSpan | undefined;
+  /** Whether all tenant filters have been inspected, as far as backends answer; true where it is absent. */
+  readonly isReady?: () => boolean;
   /** One line of text for each backend, for `/readyz`. */
   readonly describeBackends?: () => readonly string[];
   /** Whether probes and metrics are answered by `listenForProbes` alone. */
@@ -122,11 +124,11 @@ export function createServer(options: ServerOptions): Server {
 }
 
 function createState(options: ServerOptions): ServerState {
-  const { operations, telemetry, describeBackends = () => [] } = options;
+  const { operations, telemetry, isReady = () => true, describeBackends = () => [] } = options;
   const slots: Slots = { requests: createRequestSlots(), tails: { taken: 0 } };
   const bodies = createBodyReader();
   const probeSource: ProbeSource = {
-    ...{ telemetry, describeBackends },
+    ...{ telemetry, isReady, describeBackends },
     isDraining: () => dispatcher.isDraining,
   };
   const dispatcher: Dispatcher = {

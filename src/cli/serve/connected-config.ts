@@ -2,7 +2,7 @@
 import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml.ts";
 import { mapConcurrent } from "../../core/concurrency.ts";
-import { ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
+import { BackendError, ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
@@ -17,6 +17,11 @@ export interface ConnectedConfig {
   readonly states: Map<string, string>;
   /** The names of backends whose sources have been inspected. */
   readonly inspected: Set<string>;
+  /**
+   * The names of backends that have not been tried yet, or whose tenant filters do not hold. The program is not ready before
+   * this is empty: a backend that does not answer is tried as well.
+   */
+  readonly untried: Set<string>;
   /** Aborted when another configuration takes its place. */
   readonly replaced: AbortController;
 }
@@ -38,7 +43,8 @@ export function connectConfig(
 ): ConnectedConfig {
   const backends = connectBackends(config, shell, file, telemetry);
   const states = new Map([...backends.keys()].map((name) => [name, "not probed yet"]));
-  return { config, backends, states, inspected: new Set(), replaced: new AbortController() };
+  const untried = new Set(backends.keys());
+  return { config, backends, states, inspected: new Set(), untried, replaced: new AbortController() };
 }
 
 function connectBackends(
@@ -96,6 +102,7 @@ export async function connectChangedConfig(
     return broken ?? [];
   });
   const broken = (await Promise.all(inspections)).flat();
+  next.untried.clear();
   if (broken.length === 0 && !signal.aborted) return next;
   await closeAll(next.backends);
   return signal.aborted ? undefined : refuse(broken);
@@ -111,7 +118,7 @@ export async function closeAll(backends: ReadonlyMap<string, Backend>): Promise<
  */
 export async function watchBackend(
   backend: Backend,
-  { config, states, inspected }: ConnectedConfig,
+  { config, states, inspected, untried }: ConnectedConfig,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
@@ -135,30 +142,46 @@ export async function watchBackend(
       if (signal.aborted) return undefined;
       setState("does not answer", error);
     }
+    untried.delete(backend.name);
     await awaitAbort(AbortSignal.any([signal, AbortSignal.timeout(probeInterval)]));
   }
   return undefined;
 }
 
-/** Inspects all sources of a backend and logs the results. Returns the faults of tenant filters. @throws {BackendError} */
+/**
+ * Inspects all sources of a backend and logs the results. Returns the faults of tenant filters, also where other sources
+ * cannot be inspected. @throws {BackendError} where one cannot, and no fault was found
+ */
 async function inspectSources(
   backend: Backend,
   config: Config,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
+  const failures: unknown[] = [];
   const inspectSource = async (
     { path, inspect }: SiteInspection,
     signal: AbortSignal,
   ): Promise<readonly string[]> => {
-    const { rows, problems } = await inspect(addAnswerTimeout(signal));
+    // A backend that has stopped answering would take its whole time for each of many sources.
+    if (failures.filter(isUnanswered).length >= maxConcurrentInspections) return [];
+    const result = await inspect(addAnswerTimeout(signal)).catch(
+      (error: unknown) => void failures.push(error),
+    );
+    if (result === undefined) return [];
+    const { rows, problems } = result;
     telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
     for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
     return problems.filter((problem) => problem.startsWith("where:")).map((problem) => `${path}: ${problem}`);
   };
-  return (
-    await mapConcurrent(listInspections(backend, config), maxConcurrentInspections, inspectSource, signal)
-  ).flat();
+  const inspections = listInspections(backend, config);
+  const broken = (await mapConcurrent(inspections, maxConcurrentInspections, inspectSource, signal)).flat();
+  if (broken.length === 0 && failures.length > 0) throw failures[0];
+  return broken;
+}
+
+function isUnanswered(error: unknown): boolean {
+  return !(error instanceof BackendError) || ["unreachable", "timeout"].includes(error.failure);
 }
 
 function addAnswerTimeout(signal: AbortSignal): AbortSignal {

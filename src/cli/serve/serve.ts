@@ -156,6 +156,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     visuals,
     hasProbeAddress: config.admin !== undefined,
     intake: config.intake?.listen === undefined ? errorIntake?.intake : undefined,
+    isReady: () => state.current.untried.size === 0,
     describeBackends: () => [
       ...[...state.current.states].map(([name, state]) => `${name}: ${state}`),
       `graphql: ${graphql.state()}`,

@@ -7,7 +7,7 @@ import type { IO } from "../../../src/store/backend.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
 import { raceAbort } from "../../http/waiting.ts";
 import { createNodePool, type Transport } from "./node-pool.ts";
-import { describeProduct, type Product } from "./product.ts";
+import { describeProduct, type Product, unknownVersion } from "./product.ts";
 import {
   createElasticsearchTransport,
   createOpenSearchTransport,
@@ -23,8 +23,8 @@ export interface ElasticClient {
   /** The response as parsed JSON. @throws {BackendError} As `send`, and `malformed` if it is no JSON. */
   sendJson(request: ElasticRequest, signal: AbortSignal): Promise<unknown>;
   /**
-   * The product of the server, and whether it refused an expensive query in the last minutes. Asks the server once; a failure
-   * is not remembered. @throws {BackendError}
+   * The product of the server, and whether it refused an expensive query in the last minutes. Asks the server until it tells
+   * its version; a failure is not remembered. @throws {BackendError}
    */
   detectProduct(signal: AbortSignal): Promise<Product>;
   /** The product of the server; asks it each time. @throws {BackendError} */
@@ -44,12 +44,16 @@ interface ClientState {
   readonly guard: Guard;
   readonly transports: Map<Product["name"], Promise<Transport<ElasticRequest, RawResponse>>>;
   product: Promise<Product> | undefined;
+  /** When the server is asked again; never once it has told its version. On the clock of `performance.now`. */
+  productExpires: Millis;
   /** On the clock of `performance.now`. */
   expensiveRefusedUntil: Millis;
 }
 
 /** How long expensive queries are avoided after the cluster refused one. Its setting may change at any time. */
 const expensiveRefusalLifetime: Millis = 300_000;
+/** How long a product without a version is used. The right to read it may be refused for a moment only. */
+const unknownProductLifetime: Millis = 5_000;
 
 const rootRequest: ElasticRequest = { method: "GET", path: "/" };
 
@@ -60,6 +64,7 @@ export function createElasticClient(backend: string, settings: ClientSettings, i
     guard: createGuard(backend, settings, io),
     transports: new Map(),
     product: undefined,
+    productExpires: Number.POSITIVE_INFINITY,
     expensiveRefusedUntil: Number.NEGATIVE_INFINITY,
   };
   return {
@@ -101,15 +106,25 @@ async function sendJson(state: ClientState, request: ElasticRequest, signal: Abo
 }
 
 async function detectProduct(state: ClientState, signal: AbortSignal): Promise<Product> {
+  if (performance.now() >= state.productExpires) state.product = undefined;
   // Not the first caller's signal: others may wait for the same response. The guard's own deadline bounds it.
-  state.product ??= probe(state, new AbortController().signal).catch((error) => {
-    state.product = undefined;
-    throw error;
-  });
+  state.product ??= rememberProduct(state, new AbortController().signal);
   const product = await raceAbort(state.product, signal);
   return performance.now() < state.expensiveRefusedUntil
     ? { ...product, refusesExpensiveQueries: true }
     : product;
+}
+
+async function rememberProduct(state: ClientState, signal: AbortSignal): Promise<Product> {
+  state.productExpires = Number.POSITIVE_INFINITY;
+  try {
+    const product = await probe(state, signal);
+    if (product.version === unknownVersion) state.productExpires = performance.now() + unknownProductLifetime;
+    return product;
+  } catch (error) {
+    state.product = undefined;
+    throw error;
+  }
 }
 
 function probe(state: ClientState, signal: AbortSignal): Promise<Product> {
@@ -138,7 +153,7 @@ async function readProduct(state: ClientState, signal: AbortSignal): Promise<Pro
   );
   const parsed = nodes.status === 200 ? nodesSchema.safeParse(readJson(nodes)).data : undefined;
   const [node] = parsed === undefined ? [] : Object.values(parsed.nodes);
-  return describeProduct(name, node?.version ?? "unknown");
+  return describeProduct(name, node?.version ?? unknownVersion);
 }
 
 /** Loading an official client takes some 10 MB and a tenth of a second, so only the one that is needed is loaded. */

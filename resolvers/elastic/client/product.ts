@@ -2,7 +2,7 @@
 // name of a product.
 export interface Product {
   readonly name: "Elasticsearch" | "OpenSearch";
-  /** As the server reports it; `unknown` if it refuses every request for it. */
+  /** As the server reports it; `unknownVersion` if it refuses every request for it. */
   readonly version: string;
   /**
    * Whether `_ignored` lists values that `ignore_above` or `ignore_malformed` kept out of the index. Elasticsearch lists them
@@ -17,6 +17,8 @@ export interface Product {
   /** Whether the server refuses wildcard and nested queries: `search.allow_expensive_queries` is off. */
   readonly refusesExpensiveQueries: boolean;
 }
+
+export const unknownVersion = "unknown";
 
 export function describeProduct(name: Product["name"], version: string): Product {
   const isElasticsearch = name === "Elasticsearch";

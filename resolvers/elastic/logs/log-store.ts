@@ -2,6 +2,7 @@
 // the streams of all groups and sources are merged. When the layouts behind a pattern change during the read, what is left
 // of the range is read again with the new groups.
 import { zip } from "../../../src/core/collections.ts";
+import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LogQuery, LogSource, LogStore } from "../../../src/store/logs.ts";
@@ -58,7 +59,7 @@ async function estimateWithinLimits(
 ): Promise<boolean> {
   const { sources, documentLimit, tieLimit } = query;
   const groupsBySource = await Promise.all(sources.map((source) => readGroups(store, source, signal)));
-  const readers = zip(sources, groupsBySource).flatMap(([source, groups]) =>
+  const readers = zip(sources, groupsBySource).flatMap(([source, { groups }]) =>
     groups.map((group) =>
       createGroupReader(createReadContext(store, source, group, groups, query, signal), { documents: 0 }),
     ),
@@ -67,7 +68,24 @@ async function estimateWithinLimits(
   // The last search of a reader may go beyond the page. A caller who expects more than any limit allows reads everything.
   const room = query.expectedLines > limit ? limit : limit - batchSizes.most * readers.length;
   const counts = await Promise.all(readers.map((reader) => countCandidates(reader, room)));
-  return counts.reduce((sum, count) => sum + count, 0) <= room;
+  if (counts.reduce((sum, count) => sum + count, 0) <= room) return true;
+  const opaque = zip(sources, groupsBySource).filter(([, { isOpaque }]) => isOpaque);
+  await Promise.all(opaque.map(([source]) => requireStillOpaque(store, source, signal)));
+  return false;
+}
+
+/**
+ * Without mappings a query reads every document of its range, and may be refused for that. The refusal is final only where the
+ * mappings still may not be read. @throws {BackendError}
+ */
+async function requireStillOpaque(
+  { backend, mappingCache }: StoreContext,
+  { index }: LogSource,
+  signal: AbortSignal,
+): Promise<void> {
+  const { opaque } = await mappingCache.refresh(index, signal);
+  if (!opaque)
+    throw new BackendError(backend, "denied", `the mappings of ${index} were refused for a moment`);
 }
 
 function createReadContext(
@@ -86,16 +104,29 @@ function createReadContext(
   return { ...store, source, layoutGroup, layoutGroups, query, tenantFilter, signal };
 }
 
+/** How a source is read now, and whether its mappings may not be read. */
+interface SourceGroups {
+  readonly groups: readonly LayoutGroup[];
+  readonly isOpaque: boolean;
+}
+
 async function readGroups(
-  { backend, client, mappingCache }: StoreContext,
+  store: StoreContext,
   source: LogSource,
   signal: AbortSignal,
-): Promise<readonly LayoutGroup[]> {
+): Promise<SourceGroups> {
+  const { backend, client, mappingCache } = store;
   refuseRemote(backend, source.index);
   const metadata = await mappingCache.read(source.index, source.where !== undefined, signal);
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
-  await requireReadableGroups(backend, source, metadata, groups, client, signal);
-  return groups;
+  const isOpaque = metadata.opaque;
+  try {
+    await requireReadableGroups(backend, source, metadata, groups, client, signal);
+  } catch (error) {
+    if (isOpaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
+    throw error;
+  }
+  return { groups, isOpaque };
 }
 
 /** Reads the lines of all layout groups of a source, with new groups for what is left when they change. */
@@ -108,7 +139,7 @@ async function* readSource(
 ): AsyncGenerator<readonly LogLine[]> {
   let range: TimeRange | undefined = query.range;
   for (let attempt = 0; range !== undefined; attempt++) {
-    const groups = await readGroups(store, source, signal);
+    const { groups, isOpaque } = await readGroups(store, source, signal);
     const rest: LogQuery = { ...query, range };
     const openContext = (group: LayoutGroup) => (own: AbortSignal) =>
       createReadContext(store, source, group, groups, rest, own);
@@ -121,6 +152,7 @@ async function* readSource(
       }
       return;
     } catch (error) {
+      if (isOpaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
       requireRestartable(store.backend, error, attempt, source.index);
     }
   }

@@ -5,7 +5,7 @@ import type { Instant, TimeRange } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import type { LogQuery, LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import type { Product } from "../client/product.ts";
+import { type Product, unknownVersion } from "../client/product.ts";
 import {
   allOf,
   anyOf,
@@ -187,7 +187,7 @@ function buildLinesQuery(
 async function chooseTimeColumn(
   context: ReadContext,
   { time, unit, groups }: LayoutGroup,
-  { searchesDocValues }: Product,
+  { searchesDocValues, version }: Product,
   isOpaque: boolean,
   indices: IndexScope,
 ): Promise<TimeColumn> {
@@ -196,6 +196,9 @@ async function chooseTimeColumn(
     throw createUnsupportedError(backend, `lines whose ${time} has no doc_values`);
   }
   if (!searchesDocValues && groups.some((group) => isUnindexed(group, time))) {
+    // The right to read the version may be refused for a moment only.
+    if (version === unknownVersion)
+      throw new BackendError(backend, "denied", `${time} is not indexed, and the version may not be read`);
     throw createUnsupportedError(backend, `lines whose ${time} is not indexed, on this version`);
   }
   if (unit !== undefined) return createNumberColumn(time, unit);

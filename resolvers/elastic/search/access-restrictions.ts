@@ -92,6 +92,11 @@ function suppressUnlessTimeout(error: unknown): readonly string[] {
   throw error;
 }
 
+function suppressRejection(error: unknown): readonly string[] {
+  if (error instanceof BackendError && error.failure === "rejected") return [];
+  throw error;
+}
+
 /** For one state of the mappings: the fields that can be probed, and the masked ones found, by the list of names probed. */
 interface MaskSearches {
   readonly columns: readonly string[];
@@ -160,7 +165,10 @@ export async function requireReadableGroups(
   throw createUnsupportedError(backend, `documents without ${listTimeFields(layoutGroups).join(", ")}`);
 }
 
-/** Whether a query filters by a masked field or one of its multi-fields, and so may miss what it should find. */
+/**
+ * Whether a query filters by a masked field or one of its multi-fields, and so may miss what it should find. A server that
+ * rejects the probe shows no masked field. @throws {BackendError}
+ */
 export async function hasMaskedField(
   query: Query,
   client: ElasticClient,
@@ -173,10 +181,8 @@ export async function hasMaskedField(
   const forms = metadata.groups.flatMap(({ fields }) =>
     used.flatMap((name) => [name, ...(fields.get(name)?.multiFields ?? [])]),
   );
-  return (
-    (await listMaskedFields(client, pattern, metadata, new Set(forms), signal).catch(suppressUnlessTimeout))
-      .length > 0
-  );
+  const masked = listMaskedFields(client, pattern, metadata, new Set(forms), signal);
+  return (await masked.catch(suppressRejection)).length > 0;
 }
 
 /** For reads that cannot do without the query. @throws {Refused} where it filters by a masked field */

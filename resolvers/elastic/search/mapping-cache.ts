@@ -7,7 +7,7 @@ import type { Millis } from "../../../src/core/time.ts";
 import type { CustomLayouts, IO } from "../../../src/store/backend.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
-import { raceAbort } from "../../http/waiting.ts";
+import { raceAbort, sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
@@ -43,6 +43,10 @@ const freshFor: Millis = 30_000;
 /** No older copy is served: only the mapping shows that an index was recreated under its name. */
 const servedFor: Millis = 300_000;
 const servedToTenantFilters: Millis = 5_000;
+/** A right that was refused may be given again at any moment, and without mappings a query reads all of its range. */
+const opaqueServedFor: Millis = 5_000;
+/** The pause before a pattern whose mappings were refused for the first time is asked for again. */
+const refusalPause: Millis = 300;
 /** For how long a failure is repeated to others instead of sending another request. */
 const failureLifetime: Millis = 1_000;
 
@@ -56,6 +60,8 @@ interface CacheState {
   readonly acceptedShards: Map<string, number>;
   /** The indices behind each pattern, as last read. */
   readonly indices: Map<string, string>;
+  /** Patterns whose mappings were refused twice and never read. */
+  readonly refused: Set<string>;
   /** The detections for one state of the mappings, by tenant filter. */
   readonly detections: WeakMap<IndexMetadata, Map<string | undefined, Detection>>;
   readonly samples: LRUCache<string, SampleVerdict>;
@@ -79,6 +85,7 @@ export function createMappingCache(
     failures: new Map(),
     acceptedShards: new Map(),
     indices: new Map(),
+    refused: new Set(),
     detections: new WeakMap(),
     samples: new LRUCache<string, SampleVerdict>({ max: 1_000 }),
   };
@@ -86,8 +93,10 @@ export function createMappingCache(
     async read(pattern, hasTenantFilter, signal) {
       const maxAge = hasTenantFilter ? servedToTenantFilters : servedFor;
       const metadata = await fetchMetadata(state, pattern, signal, maxAge);
-      // A closed index is refused without a search, which could have shown that it is open again or deleted.
-      return metadata.closed.length === 0 ? metadata : fetchMetadata(state, pattern, signal, 0);
+      if (metadata.opaque && !hasTenantFilter) return fetchMetadata(state, pattern, signal, opaqueServedFor);
+      // Without a search, nothing else would show that a closed index is open again or deleted, or a mapping readable.
+      const isServed = metadata.closed.length === 0 && !metadata.opaque;
+      return isServed ? metadata : fetchMetadata(state, pattern, signal, 0);
     },
     refresh: (pattern, signal) => fetchMetadata(state, pattern, signal, 0),
     acceptShardCount: (pattern, shards) => void state.acceptedShards.set(pattern, shards),
@@ -117,9 +126,12 @@ async function loadUnlessFailed(state: CacheState, pattern: string): Promise<Ind
   }
 }
 
-async function load({ backend, client, acceptedShards, indices }: CacheState, pattern: string) {
+async function load(state: CacheState, pattern: string): Promise<IndexMetadata> {
+  const { backend, client, acceptedShards, indices } = state;
   // No caller's signal, since others wait for the same response. The client's own deadline bounds it.
-  const metadata = await loadIndexMetadata(backend, client, pattern, new AbortController().signal);
+  const { signal } = new AbortController();
+  const loaded = await loadIndexMetadata(backend, client, pattern, signal);
+  const metadata = loaded.opaque ? await confirmOpaque(state, pattern, loaded, signal) : loaded;
   if (metadata.opaque) return metadata;
   // An accepted shard count holds for the same indices only.
   const current = JSON.stringify([...metadata.uuids]);
@@ -127,6 +139,28 @@ async function load({ backend, client, acceptedShards, indices }: CacheState, pa
   indices.set(pattern, current);
   return metadata;
 }
+
+/**
+ * Tells a right that the credentials lack from one that is refused for a moment. A pattern whose mappings were read before is
+ * not read without them, and a first refusal is not believed before a second. @throws {BackendError}
+ */
+async function confirmOpaque(
+  { backend, client, indices, refused }: CacheState,
+  pattern: string,
+  opaque: IndexMetadata,
+  signal: AbortSignal,
+): Promise<IndexMetadata> {
+  if ((indices.get(pattern) ?? noIndices) !== noIndices) {
+    throw new BackendError(backend, "denied", `the mappings of ${pattern}, read before, are refused now`);
+  }
+  if (refused.has(pattern)) return opaque;
+  await sleep(refusalPause, signal);
+  const metadata = await loadIndexMetadata(backend, client, pattern, signal);
+  if (metadata.opaque) refused.add(pattern);
+  return metadata;
+}
+
+const noIndices = "[]";
 
 async function fetchMetadata(
   { backend, metadata: cache, io }: CacheState,

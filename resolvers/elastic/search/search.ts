@@ -310,6 +310,15 @@ export function acceptShardCount(
   mappingCache.acceptShardCount(pattern, total);
 }
 
+/** The right may be refused for a moment only, so that the request is worth a retry. `what` needs the mapping. */
+export function mappingRefusedError(backend: string, what: string): BackendError {
+  return new BackendError(
+    backend,
+    "denied",
+    `${what} needs a mapping that may not be read: it ${needsMapping}`,
+  );
+}
+
 export function mappingChangedError(backend: string, pattern: string): BackendError {
   const reason = `the indices of ${pattern} change faster than their mappings can be read`;
   return new BackendError(backend, "partial", reason);
@@ -355,7 +364,7 @@ export function formatNames(names: readonly string[]): string {
 
 /**
  * The tenant filter on each known index, and all documents of unknown ones: see `combineGroupQueries`.
- * @throws {Refused} where it cannot be exact
+ * @throws {Refused} where it cannot be exact @throws {BackendError} where the mappings were refused
  */
 export function buildTenantFilterQuery(
   backend: string,
@@ -363,8 +372,7 @@ export function buildTenantFilterQuery(
   metadata: IndexMetadata,
 ): Query {
   if (tenantFilter === undefined) return matchAll;
-  if (metadata.opaque)
-    throw createUnsupportedError(backend, "a where on an index whose mapping may not be read");
+  if (metadata.opaque) throw mappingRefusedError(backend, "a tenant filter");
   const queries = metadata.groups.map((group) => ({
     group,
     query: rejectInexactTenantFilter(backend, () => compileTenantFilter(tenantFilter, group)),

@@ -22,7 +22,13 @@ import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
 import { refuseMaskedTenantFilter } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
-import { refuseClosed, refuseRemote, rejectInexactTenantFilter, sendSearch } from "../search/search.ts";
+import {
+  mappingRefusedError,
+  refuseClosed,
+  refuseRemote,
+  rejectInexactTenantFilter,
+  sendSearch,
+} from "../search/search.ts";
 import { type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 
 /** The backend, and what is known of the mappings of its spans. */
@@ -140,8 +146,7 @@ async function buildPlan(
   metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<SearchPlan> {
-  if (metadata.opaque)
-    throw createUnsupportedError(backend, "spans in an index whose mapping may not be read");
+  if (metadata.opaque) throw mappingRefusedError(backend, "a search for spans");
   refuseClosed(backend, metadata);
   const byLayout = placedForms.get(metadata) ?? new Map<string, PlacedForms>();
   placedForms.set(metadata, byLayout);

@@ -128,12 +128,12 @@ describe("span documents of a failing backend", () => {
     expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1, 2, 3]);
   });
 
-  test("refuses an index whose mapping may not be read as not supported", async () => {
+  test("reports a mapping that may not be read as denied, which is worth a retry", async () => {
     const url = await serve(
       (response) => sendJson(response, answer([hit(1)])),
       (response) => sendJson(response, {}, 403),
     );
-    await expect(read(url)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure: "denied" });
   });
 
   /** A mapping of Jaeger with tags as fields below `tag`, spelt as given. */

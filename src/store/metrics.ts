@@ -26,8 +26,8 @@ export interface MetricStore {
   isTypeGuessed?(forced: ForcedLabels, metric: string, signal: AbortSignal): Promise<boolean>;
   /**
    * Returns each combination of tag keys that a series has: keys sorted, combinations sorted, each once; `[]` where no
-   * series has a tag. Forced labels and labels of the format (`le`, `quantile`, `__name__`) are no tags. Undefined as
-   * for `type`.
+   * series has a tag. Forced labels and `__name__` are no tags, nor are `le` and `quantile` of a measurement. Undefined
+   * as for `type`.
    * @throws {BackendError}
    */
   tagKeys(

@@ -45,6 +45,8 @@ export type Expression =
       readonly right: Expression;
       /** Matches the sides by these labels only, instead of by all but the name. */
       readonly on?: readonly string[];
+      /** Labels that matching series may differ in. */
+      readonly ignoring?: readonly string[];
     };
 
 /** The forced labels are matchers beside `matchers`, so that these can only narrow the selection. */
@@ -141,6 +143,11 @@ export function binary(
   return { kind: "binary", operator, left, right };
 }
 
+/** The series of the left without one on the right, which may differ in the labels of `ignoring`. */
+export function exclude(left: Expression, right: Expression, ignoring: readonly string[]): Expression {
+  return { kind: "binary", operator: "unless", left, right, ignoring };
+}
+
 /**
  * One expression for several metrics: the union of what `build` makes of the matcher of each name. It has to keep the name.
  * A regular expression on `__name__` is not an option, since Google's managed Prometheus takes exact names only. A union is
@@ -207,9 +214,11 @@ export function printExpression(expression: Expression): string {
       return `${expression.operator}${by}(${printExpression(expression.of)})`;
     }
     case "binary": {
-      const on =
-        expression.on === undefined ? "" : ` on (${expression.on.map(printGroupingLabel).join(",")})`;
-      return `(${printExpression(expression.left)} ${expression.operator}${on} ${printExpression(expression.right)})`;
+      const { operator, on, ignoring, left, right } = expression;
+      const listed = on ?? ignoring;
+      const labels = listed?.map(printGroupingLabel).join(",");
+      const matched = labels === undefined ? "" : ` ${on === undefined ? "ignoring" : "on"} (${labels})`;
+      return `(${printExpression(left)} ${operator}${matched} ${printExpression(right)})`;
     }
     default:
       return expression satisfies never;

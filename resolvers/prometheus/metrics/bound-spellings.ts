@@ -8,6 +8,12 @@ import { formatSeriesKey } from "./series-reader.ts";
 
 const boundLabels = ["le", "quantile"] as const;
 
+/** The spellings of the bound that all observations lie below. */
+export const infinities: readonly string[] = ["Inf", "inf", "INF", "Infinity", "infinity"].flatMap((text) => [
+  text,
+  `+${text}`,
+]);
+
 export function hasBoundLabel(labels: Labels): boolean {
   return boundLabels.some((label) => Object.hasOwn(labels, label));
 }

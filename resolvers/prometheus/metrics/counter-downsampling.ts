@@ -45,8 +45,8 @@ export async function downsampleCounter(
 }
 
 /**
- * The parts of histograms, in the same buckets, each query's in its place. A restart of the first one is a restart of
- * the others with its labels. @throws {Refused} if there is too much to read @throws {BackendError}
+ * The parts of histograms, in the same buckets, each query's in its place. A restart of the first one, which counts all
+ * observations, is a restart of the others with its labels. @throws {Refused} if there is too much to read @throws {BackendError}
  */
 export async function downsampleCounters(
   reader: SeriesReader,
@@ -90,7 +90,9 @@ async function completeSamples(
 /** The count of a histogram shows restarts of all its parts: where it is a suspect, they are. */
 function shareSuspects([counted, ...others]: readonly SurveyedQuery[]): void {
   if (counted === undefined || others.length === 0) return;
-  const restarts = new Map(counted.series.map(({ labels, suspects }) => [formatSeriesKey(labels), suspects]));
+  const restarts = new Map(
+    counted.series.map(({ labels, suspects }) => [formatHistogramKey(labels), suspects]),
+  );
   for (const { labels, last, suspects } of others.flatMap(({ series }) => series)) {
     for (const bucket of restarts.get(formatHistogramKey(labels)) ?? [])
       if (!Number.isNaN(last[bucket])) suspects.add(bucket);

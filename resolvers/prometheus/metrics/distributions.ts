@@ -11,9 +11,19 @@ import {
   type Observations,
   parseBound,
 } from "../../../src/metrics/samples.ts";
-import { matchEqual, matchPresent, narrowSelector } from "../client/promql.ts";
+import {
+  call,
+  exclude,
+  type Matcher,
+  matchAnyOf,
+  matchEqual,
+  matchPresent,
+  metadataLabels,
+  metricName,
+  narrowSelector,
+} from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { formatNumericKey } from "./bound-spellings.ts";
+import { dropBoundLabels, formatNumericKey, infinities } from "./bound-spellings.ts";
 import { type CounterQuery, surveySeries } from "./bucket-survey.ts";
 import {
   type DownsampledSeries,
@@ -21,6 +31,7 @@ import {
   downsampleCounters,
   formatHistogramKey,
 } from "./counter-downsampling.ts";
+import { selectPart } from "./family-listing.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
   type ClassicParts,
@@ -38,7 +49,7 @@ import {
   toObservations,
 } from "./native-histograms.ts";
 import { buildCounterQuery, combineByGroup, formatGroupKey, type SeriesPlan } from "./series-groups.ts";
-import { formatSeriesKey, readLabel, type SeriesReader } from "./series-reader.ts";
+import { formatSeriesKey, narrowToSeries, readLabel, type SeriesReader } from "./series-reader.ts";
 import { dropCreatedTimestampZeros } from "./summary-quantiles.ts";
 
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
@@ -55,10 +66,14 @@ export async function readHistogram(
   measure: ObservationMeasure,
 ): Promise<readonly Series[]> {
   const found = await readClassicHistograms(plan, measure);
-  if (hasOnlySummaries(measure, found)) return readSummary(plan, measure);
+  if (hasOnlySummaries(measure, found)) {
+    if (plan.family.hasRanges) throw createRangesError(plan.backend, measure.combine);
+    return readSummary(plan, measure);
+  }
   return combineByGroup(plan, found, (group) => {
     const observations = group.map((one) => one.observations);
     requireBuckets(plan, measure, observations);
+    requireSums(plan, measure, observations);
     return combineObservations(observations, measure, plan.query.buckets);
   });
 }
@@ -82,14 +97,29 @@ function isEstimated(combine: ObservationMeasure["combine"]): boolean {
  * buckets were dropped. @throws {Refused}
  */
 function requireBuckets(
-  { backend, query }: SeriesPlan,
+  { backend, query, family }: SeriesPlan,
   { combine }: ObservationMeasure,
   group: readonly Observations[],
 ): void {
   if (!isEstimated(combine)) return;
   const unbucketed = group.filter(({ buckets }) => buckets.length === 0);
-  if (unbucketed.some(({ count }) => computeIncrements(count, query.buckets).some((grown) => grown > 0)))
-    throw createNoBucketsError(backend, combine);
+  if (!hasGrown(unbucketed, query.buckets)) return;
+  throw family.hasRanges ? createRangesError(backend, combine) : createNoBucketsError(backend, combine);
+}
+
+/** A mean would leave out what is counted without a sum. @throws {Refused} */
+function requireSums(
+  { backend, query }: SeriesPlan,
+  { combine }: ObservationMeasure,
+  group: readonly Observations[],
+): void {
+  if (combine !== "mean") return;
+  const unsummed = group.filter(({ sum }) => sum === noSamples);
+  if (hasGrown(unsummed, query.buckets)) throw createNoSumError(backend);
+}
+
+function hasGrown(group: readonly Observations[], buckets: Buckets): boolean {
+  return group.some(({ count }) => computeIncrements(count, buckets).some((grown) => grown > 0));
 }
 
 function createNoBucketsError(backend: string, combine: string): Refused<"not_supported_by_backend"> {
@@ -99,32 +129,112 @@ function createNoBucketsError(backend: string, combine: string): Refused<"not_su
   );
 }
 
+/**
+ * Each histogram or summary with the parts that the measure needs. Where one has no count, the bucket of +Inf is its count.
+ */
 async function readClassicHistograms(
   plan: SeriesPlan,
   measure: ObservationMeasure,
 ): Promise<readonly ObservedSeries[]> {
-  const { reader } = plan;
+  const { family } = plan;
+  if (!family.hasCount) return readWithInfinity(plan, measure, undefined);
   const { count: counting, sum, bucket } = buildClassicParts(plan, measure);
   const other = sum ?? bucket;
-  if (other === undefined) {
-    const counts = await downsampleCounter(reader, counting);
-    return counts.map(({ labels, samples: count }) => ({
-      labels,
-      observations: { count, sum: noSamples, buckets: [] },
-    }));
-  }
-  const found = await downsampleCounters(reader, [counting, other]);
-  const [counts, parts] = [requireAt(found, 0), requireAt(found, 1)];
+  const [found, missing] = await Promise.all([
+    downsampleCounters(plan.reader, other === undefined ? [counting] : [counting, other]),
+    // The buckets themselves show which histograms have no count.
+    bucket === undefined && family.kind === "histogram" ? findUncounted(plan) : [],
+  ]);
+  const [counts, parts] = [requireAt(found, 0), found[1] ?? []];
+  const counted = buildObservedSeries(measure, counts, parts);
+  const keys = new Set(counts.map(({ labels }) => formatSeriesKey(labels)));
+  const lone = bucket === undefined ? [] : parts.map(({ labels }) => dropBoundLabels(labels));
+  const uncounted = [...missing, ...lone].filter((labels) => !keys.has(formatSeriesKey(labels)));
+  return uncounted.length === 0
+    ? counted
+    : [...counted, ...(await readWithInfinity(plan, measure, uncounted))];
+}
+
+/** Histograms without a count, of these labels or all. */
+async function readWithInfinity(
+  plan: SeriesPlan,
+  measure: ObservationMeasure,
+  only: readonly Labels[] | undefined,
+): Promise<readonly ObservedSeries[]> {
+  const { sum, bucket } = buildClassicParts(plan, measure);
+  const all = buildInfinityQuery(plan);
+  const narrow = (query: CounterQuery): CounterQuery =>
+    only === undefined ? query : { ...query, selector: narrowToSeries(query.selector, only) };
+  const queries = [all, ...(sum === undefined ? [] : [sum]), ...(bucket === undefined ? [] : [bucket])];
+  const found = await downsampleCounters(plan.reader, queries.map(narrow));
+  const keys = only && new Set(only.map(formatSeriesKey));
+  const counts = requireAt(found, 0)
+    .map(({ labels, samples }) => ({ labels: dropBoundLabels(labels), samples }))
+    .filter(({ labels }) => keys === undefined || keys.has(formatSeriesKey(labels)));
+  const parts = found[1] ?? [];
+  const counted = new Set(counts.map(({ labels }) => formatSeriesKey(labels)));
+  const isLost = ({ labels }: DownsampledSeries) =>
+    (keys?.has(formatHistogramKey(labels)) ?? true) && !counted.has(formatHistogramKey(labels));
+  if (parts.some(isLost))
+    throw createUnsupportedError(plan.backend, "a histogram without a count or a bucket +Inf");
+  return buildObservedSeries(measure, counts, parts);
+}
+
+function buildObservedSeries(
+  { combine }: ObservationMeasure,
+  counts: readonly DownsampledSeries[],
+  parts: readonly DownsampledSeries[],
+): readonly ObservedSeries[] {
   const partsOf = Map.groupBy(parts, ({ labels }) => formatHistogramKey(labels));
   return counts.map(({ labels, samples: count }) => {
     const own = partsOf.get(formatSeriesKey(labels)) ?? [];
-    return {
-      labels,
-      observations: sum
-        ? { count, sum: own[0]?.samples ?? noSamples, buckets: [] }
-        : buildObservations(count, own),
-    };
+    const sum = own[0]?.samples ?? noSamples;
+    const observations = isEstimated(combine) ? buildObservations(count, own) : { count, sum, buckets: [] };
+    return { labels, observations };
   });
+}
+
+/** The labels of histograms that have a bucket +Inf in the range, but no count. */
+async function findUncounted({ query, reader, matchers }: SeriesPlan): Promise<readonly Labels[]> {
+  const { start, step, count } = query.buckets;
+  const length = step * count;
+  const selectLast = (name: string, more: readonly Matcher[]) => {
+    const selector = narrowSelector(selectPart(query.match, name), [...more, ...matchers]);
+    // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
+    return call("last_over_time", reader.selectRange(selector, { from: Math.max(2, length), to: 1 }));
+  };
+  const all = selectLast(`${query.metric}_bucket`, [matchAnyOf("le", infinities)]);
+  const counted = selectLast(`${query.metric}_count`, []);
+  const uncounted = exclude(all, counted, ["le", ...metadataLabels.filter((label) => label !== metricName)]);
+  const found = await reader.readInstant(uncounted, start + length);
+  return found.map(({ labels }) => dropBoundLabels(labels));
+}
+
+function buildInfinityQuery(plan: SeriesPlan): CounterQuery {
+  const query = buildCounterQuery(plan, `${plan.query.metric}_bucket`, {});
+  const bounds = [matchAnyOf("le", infinities)];
+  const { selector, metric } = query;
+  return { ...query, selector: narrowSelector(selector, bounds), metric: narrowSelector(metric, bounds) };
+}
+
+/**
+ * Refuses what no series of the metric can answer, for the parts that it lacks. @throws {Refused}
+ */
+export function requireParts({ backend, family }: SeriesPlan, { combine }: ObservationMeasure): void {
+  if (family.hasRanges && family.kind === "summary" && (isEstimated(combine) || !family.hasCount))
+    throw createRangesError(backend, combine);
+  if (combine === "mean" && !family.hasSum) throw createNoSumError(backend);
+}
+
+function createRangesError(backend: string, combine: string): Refused<"not_supported_by_backend"> {
+  return createUnsupportedError(backend, `the ${combine} of buckets with the label vmrange instead of le`);
+}
+
+function createNoSumError(backend: string): Refused<"not_supported_by_backend"> {
+  return createUnsupportedError(
+    backend,
+    "the mean of a histogram or summary that is exported without its sum",
+  );
 }
 
 function buildClassicParts(plan: SeriesPlan, { combine }: ObservationMeasure): ClassicParts {
@@ -168,6 +278,7 @@ export async function readMixedHistogram(
   return combineByGroup(plan, members, (group) => {
     const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
     requireBuckets(plan, measure, classics);
+    requireSums(plan, measure, classics);
     const natives = group.flatMap((one) => ("observations" in one ? [] : one));
     if (classic.bucket !== undefined && natives.some(({ hasUnbucketed }) => hasUnbucketed))
       throw createNoBucketsError(backend, measure.combine);
@@ -199,7 +310,7 @@ async function resolveSeriesStarts(
     if (!openSet.has(one)) return one;
     const baseline = newSeries.has(formatSeriesKey(one.labels)) ? "zero" : "own";
     const correct = (samples: CounterSamples): CounterSamples =>
-      isOpen(samples) ? { ...samples, baseline } : samples;
+      isOpen(samples) && samples !== noSamples ? { ...samples, baseline } : samples;
     const { count, sum, buckets } = one.observations;
     const parts = buckets.map(({ bound, samples }) => ({ bound, samples: correct(samples) }));
     return { ...one, observations: { count: correct(count), sum: correct(sum), buckets: parts } };
@@ -219,6 +330,9 @@ function requireBoundLabel(query: CounterQuery): CounterQuery {
 
 function buildObservations(count: CounterSamples, series: readonly DownsampledSeries[]): Observations {
   const buckets = sortByBound(series).map(({ bound, series: { samples } }) => ({ bound, samples }));
+  // The count is that of the bucket +Inf, should that be missing.
+  const isOpen = buckets.length > 0 && buckets.at(-1)?.bound !== Number.POSITIVE_INFINITY;
+  if (isOpen) buckets.push({ bound: Number.POSITIVE_INFINITY, samples: count });
   return { count, sum: noSamples, buckets };
 }
 

@@ -4,10 +4,28 @@ import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import { matchEqual, metricName, type Selector, select } from "../client/promql.ts";
 
 /** A `plain` metric is a single name, whose type its targets or its samples show; `both` is as in `MetricShape`. */
-export type FamilyKind = "plain" | "histogram" | "both" | "summary";
+type FamilyKind = "plain" | "histogram" | "both" | "summary";
+
+/** Which parts some series of a family has. */
+export interface Family {
+  readonly kind: FamilyKind;
+  readonly hasCount: boolean;
+  readonly hasSum: boolean;
+  /** Buckets with a range (`vmrange`) instead of a bound, as VictoriaMetrics writes them. */
+  readonly hasRanges: boolean;
+}
 
 /** The metrics under some forced labels, sorted by name. */
-export type FamilyListing = ReadonlyMap<string, FamilyKind>;
+export type FamilyListing = ReadonlyMap<string, Family>;
+
+/** The names of all series, and of those with and without some labels. */
+export interface NameSets {
+  readonly all: ReadonlySet<string>;
+  readonly withBounds: ReadonlySet<string>;
+  readonly withRanges: ReadonlySet<string>;
+  readonly withQuantiles: ReadonlySet<string>;
+  readonly withoutQuantiles: ReadonlySet<string>;
+}
 
 /** All series of one name under the forced labels. */
 export function selectPart(match: ForcedLabels, name: string): Selector {
@@ -19,37 +37,74 @@ export function formatMatchKey(match: ForcedLabels): string {
   return JSON.stringify(Object.fromEntries(Object.entries(match).sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
+const plain: Family = { kind: "plain", hasCount: false, hasSum: false, hasRanges: false };
+
 /**
- * The families behind the names. A family needs both its count and its sum: `x_count` without `x_sum` is a metric of its
- * own. A summary without quantiles has nothing else. A histogram or summary may have native samples by its own name.
+ * The families behind the names. Buckets make a histogram, also without count or sum. A summary has a count, and a sum or
+ * quantiles: `x_count` by itself is a metric of its own. A summary without quantiles has nothing else. A histogram or
+ * summary may have native samples by its own name. The buckets of `uncounted` are no counts of observations.
  */
-export function groupIntoFamilies(
-  names: ReadonlySet<string>,
-  withBounds: ReadonlySet<string>,
-  withQuantiles: ReadonlySet<string>,
-  withoutQuantiles: ReadonlySet<string>,
-): FamilyListing {
+export function groupIntoFamilies(sets: NameSets, uncounted: ReadonlySet<string>): FamilyListing {
   const parts = new Set<string>();
-  const families = new Map<string, FamilyKind>();
-  for (const name of names) {
-    const family = name.endsWith("_count") ? name.slice(0, -"_count".length) : "";
-    const [bucket, sum] = [`${family}_bucket`, `${family}_sum`];
-    if (family === "" || !names.has(sum)) continue;
-    const isSummary = withQuantiles.has(family);
-    const hasNative = isSummary ? withoutQuantiles.has(family) : names.has(family);
-    const kind = classifyFamily(withBounds.has(bucket), isSummary, hasNative);
-    if (kind === undefined) continue;
-    families.set(family, kind);
-    for (const part of [family, name, sum]) parts.add(part);
-    if (withBounds.has(bucket)) parts.add(bucket);
+  const families = new Map<string, Family>();
+  for (const name of listStems(sets)) {
+    if (uncounted.has(name)) continue;
+    const family = classifyFamily(name, sets);
+    if (family === undefined) continue;
+    families.set(name, family);
+    parts.add(name);
+    if (family.hasCount) parts.add(`${name}_count`);
+    if (family.hasSum) parts.add(`${name}_sum`);
+    if (hasBuckets(name, sets)) parts.add(`${name}_bucket`);
   }
-  const plain = [...names].filter((name) => !parts.has(name)).map((name) => [name, "plain"] as const);
-  return new Map([...families, ...plain].sort(([a], [b]) => (a < b ? -1 : 1)));
+  const others = [...sets.all].filter((name) => !parts.has(name)).map((name) => [name, plain] as const);
+  return new Map([...families, ...others].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** `undefined` if the name of the family is that of another metric. */
-function classifyFamily(hasBounds: boolean, isSummary: boolean, hasNative: boolean): FamilyKind | undefined {
-  if (hasBounds) return hasNative ? "both" : "histogram";
-  if (isSummary) return hasNative ? "both" : "summary";
-  return hasNative ? undefined : "summary";
+/**
+ * The histograms whose buckets may be something else, such as recorded rates: they lack a part, or have the name of a
+ * recording rule.
+ */
+export function listDoubtfulHistograms(sets: NameSets): readonly string[] {
+  return [...listStems(sets)].filter((name) => {
+    const family = classifyFamily(name, sets);
+    const isDoubtful = family?.hasCount !== true || !family.hasSum || name.includes(":");
+    return family !== undefined && isDoubtful && sets.withBounds.has(`${name}_bucket`);
+  });
+}
+
+/** What may be the names of families. */
+function listStems({ all, withBounds, withRanges }: NameSets): ReadonlySet<string> {
+  const counted = [...all].filter((name) => name.endsWith("_count"));
+  const bucketed = [...withBounds, ...withRanges].filter((name) => name.endsWith("_bucket"));
+  const stems = [...counted, ...bucketed].map((name) => name.slice(0, name.lastIndexOf("_")));
+  return new Set(stems.filter((stem) => stem !== ""));
+}
+
+function hasBuckets(name: string, { withBounds, withRanges }: NameSets): boolean {
+  return withBounds.has(`${name}_bucket`) || withRanges.has(`${name}_bucket`);
+}
+
+/** `undefined` if the name is that of another metric, or of none. */
+function classifyFamily(name: string, sets: NameSets): Family | undefined {
+  const { all, withBounds, withRanges, withQuantiles, withoutQuantiles } = sets;
+  const hasCount = all.has(`${name}_count`);
+  const hasSum = all.has(`${name}_sum`);
+  const hasRanges = withRanges.has(`${name}_bucket`);
+  const hasQuantiles = withQuantiles.has(name);
+  const hasNative = hasQuantiles ? withoutQuantiles.has(name) : all.has(name);
+  const of = (kind: FamilyKind): Family => ({ kind, hasCount, hasSum, hasRanges });
+  if (withBounds.has(`${name}_bucket`)) {
+    if (!hasNative) return isGaugeHistogramPart(name, all) ? undefined : of("histogram");
+    return hasCount ? of("both") : undefined;
+  }
+  if (hasRanges) return hasNative ? undefined : of("summary");
+  if (!hasCount || !(hasSum || hasQuantiles)) return undefined;
+  if (!hasNative) return of("summary");
+  return hasQuantiles && hasSum ? of("both") : undefined;
+}
+
+/** The count and the sum of a gauge histogram have other names, by which OpenMetrics tells it. */
+function isGaugeHistogramPart(name: string, all: ReadonlySet<string>): boolean {
+  return !all.has(`${name}_count`) && (all.has(`${name}_gcount`) || all.has(`${name}_gsum`));
 }

@@ -1,5 +1,6 @@
 // The metrics under the forced labels of a site: their names, shapes and tags, each kept in a cache. Looking them up
 // costs a request only when the cache is cold or stale.
+import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import type { MetricType } from "../../../src/core/rows.ts";
 import { type Millis, minute, printMillis } from "../../../src/core/time.ts";
 import { compareLists } from "../../../src/metrics/measures.ts";
@@ -8,10 +9,12 @@ import type { PartInspection } from "../../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
+  matchAnyOf,
   matchEqual,
   matchPresent,
   metadataLabels,
   metricName,
+  narrowSelector,
   printSelector,
   type Selector,
   select,
@@ -19,14 +22,18 @@ import {
 import type { Labels } from "../client/response-scanner.ts";
 import type { ServerTraits } from "../client/server-traits.ts";
 import { createSwrCache, type SwrCache } from "../client/swr-cache.ts";
+import { infinities } from "./bound-spellings.ts";
 import {
-  type FamilyKind,
+  type Family,
   type FamilyListing,
   formatMatchKey,
   groupIntoFamilies,
+  listDoubtfulHistograms,
+  type NameSets,
   selectPart,
 } from "./family-listing.ts";
 import {
+  countsObservations,
   type DetectedShape,
   deriveDeclaredType,
   deriveFamilyName,
@@ -39,7 +46,7 @@ export interface MetricFamilies {
   /** Sorted by code unit. @throws {BackendError} */
   listNames(match: ForcedLabels, signal: AbortSignal): Promise<readonly string[]>;
   /** `undefined` if there is no such metric. @throws {BackendError} @throws {Refused} of a histogram that is no counter */
-  readShape(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<MetricShape | undefined>;
+  describe(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<MetricForm | undefined>;
   /** As `MetricStore.isTypeGuessed`. @throws {BackendError} */
   isGuess(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<boolean>;
   /** What `readout check` reports of the metrics. @throws {BackendError} */
@@ -52,6 +59,12 @@ export interface MetricFamilies {
   ): Promise<readonly (readonly string[])[] | undefined>;
 }
 
+/** How a metric is stored, and which parts it has. */
+export interface MetricForm {
+  readonly shape: MetricShape;
+  readonly family: Family;
+}
+
 interface FamilyContext {
   readonly backend: string;
   readonly client: PrometheusClient;
@@ -60,7 +73,7 @@ interface FamilyContext {
   readonly listings: SwrCache<FamilyListing>;
   /** By the key of the forced labels and the metric, as a JSON list. */
   readonly shapes: SwrCache<DetectedShape>;
-  /** The same with the shape. */
+  /** The same with the form. */
   readonly tags: SwrCache<readonly (readonly string[])[]>;
 }
 
@@ -86,26 +99,38 @@ export function createMetricFamilies(backend: string, client: PrometheusClient, 
     async listNames(match, signal) {
       return [...(await listings.read(formatMatchKey(match), signal)).keys()];
     },
-    readShape: (match, metric, signal) => readShape(context, match, metric, signal),
+    describe: (match, metric, signal) => describeMetric(context, match, metric, signal),
     isGuess: async (match, metric, signal) =>
-      (await findKind(context, match, metric, signal)) === "plain" &&
+      (await findFamily(context, match, metric, signal))?.kind === "plain" &&
       (await readDetectedShape(context, match, metric, signal)).guessed === true,
     inspect: (match, signal) => inspectMetrics(context, match, signal),
     async listTagKeys(match, metric, signal) {
-      const shape = await readShape(context, match, metric, signal);
-      if (shape === undefined) return undefined;
-      return tags.read(JSON.stringify([formatMatchKey(match), metric, shape]), signal);
+      const form = await describeMetric(context, match, metric, signal);
+      if (form === undefined) return undefined;
+      return tags.read(JSON.stringify([formatMatchKey(match), metric, form]), signal);
     },
   };
 }
 
 function createContext(backend: string, client: PrometheusClient, io: IO): FamilyContext {
+  const proofs = createSwrCache<boolean>(
+    {
+      name: "metric_buckets",
+      entries: 5_000,
+      maxAge: 10 * minute,
+      load: (key) => {
+        const [match, metric]: [string, string] = JSON.parse(key);
+        return countsObservations({ client, io }, JSON.parse(match), metric);
+      },
+    },
+    io,
+  );
   const listings = createSwrCache<FamilyListing>(
     {
       name: "metric_names",
       entries: 200,
       maxAge: minute,
-      load: (key) => loadListing(client, JSON.parse(key)),
+      load: (key) => loadListing(client, proofs, JSON.parse(key)),
     },
     io,
   );
@@ -127,12 +152,12 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
       entries: 5_000,
       maxAge: minute,
       load: async (key) => {
-        const [matchKey, metric, shape]: [string, string, MetricShape] = JSON.parse(key);
+        const [matchKey, metric, form]: [string, string, MetricForm] = JSON.parse(key);
         const match: ForcedLabels = JSON.parse(matchKey);
         const series = await Promise.all(
-          selectTagged(match, metric, shape).map((selector) => client.listSeries(selector, never)),
+          selectTagged(match, metric, form).map((selector) => client.listSeries(selector, never)),
         );
-        return listTagCombinations(match, series.flat());
+        return listTagCombinations(match, form.shape, series.flat());
       },
     },
     io,
@@ -140,44 +165,63 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
   return { backend, client, io, listings, shapes, tags };
 }
 
-async function loadListing(client: PrometheusClient, match: ForcedLabels): Promise<FamilyListing> {
-  const [all, withBounds, withQuantiles] = await Promise.all(
-    [metricName, "le", "quantile"].map((label) =>
-      client.listNames(select(match, [matchPresent(label)]), never),
+/** How many histograms are looked at at once. */
+const concurrentProofs = 4;
+
+async function loadListing(
+  client: PrometheusClient,
+  proofs: SwrCache<boolean>,
+  match: ForcedLabels,
+): Promise<FamilyListing> {
+  const [all, withBounds, withRanges, withQuantiles] = await Promise.all(
+    [metricName, "le", "vmrange", "quantile"].map(
+      async (label) => new Set(await client.listNames(select(match, [matchPresent(label)]), never)),
     ),
   );
   const plain = select(match, [matchPresent(metricName), matchEqual("quantile", "")]);
-  const withoutQuantiles = withQuantiles?.length === 0 ? [] : await client.listNames(plain, never);
-  return groupIntoFamilies(
-    new Set(all),
-    new Set(withBounds),
-    new Set(withQuantiles),
-    new Set(withoutQuantiles),
+  const withoutQuantiles = new Set(withQuantiles?.size === 0 ? [] : await client.listNames(plain, never));
+  const none = new Set<string>();
+  const sets: NameSets = {
+    all: all ?? none,
+    withBounds: withBounds ?? none,
+    withRanges: withRanges ?? none,
+    withQuantiles: withQuantiles ?? none,
+    withoutQuantiles,
+  };
+  const uncounted = await mapConcurrent(
+    listDoubtfulHistograms(sets),
+    concurrentProofs,
+    async (metric, signal) =>
+      (await proofs.read(JSON.stringify([formatMatchKey(match), metric]), signal)) ? [] : [metric],
+    never,
   );
+  return groupIntoFamilies(sets, new Set(uncounted.flat()));
 }
 
-async function findKind(
+async function findFamily(
   { listings }: FamilyContext,
   match: ForcedLabels,
   metric: string,
   signal: AbortSignal,
-): Promise<FamilyKind | undefined> {
+): Promise<Family | undefined> {
   const key = formatMatchKey(match);
-  const kind = (await listings.read(key, signal)).get(metric);
-  return kind ?? (await listings.read(key, signal, unknownMetricMaxAge)).get(metric);
+  const family = (await listings.read(key, signal)).get(metric);
+  return family ?? (await listings.read(key, signal, unknownMetricMaxAge)).get(metric);
 }
 
-async function readShape(
+async function describeMetric(
   context: FamilyContext,
   match: ForcedLabels,
   metric: string,
   signal: AbortSignal,
-): Promise<MetricShape | undefined> {
-  const kind = await findKind(context, match, metric, signal);
-  if (kind === undefined || kind === "summary") return kind;
+): Promise<MetricForm | undefined> {
+  const family = await findFamily(context, match, metric, signal);
+  if (family === undefined) return undefined;
+  const { kind } = family;
+  if (kind === "summary") return { shape: kind, family };
   // Also of a histogram: the detection refuses one that is no counter.
   const { shape } = await readDetectedShape(context, match, metric, signal);
-  return kind === "plain" ? shape : kind;
+  return { shape: kind === "plain" ? shape : kind, family };
 }
 
 function readDetectedShape(
@@ -191,26 +235,47 @@ function readDetectedShape(
 
 // ---- Tags --------------------------------------------------------------------------------------------------------
 
-/** Labels of Prometheus' own, which are no tags. */
-const reservedLabels: readonly string[] = [...metadataLabels, "le", "quantile"];
+/** Labels that tell the parts of a measurement apart. Of other metrics they are tags. */
+const partLabels: readonly string[] = ["le", "quantile", "vmrange"];
 
-export function isTag(match: ForcedLabels, label: string): boolean {
-  return !reservedLabels.includes(label) && !Object.hasOwn(match, label);
+/** Whether the label is a tag of a metric of this shape. */
+export function isTag(match: ForcedLabels, shape: MetricShape, label: string): boolean {
+  if (metadataLabels.includes(label) || Object.hasOwn(match, label)) return false;
+  return typeByShape[shape] !== "measurement" || !partLabels.includes(label);
 }
 
 /** The series that carry the tags of a family, one selector for each name: some servers take exact names only. */
-function selectTagged(match: ForcedLabels, metric: string, shape: MetricShape): readonly Selector[] {
+function selectTagged(
+  match: ForcedLabels,
+  metric: string,
+  { shape, family }: MetricForm,
+): readonly Selector[] {
   const count = selectPart(match, `${metric}_count`);
-  if (shape === "both") return [selectPart(match, metric), count];
-  return [shape === "histogram" || shape === "summary" ? count : selectPart(match, metric)];
+  const bucket = selectPart(match, `${metric}_bucket`);
+  switch (shape) {
+    case "histogram": {
+      const totals = narrowSelector(bucket, [matchAnyOf("le", infinities)]);
+      return family.hasCount ? [count, totals] : [totals];
+    }
+    case "both":
+      return [selectPart(match, metric), count];
+    case "summary":
+      return [family.hasCount ? count : bucket];
+    default:
+      return [selectPart(match, metric)];
+  }
 }
 
 /** Each combination of tag keys once, sorted. */
-function listTagCombinations(match: ForcedLabels, series: readonly Labels[]): readonly (readonly string[])[] {
+function listTagCombinations(
+  match: ForcedLabels,
+  shape: MetricShape,
+  series: readonly Labels[],
+): readonly (readonly string[])[] {
   const found = new Map<string, readonly string[]>();
   for (const labels of series) {
     const keys = Object.keys(labels)
-      .filter((label) => isTag(match, label) && labels[label] !== "")
+      .filter((label) => isTag(match, shape, label) && labels[label] !== "")
       .sort();
     if (keys.length > 0) found.set(JSON.stringify(keys), keys);
   }
@@ -260,7 +325,7 @@ function countByType(
   const counts: TypeCounts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, [unknownType]: 0 };
   let gaugeHistograms = 0;
   const typesOf = (name: string) => metadata.get(name) ?? [];
-  for (const [metric, kind] of listing) {
+  for (const [metric, { kind }] of listing) {
     if (isGaugeHistogram(typesOf(metric))) gaugeHistograms += 1;
     const type =
       kind === "plain"

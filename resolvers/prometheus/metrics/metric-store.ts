@@ -26,9 +26,15 @@ import {
 } from "../client/promql.ts";
 import { joinSpellings } from "./bound-spellings.ts";
 import { downsampleCounter, readRawBuckets } from "./counter-downsampling.ts";
-import { readHistogram, readMixedHistogram, readNativeHistogram, readSummary } from "./distributions.ts";
+import {
+  readHistogram,
+  readMixedHistogram,
+  readNativeHistogram,
+  readSummary,
+  requireParts,
+} from "./distributions.ts";
 import { selectPart } from "./family-listing.ts";
-import { isTag, type MetricFamilies, typeByShape } from "./metric-families.ts";
+import { isTag, type MetricFamilies, type MetricForm, typeByShape } from "./metric-families.ts";
 import {
   buildCounterQuery,
   combineByGroup,
@@ -67,8 +73,8 @@ export function createMetricStore(
   return {
     names: (match, signal) => families.listNames(match, signal),
     async type(match, metric, signal) {
-      const shape = await families.readShape(match, metric, signal);
-      return shape && typeByShape[shape];
+      const form = await families.describe(match, metric, signal);
+      return form && typeByShape[form.shape];
     },
     isTypeGuessed: (match, metric, signal) => families.isGuess(match, metric, signal),
     tagKeys: (match, metric, signal) => families.listTagKeys(match, metric, signal),
@@ -83,10 +89,11 @@ async function readSeries(
 ): Promise<readonly Series[]> {
   const { backend, families } = context;
   try {
-    const shape = await families.readShape(query.match, query.metric, signal);
+    const form = await families.describe(query.match, query.metric, signal);
+    if (form === undefined) return [];
     const patterns = Object.entries(query.tags);
-    if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
-    return await readConsistentSeries(context, shape, query, signal);
+    if (!patterns.every(([key, pattern]) => canMatch(query, form, key, pattern))) return [];
+    return await readConsistentSeries(context, form, query, signal);
   } catch (error) {
     const isDuplicate = error instanceof BackendError && /same labelset/.test(error.message);
     throw isDuplicate ? createDuplicateSeriesError(backend) : error;
@@ -96,7 +103,7 @@ async function readSeries(
 /** Runs the query again if the server was upgraded between the detection of its range edge and its answer. */
 async function readConsistentSeries(
   { backend, client, sizes }: StoreContext,
-  shape: MetricShape,
+  { shape, family }: MetricForm,
   query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
@@ -110,7 +117,7 @@ async function readConsistentSeries(
     try {
       const both = AbortSignal.any([signal, ending.signal]);
       const reader = createSeriesReader(backend, client, traits, sizes, both);
-      const result = await runPlan(shape, createPlan(backend, query, reader));
+      const result = await runPlan(shape, createPlan(backend, query, family, reader));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;
     } finally {
       // Ends the requests that a failed part leaves behind.
@@ -122,8 +129,8 @@ async function readConsistentSeries(
   throw new BackendError(backend, "malformed", detail);
 }
 
-function canMatch({ match }: SeriesQuery, key: string, pattern: string): boolean {
-  if (!isTag(match, key) || key === "" || pattern === "") return false;
+function canMatch({ match }: SeriesQuery, { shape }: MetricForm, key: string, pattern: string): boolean {
+  if (!isTag(match, shape, key) || key === "" || pattern === "") return false;
   // A lone surrogate is in no label, and would become another character on its way.
   return key.isWellFormed() && pattern.isWellFormed();
 }
@@ -154,11 +161,11 @@ async function runPlan(shape: MetricShape, plan: SeriesPlan): Promise<readonly S
     }
     case "observations":
       if (shape === "native") return readNativeHistogram(plan, measure);
+      requireParts(plan, measure);
       if (shape === "both") return readMixedHistogram(plan, measure);
+      if (shape === "histogram" || measure.combine === "mean") return readHistogram(plan, measure);
       if (measure.combine === "count") return readIncrements(plan, `${plan.query.metric}_count`);
-      return shape === "summary" && measure.combine !== "mean"
-        ? readSummary(plan, measure)
-        : readHistogram(plan, measure);
+      return readSummary(plan, measure);
   }
   return measure satisfies never;
 }

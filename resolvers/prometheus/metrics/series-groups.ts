@@ -7,7 +7,7 @@ import { yieldToEventLoop } from "../../http/waiting.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "./bucket-survey.ts";
-import { selectPart } from "./family-listing.ts";
+import { type Family, selectPart } from "./family-listing.ts";
 import { createTooManyPointsError, readLabel, type SeriesReader } from "./series-reader.ts";
 
 /** How many points and samples may be read for one answer, if its own limit is not higher. */
@@ -17,6 +17,8 @@ const readLimit = 5_000_000;
 export interface SeriesPlan {
   readonly backend: string;
   readonly query: SeriesQuery;
+  /** The parts of the metric. */
+  readonly family: Family;
   /** The keys of its tags, sorted. */
   readonly keys: readonly string[];
   /** What its tags require. */
@@ -26,10 +28,15 @@ export interface SeriesPlan {
   readonly limit: number;
 }
 
-export function createPlan(backend: string, query: SeriesQuery, reader: SeriesReader): SeriesPlan {
+export function createPlan(
+  backend: string,
+  query: SeriesQuery,
+  family: Family,
+  reader: SeriesReader,
+): SeriesPlan {
   const matchers = Object.entries(query.tags).map(([key, pattern]) => matchGlob(key, pattern));
   const limit = Math.max(query.pointLimit, readLimit);
-  return { backend, query, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
+  return { backend, query, family, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
 }
 
 /** The tags of the group that a series belongs to. */

@@ -10,6 +10,7 @@ import {
   binary,
   call,
   type Expression,
+  number,
   type RangeEdge,
   selectRange,
   typeLabel,
@@ -20,7 +21,7 @@ import type { SwrCache } from "../client/swr-cache.ts";
 import { type FamilyListing, formatMatchKey, selectPart } from "./family-listing.ts";
 
 /**
- * How a metric is stored. The parts of a `histogram` are `_bucket`, `_count` and `_sum`. Of `both` some series have
+ * How a metric is stored. The parts of a `histogram` are `_bucket`, and maybe `_count` and `_sum`. Of `both` some series have
  * these parts, or those of a summary, and some, maybe others and maybe at other times, are native. A `summary` may have
  * no quantiles, and a `histogram` may have been one.
  */
@@ -57,7 +58,7 @@ export async function detectShape(
     client.readMetadata(metric, never),
   ]);
   if (isGaugeHistogram(types)) throw createNoCounterError(backend, metric, "a gauge histogram");
-  const kind = listing.get(metric);
+  const kind = listing.get(metric)?.kind;
   if (kind === "histogram" || kind === "both") return { shape: kind };
   const family = types.length === 0 ? deriveFamilyName(metric) : undefined;
   const familyTypes = family === undefined ? [] : await client.readMetadata(family, never);
@@ -80,6 +81,35 @@ async function detectBySamples(
   }
   if (hasCounterName(metric)) return { shape: "counter" };
   return { shape: mayBeHistogramPart(metric) ? "counter" : "gauge", guessed: true };
+}
+
+/**
+ * Whether the buckets of a histogram count observations. Buckets that no target declares may be recorded rates, which are
+ * fractions. Buckets of zeros show nothing.
+ */
+export async function countsObservations(
+  context: Pick<DetectionContext, "client" | "io">,
+  match: ForcedLabels,
+  metric: string,
+): Promise<boolean> {
+  if ((await context.client.readMetadata(metric, never)).includes("histogram")) return true;
+  const at = toMillis(context.io.now());
+  const selector = selectPart(match, `${metric}_bucket`);
+  for (const length of sampleRanges) {
+    const samples = selectRange(selector, "closed", { from: length, to: 0 });
+    const greatest = aggregate("max", [], call("max_over_time", samples));
+    if (!((await readScalar(context, greatest, at)) ?? 0)) continue;
+    const takeFraction = (name: string) => {
+      const value = call(name, samples);
+      return binary(value, "-", call("floor", value));
+    };
+    // A sum alone may be whole by chance.
+    const extremes = binary(takeFraction("max_over_time"), "+", takeFraction("min_over_time"));
+    const fractions = binary(takeFraction("sum_over_time"), "+", extremes);
+    const fractional = aggregate("count", [], binary(fractions, "!=", number(0)));
+    return (await readScalar(context, fractional, at)) === undefined;
+  }
+  return true;
 }
 
 /** `undefined` if the range has no samples. */
@@ -129,7 +159,7 @@ async function readTypeLabels(
 
 /** The value of the first series; `undefined` if there is none. */
 async function readScalar(
-  { client }: DetectionContext,
+  { client }: Pick<DetectionContext, "client">,
   expression: Expression,
   at: Millis,
 ): Promise<number | undefined> {

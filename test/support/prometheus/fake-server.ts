@@ -49,10 +49,11 @@ function parsePromql(text: string): Expression {
     if (take(/\(/) !== undefined) {
       const left = expression();
       const operator = need(/==|!=|[-+*/<>]|or|unless|and/) as "or";
-      const on = take(/on\b/) === undefined ? undefined : (need(/\([^)]*\)/).match(/\w+/g) ?? []);
+      const matched = take(/(?:on|ignoring)\b/);
+      const labels = matched === undefined ? [] : (need(/\([^)]*\)/).match(/\w+/g) ?? []);
       const right = expression();
       need(/\)/);
-      return { kind: "binary", operator, left, right, ...(on !== undefined && { on }) };
+      return { kind: "binary", operator, left, right, ...(matched !== undefined && { [matched]: labels }) };
     }
     const number = take(/-?\d+(?:\.\d+)?(?:e[-+]?\d+)?/);
     if (number !== undefined) return { kind: "number", value: Number(number) };

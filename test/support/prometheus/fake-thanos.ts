@@ -106,10 +106,10 @@ function parseQuery(query: string): Expression {
     if (take(/\(/)) {
       const left = expression();
       const [, operator = ""] = need(/ (\+|-|\*|\/|<|>|==|!=|or|unless|and) /);
-      const [, on] = take(/on \(([^)]*)\) /) ?? [];
+      const [, matched = "", labels = ""] = take(/(on|ignoring) \(([^)]*)\) /) ?? [];
       const right = expression();
       need(/\)/);
-      const sides = { left, right, ...(on !== undefined && { on: on.split(",") }) };
+      const sides = { left, right, ...(matched !== "" && { [matched]: labels.split(",") }) };
       return { kind: "binary", operator: operator as "+", ...sides };
     }
     const aggregated = take(/(sum|avg|min|max|count|group)(?: by \(([^)]*)\) )?\(/);

@@ -141,7 +141,7 @@ function evaluateAggregate(
 
 function evaluateBinary(
   evaluation: Evaluation,
-  { operator, left, right, on }: Binary,
+  { operator, left, right, on, ignoring = [] }: Binary,
   times: readonly number[],
 ): readonly Row[] {
   if (operator === "*" && left.kind === "number") {
@@ -161,7 +161,7 @@ function evaluateBinary(
     case "and":
       return intersectRows(rows, others);
     case "unless":
-      return filterByOthers(rows, others, false);
+      return filterByOthers(rows, others, false, on, ignoring);
     case "+":
       return addRows(rows, others, 1);
     case "-":
@@ -326,9 +326,14 @@ function filterByOthers(
   others: readonly Row[],
   isWanted: boolean,
   on?: readonly string[],
+  ignoring: readonly string[] = [],
 ): readonly Row[] {
+  const dropIgnored = ({ labels, ...row }: Row): Row => ({
+    ...row,
+    labels: Object.fromEntries(Object.entries(labels).filter(([label]) => !ignoring.includes(label))),
+  });
   const format = (row: Row): string =>
-    on === undefined ? formatNamelessKey(row) : formatLabelsKey(pickLabels(row.labels, on));
+    on === undefined ? formatNamelessKey(dropIgnored(row)) : formatLabelsKey(pickLabels(row.labels, on));
   const othersByKey = Map.groupBy(others, format);
   return rows.map((row) => {
     const same = othersByKey.get(format(row)) ?? [];

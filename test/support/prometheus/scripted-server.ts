@@ -82,7 +82,7 @@ function readKnownData(
 }
 
 function listMatchingNames(names: readonly string[], match: string): readonly string[] {
-  if (match.includes('quantile!=""')) return [];
+  if (/(quantile|vmrange)!=""/.test(match)) return [];
   return match.includes('le!=""') ? names.filter((name) => name.endsWith("_bucket")) : names;
 }
 

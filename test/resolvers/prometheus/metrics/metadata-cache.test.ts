@@ -205,7 +205,7 @@ describe("metric look-ups", () => {
     expect(readNames()).toBe(2 * sent);
   });
 
-  test("lists no reserved, forced or empty labels as tags", async () => {
+  test("lists no forced or empty labels as tags, and le and quantile of a gauge", async () => {
     const own = {
       __name__: "g",
       __type__: "gauge",
@@ -229,7 +229,14 @@ describe("metric look-ups", () => {
       },
     });
     const found = await store.tagKeys({ site: "a" }, "g", signal);
-    expect(found).toEqual([["__proto__"], ["host"], ["host", "zone"], ["role"]]);
+    const both = ["le", "quantile"];
+    expect(found).toEqual([
+      ["__proto__", ...both],
+      ["host", ...both],
+      ["host", ...both, "zone"],
+      both,
+      [...both, "role"],
+    ]);
   });
 
   // The proxy adds its own selector to the address, and a server returns what either of two selectors finds.
@@ -447,10 +454,19 @@ describe("groupIntoFamilies", () => {
     bounds: readonly string[] = [],
     quantiles: readonly string[] = [],
     others: readonly string[] = [],
-  ) =>
-    Object.fromEntries(
-      groupIntoFamilies(new Set(names), new Set(bounds), new Set(quantiles), new Set(others)),
-    );
+    ranges: readonly string[] = [],
+    uncounted: readonly string[] = [],
+  ) => {
+    const sets = {
+      all: new Set(names),
+      withBounds: new Set(bounds),
+      withRanges: new Set(ranges),
+      withQuantiles: new Set(quantiles),
+      withoutQuantiles: new Set(others),
+    };
+    const listing = groupIntoFamilies(sets, new Set(uncounted));
+    return Object.fromEntries([...listing].map(([name, { kind }]) => [name, kind]));
+  };
 
   test("groups complete histograms and summaries", () => {
     const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];
@@ -464,10 +480,31 @@ describe("groupIntoFamilies", () => {
     expect(shapes(names, ["h_bucket"], ["s", "h"], ["h"])).toEqual({ h: "both", s: "summary" });
   });
 
-  test("keeps names as plain metrics if a part is missing or the family's name is taken", () => {
-    const lone = ["a_count", "b_sum", "c_bucket", "d", "d_sum", "d_count", "_count", "_sum"];
-    expect(shapes(lone, ["c_bucket"])).toEqual(Object.fromEntries(lone.map((name) => [name, "plain"])));
+  test("groups histograms without a count or a sum, and summaries without a sum", () => {
+    expect(shapes(["a_bucket"], ["a_bucket"])).toEqual({ a: "histogram" });
+    expect(shapes(["a_bucket", "a_count"], ["a_bucket"])).toEqual({ a: "histogram" });
+    expect(shapes(["a_bucket", "a_sum"], ["a_bucket"])).toEqual({ a: "histogram" });
+    expect(shapes(["s", "s_count"], [], ["s"])).toEqual({ s: "summary" });
+    expect(shapes(["v_bucket", "v_sum", "v_count"], [], [], [], ["v_bucket"])).toEqual({ v: "summary" });
+    expect(shapes(["v_bucket"], [], [], [], ["v_bucket"])).toEqual({ v: "summary" });
+  });
+
+  test("keeps names as plain metrics if they form no family or its name is taken", () => {
+    const lone = ["a_count", "b_sum", "d", "d_sum", "d_count", "q", "_count", "_sum", "_bucket"];
+    expect(shapes(lone, ["_bucket"], ["q"])).toEqual(Object.fromEntries(lone.map((name) => [name, "plain"])));
     expect(shapes(["h_bucket", "h_sum", "h_count"])).toEqual({ h: "summary", h_bucket: "plain" });
+    // A metric of its own beside the quantiles, and recorded rates beside the name of a histogram.
+    expect(shapes(["s", "s_count"], [], ["s"], ["s"])).toEqual({ s: "plain", s_count: "plain" });
+    expect(shapes(["c", "c_bucket"], ["c_bucket"])).toEqual({ c: "plain", c_bucket: "plain" });
+    const gauge = ["g_bucket", "g_gcount", "g_gsum"];
+    expect(shapes(gauge, ["g_bucket"])).toEqual(Object.fromEntries(gauge.map((name) => [name, "plain"])));
+  });
+
+  test("keeps the parts of a histogram plain whose buckets count nothing", () => {
+    const names = ["r_bucket", "r_sum", "r_count"];
+    expect(shapes(names, ["r_bucket"], [], [], [], ["r"])).toEqual(
+      Object.fromEntries(names.map((name) => [name, "plain"])),
+    );
   });
 
   test("sorts names by code unit", () => {

@@ -13,7 +13,7 @@ import {
 import { createKubernetesView } from "./kubernetes.js";
 import { createLogsView } from "./logs.js";
 import { createMetricsView } from "./metrics.js";
-import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
+import { createEmptyPage, createFailureState, createLoadingState } from "./states.js";
 import { startTheme } from "./theme.js";
 import { createTraceView } from "./trace.js";
 import { createTracesView } from "./traces.js";
@@ -107,8 +107,8 @@ function showView() {
     current = undefined;
     const told =
       sites.length === 0
-        ? createEmptyState("No sites", "This token may see none.")
-        : createEmptyState("No such site", "This token may see no site of that name. Choose one above.");
+        ? createEmptyPage("No sites", "This token may see none.")
+        : createEmptyPage("No such site", "This token may see no site of that name. Choose one above.");
     replaceChildren(main, told);
     return;
   }

@@ -1,4 +1,4 @@
-// Series over time. The chart is for the eye; the same values stand in the tables below it, for everyone.
+// Series over time. The chart is for the eye; the tables below it have the same values, for everyone.
 import { createElement, replaceChildren } from "./dom.js";
 import { formatNumber } from "./format.js";
 import uPlot from "./uplot.js";
@@ -31,24 +31,40 @@ function alignSeries(series, step) {
  * @typedef {{
  *   readonly canvas: HTMLElement, readonly readout: HTMLElement, readonly series: readonly Series[],
  *   readonly times: readonly number[], readonly values: readonly (readonly (number | null)[])[],
- *   readonly choose: (from: number, to: number) => void, plot: uPlot | undefined,
+ *   readonly options: ChartOptions, readonly hidden: Set<number>, plot: uPlot | undefined,
  * }} Chart
+ */
+/**
+ * `choose` gets a stretch that was drawn with the mouse, in seconds; `point` the values under the cursor, one a series,
+ * and none where there is no cursor. `unit` is written at the axis.
+ * @typedef {{
+ *   readonly label: string, readonly unit: string, readonly step: number, readonly signal: AbortSignal,
+ *   readonly choose: (from: number, to: number) => void,
+ *   readonly point: (values: readonly (number | null)[] | undefined) => void,
+ * }} ChartOptions
  */
 
 /**
  * Draws into `root`, and again when its width or the theme changes, until the signal aborts.
  * @param {HTMLElement} root
  * @param {readonly Series[]} series
- * @param {{
- *   readonly label: string, readonly step: number, readonly signal: AbortSignal,
- *   readonly choose: (from: number, to: number) => void,
- * }} options `choose` is told a stretch that was drawn with the mouse, in seconds
+ * @param {ChartOptions} options
+ * @returns {(at: number, isShown: boolean) => void} shows or hides one of the series
  */
-export function drawChart(root, series, { label, step, signal, choose }) {
+export function drawChart(root, series, options) {
+  const { label, step, signal } = options;
   const canvas = createElement("div", { class: "chart", role: "img", "aria-label": label });
   const readout = createElement("p", { class: "chart-readout", "aria-hidden": "true" });
   /** @type {Chart} */
-  const chart = { canvas, readout, series, ...alignSeries(series, step), choose, plot: undefined };
+  const chart = {
+    canvas,
+    readout,
+    series,
+    ...alignSeries(series, step),
+    options,
+    hidden: new Set(),
+    plot: undefined,
+  };
   replaceChildren(root, canvas, readout);
   const draw = () => drawPlot(chart);
 
@@ -68,14 +84,21 @@ export function drawChart(root, series, { label, step, signal, choose }) {
       sizes.disconnect();
       themes.disconnect();
       chart.plot?.destroy();
+      chart.plot = undefined;
     },
     { once: true },
   );
+  return (at, isShown) => {
+    if (isShown) chart.hidden.delete(at);
+    else chart.hidden.add(at);
+    // uPlot has the time as its first series.
+    chart.plot?.setSeries(at + 1, { show: isShown });
+  };
 }
 
 /** Draws the plot anew, in the colours and the width of now. @param {Chart} chart */
 function drawPlot(chart) {
-  const { canvas, times, values } = chart;
+  const { canvas, times, values, options } = chart;
   chart.plot?.destroy();
   chart.plot = new uPlot(
     {
@@ -85,8 +108,11 @@ function drawPlot(chart) {
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { y: { range: (_, low, high) => chooseScale(low, high) } },
-      axes: buildAxes(canvas),
-      series: [{}, ...values.map((one, at) => buildLine(canvas, one, at))],
+      axes: buildAxes(canvas, options.unit),
+      series: [
+        {},
+        ...values.map((one, at) => ({ ...buildLine(canvas, one, at), show: !chart.hidden.has(at) })),
+      ],
       hooks: {
         setCursor: [({ cursor: { idx } }) => writeReadout(chart, idx)],
         setSelect: [(self) => chooseSelected(chart, self)],
@@ -107,18 +133,21 @@ function readColour(canvas, name) {
   return getComputedStyle(canvas).color;
 }
 
-/** @param {HTMLElement} canvas @returns {uPlot.Axis[]} */
-function buildAxes(canvas) {
+/** @param {HTMLElement} canvas @param {string} unit @returns {uPlot.Axis[]} */
+function buildAxes(canvas, unit) {
   const axis = {
     stroke: readColour(canvas, "--muted"),
     grid: { stroke: readColour(canvas, "--line"), width: 1 },
     ticks: { stroke: readColour(canvas, "--line"), width: 1, size: 4 },
     font: "11px system-ui, sans-serif",
+    labelFont: "11px system-ui, sans-serif",
+    labelSize: 18,
   };
   return [
-    { ...axis, values: timeLabels },
+    { ...axis, label: "Time (UTC)", values: timeLabels },
     {
       ...axis,
+      label: unit,
       size: (_, labels) => measureWidth(labels ?? []),
       values: (_, ticks) => ticks.map(formatNumber),
     },
@@ -135,8 +164,9 @@ function buildLine(canvas, values, at) {
   };
 }
 
-/** Writes the time under the cursor and, of few series, their values. @param {Chart} chart @param {number | null | undefined} idx */
-function writeReadout({ readout, series, times, values }, idx) {
+/** Writes the time under the cursor and, of few series, their values; `point` gets those of all. @param {Chart} chart @param {number | null | undefined} idx */
+function writeReadout({ readout, series, times, values, options }, idx) {
+  options.point(idx == null ? undefined : values.map((one) => one[idx] ?? null));
   const time = idx == null ? undefined : times[idx];
   readout.textContent =
     time === undefined ? "" : `${new Date(time * 1_000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
@@ -147,12 +177,18 @@ function writeReadout({ readout, series, times, values }, idx) {
   }
 }
 
-/** @param {Chart} chart @param {uPlot} plot */
-function chooseSelected({ choose }, plot) {
+/**
+ * Chooses after uPlot is done with the mouse: what is chosen destroys this plot, and a plot that is destroyed inside its own
+ * mouse-up goes on listening to the whole page.
+ * @param {Chart} chart @param {uPlot} plot
+ */
+function chooseSelected(chart, plot) {
   if (plot.select.width < 4) return;
   const from = plot.posToVal(plot.select.left, "x");
   const to = plot.posToVal(plot.select.left + plot.select.width, "x");
-  choose(from, to);
+  setTimeout(() => {
+    if (chart.plot === plot) chart.options.choose(from, to);
+  });
 }
 
 /** @param {readonly (number | null)[]} values @param {number} at */

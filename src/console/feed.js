@@ -11,10 +11,11 @@ import { createEmptyState, createFailureState, createLoadingState } from "./stat
  *   readonly perPage: number,
  *   readonly signal: AbortSignal,
  *   readonly ask: (last: R | undefined) => Promise<readonly R[]>,
- *   readonly show: (rows: readonly R[]) => void,
+ *   readonly show: (rows: readonly R[], isOver: boolean) => void,
  *   readonly nothing: () => HTMLElement,
  *   readonly failed: (error: unknown) => boolean,
- * }} options `failed` says whether the error is shown elsewhere; a page shorter than `perPage` is the last
+ * }} options `failed` says whether the error is shown elsewhere; a page shorter than `perPage` is the last. `show` gets an
+ *   empty page where it ends a list that has rows
  */
 export function startFeed({ what, perPage, signal, ask, show, nothing, failed }) {
   const foot = createElement("div", { class: "foot" });
@@ -41,7 +42,7 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
       isOver = rows.length < perPage;
       const isEmpty = last === undefined && rows.length === 0;
       last = rows.at(-1) ?? last;
-      if (rows.length > 0) show(rows);
+      if (!isEmpty) show(rows, isOver);
       replaceChildren(foot, isEmpty ? nothing() : createPageEnd());
       // Observed anew, it tells at once if it is in sight still.
       if (!isOver) sight.observe(foot);

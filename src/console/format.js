@@ -70,6 +70,53 @@ export function formatNumber(value) {
     : plain.format(value);
 }
 
+/** The units that Prometheus' and OpenTelemetry's names end in, and their short forms. @type {Readonly<Record<string, string>>} */
+const units = {
+  ...{ seconds: "seconds", milliseconds: "milliseconds", millis: "milliseconds", ms: "milliseconds" },
+  ...{ microseconds: "microseconds", us: "microseconds", nanoseconds: "nanoseconds", ns: "nanoseconds" },
+  ...{
+    minutes: "minutes",
+    hours: "hours",
+    days: "days",
+    bytes: "bytes",
+    kilobytes: "kilobytes",
+    bits: "bits",
+  },
+  ...{ megabytes: "megabytes", percent: "percent", percentage: "percent", ratio: "ratio", celsius: "°C" },
+  ...{
+    hertz: "hertz",
+    volts: "volts",
+    amperes: "amperes",
+    joules: "joules",
+    watts: "watts",
+    meters: "meters",
+  },
+  ...{ cores: "cores", millicores: "millicores", nanocores: "nanocores", rpm: "rounds a minute" },
+};
+
+/**
+ * The unit that a metric's name ends in; where it has none, what the field is.
+ * @param {string} name @param {string} field
+ */
+export function findUnit(name, field) {
+  if (field === "count") return "observations";
+  const words = name
+    .toLowerCase()
+    .split(/[^a-z]+/)
+    .filter(Boolean);
+  const last = words.at(-1) ?? "";
+  const word = ["total", "sum", "avg", "max", "min"].includes(last) ? (words.at(-2) ?? "") : last;
+  return Object.hasOwn(units, word) ? (units[word] ?? field) : field;
+}
+
+/**
+ * How many rows of a list are shown: all of a range, or those that were loaded up to now.
+ * @param {number} count @param {boolean} isAll @param {string} one @param {string} [many]
+ */
+export function formatLoaded(count, isAll, one, many) {
+  return isAll ? formatCount(count, one, many) : `${formatCount(count, one, many)} loaded, there are more`;
+}
+
 /** @param {number} count @param {string} one @param {string} [many] */
 export function formatCount(count, one, many = `${one}s`) {
   return `${plain.format(count)} ${count === 1 ? one : many}`;

@@ -12,7 +12,7 @@ import {
 } from "./dom.js";
 import { isFailing } from "./events.js";
 import { startFeed } from "./feed.js";
-import { formatCount, formatLongTime, formatRange } from "./format.js";
+import { formatLoaded, formatLongTime, formatRange } from "./format.js";
 import { createLineItem, formatLineKey } from "./lines.js";
 import { addTerm } from "./query.js";
 import { createEmptyState } from "./states.js";
@@ -157,7 +157,10 @@ export function createLogsView({ go, keep }) {
     const tell = (/** @type {string} */ more = "") => {
       const way = now.order === "DESC" ? "newest first" : "oldest first";
       const between = isLive ? `since ${formatLongTime(bounds.from)}` : formatRange(bounds.from, bounds.to);
-      replaceChildren(told, `${formatCount(list.childElementCount, "line")}, ${way}, ${between}${more}`);
+      replaceChildren(
+        told,
+        `${formatLoaded(list.childElementCount, isComplete, "line")}, ${way}, ${between}${more}`,
+      );
     };
     const begin = () => {
       if (isLive && live.dataset.state === "waiting") void follow();
@@ -171,9 +174,9 @@ export function createLogsView({ go, keep }) {
         signal,
         ask: (/** @type {Line | undefined} */ last) =>
           requestJson(buildPost("logs/lines", pageOf(last?.timestamp ?? null)), signal),
-        show: (/** @type {readonly Line[]} */ lines) => {
+        show: (/** @type {readonly Line[]} */ lines, isOver) => {
           list.append(...fresh(lines).map(itemOf));
-          isComplete = lines.length < perPage;
+          isComplete = isOver;
           tell();
           begin();
         },
@@ -243,6 +246,7 @@ export function createLogsView({ go, keep }) {
         gone.remove();
       }
       // Further pages would follow what is gone.
+      isComplete = false;
       replaceChildren(
         foot,
         createElement("p", { class: "end" }, "Older lines have left this page. Search again to see them."),

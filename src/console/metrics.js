@@ -1,29 +1,24 @@
 // A metric over time: which one, of which tags, which of its fields; a chart, and its tables.
 import { aggregations, resolutions, resolveRange } from "./address.js";
 import { buildPost, Failure, isAborted, requestJson } from "./api.js";
-import { colourCount, drawChart } from "./chart.js";
+import { drawChart } from "./chart.js";
 import { createRangePicker, createShareBar } from "./controls.js";
 import {
   createElement,
   createField,
   createSelect,
-  createTable,
   fillSelect,
   generateId,
   renderUntrusted,
   replaceChildren,
 } from "./dom.js";
-import { formatCount, formatNumber, formatRange } from "./format.js";
+import { createSeriesTable, createValueTable, formatLabel } from "./figures.js";
+import { findUnit, formatCount, formatRange } from "./format.js";
 import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
 
 /** @typedef {import("./address.js").StateOf<"metrics">} State */
 /** @typedef {{ readonly metric_type: "gauge" | "counter" | "measurement", readonly available_tags: readonly (readonly string[])[] }} Metric */
-/**
- * @typedef {{
- *   readonly id: string, readonly tags: Readonly<Record<string, string>>, readonly min: number | null,
- *   readonly max: number | null, readonly data: readonly { readonly timestamp: string, readonly value: number }[],
- * }} Series
- */
+/** @typedef {import("./figures.js").Series} Series */
 /**
  * The controls and the elements of the view, and what it shows; `change` shows another state.
  * @typedef {{
@@ -45,7 +40,6 @@ const fieldsByType = {
 };
 const aggregated = ["gauge", "counter"];
 const maxSeries = 24;
-const maxRows = 500;
 /** @type {Readonly<Record<string, number>>} */
 const seconds = {
   MINUTELY: 60,
@@ -271,12 +265,16 @@ async function showMetric(view, now, signal) {
     return;
   }
   const drawn = createElement("div");
-  replaceChildren(chart, drawn, createLegend(series, now.name), createValueTable(series, now.name));
-  drawChart(
+  const table = createSeriesTable(series, now.name, (at, isShown) => show(at, isShown));
+  replaceChildren(chart, drawn, table.root, createValueTable(series, now.name));
+  const unit = findUnit(now.name, chosen);
+  const show = drawChart(
     drawn,
     series.map((one) => ({ label: formatLabel(one, now.name), data: one.data })),
     {
-      label: `Chart of ${now.name}, ${chosen}; the same values stand in the tables below`,
+      label: `Chart of ${now.name}, ${chosen}, in ${unit}; the same values stand in the tables below`,
+      unit,
+      point: table.writeCursor,
       step: seconds[answer.resolution] ?? 60,
       signal,
       choose: (from, to) => {
@@ -329,69 +327,4 @@ function showTags(view, keys, given) {
       return made;
     }),
   );
-}
-
-/** @param {Series} series @param {string} name */
-function formatLabel({ tags }, name) {
-  const pairs = Object.entries(tags).map(([key, value]) => `${key}=${value}`);
-  return pairs.length === 0 ? name : pairs.join(", ");
-}
-
-/** @param {readonly Series[]} series @param {string} name */
-function createLegend(series, name) {
-  const rows = series.map((one, at) => {
-    const swatch = { class: at >= colourCount ? "swatch dashed" : "swatch", "data-series": at % colourCount };
-    const named = createElement(
-      "div",
-      { class: "series" },
-      createElement("span", swatch),
-      renderUntrusted(formatLabel(one, name)),
-    );
-    const row = createElement("th", { scope: "row" }, named);
-    return [
-      row,
-      createFigureCell(one.min),
-      createFigureCell(one.max),
-      createFigureCell(one.data.at(-1)?.value),
-    ];
-  });
-  const heads = ["Min", "Max", "Last"].map((title) => createFigureHead(title));
-  return createTable("Series", [createElement("th", { scope: "col" }, "Series"), ...heads], rows);
-}
-
-/** @param {string | Element} title */
-function createFigureHead(title) {
-  return createElement("th", { scope: "col", class: "figure" }, title);
-}
-
-/** @param {number | null | undefined} value */
-function createFigureCell(value) {
-  return createElement("td", { class: "figure" }, value == null ? "–" : formatNumber(value));
-}
-
-/** Every value, built when it is asked for. @param {readonly Series[]} series @param {string} name */
-function createValueTable(series, name) {
-  const details = createElement(
-    "details",
-    { class: "values" },
-    createElement("summary", {}, "Values as a table"),
-  );
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.childElementCount > 1) return;
-    const times = [...new Set(series.flatMap(({ data }) => data.map(({ timestamp }) => timestamp)))]
-      .sort()
-      .reverse();
-    const byTime = series.map(({ data }) => new Map(data.map(({ timestamp, value }) => [timestamp, value])));
-    const heads = series.map((one) => createFigureHead(renderUntrusted(formatLabel(one, name))));
-    const rows = times.slice(0, maxRows).map((time) => {
-      const row = createElement("th", { scope: "row" }, time.slice(0, 16).replace("T", " "));
-      return [row, ...byTime.map((points) => createFigureCell(points.get(time)))];
-    });
-    const all = [createElement("th", { scope: "col" }, "Time (UTC)"), ...heads];
-    const made = createTable(`Values of ${name}`, all, rows, { label: "Values" });
-    if (times.length > maxRows)
-      made.append(createElement("p", { class: "muted" }, `The newest ${maxRows} of ${times.length}.`));
-    details.append(made);
-  });
-  return details;
 }

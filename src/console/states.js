@@ -11,6 +11,19 @@ export function createLoadingState(what) {
   );
 }
 
+/**
+ * A page that has nothing but this.
+ * @param {string} title @param {string} advice
+ */
+export function createEmptyPage(title, advice) {
+  return createElement(
+    "div",
+    { class: "state", role: "status" },
+    createElement("h1", { class: "state-title" }, title),
+    createElement("p", {}, advice),
+  );
+}
+
 /** @param {string} title @param {string} advice @param {...HTMLElement} actions */
 export function createEmptyState(title, advice, ...actions) {
   return createElement(

@@ -12,7 +12,7 @@ import {
   replaceChildren,
 } from "./dom.js";
 import { startFeed } from "./feed.js";
-import { formatCount, formatDuration, formatLongTime, formatRange, formatShortTime } from "./format.js";
+import { formatDuration, formatLoaded, formatLongTime, formatRange, formatShortTime } from "./format.js";
 import { listEntries, toScalarText } from "./json.js";
 import { addTerm, printTagTerm } from "./query.js";
 import { createEmptyState } from "./states.js";
@@ -190,7 +190,7 @@ function showTraces(view, now, signal) {
       perPage,
       signal,
       ask: (/** @type {Summary | undefined} */ last) => requestJson(buildPost(path, pageOf(last)), signal),
-      show: (/** @type {readonly Summary[]} */ rows) => {
+      show: (/** @type {readonly Summary[]} */ rows, isOver) => {
         table.hidden = false;
         longest = Math.max(longest, ...rows.map((row) => row.duration));
         body.append(...rows.map((row) => createTraceRow(view, row, now)));
@@ -200,7 +200,7 @@ function showTraces(view, now, signal) {
         const many = now.kind === "errors" ? "traces with errors" : "traces";
         replaceChildren(
           told,
-          `${formatCount(body.childElementCount, what, many)}, ${way}, ${formatRange(bounds.from, bounds.to)}`,
+          `${formatLoaded(body.childElementCount, isOver, what, many)}, ${way}, ${formatRange(bounds.from, bounds.to)}`,
         );
       },
       nothing: () =>

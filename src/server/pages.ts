@@ -208,8 +208,10 @@ function paint() {
 }
 paint();
 prefersDark.addEventListener("change", paint);
-addEventListener("DOMContentLoaded", () =>
-  SwaggerUIBundle({
+// The console's token, where this tab has shown the console: requests that are tried here carry it.
+const token = sessionStorage.getItem("readout.token");
+addEventListener("DOMContentLoaded", () => {
+  const ui = SwaggerUIBundle({
     url: "/openapi.json",
     dom_id: "#docs",
     deepLinking: true,
@@ -218,8 +220,9 @@ addEventListener("DOMContentLoaded", () =>
     defaultModelsExpandDepth: 0,
     presets: [SwaggerUIBundle.presets.apis],
     layout: "BaseLayout",
-  }),
-);
+    onComplete: () => token && ui.preauthorizeApiKey("bearer", token),
+  });
+});
 `;
 
 const graphiqlPage = `<!doctype html>

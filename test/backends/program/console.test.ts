@@ -1,72 +1,25 @@
-// The console in a real browser, on the demo: its main paths, what it keeps of the token, what hostile lines can do, and
-// whether everyone can use it (axe-core). The demo runs as the program does.
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+// The console's main paths on the demo, what it keeps of the token, what hostile lines can do, and whether everyone can
+// use it (axe-core).
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { program } from "../../support/process.ts";
+import { describe, expect, test } from "vitest";
+import {
+  ask,
+  complaints,
+  open,
+  openContext,
+  origin,
+  page,
+  prepareConsole,
+  queryBox,
+  state,
+  token,
+} from "./console-harness.ts";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const token = "a-token-that-must-not-leak";
-let demo: ChildProcess;
-let origin: string;
-let browser: Browser;
-let context: BrowserContext;
-let page: Page;
-/** What the browser complains of: scripts that fail, files that are missing, breaches of the policy. */
-let complaints: string[];
 
-beforeAll(async () => {
-  demo = spawn(process.execPath, [...program, "demo", "--port", "0", "--token", token], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  let out = "";
-  while (!/^Console\s+(http:\S+)$/m.test(out)) out += String(await once(demo.stdout ?? demo, "data"));
-  origin = (/^Console\s+(http:\S+)$/m.exec(out)?.[1] ?? "").replace(/\/$/, "");
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--no-sandbox"],
-  });
-}, 60_000);
-afterAll(async () => {
-  await browser?.close();
-  demo?.kill();
-});
-
-beforeEach(async () => {
-  context = await browser.newContext({ viewport: { width: 1_000, height: 800 } });
-  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin });
-  page = await watch(await context.newPage());
-});
-afterEach(() => context.close());
-
-async function watch(watched: Page): Promise<Page> {
-  complaints = [];
-  watched.setDefaultTimeout(30_000);
-  watched.on("pageerror", (error) => complaints.push(error.message));
-  watched.on("console", (message) => {
-    // A refused request is the browser's error too, and what the page makes of it is tested here.
-    if (message.type() === "error" && !/status of 4(01|22)/.test(message.text()))
-      complaints.push(message.text());
-  });
-  return watched;
-}
-
-/** Opens a view as someone who has signed in before. */
-async function open(address = "#/logs", known = token): Promise<void> {
-  await page.addInitScript((text) => sessionStorage.setItem("readout.token", text), known);
-  await page.goto(`${origin}/${address}`);
-}
-
-async function ask(path: string, body: object): Promise<readonly Readonly<Record<string, unknown>>[]> {
-  const headers = { authorization: `Bearer ${token}` };
-  const init = { method: "POST", headers, body: JSON.stringify(body) };
-  return await (await fetch(`${origin}/api/v2/${path}`, init)).json();
-}
-const queryBox = () => page.getByRole("textbox", { name: "Query" });
-const state = () => new URLSearchParams(new URL(page.url()).hash.split("?")[1]);
+prepareConsole();
 
 describe("the token", () => {
   test("is asked for once, kept for the tab alone, and never in an address", async () => {
@@ -441,7 +394,7 @@ describe("elsewhere", () => {
     await open("#/traces");
     await page.getByRole("link", { name: /#/ }).first().waitFor();
     const [editor] = await Promise.all([
-      context.waitForEvent("page"),
+      page.context().waitForEvent("page"),
       page.getByRole("link", { name: "Open in GraphiQL" }).click(),
     ]);
     editor.setDefaultTimeout(60_000);
@@ -497,9 +450,7 @@ describe("everyone", () => {
     "%s: no issue for axe, light or dark, and no sideways scrolling",
     async (_, address, shown) => {
       // The page's own policy would keep the tester out, too.
-      await context.close();
-      context = await browser.newContext({ bypassCSP: true, reducedMotion: "reduce" });
-      page = await watch(await context.newPage());
+      await openContext({ bypassCSP: true, reducedMotion: "reduce" });
       const [error] = await ask("tracing/traces/errors", {
         site_ids: ["demo-shop"],
         pagination: { per_page: 1 },

@@ -1,0 +1,166 @@
+// Charts, counts and headings of the console on the demo: what a reader does with the mouse, and what is said of it.
+import { describe, expect, test } from "vitest";
+import { complaints, open, origin, page, prepareConsole, state, token } from "./console-harness.ts";
+
+prepareConsole();
+
+/** A chart of so many series, an hour of them, whose values are the number of the series times ten, plus the minute. */
+async function openChart(count: number, name = "queue_wait_seconds"): Promise<void> {
+  const from = Date.parse("2026-01-31T12:00:00.000Z");
+  const series = Array.from({ length: count }, (_, at) => ({
+    ...{ id: `s${at}`, tags: { worker: `w${at}` }, min: at * 10, max: at * 10 + 59 },
+    data: Array.from({ length: 60 }, (_, minute) => ({
+      timestamp: new Date(from + minute * 60_000).toISOString(),
+      value: at * 10 + minute,
+    })),
+  }));
+  await page.route("**/api/v2/metrics/names/*", (route) => route.fulfill({ json: [name] }));
+  await page.route("**/api/v2/metrics/type_and_tags/*/*", (route) =>
+    route.fulfill({ json: { metric_type: "gauge", available_tags: [["worker"]] } }),
+  );
+  await page.route("**/api/v2/metrics/timeseries", (route) =>
+    route.fulfill({ json: { resolution: "MINUTELY", series } }),
+  );
+  await open(`#/metrics?${new URLSearchParams({ name, tags: "worker=*" })}`);
+  await page.locator(".chart canvas").waitFor();
+}
+
+async function drag(from: number, to: number): Promise<void> {
+  const box = await page.locator(".chart .u-over").boundingBox();
+  const [x, y, width] = [box?.x ?? 0, (box?.y ?? 0) + (box?.height ?? 0) / 2, box?.width ?? 0];
+  await page.mouse.move(x + width * from, y);
+  await page.mouse.down();
+  await page.mouse.move(x + width * to, y, { steps: 5 });
+  await page.mouse.up();
+}
+
+describe("a chart", () => {
+  test("leaves later clicks alone after a stretch was chosen in it", async () => {
+    await openChart(2);
+    await drag(0.2, 0.6);
+    await expect.poll(() => state().get("range")).toMatch(/^2026-01-31T12:1\dZ?/);
+    await page.locator(".chart canvas").waitFor();
+    await page.getByRole("link", { name: "Logs", exact: true }).click();
+    await page.locator(".lines > li").first().waitFor();
+    for (const place of [300, 400, 500]) await page.mouse.click(900, place);
+    await page.waitForTimeout(300);
+    expect(page.url()).toContain("#/logs");
+    expect(complaints).toEqual([]);
+  });
+
+  test("shows the value of each of 24 series under the cursor", async () => {
+    await openChart(24);
+    const box = await page.locator(".chart .u-over").boundingBox();
+    await page.mouse.move((box?.x ?? 0) + (box?.width ?? 0) - 1, (box?.y ?? 0) + 50);
+    const cells = page.getByRole("region", { name: "Series" }).locator("tbody tr td:last-child");
+    await expect
+      .poll(() => cells.allTextContents())
+      .toEqual(Array.from({ length: 24 }, (_, at) => String(at * 10 + 59)));
+    expect(await page.locator(".chart-readout").textContent()).toBe("2026-01-31 12:59 UTC");
+    await page.mouse.move(5, 5);
+    await expect.poll(() => cells.first().textContent()).toBe("–");
+  });
+
+  test("hides a series by a click on its name, and shows it again", async () => {
+    await openChart(3);
+    const name = page.getByRole("button", { name: "worker=w1" });
+    const count = () =>
+      page.locator(".chart canvas").evaluate((canvas) => {
+        if (!(canvas instanceof HTMLCanvasElement)) return 0;
+        const data = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, canvas.height).data ?? [];
+        let inked = 0;
+        for (let at = 3; at < data.length; at += 4) if ((data[at] ?? 0) > 0) inked += 1;
+        return inked;
+      });
+    const before = await count();
+    await name.click();
+    expect(await name.getAttribute("aria-pressed")).toBe("false");
+    await expect.poll(count).toBeLessThan(before - 200);
+    // It stays hidden in the colours of another theme.
+    await page.evaluate(() => document.documentElement.setAttribute("data-theme", "dark"));
+    await page.waitForTimeout(200);
+    expect(await count()).toBeLessThan(before - 200);
+    await page.evaluate(() => document.documentElement.setAttribute("data-theme", "light"));
+    await name.focus();
+    await page.keyboard.press("Enter");
+    await expect.poll(count).toBe(before);
+    expect(complaints).toEqual([]);
+  });
+
+  test("names the unit and the time at its axes", async () => {
+    await page.addInitScript(() => {
+      const written: string[] = [];
+      Reflect.set(window, "written", written);
+      const { fillText } = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+        written.push(text);
+        return fillText.call(this, text, ...rest);
+      };
+    });
+    await openChart(1);
+    const written = () => page.evaluate(() => Reflect.get(window, "written"));
+    await expect.poll(written).toContain("seconds");
+    expect(await written()).toContain("Time (UTC)");
+    expect(await page.getByRole("img").getAttribute("aria-label")).toContain("in seconds");
+  });
+});
+
+describe("how many rows there are", () => {
+  const line = (at: number) => ({
+    ...{ id: `i/${at}`, timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(), source_id: "app" },
+    ...{ severity: "info", message: `line ${at}`, hostname: "", group: "", json: "{}", attributes: {} },
+  });
+
+  test("is never said of a list that has further pages", async () => {
+    let left = 200;
+    await page.route("**/api/v2/logs/lines", (route) => {
+      const rows = Array.from({ length: Math.min(100, left) }, (_, at) => line(200 - left + at));
+      left -= rows.length;
+      return route.fulfill({ json: rows });
+    });
+    await open();
+    await page.getByText(/^100 lines loaded, there are more, newest first/).waitFor();
+    // Scrolling asks for the next page too.
+    const isAll = page.getByText(/^200 lines, newest first/);
+    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    await page
+      .getByText(/^200 lines loaded, there are more/)
+      .or(isAll)
+      .waitFor();
+    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    // The third page is empty: only then are 200 lines all.
+    await isAll.waitFor();
+    expect(complaints).toEqual([]);
+  });
+
+  test("is said of a list that is complete", async () => {
+    await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [line(1), line(2)] }));
+    await open();
+    await page.getByText(/^2 lines, newest first/).waitFor();
+  });
+
+  test("is never said of traces with further pages", async () => {
+    await open("#/traces?range=24h");
+    await page.getByText(/^50 traces loaded, there are more, newest first/).waitFor();
+  });
+});
+
+test("a site that is not there has a heading", async () => {
+  await open("#/logs?site=nowhere");
+  await page.getByRole("heading", { level: 1, name: "No such site" }).waitFor();
+  expect(await page.getByRole("heading", { level: 1 }).count()).toBe(1);
+});
+
+test("the page of the API takes the console's token", async () => {
+  await open();
+  await page.locator(".lines > li").first().waitFor();
+  await page.goto(`${origin}/docs`);
+  await page.locator(".opblock").first().waitFor();
+  const asked = page.waitForRequest((request) => request.url().includes("/api/v2/auth"));
+  await page.locator(".opblock", { hasText: "/api/v2/auth" }).first().locator(".opblock-summary").click();
+  await page.getByRole("button", { name: "Execute" }).click();
+  const request = await asked;
+  expect(request.headers().authorization).toBe(`Bearer ${token}`);
+  expect(request.url()).not.toContain(token);
+  expect((await request.response())?.status()).toBe(200);
+});

@@ -78,7 +78,7 @@ test.each(Object.entries(states))(
   },
 );
 
-test("what is at its default is not written", () => {
+test("omits parameters at their default", () => {
   expect(printAddress("logs")).toBe("#/logs");
   expect(printAddress("logs", { site: "shop", range: { last: "1h" }, order: "DESC" })).toBe(
     "#/logs?site=shop",
@@ -97,7 +97,7 @@ test.each([
   expect(readAddress(hash)).toEqual({ view, state: readAddress(`#/${view}`).state });
 });
 
-test("a range that ends now is bounded to the second", () => {
+test("bounds a range that ends now to the second", () => {
   const now = Date.UTC(2026, 0, 31, 12, 0, 0, 250);
   expect(resolveRange({ last: "15m" }, now)).toEqual({
     from: "2026-01-31T11:45:01Z",

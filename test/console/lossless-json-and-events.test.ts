@@ -13,7 +13,7 @@ import {
 } from "#src/console/format.js";
 import { findText, isSpelt, readJson, toScalarText } from "#src/console/json.js";
 
-describe("JSON", () => {
+describe("the JSON reader of the console", () => {
   test.each(["200.0", "9007199254740993", "1e3", "-0", "0.1", "12", "1E400", "true"])(
     "%s is as it is written",
     (spelling) => {
@@ -21,7 +21,7 @@ describe("JSON", () => {
     },
   );
 
-  test("is what JSON.parse makes of it, but for spelling", () => {
+  test("equals JSON.parse but for the spelling of numbers", () => {
     fc.assert(
       fc.property(fc.json(), (text) => {
         const plain = (value: unknown): unknown => {
@@ -35,13 +35,13 @@ describe("JSON", () => {
     );
   });
 
-  test("an object that looks like a spelt number is an object", () => {
+  test("keeps an object that looks like a spelt number", () => {
     const value = readJson('{"spelling":"1"}');
     expect(isSpelt(value)).toBe(false);
     expect(toScalarText(value)).toBeUndefined();
   });
 
-  test("paths are own keys", () => {
+  test("follows own keys only", () => {
     const value = readJson('{"trace":{"id":"abc"},"n":1}');
     expect(findText(value, "trace", "id")).toBe("abc");
     expect(findText(value, "constructor", "name")).toBeUndefined();
@@ -49,7 +49,7 @@ describe("JSON", () => {
   });
 });
 
-describe("events", () => {
+describe("the event reader of the console", () => {
   const stream =
     'retry: 1000\nid: a\n\nevent: line\nid: b\ndata: {"x":\ndata: 1}\n\n:\nid: c\n\nevent: resumed\ndata:{}\n\ndata\n\nevent: open\ndata: never ended\n';
   const expected = [
@@ -74,29 +74,29 @@ describe("events", () => {
     },
   );
 
-  test("an id counts at once, with or without data", () => {
+  test("applies an id at once, with or without data", () => {
     const read = createEventReader();
     expect(read("id: 1\n\n")).toEqual({ events: [], id: "1" });
     expect(read(":\n\n")).toEqual({ events: [], id: "1" });
   });
 
-  test("a source that fails does so until something else than a heartbeat is said", () => {
+  test("shows a failing source until an event other than a heartbeat arrives", () => {
     const events = ["", "line", "retry", "", "", "resumed", "", "retry", "line"];
     let fails = false;
-    const told = events.map((event) => {
+    const failing = events.map((event) => {
       fails = isFailing(fails, event === "" ? [] : [{ event, data: "{}" }]);
       return fails;
     });
-    expect(told).toEqual([false, false, true, true, true, false, false, true, false]);
+    expect(failing).toEqual([false, false, true, true, true, false, false, true, false]);
   });
 });
 
-describe("texts", () => {
+describe("untrusted text", () => {
   const seen = {
     inLine: /[\p{Cc}\u202a-\u202e\u2066-\u2069\u200b]/u,
     inText: /(?![\n\t])[\p{Cc}\u202a-\u202e\u2066-\u2069\u200b]/u,
   };
-  test("nothing stays invisible, and all else stays as it is", () => {
+  test("spells out invisible characters and keeps all others", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), fc.boolean(), (text, breaks) => {
         const pieces = splitInvisible(text.toWellFormed(), { breaks });

@@ -10,8 +10,8 @@ const open = (path: string, headers: Record<string, string> = {}) =>
   demo.server.fetch(`http://readout${path}`, { headers });
 const served = readdirSync(folder).filter((name) => /\.(js|css|svg)$/.test(name));
 
-describe("the page", () => {
-  test("is at /, whatever is searched there, and needs no token", async () => {
+describe("the console's page", () => {
+  test("is served at / with any query and without a token", async () => {
     for (const path of ["/", "/?token=nobody"]) {
       const page = await open(path);
       expect(page.status).toBe(200);
@@ -19,13 +19,13 @@ describe("the page", () => {
     }
   });
 
-  test("is told of without being sent", async () => {
-    const told = await demo.server.fetch("http://readout/", { method: "HEAD" });
-    expect([told.status, told.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+  test("answers HEAD without a body", async () => {
+    const answer = await demo.server.fetch("http://readout/", { method: "HEAD" });
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
     expect((await demo.server.fetch("http://readout/", { method: "POST" })).status).toBe(404);
   });
 
-  test("has a policy without exceptions", async () => {
+  test("has a content policy without exceptions", async () => {
     const policy = (await open("/")).headers.get("content-security-policy") ?? "";
     expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self'; /);
     expect(policy).toContain("form-action 'none'");
@@ -34,7 +34,7 @@ describe("the page", () => {
     expect(policy).not.toMatch(/unsafe|https?:|\*/);
   });
 
-  test("holds no script and no style, and links to what is there", async () => {
+  test("has no inline script or style, and links to existing files", async () => {
     const html = await (await open("/")).text();
     expect(html).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/);
     const linked = [...html.matchAll(/(?:src|href)="(\/[^"]*)"/g)].map(([, target]) => target ?? "");
@@ -45,7 +45,7 @@ describe("the page", () => {
   });
 });
 
-describe("its files", () => {
+describe("the console's files", () => {
   const types = {
     js: "text/javascript; charset=utf-8",
     css: "text/css; charset=utf-8",
@@ -62,7 +62,7 @@ describe("its files", () => {
     expect((await file.text()).length).toBeGreaterThan(100);
   });
 
-  test("name only files that are served", () => {
+  test("import only served files", () => {
     const modules = served.filter((name) => name.endsWith(".js"));
     expect(modules).toContain("app.js");
     for (const name of modules) {
@@ -77,7 +77,7 @@ describe("its files", () => {
     }
   });
 
-  test("are all asked for at once", async () => {
+  test("are all preloaded by the page", async () => {
     const html = await (await open("/")).text();
     const preloaded = [...html.matchAll(/modulepreload" href="\/console\/([^"]+)"/g)].map(
       ([, name]) => name ?? "",
@@ -88,7 +88,7 @@ describe("its files", () => {
     expect(preloaded.toSorted()).toEqual(modules.toSorted());
   });
 
-  test("make no markup of a text", () => {
+  test("never turn text into markup", () => {
     const markup =
       /innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|eval\(/;
     for (const name of served.filter((one) => one.endsWith(".js"))) {
@@ -96,7 +96,7 @@ describe("its files", () => {
     }
   });
 
-  test("are not sent again to who has them", async () => {
+  test("are not sent again to a browser that has them", async () => {
     const first = await open("/console/app.js");
     const tag = first.headers.get("etag") ?? "";
     expect(tag).toMatch(/^W\/"[\w-]{27}"$/);

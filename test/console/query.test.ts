@@ -36,8 +36,8 @@ function conditionsOf(filter: Filter): readonly unknown[] {
   return filter.kind === "and" ? filter.operands.flatMap(conditionsOf) : [meaningOf(filter)];
 }
 
-describe("a term", () => {
-  test("of the body", () => {
+describe("a term of a query", () => {
+  test("compares a field of the body", () => {
     fc.assert(
       fc.property(path, operator, text, (keys, sign, value) => {
         const term = printTerm(keys, sign, value) ?? "";
@@ -48,7 +48,7 @@ describe("a term", () => {
     );
   });
 
-  test.each(["message", "severity", "hostname", "group"])("of the line's own %s", (name) => {
+  test.each(["message", "severity", "hostname", "group"])("compares the line's own %s", (name) => {
     fc.assert(
       fc.property(operator, text, (sign, value) => {
         const filter = parse(printFieldTerm(name, sign, value) ?? "");
@@ -57,7 +57,7 @@ describe("a term", () => {
     );
   });
 
-  test("of a trace's tag", () => {
+  test("compares a tag of a trace", () => {
     const name = text.filter((one) => one !== "");
     fc.assert(
       fc.property(name, operator, text, (tag, sign, value) => {
@@ -79,7 +79,7 @@ describe("a term", () => {
   });
 });
 
-test("a narrowed query means what it meant, and the term", () => {
+test("keeps the meaning of a query and adds a term", () => {
   const { filter } = fc.letrec<{ filter: string }>((tie) => ({
     filter: fc.oneof(
       { depthSize: "small" },
@@ -99,12 +99,12 @@ test("a narrowed query means what it meant, and the term", () => {
   );
 });
 
-test("a value that ends in white space of another kind keeps it", () => {
+test("keeps unusual white space at the end of a value", () => {
   expect(addTerm("a=\u00a0", "b=c")).toBe("a=\u00a0 b=c");
   expect(addTerm(" a=b\t", "a=b")).toBe("a=b");
 });
 
-test("the same term twice is one", () => {
+test("adds a term once", () => {
   expect(addTerm("a=b", "a=b")).toBe("a=b");
   expect(print(parse(addTerm("a=b OR c=d", "e=f")))).toBe("(a=b OR c=d) AND e=f");
 });

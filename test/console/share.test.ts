@@ -18,7 +18,7 @@ const text = fc
   })
   .map((value) => value.replaceAll("\0", "").toWellFormed());
 
-test("a shell hands curl the request as it was, whatever is in it", () => {
+test("prints a curl command that a shell reads back as the same request", () => {
   const bodies = fc.sample(text, { numRuns: 60, seed: 7 }).map((query) => ({ query }));
   const lines = bodies.map((body) =>
     printCurl("http://r:1", { method: "POST", path: "/api/v2/logs/lines", body }),
@@ -33,13 +33,13 @@ test("a shell hands curl the request as it was, whatever is in it", () => {
   expect(printed.slice(0, -1)).toEqual(expected);
 });
 
-test("a GET has no body", () => {
+test("prints a GET without a body", () => {
   expect(printCurl("http://r:1", { method: "GET", path: "/api/v2/metrics/names/a%20b" })).toBe(
     "curl -sS 'http://r:1/api/v2/metrics/names/a%20b' \\\n  -H \"Authorization: Bearer $TOKEN\"",
   );
 });
 
-describe("GraphQL", () => {
+describe("a shared GraphQL query", () => {
   const range = { from: new Date(clock - 3_600_000).toISOString(), to: new Date(clock).toISOString() };
   const fields: readonly [Field, string, object][] = [
     [
@@ -111,7 +111,7 @@ describe("GraphQL", () => {
     expect(ids(data)).toEqual(ids(body));
   });
 
-  test("any text is a literal of it", () => {
+  test("prints any text as a literal", () => {
     fc.assert(
       fc.property(text, (value) => {
         const document = parse(printGraphql({ field: "f", selection: "id", arguments: { query: value } }));

@@ -24,19 +24,19 @@ const show = (spans: readonly Span[]) =>
     ({ span: { span_id }, depth }) => `${" ".repeat(depth)}${span_id}`,
   );
 
-describe("the tree", () => {
-  test("has parents before children, and siblings by start", () => {
+describe("the tree of spans", () => {
+  test("puts parents before children and siblings by start", () => {
     const spans = [span("c", "a", 5, 6), span("b", "a", 2, 4), span("d", "b", 3, 4), span("a", "", 0, 10)];
     expect(show(spans)).toEqual(["a", " b", "  d", " c"]);
   });
 
-  test("keeps spans whose parent is lost, and those that hang on themselves", () => {
+  test("keeps spans without a known parent and spans in a cycle", () => {
     expect(
       show([span("a", "gone", 0, 1), span("x", "y", 2, 3), span("y", "x", 3, 4), span("z", "z", 5, 6)]),
     ).toEqual(["a", "x", " y", "z"]);
   });
 
-  test("shows every span once, whatever the parents are", () => {
+  test("shows each span once for any parents", () => {
     const id = fc.constantFrom("a", "b", "c", "d", "");
     const one = fc.record({ id, parent: id, from: fc.nat(20), length: fc.integer({ min: -3, max: 20 }) });
     fc.assert(
@@ -53,7 +53,7 @@ describe("the tree", () => {
     );
   });
 
-  test("stands a chain of any length", () => {
+  test("accepts a chain of any length", () => {
     const spans = Array.from({ length: 20_000 }, (_, at) =>
       span(`s${at}`, at === 0 ? "" : `s${at - 1}`, at, at + 1),
     );
@@ -62,7 +62,7 @@ describe("the tree", () => {
   });
 });
 
-test("a bar stands where its span is in the whole", () => {
+test("places a bar where its span lies in the trace", () => {
   const { rows, length } = buildWaterfall(
     [
       span("a", "", 0, 8),
@@ -79,7 +79,7 @@ test("a bar stands where its span is in the whole", () => {
   ]);
 });
 
-test("failed is a status of ERROR or an exception", () => {
+test("marks a span as failed for status ERROR or an exception", () => {
   const { rows } = buildWaterfall(
     [
       span("a", "", 0, 8),
@@ -92,7 +92,7 @@ test("failed is a status of ERROR or an exception", () => {
   expect(rows.map(({ failed }) => failed)).toEqual([false, true, true, false]);
 });
 
-test("N+1: five siblings that ask the same, or one that stands for them", () => {
+test("marks five equal sibling queries, or one span that counts five, as N+1", () => {
   const query = (id: string, parent: string, number: number, more: object = {}) =>
     span(id, parent, 1, 2, {
       span_kind: "client",
@@ -120,7 +120,7 @@ test("N+1: five siblings that ask the same, or one that stands for them", () => 
   });
 });
 
-test("the demo's traces are marked where their listing says so", async () => {
+test("marks the traces of the demo that their listing marks", async () => {
   const demo = await createDemo();
   const body = { site_ids: ["demo-shop"], pagination: { per_page: 60, order: "DESC" } };
   const { body: rows } = await demo.rest("POST", "/api/v2/tracing/traces/performance", body);

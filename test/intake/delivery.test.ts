@@ -70,7 +70,7 @@ function refusing(why: (texts: readonly string[]) => string | undefined) {
 const tooLarge = "status 413: Request Entity Too Large";
 const messages = (count: number) => Array.from({ length: count }, (_, number) => `number ${number}`);
 
-test("delivers what was there before and what comes later, in order, and forgets it", async () => {
+test("delivers earlier and later reports in order and removes them from the spool", async () => {
   const spooler = createMemorySpooler();
   const { store, held, calls } = source();
   await spool(spooler, "shop", 3);
@@ -85,10 +85,10 @@ test("delivers what was there before and what comes later, in order, and forgets
   await expect.poll(() => metric('readout_intake_delivered_total{site="shop"}')).toBe(5);
 });
 
-test("a clock that goes back between append and delivery loses nothing and reorders nothing", async () => {
+test("keeps all reports and their order when the clock goes back", async () => {
   const spooler = createMemorySpooler();
   const { store, held } = source();
-  // As the wall clock said when each came: an hour back, a day ahead, before 1970.
+  // The clock at each arrival: an hour back, a day ahead, before 1970.
   const clocks = [3_600_000, 0, 86_400_000, -5_000, 7_200_000];
   for (const [number, received] of clocks.entries()) {
     const body = renderReport(number);
@@ -100,7 +100,7 @@ test("a clock that goes back between append and delivery loses nothing and reord
   await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
 });
 
-test("a source that is away gets everything once it is back, and never loses its turn", async () => {
+test("delivers all reports to an unreachable source once it answers again", async () => {
   const spooler = createMemorySpooler();
   const away = source((call) => {
     if (call < 4) throw new BackendError("fake", "unreachable", "connection refused");
@@ -114,7 +114,7 @@ test("a source that is away gets everything once it is back, and never loses its
   expect(away.calls.slice(1, 4).every(({ ids }) => ids.join() === away.calls[0]?.ids.join())).toBe(true);
 });
 
-test("what a proxy before the source takes for too large is delivered in smaller parts", async () => {
+test("delivers in smaller parts when a proxy refuses a request as too large", async () => {
   const spooler = createMemorySpooler();
   let refused = 0;
   const { store, held } = refusing(({ length }) => {
@@ -130,12 +130,12 @@ test("what a proxy before the source takes for too large is delivered in smaller
   expect(refused).toBe(2);
 });
 
-describe("one report that is refused as a whole, even alone,", () => {
+describe("a report that the source refuses as a whole, even alone,", () => {
   /** What a proxy does that takes nothing in which the text stands. */
   const refusingText = (text: string) =>
     refusing((texts) => (texts.some((one) => one.endsWith(text)) ? tooLarge : undefined));
 
-  test("is put aside with the reason, and those around it are delivered once", async () => {
+  test("becomes a dead letter with the reason, and its neighbours are delivered once", async () => {
     const spooler = createMemorySpooler();
     const { store, held } = refusingText("number 70");
     await spool(spooler, "shop", 300);
@@ -150,7 +150,7 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(logged()).toContain("front-end report refused by its source");
   });
 
-  test("is delivered when the source was what refused: it takes everything again", async () => {
+  test("is delivered when the source accepts all requests again", async () => {
     const spooler = createMemorySpooler();
     let calls = 0;
     const { store, held } = refusing(() => (++calls < 30 ? "status 404: no such index" : undefined));
@@ -160,7 +160,7 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(held.toSorted()).toEqual(messages(120).toSorted());
   });
 
-  test("is delivered when the source takes it after another, as soon as it may", async () => {
+  test("is delivered when the source accepts it after another report", async () => {
     const spooler = createMemorySpooler();
     // Refused are single requests, as by a source that comes back in between.
     let [singles, batches] = [0, 0];
@@ -174,7 +174,7 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(held.toSorted()).toEqual(messages(3));
   });
 
-  test("and others just like it next to it do not hold up what comes after", async () => {
+  test("does not delay later reports, even beside others like it", async () => {
     const spooler = createMemorySpooler();
     const { store, held } = refusing((texts) => {
       const numbers = texts.map((text) => Number(text.slice(7)));
@@ -186,7 +186,7 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(held).toHaveLength(135);
   });
 
-  test("is kept from a source that fails over it, whatever becomes of the others", async () => {
+  test("stays in the spool when the source answers it with 5xx", async () => {
     const spooler = createMemorySpooler();
     let failures = 0;
     const { store, held } = refusing((texts) =>
@@ -198,7 +198,7 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(held).toEqual(messages(200));
   });
 
-  test("waits for as long as nothing after it gets through", async () => {
+  test("waits while no later report is accepted", async () => {
     const spooler = createMemorySpooler();
     const { store, held } = refusingText("");
     await spool(spooler, "shop", 3);
@@ -208,7 +208,7 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(held).toEqual([]);
   });
 
-  test("waits while it is the only one", async () => {
+  test("waits while it is the only report", async () => {
     const spooler = createMemorySpooler();
     const { store, held } = refusingText("number 0");
     await spool(spooler, "shop", 1);
@@ -222,7 +222,7 @@ describe("one report that is refused as a whole, even alone,", () => {
   });
 });
 
-test("a confirmation that was lost: the same reports come again under the same ids and index", async () => {
+test("delivers again under the same ids and index after a lost confirmation", async () => {
   const spooler = createMemorySpooler();
   const { store, held, calls } = source((call) => {
     if (call === 1) throw new BackendError("fake", "timeout", "no answer");
@@ -235,7 +235,7 @@ test("a confirmation that was lost: the same reports come again under the same i
   expect(held.size).toBe(10);
 });
 
-test("ended between confirmation and removal: the next start delivers again under the same ids", async () => {
+test("delivers again under the same ids after an end between confirmation and removal", async () => {
   const spooler = createMemorySpooler();
   const { store, held, calls } = source();
   await spool(spooler, "shop", 5);
@@ -255,7 +255,7 @@ test("ended between confirmation and removal: the next start delivers again unde
   for (const { ids } of calls) expect(ids).toEqual(calls[0]?.ids);
 });
 
-test("what the source refuses is put aside with the reason; its neighbours are delivered", async () => {
+test("makes dead letters of refused reports and delivers their neighbours", async () => {
   const spooler = createMemorySpooler();
   let refused = "";
   const store: ErrorReportStore = {
@@ -273,7 +273,7 @@ test("what the source refuses is put aside with the reason; its neighbours are d
   expect(logged()).toContain("status 400: does not fit");
 });
 
-test("a report that cannot be read any more is put aside and never sent", async () => {
+test("makes a dead letter of an unreadable report without sending it", async () => {
   const spooler = createMemorySpooler();
   const { store, held } = source();
   await spooler.append({ site: "shop", index: "reports", received: 0, body: '{"of":"another version"}' });
@@ -283,7 +283,7 @@ test("a report that cannot be read any more is put aside and never sent", async 
   expect(held.size).toBe(1);
 });
 
-test("each report goes to the index that was drawn for it", async () => {
+test("delivers each report to the index that was chosen when it arrived", async () => {
   const spooler = createMemorySpooler();
   const { store, calls } = source();
   await spool(spooler, "shop", 2, { index: "reports-2026.11.21" });
@@ -296,8 +296,8 @@ test("each report goes to the index that was drawn for it", async () => {
   ]);
 });
 
-describe("sites", () => {
-  test("one whose source is away does not hold up another", async () => {
+describe("delivery for several sites", () => {
+  test("does not delay a site when the source of another is unreachable", async () => {
     const spooler = createMemorySpooler();
     const away = source(() => {
       throw new BackendError("fake", "unreachable", "connection refused");
@@ -313,7 +313,7 @@ describe("sites", () => {
     expect(there.held.size).toBe(3);
   });
 
-  test("reports of one without a store stay", async () => {
+  test("keeps the reports of a site without a store", async () => {
     const spooler = createMemorySpooler();
     await spool(spooler, "shop", 1);
     start(createSites({ shop: { keys: ["k"] } }), spooler);
@@ -322,7 +322,7 @@ describe("sites", () => {
   });
 });
 
-test("closing breaks off a delivery that hangs, and keeps its reports", async () => {
+test("aborts a hanging delivery at its close and keeps its reports", async () => {
   const spooler = createMemorySpooler();
   const store: ErrorReportStore = {
     deliver: (_, __, signal) =>

@@ -7,8 +7,8 @@ const least = { timestamp: 1_559_201_249, namespace: "frontend", error: { name: 
 const read = (body: unknown) => readReport(JSON.stringify(body));
 const id = "00112233445566778899aabbccddeeff";
 
-describe("what makes a report", () => {
-  test("time, namespace and the error's name are enough", () => {
+describe("reading a report", () => {
+  test("accepts a body of time, namespace and the name of the error", () => {
     expect(read(least)).toMatchObject({
       namespace: "frontend",
       error: { name: "TypeError", backtrace: [] },
@@ -46,7 +46,7 @@ describe("what makes a report", () => {
     expect(printMillis(toMillis(read({ ...least, timestamp })?.time ?? (0n as never)))).toBe(time);
   });
 
-  test("other values become text, and what cannot be placed is left out", () => {
+  test("turns other values into text and omits what has no place", () => {
     const params = { id: 7, deep: { a: [1] }, none: null, yes: true, text: "x" };
     const breadcrumbs = [
       { category: "Fetch", action: "GET", timestamp: 5, metadata: { code: 200 } },
@@ -74,14 +74,14 @@ describe("what makes a report", () => {
     expect(report?.breadcrumbs).toHaveLength(1);
   });
 
-  test("a backtrace that is one text is its lines", () => {
+  test("splits a backtrace of one text into lines", () => {
     const backtrace = "TypeError: x is undefined\n    at pay (checkout.js:12:7)";
     expect(read({ ...least, error: { name: "E", backtrace } })?.error.backtrace.join("\n")).toBe(backtrace);
     for (const nothing of [null, undefined, ""])
       expect(read({ ...least, error: { name: "E", backtrace: nothing } })?.error.backtrace).toEqual([]);
   });
 
-  test("law: no body makes it throw, and texts come out as they went in", () => {
+  test("never throws, and returns texts unchanged, for any body", () => {
     const texts = fc.dictionary(fc.string({ unit: "binary" }), fc.string({ unit: "binary" }));
     fc.assert(fc.property(fc.string({ unit: "binary" }), (body) => void readReport(body)));
     fc.assert(fc.property(fc.json(), (body) => void readReport(body)));
@@ -103,7 +103,7 @@ describe("the span of a report", () => {
     return buildReportSpan("shop", id, report);
   };
 
-  test("keeps everything that the report told", () => {
+  test("keeps each value of the report", () => {
     const { span_attributes, resource_attributes, events, ...rest } = span({
       action: "CartPage",
       revision: "abc123",
@@ -165,7 +165,7 @@ describe("the span of a report", () => {
     expect(span(over)).toMatchObject({ action: name, span_name: name });
   });
 
-  test("a report without a namespace of its own is of the frontend", () => {
+  test("gives a report with an empty namespace the namespace frontend", () => {
     expect(span({ namespace: "" }).namespace).toBe("frontend");
   });
 });

@@ -69,7 +69,7 @@ async function exchange(options: RequestOptions, body?: string | Buffer) {
 
 const ok = { status: 200, text: "{}" };
 
-describe("answers", () => {
+describe("answers of the intake", () => {
   test.each([
     ["a report", "/errors?api_key=key", renderReport(1), "kept"],
     ["by the other name", "/collect?api_key=key&version=1.6.0", renderReport(1), "kept"],
@@ -104,7 +104,7 @@ describe("answers", () => {
     },
   );
 
-  test("what is kept is what was sent, with the index of its day", async () => {
+  test("keeps the body as it was sent, with the index of its day", async () => {
     const { post, spooler } = await open();
     const body = renderReport(1, { tags: { größe: "🎉", "": "\u0000" } });
     await post("/errors?api_key=key", body);
@@ -113,7 +113,7 @@ describe("answers", () => {
     expect(formatIndexName("r-{month}-{date}", at)).toBe("r-2026.12-2026.12.31");
   });
 
-  test.each(["GET", "PUT", "DELETE", "HEAD"])("%s is 404, with the origin", async (method) => {
+  test.each(["GET", "PUT", "DELETE", "HEAD"])("answers %s with 404 and the origin", async (method) => {
     const { port } = await open();
     const headers = { origin: "https://a.example" };
     const answer = await exchange({ port, path: "/errors", method, headers });
@@ -131,25 +131,28 @@ describe("answers", () => {
   );
 });
 
-describe("the limit of a body", () => {
+describe("the limit of a report's body", () => {
   const sized = (bytes: number) => {
     const body = renderReport(1, { action: "ä" });
     return body.replace("ä", `ä${"x".repeat(bytes - Buffer.byteLength(body))}`);
   };
 
-  test.each([false, true])("204,800 bytes are kept, one more is 413; chunked: %s", async (chunked) => {
-    const { post, count } = await open();
-    const headers: Record<string, string> = chunked ? { "transfer-encoding": "chunked" } : {};
-    expect(bodyLimitBytes).toBe(204_800);
-    expect(await post("/errors?api_key=key", sized(bodyLimitBytes), headers)).toMatchObject(ok);
-    expect(await post("/errors?api_key=key", sized(bodyLimitBytes + 1), headers)).toMatchObject({
-      status: 413,
-      text: '{"error":"Payload too large"}',
-    });
-    expect([await count("kept"), await count("too_large")]).toEqual([1, 1]);
-  });
+  test.each([false, true])(
+    "keeps 204,800 bytes and answers one more with 413; chunked: %s",
+    async (chunked) => {
+      const { post, count } = await open();
+      const headers: Record<string, string> = chunked ? { "transfer-encoding": "chunked" } : {};
+      expect(bodyLimitBytes).toBe(204_800);
+      expect(await post("/errors?api_key=key", sized(bodyLimitBytes), headers)).toMatchObject(ok);
+      expect(await post("/errors?api_key=key", sized(bodyLimitBytes + 1), headers)).toMatchObject({
+        status: 413,
+        text: '{"error":"Payload too large"}',
+      });
+      expect([await count("kept"), await count("too_large")]).toEqual([1, 1]);
+    },
+  );
 
-  test("a clock that goes back changes neither what is kept nor its order, and slows no rate", async () => {
+  test("keeps reports, their order and the rates when the clock goes back", async () => {
     const days = [21, 19, 22].map((day) => fromMillis(Date.UTC(2026, 10, day, 12)));
     let asked = 0;
     const { post, spooler, count } = await open(
@@ -166,7 +169,7 @@ describe("the limit of a body", () => {
     ]);
   });
 
-  test("the largest bodies are read to their end before the answer, and any size is answered", async () => {
+  test("reads large bodies to their end before the answer, and answers any size", async () => {
     const { post, count } = await open();
     expect((await post("/errors", Buffer.alloc(5_000_000))).status).toBe(413);
     expect((await post("/errors", Buffer.alloc(9_000_000)).catch(() => ({ status: 413 }))).status).toBe(413);
@@ -174,7 +177,7 @@ describe("the limit of a body", () => {
   });
 });
 
-describe("other origins", () => {
+describe("requests from other origins", () => {
   test.each([["https://shop.example"], ["null"], ["http://127.0.0.1:3000"]])(
     "%s may post and read",
     async (origin) => {
@@ -195,7 +198,7 @@ describe("other origins", () => {
     },
   );
 
-  test("a preflight is granted, with the headers that it asks for", async () => {
+  test("grants a preflight with the headers that it asks for", async () => {
     const { port } = await open();
     const headers = {
       origin: "https://shop.example",
@@ -230,7 +233,7 @@ describe("other origins", () => {
     },
   );
 
-  test("without an origin none is named, and caches are told", async () => {
+  test("names no origin without one, and sends Vary", async () => {
     const { post } = await open();
     const { headers } = await post("/errors?api_key=key", renderReport(1));
     expect(headers.vary).toBe("Origin");
@@ -238,8 +241,8 @@ describe("other origins", () => {
   });
 });
 
-describe("bounds", () => {
-  test("over a key's rate it is still 200, and counted", async () => {
+describe("bounds of the intake", () => {
+  test("answers 200 over the rate of a key, and counts the report", async () => {
     const { post, count } = await open({}, { keyRate: 1 });
     for (let n = 0; n < 15; n += 1)
       expect(await post("/errors?api_key=key", renderReport(n))).toMatchObject(ok);
@@ -250,7 +253,7 @@ describe("bounds", () => {
     expect(await count("kept")).toBeGreaterThanOrEqual(11);
   });
 
-  test("what was used of a rate outlives a reload that leaves the rate as it is", async () => {
+  test("keeps what is used of a rate over a reload that does not change the rate", async () => {
     const { config, intake, post, count } = await open({}, { keyRate: 1 });
     const began = performance.now();
     const postMany = async () => {
@@ -267,7 +270,7 @@ describe("bounds", () => {
     expect(await count("kept")).toBe(before + 15);
   });
 
-  test("senders behind a proxy are told apart only where proxies are configured", async () => {
+  test("distinguishes senders behind a proxy only where proxies are configured", async () => {
     const from = (address: string) => ({ "x-forwarded-for": `6.6.6.6, ${address}` });
     const direct = await open({}, { addressRate: 1 });
     for (let n = 0; n < 15; n += 1)
@@ -283,7 +286,7 @@ describe("bounds", () => {
     expect(await behind.count("address_rate")).toBeGreaterThanOrEqual(4);
   });
 
-  test("a body that ends early is counted, one that comes too slowly is broken off", async () => {
+  test("counts a body that ends early, and ends a connection that is too slow", async () => {
     const { port, count } = await open({ bodyTimeout: 100 });
     const head = "POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
     const leaver = connect(port, "127.0.0.1", () => leaver.end(head, () => leaver.destroy()));
@@ -293,7 +296,7 @@ describe("bounds", () => {
     expect(await count("incomplete")).toBe(2);
   });
 
-  test("bodies over the memory that they may take are read and dropped, and the memory comes back", async () => {
+  test("reads and drops bodies over the limit of memory, and frees the memory", async () => {
     const { post, port, count } = await open({ bufferLimitBytes: 5_000 });
     const big = renderReport(1, { action: "x".repeat(3_000) });
     // One that holds its place open while another one comes.
@@ -309,7 +312,7 @@ describe("bounds", () => {
     expect(await count("kept")).toBe(2);
   });
 
-  test("a full spool and a failing one answer 200, counted apart", async () => {
+  test("answers 200 for a full and for a failing spool, and counts them apart", async () => {
     const full = await open({ spool: createMemorySpooler(1_000) });
     for (let n = 0; n < 5; n += 1)
       expect(await full.post("/errors?api_key=key", renderReport(n))).toMatchObject(ok);
@@ -325,7 +328,7 @@ describe("bounds", () => {
     expect(failing.logged()).not.toContain("api_key");
   });
 
-  test("200 is not sent before the commit", async () => {
+  test("sends 200 after the commit", async () => {
     const committed = Promise.withResolvers<boolean>();
     const { post, intake } = await open({
       spool: { ...createMemorySpooler(), append: () => committed.promise },
@@ -343,23 +346,23 @@ describe("bounds", () => {
     expect(status).toBe(200);
     expect(headers.connection).toBe("keep-alive");
     await closed;
-    // From now on senders are told to go elsewhere.
+    // From now on answers close their connections.
     expect((await post("/errors?api_key=key", "")).headers.connection).toBe("close");
   });
 });
 
-test("what follows a body that was longer than told does not spoil its answer", async () => {
+test("answers a request correctly whose body is longer than its Content-Length", async () => {
   const { port, count } = await open();
   const text =
     "POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789rest of it äöü";
   const socket = connect(port, "127.0.0.1", () => socket.write(text));
-  let told = "";
+  let received = "";
   socket.on("data", (data) => {
-    told += data;
+    received += data;
   });
   await once(socket, "close");
-  expect(told).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
-  expect(told).toMatch(/\r\n\r\n\{\}$/);
+  expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(received).toMatch(/\r\n\r\n\{\}$/);
   expect(await count("invalid")).toBe(1);
   // Garbage from the start is no report.
   const other = connect(port, "127.0.0.1", () => other.write("garbage\r\n\r\n"));
@@ -367,7 +370,7 @@ test("what follows a body that was longer than told does not spoil its answer", 
   expect(String(answer)).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-describe("on the main address", () => {
+describe("the intake on the main address", () => {
   const serve = async (withIntake: boolean) => {
     const { intake, telemetry, count } = await open();
     const server = createServer({
@@ -384,7 +387,7 @@ describe("on the main address", () => {
     return { server, port, count };
   };
 
-  test("reports are taken beside everything else", async () => {
+  test("takes reports beside the other routes", async () => {
     const { server, port, count } = await serve(true);
     const send = (path: string) => exchange({ port, path, method: "POST" }, renderReport(1));
     expect(await send("/errors?api_key=key")).toMatchObject(ok);
@@ -393,7 +396,7 @@ describe("on the main address", () => {
     await server.close(0);
   });
 
-  test("without an intake the routes are the ordinary 404", async () => {
+  test("answers 404 on its routes where no intake is configured", async () => {
     const { server, port } = await serve(false);
     for (const path of ["/errors", "/collect?api_key=key"]) {
       const answer = await exchange({ port, path, method: "POST" }, renderReport(1));

@@ -42,7 +42,7 @@ function keep() {
 const { spoolBytes, keyRate, addressRate, proxies } = defaults;
 const configFor = (spool: string) => ({ spool, spoolBytes, keyRate, addressRate, proxies });
 
-test("another configuration: its keys count at once, its stores get what is spooled", async () => {
+test("uses keys and stores of a new configuration at once", async () => {
   const config = configFor(join(folder, "spool.db"));
   const [before, after] = [keep(), keep()];
   const { telemetry } = createWatchedTelemetry();
@@ -73,7 +73,7 @@ test("another configuration: its keys count at once, its stores get what is spoo
   await reports.close(0);
 });
 
-test("two configurations at once: one delivery goes on, and none after the end", async () => {
+test("runs one delivery after two simultaneous reloads, and none after the end", async () => {
   const { telemetry, logged } = createWatchedTelemetry();
   const asked = [0, 0, 0];
   const away = (at: number) => {
@@ -100,7 +100,7 @@ test("two configurations at once: one delivery goes on, and none after the end",
   expect(logged()).not.toContain("the spool is closed");
 });
 
-test("reports that wait for a site without a place are told at the start, and delivered once it has one", async () => {
+test("logs at its start that reports wait for a site without a store, and delivers them once it has one", async () => {
   const config = configFor(join(folder, "spool.db"));
   const away: ErrorReportStore = { deliver: () => Promise.reject(new Error("away")) };
   const first = await openErrorIntake(
@@ -131,7 +131,7 @@ test("reports that wait for a site without a place are told at the start, and de
   await second.close(0);
 });
 
-test("a damaged spool is set aside, and its reports are delivered from the new one", async () => {
+test("sets a damaged spool aside and delivers its reports from the new one", async () => {
   const path = join(folder, "spool.db");
   const spool = openSpool(path, 1e6);
   spool.append([{ site: "shop", index: "reports", received: 1, body: renderReport(4) }]);
@@ -152,7 +152,7 @@ test("a damaged spool is set aside, and its reports are delivered from the new o
   await reports.close(0);
 });
 
-test("without a usable spool the intake starts, and counts each report as not kept", async () => {
+test("starts without a usable spool and counts each report as not kept", async () => {
   writeFileSync(join(folder, "file"), "");
   mkdirSync(join(folder, "full", "of"), { recursive: true });
   for (const path of [join(folder, "file", "spool.db"), join(folder, "full")]) {
@@ -177,7 +177,7 @@ test("without a usable spool the intake starts, and counts each report as not ke
   }
 });
 
-test("a spool that another process uses is refused with its path", async () => {
+test("refuses a spool that another process uses, with its path", async () => {
   const config = configFor(join(folder, "spool.db"));
   const open = () => openErrorIntake(config, createSites({}), createWatchedTelemetry().telemetry, now);
   const first = await open();

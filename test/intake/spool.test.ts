@@ -29,7 +29,7 @@ const entry = (body: string, over: Partial<SpoolEntry> = {}): SpoolEntry => ({
 const bodies = (spooled: readonly { readonly body: string }[]) => spooled.map(({ body }) => body);
 const large = 1_000_000;
 
-test("keeps what was appended, in its order and per site, also after it was closed", () => {
+test("keeps reports in order and by site after it is closed", () => {
   const spool = openSpool(path, large);
   expect(spool.append([entry("a"), entry("b", { site: "blog" }), entry("c", { index: "other" })])).toEqual([
     true,
@@ -45,7 +45,7 @@ test("keeps what was appended, in its order and per site, also after it was clos
   again.close();
 });
 
-test("equal reports stay two, each with an id of its own", () => {
+test("keeps equal reports apart, each under its own id", () => {
   const spool = openSpool(path, large);
   spool.append([entry("same"), entry("same")]);
   const ids = spool.readOldest("shop", 10, large).map(({ id }) => id);
@@ -54,7 +54,7 @@ test("equal reports stay two, each with an id of its own", () => {
   spool.close();
 });
 
-test("answers at most so many and so large, but always one", () => {
+test("returns reports up to a count and a size, and at least one", () => {
   const spool = openSpool(path, large);
   spool.append(["x".repeat(500), "y".repeat(500), "z"].map((body) => entry(body)));
   expect(spool.readOldest("shop", 2, large)).toHaveLength(2);
@@ -64,7 +64,7 @@ test("answers at most so many and so large, but always one", () => {
   spool.close();
 });
 
-test("over its limit the oldest stay and new ones are refused, until there is room", () => {
+test("refuses new reports over its limit until there is room", () => {
   const spool = openSpool(path, 3_000);
   const kept = spool.append(Array.from({ length: 10 }, (_, n) => entry(`${n}${"x".repeat(799)}`)));
   expect(kept).toEqual([true, true, true, ...Array.from({ length: 7 }, () => false)]);
@@ -76,7 +76,7 @@ test("over its limit the oldest stay and new ones are refused, until there is ro
   expect(openSpool(path, 3_000).append([entry("x".repeat(800))])).toEqual([false]);
 });
 
-test("what was refused is put aside with its reason; the oldest of those make room", () => {
+test("keeps dead letters with their reason, and removes the oldest for room", () => {
   const spool = openSpool(path, 100_000);
   spool.append(Array.from({ length: 20 }, (_, n) => entry(`${n} ${"x".repeat(900)}`)));
   const spooled = spool.readOldest("shop", 20, large);
@@ -97,7 +97,7 @@ test("what was refused is put aside with its reason; the oldest of those make ro
   file.close();
 });
 
-test("settling twice, or what is not there, changes nothing", () => {
+test("changes nothing when a report is settled twice or is unknown", () => {
   const spool = openSpool(path, large);
   spool.append([entry("a"), entry("b")]);
   const [first] = spool.readOldest("shop", 1, large);
@@ -107,7 +107,7 @@ test("settling twice, or what is not there, changes nothing", () => {
   spool.close();
 });
 
-test("a sequence is never used again, also when the newest row has gone", () => {
+test("never uses a sequence again, even after the newest row is removed", () => {
   const spool = openSpool(path, large);
   spool.append([entry("a")]);
   const [first] = spool.readOldest("shop", 1, large);
@@ -117,7 +117,7 @@ test("a sequence is never used again, also when the newest row has gone", () => 
   spool.close();
 });
 
-test("the file is its owner's alone; a later format and another file are refused", () => {
+test("creates a file that only its owner can read, and refuses later formats and other files", () => {
   openSpool(path, large).close();
   expect(statSync(path).mode & 0o777).toBe(0o600);
   const file = new DatabaseSync(path);
@@ -127,7 +127,7 @@ test("the file is its owner's alone; a later format and another file are refused
   expect(() => openSpool(new URL(import.meta.url).pathname, large)).toThrow();
 });
 
-test("a disk without room: what was refused is told, and what was kept is there afterwards", async () => {
+test("reports a full disk, and has each kept report afterwards", async () => {
   const program = `
     import { openSpool } from "#src/intake/spool.ts";
     const spool = openSpool(${JSON.stringify(path)}, 1e9);
@@ -147,7 +147,7 @@ test("a disk without room: what was refused is told, and what was kept is there 
   spool.close();
 });
 
-test("on a disk that is nearly full new reports are refused, so that what was delivered can leave", () => {
+test("refuses new reports on a nearly full disk, so that delivered ones can be removed", () => {
   let room = 1_500;
   const spool = openSpool(path, 1e9, () => room);
   expect(spool.append([entry("x".repeat(800)), entry("y".repeat(800))])).toEqual([true, false]);
@@ -161,8 +161,8 @@ test("on a disk that is nearly full new reports are refused, so that what was de
   spool.close();
 });
 
-describe("in its thread", () => {
-  test("many at once are all kept, each with its own answer", async () => {
+describe("the spool in its thread", () => {
+  test("answers each of many simultaneous reports", async () => {
     const spooler = await startSpoolClient({ path, limitBytes: 100_000 });
     const kept = await Promise.all(
       Array.from({ length: 100 }, (_, n) => spooler.append(entry(`${n}`.padEnd(1_000)))),
@@ -215,7 +215,7 @@ describe("in its thread", () => {
   });
 });
 
-describe("the lock", () => {
+describe("the lock of a spool", () => {
   /** Starts a process that opens the spool and waits to be ended; resolves with what it prints first. */
   async function startOwner(spool: string) {
     const program = `
@@ -232,7 +232,7 @@ describe("the lock", () => {
     return { child, ended, line: String(line).trim() };
   }
 
-  test("refuses a second process, also by another name, until the first has ended without saying so", async () => {
+  test("refuses a second process, also by a link, until the first is killed", async () => {
     const link = join(folder, "link.db");
     symlinkSync(path, link);
     const first = await startOwner(link);
@@ -251,14 +251,14 @@ describe("the lock", () => {
     await third.ended;
   });
 
-  test("ends with the client", async () => {
+  test("is released when the client closes", async () => {
     const first = await startSpoolClient({ path, limitBytes: large });
     await expect(startSpoolClient({ path, limitBytes: large })).rejects.toThrow(SpoolInUse);
     await first.close();
     await (await startSpoolClient({ path, limitBytes: large })).close();
   });
 
-  test("does not keep other programs from reading", async () => {
+  test("lets other programs read the spool", async () => {
     const spooler = await startSpoolClient({ path, limitBytes: large });
     await spooler.append(entry("a"));
     const reader = new DatabaseSync(path, { readOnly: true });
@@ -267,7 +267,7 @@ describe("the lock", () => {
     await spooler.close();
   });
 
-  test("sets aside a file that must not be written", async () => {
+  test("opens a new spool beside a file that must not be written", async () => {
     const program = `
       import { chmodSync, chownSync } from "node:fs";
       import { openOrReplaceSpool } from "#src/intake/spool-recovery.ts";

@@ -138,7 +138,11 @@ function describeMetrics(metrics: MemoryMetrics, match: ForcedLabels): PartInspe
   const types = metrics.count(match);
   if (types.size === 0) {
     const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
-    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
+    return {
+      found: [],
+      limitations: [],
+      problems: [`match: no generated metrics have these labels; there are ${known}`],
+    };
   }
   const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
   return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
@@ -151,7 +155,7 @@ function describeCluster(observed: Observation | undefined): PartInspection {
     return { found, limitations: [], problems: [] };
   }
   const tenantFilter = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-  const problems = [`match: the generated cluster stands behind { ${tenantFilter.join(", ")} }`];
+  const problems = [`match: the generated cluster has the labels { ${tenantFilter.join(", ")} }`];
   return { found: [], limitations: [], problems };
 }
 
@@ -171,7 +175,7 @@ function describeIndices(
     limitations: [],
     problems: [
       ...missing.map((index) => `there is no index ${index}; there are ${known.join(", ")}`),
-      ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
+      ...(where === undefined ? [] : ["where: generated data have no tenant filter"]),
     ],
   };
 }

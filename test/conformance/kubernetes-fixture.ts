@@ -282,7 +282,7 @@ export const model: ModelCluster = {
   ],
 };
 
-/** The same names with other figures, behind another wall. */
+/** The same names with other figures, under other forced labels. */
 export const neighbour: ModelCluster = {
   nodes: model.nodes.map((node) => ({ ...node, size: node.size + 100 })),
   pods: model.pods.map((each) => ({ ...each, uid: uuid(), size: each.size + 100 })),

@@ -18,14 +18,14 @@ import {
   sent,
 } from "./kubernetes-fixture.ts";
 
-const walls = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
+const labels = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
 
 const observed = { every: 15_000, offset: 0, fresh: 15_000, reach: 30_000 };
 kubernetesStoreSuite({
   name: "memory",
   scrape: observed,
   start: async () => ({
-    walls,
+    labels,
     store: createMemoryKubernetes((match: ForcedLabels, time) => {
       const cluster = { model, neighbour }[match.cluster ?? ""];
       return cluster === undefined || time > seeded.to ? undefined : observe(cluster, time);
@@ -67,9 +67,9 @@ for (const hidesRestarts of [false, true]) {
     name: `${hidesRestarts ? "Thanos" : "Prometheus"}, evaluated here`,
     scrape,
     start: async () => {
-      const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
+      const series = [...expose(model, labels.model), ...expose(neighbour, labels.neighbour)];
       const source = createEvaluator(series, "open", hidesRestarts);
-      return { walls, store: createKubernetesStore(source), stop: async () => {} };
+      return { labels, store: createKubernetesStore(source), stop: async () => {} };
     },
   });
 }

@@ -1,5 +1,5 @@
 // What every Kubernetes store must do, run against each of them on one model cluster, with another of the same names
-// behind the next wall.
+// under other forced labels.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import { type Buckets, podPhases } from "#src/core/rows.ts";
@@ -24,8 +24,8 @@ interface Subject {
 }
 interface Running {
   readonly store: KubernetesStore;
-  /** The walls around `model` and `neighbour`. */
-  readonly walls: Readonly<Record<"model" | "neighbour", ForcedLabels>>;
+  /** The forced labels of `model` and `neighbour`. */
+  readonly labels: Readonly<Record<"model" | "neighbour", ForcedLabels>>;
   readonly stop: () => Promise<void>;
 }
 
@@ -51,11 +51,11 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       readonly rowLimit?: number;
     }
     const scope = ({
-      tenantFilter: wall = running.walls.model,
+      tenantFilter: match = running.labels.model,
       snapshots = whole,
       rowLimit = 100_000,
     }: Options) => ({
-      match: wall,
+      match,
       snapshots,
       rowLimit,
     });
@@ -64,8 +64,8 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
     const pods = (options: Options = {}, filter: Partial<PodFilter> = {}) =>
       collect(running.store.pods({ ...scope(options), ...unfiltered, ...filter }, never()));
     const overview = (options: Options = {}, filter: Partial<OverviewFilter> = {}) => {
-      const { tenantFilter: wall = running.walls.model, snapshots = whole, rowLimit = 100_000 } = options;
-      const query = { match: wall, ...rangeOf(snapshots), rowLimit, namespaces: [], text: "", ...filter };
+      const { tenantFilter: match = running.labels.model, snapshots = whole, rowLimit = 100_000 } = options;
+      const query = { match, ...rangeOf(snapshots), rowLimit, namespaces: [], text: "", ...filter };
       return collect(running.store.overview(query, never()));
     };
 
@@ -75,13 +75,13 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       ["one moment", { start: base + 12 * minute, step: minute, count: 1 }],
       ["the end and hours after", { start: base + 44 * minute, step: minute, count: 240 }],
     ])("rows of %s", (_, snapshots) => {
-      test("of nodes", async () => {
+      test("reads nodes", async () => {
         expect(await nodes({ snapshots })).toEqual(expectNodes(model, snapshots, scrape));
       });
-      test("of pods", async () => {
+      test("reads pods", async () => {
         expect(await pods({ snapshots })).toEqual(expectPods(model, snapshots, scrape));
       });
-      test("of the overview", async () => {
+      test("reads the overview", async () => {
         expect(await overview({ snapshots })).toEqual(expectOverview(model, rangeOf(snapshots), scrape));
       });
     });
@@ -95,14 +95,14 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       ["a pod's last minutes", { from: base + 20 * minute, to: base + 24 * minute + 59_999 }],
       ["what began within the last minute", { from: base - minute, to: base + minute + 30_000 }],
     ])("the overview of %s misses no pod", async (_, { from, to }) => {
-      const { store, walls } = running;
-      const query = { match: walls.model, from, to, rowLimit: 100_000, namespaces: [], text: "" };
+      const { store, labels } = running;
+      const query = { match: labels.model, from, to, rowLimit: 100_000, namespaces: [], text: "" };
       const rows = expectOverview(model, { from, to }, scrape);
       expect(rows.length).toBeGreaterThan(5);
       expect(await collect(store.overview(query, never()))).toEqual(rows);
     });
 
-    test("nothing before and long after there was something", async () => {
+    test("reads nothing from long before and long after the samples", async () => {
       for (const start of [base - 1_000 * minute, base + 1_000 * minute]) {
         const snapshots = { start, step: minute, count: 60 };
         expect([
@@ -113,7 +113,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       }
     });
 
-    test.each(["n2", "new-name", "N2", "n", "n.*"])("nodes named %j", async (wanted) => {
+    test.each(["n2", "new-name", "N2", "n", "n.*"])("reads the nodes named %j", async (wanted) => {
       const rows = expectNodes(model, whole, scrape);
       expect(await nodes({}, wanted)).toEqual(rows.filter(({ node_name }) => node_name === wanted));
     });
@@ -166,7 +166,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       expect(found.map(({ pod_name }) => pod_name).sort()).toEqual(wanted);
     });
 
-    test("text and namespaces must both hold", async () => {
+    test("requires text and namespaces together", async () => {
       const found = await overview({}, { namespaces: ["shop"], text: "app=" });
       const rows = expectOverview(model, rangeOf(whole), scrape).filter(
         ({ pod_namespace, labels }) => pod_namespace === "shop" && labels.app !== undefined,
@@ -175,15 +175,15 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       expect(found).toEqual(rows);
     });
 
-    test("each wall shows its own cluster and nothing of the other", async () => {
-      const tenantFilter = running.walls.neighbour;
+    test("forced labels select their own cluster and nothing of the other", async () => {
+      const tenantFilter = running.labels.neighbour;
       expect(await pods({ tenantFilter })).toEqual(expectPods(neighbour, whole, scrape));
       expect(await nodes({ tenantFilter })).toEqual(expectNodes(neighbour, whole, scrape));
       expect(await overview({ tenantFilter })).toEqual(expectOverview(neighbour, rangeOf(whole), scrape));
     });
 
-    test("behind an unknown wall there is nothing", async () => {
-      const [label = ""] = Object.keys(running.walls.model);
+    test("forced labels that nothing has select nothing", async () => {
+      const [label = ""] = Object.keys(running.labels.model);
       for (const value of ["", "none", '"} or {x="', ".*", "model|neighbour"]) {
         const tenantFilter = { [label]: value };
         expect([
@@ -194,7 +194,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       }
     });
 
-    test("as many rows as the limit are answered, one more is refused", async () => {
+    test("answers as many rows as the limit, and refuses one more", async () => {
       const limits = [
         [nodes, expectNodes(model, whole, scrape).length],
         [pods, expectPods(model, whole, scrape).length],
@@ -208,7 +208,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       }
     });
 
-    test("an abort ends the reading with its reason", async () => {
+    test("ends with the reason of an abort", async () => {
       const control = new AbortController();
       const reason = new Error("left");
       const rows = running.store

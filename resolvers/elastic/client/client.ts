@@ -140,7 +140,7 @@ async function readProduct(state: ClientState, signal: AbortSignal): Promise<Pro
   const { backend } = state;
   const root = await (await openTransport(state, "Elasticsearch")).send(rootRequest, signal);
   if (root.status === 401) throw toResponseError(backend, root);
-  const version = root.status === 200 ? rootSchema.safeParse(readJson(root)).data?.version : undefined;
+  const version = root.status === 200 ? rootSchema.safeParse(tryReadJson(root)).data?.version : undefined;
   const isElasticsearch =
     root.headers["x-elastic-product"] === "Elasticsearch" && version?.distribution !== "opensearch";
   const name = isElasticsearch ? "Elasticsearch" : "OpenSearch";
@@ -151,9 +151,27 @@ async function readProduct(state: ClientState, signal: AbortSignal): Promise<Pro
     { method: "GET", path: "/_nodes/_local", query: { filter_path: "nodes.*.version" } },
     signal,
   );
-  const parsed = nodes.status === 200 ? nodesSchema.safeParse(readJson(nodes)).data : undefined;
+  const parsed = nodes.status === 200 ? nodesSchema.safeParse(tryReadJson(nodes)).data : undefined;
   const [node] = parsed === undefined ? [] : Object.values(parsed.nodes);
+  if (node === undefined && !isElasticsearch) await refusePrometheus(state, signal);
   return describeProduct(name, node?.version ?? unknownVersion);
+}
+
+const prometheusAnswer = z.object({
+  status: z.literal("success"),
+  data: z.object({ resultType: z.string() }),
+});
+
+/** Throws if the server evaluates PromQL. @throws {BackendError} */
+async function refusePrometheus(state: ClientState, signal: AbortSignal): Promise<void> {
+  const answer = await (await openTransport(state, "OpenSearch")).send(
+    { method: "GET", path: "/api/v1/query", query: { query: "1" } },
+    signal,
+  );
+  if (answer.status !== 200 || !prometheusAnswer.safeParse(tryReadJson(answer)).success) return;
+  const message =
+    "the server is Prometheus or has its API, not Elasticsearch: its backend has the key `prometheus` instead of `elastic`";
+  throw new BackendError(state.backend, "rejected", message);
 }
 
 /** Loading an official client takes some 10 MB and a tenth of a second, so only the one that is needed is loaded. */
@@ -178,6 +196,15 @@ const rootSchema = z.object({
   version: z.object({ number: z.string(), distribution: z.string().optional() }),
 });
 const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
+
+/** `undefined` if the body is not JSON, such as the page of another server. */
+function tryReadJson(response: Pick<RawResponse, "body">): unknown {
+  try {
+    return readJson(response);
+  } catch {
+    return undefined;
+  }
+}
 
 function readJson({ body }: Pick<RawResponse, "body">): unknown {
   return JSON.parse(body.toString("utf8"));

@@ -1,5 +1,5 @@
-// Metrics of the generated sites, measured every half minute from the same requests that their traces tell of, and on
-// hosts that carry them. Processes start anew every three hours, so that counters fall as real ones do, and so that what
+// Metrics of the generated sites, measured every half minute from the same requests as their traces, and on the hosts of
+// the sites, by the names and units of the host agents. Processes start anew every three hours, so that counters fall as real ones do, and so that what
 // they show depends on the seed and the time alone: nothing older has to be added up.
 import { hour, type Millis, second } from "../../../src/core/time.ts";
 import type { AppendSample, MemoryMetrics } from "../stores/metric-store.ts";
@@ -36,7 +36,6 @@ export function createMeasurements(seed: number, metrics: MemoryMetrics): Measur
 
 const queues = ["default", "mail", "low"] as const;
 const jobs = ["SendMailJob#perform", "ReindexJob#perform", "ThumbnailJob#perform"] as const;
-const megabyte = 1_048_576;
 
 /** Measures the half minute that begins at `from`; the samples carry its end. */
 function createSiteMetrics(seed: number, site: DemoSite, metrics: MemoryMetrics): (from: Millis) => void {
@@ -81,37 +80,63 @@ function createSiteMetrics(seed: number, site: DemoSite, metrics: MemoryMetrics)
     const random = createRandom(`${seed} ${site.name} measured ${from}`);
     const time = from + step;
     if (from % deployEvery === 0) for (const { restart } of recorders) restart();
-
-    let requests = 0;
-    let failures = 0;
-    for (let slot = from / second; slot < time / second; slot += 1) {
-      const request = generateRequest(seed, site, slot);
-      if (request === undefined) continue;
-      requests += 1;
-      if (request.failed) failures += 1;
-      throughput.record(1);
-      durations
-        .get(request.action.name)
-        ?.record(drawDuration(random, request.action.name, request.failed ? 2 : 1));
-    }
+    const { requests, failures } = recordRequests(seed, site, from, random, throughput, durations);
     errorRates.web(time, computePercentage(failures, requests));
-
-    let ran = 0;
-    let broken = 0;
-    for (const [index, { processed, failed, waited }] of queued.entries()) {
-      for (let count = Math.floor(random() * (4 - index)); count > 0; count -= 1) {
-        const bad = random() < 0.02 * (index + 1);
-        (bad ? failed : processed).record(1);
-        waited.record(drawDuration(random, queues[index] ?? "", 4));
-        jobDurations[index]?.record(drawDuration(random, jobs[index] ?? "", 5));
-        ran += 1;
-        if (bad) broken += 1;
-      }
-    }
+    const { ran, broken } = recordJobs(queued, jobDurations, random);
     errorRates.background(time, computePercentage(broken, ran));
     for (const { sample } of recorders) sample(time);
     for (const host of hosts) host(time, random, requests);
   };
+}
+
+/** Records the requests of the half minute that begins at `from`. */
+function recordRequests(
+  seed: number,
+  site: DemoSite,
+  from: Millis,
+  random: Random,
+  throughput: MetricRecorder,
+  durations: ReadonlyMap<string, MetricRecorder>,
+): { readonly requests: number; readonly failures: number } {
+  let requests = 0;
+  let failures = 0;
+  for (let slot = from / second; slot < (from + step) / second; slot += 1) {
+    const request = generateRequest(seed, site, slot);
+    if (request === undefined) continue;
+    const { name } = request.action;
+    requests += 1;
+    if (request.failed) failures += 1;
+    throughput.record(1);
+    durations.get(name)?.record(drawDuration(random, name, request.failed ? 2 : 1));
+  }
+  return { requests, failures };
+}
+
+interface QueueRecorders {
+  readonly processed: MetricRecorder;
+  readonly failed: MetricRecorder;
+  readonly waited: MetricRecorder;
+}
+
+/** Records some jobs of each queue. */
+function recordJobs(
+  queued: readonly QueueRecorders[],
+  jobDurations: readonly MetricRecorder[],
+  random: Random,
+): { readonly ran: number; readonly broken: number } {
+  let ran = 0;
+  let broken = 0;
+  for (const [index, { processed, failed, waited }] of queued.entries()) {
+    for (let count = Math.floor(random() * (4 - index)); count > 0; count -= 1) {
+      const bad = random() < 0.02 * (index + 1);
+      (bad ? failed : processed).record(1);
+      waited.record(drawDuration(random, queues[index] ?? "", 4));
+      jobDurations[index]?.record(drawDuration(random, jobs[index] ?? "", 5));
+      ran += 1;
+      if (bad) broken += 1;
+    }
+  }
+  return { ran, broken };
 }
 
 /** A percentage; of nothing it is 0. */
@@ -178,13 +203,13 @@ function createHistogram(
   };
 }
 
-/** A host, the busier the more requests there are. Disks fill up for a week and are then cleaned. */
+/** A host, the busier the more requests there are. Disks fill up for a week and are then cleaned. Memory is in megabytes. */
 function createHostMetrics(
   hostname: string,
   number: number,
   gauge: (metric: string, labels: Readonly<Record<string, string>>) => AppendSample,
 ): (time: Millis, random: Random, requests: number) => void {
-  const cpu = ["user", "system", "idle"].map((state) => gauge("cpu", { hostname, state }));
+  const cpu = ["user", "system", "idle", "total_usage"].map((state) => gauge("cpu", { hostname, state }));
   const memory = ["used", "free", "total"].map((state) => gauge("memory", { hostname, state }));
   const swap = ["used", "total"].map((state) => gauge("swap", { hostname, state }));
   const load = gauge("load_avg", { hostname });
@@ -195,11 +220,14 @@ function createHostMetrics(
   };
   return (time, random, requests) => {
     const tide = (1 + Math.sin((2 * Math.PI * time) / (24 * hour))) / 2;
-    const busy = 4 + 12 * tide + requests * 1.5 + random() * 6;
-    put(cpu, time, [busy, busy / 4, 100 - busy * 1.25]);
-    const used = 2_600 + 900 * tide + number * 130 + random() * 80;
-    put(memory, time, [used * megabyte, (8_192 - used) * megabyte, 8_192 * megabyte]);
-    put(swap, time, [(64 + 32 * tide) * megabyte, 2_048 * megabyte]);
+    // Hosts take their batch work one after the other.
+    const batch = (1 + Math.sin((2 * Math.PI * time) / (hour / 3) + number)) / 2;
+    const busy = 4 + 12 * tide + 15 * batch + requests * 1.5 + random() * 6;
+    const total = busy * 1.25;
+    put(cpu, time, [busy, busy / 4, 100 - total, total]);
+    const used = 2_600 + 900 * tide + 300 * batch + number * 130 + random() * 80;
+    put(memory, time, [used, 8_192 - used, 8_192]);
+    put(swap, time, [64 + 32 * tide, 2_048]);
     put([load], time, [(busy / 100) * 4 + random() * 0.2]);
     const week = (time % (168 * hour)) / (168 * hour);
     put(disks, time, [41 + 9 * week + number, 55 + 30 * week + number]);

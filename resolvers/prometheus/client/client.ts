@@ -29,6 +29,7 @@ import {
   type ClientSettings,
   closeTransport,
   createTransport,
+  explainWrongServer,
   readIfSupported,
   readJson,
   requestJson,
@@ -115,9 +116,13 @@ export function createPrometheusClient(backend: string, settings: ClientSettings
     readAllMetadata: (signal) => readMetadata(transport, "", signal),
     readTraits: (signal) => readTraits(state.traits, signal, true),
     async probe(signal) {
-      const { isThanos } = await readTraits(state.traits, signal, true);
-      const version = await readVersion(transport, signal);
-      return { product: isThanos ? "Thanos" : "Prometheus", version };
+      try {
+        const { isThanos } = await readTraits(state.traits, signal, true);
+        const version = await readVersion(transport, signal);
+        return { product: isThanos ? "Thanos" : "Prometheus", version };
+      } catch (error) {
+        throw await explainWrongServer(transport, error, signal);
+      }
     },
     close: () => closeTransport(transport),
   };

@@ -226,6 +226,61 @@ function isRefusal({ failure, status = 500 }: BackendError): boolean {
   return status < 500 && (failure === "rejected" || failure === "denied");
 }
 
+// ---- Other servers ---------------------------------------------------------------------------------------------------
+
+/** Pages of the servers, and parts of their APIs, that users copy from the address bar of a browser. */
+const pagePath =
+  /\/(?:graph|query|classic\/graph|targets|alerts|status|tsdb-status|vmui|select|api\/v1(?:\/.*)?)\/?$/;
+
+/** The error of a failed probe, which names what the server is instead and what is wrong with its address, if that shows. */
+export async function explainWrongServer(
+  transport: Transport,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
+  if (!(error instanceof BackendError) || !wrongServerFailures.has(error.failure)) return error;
+  const { backend, pathPrefix } = transport;
+  const { failure, status } = error;
+  const server = await identifySearchServer(transport, signal);
+  if (server !== undefined) {
+    const message = `the server is ${server}, not Prometheus: its backend has the key \`elastic\` instead of \`prometheus\``;
+    return new BackendError(backend, "rejected", message, { cause: error, status });
+  }
+  if (!pagePath.test(pathPrefix)) return error;
+  const message = `${error.message} (url ends with ${pathPrefix}, which is a page or a part of the API: leave it out)`;
+  return new BackendError(backend, failure, message, { cause: error, status });
+}
+
+const wrongServerFailures: ReadonlySet<Failure> = new Set(["rejected", "malformed", "denied"]);
+
+const searchRoot = z.object({
+  version: z.object({ number: z.string(), distribution: z.string().optional() }),
+});
+
+/** `Elasticsearch 8.19.8` or `OpenSearch 3.8.0`, where the root of the server shows either; else `undefined`. */
+async function identifySearchServer(transport: Transport, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    const root = { ...transport, pathPrefix: "" };
+    const { headers, body } = await openRequest(root, { method: "GET", path: "/" }, signal);
+    const parsed = searchRoot.safeParse(parseJson(await readErrorText(body)));
+    const version = parsed.data?.version;
+    if (version?.distribution === "opensearch") return `OpenSearch ${version.number}`;
+    const isElasticsearch = headers["x-elastic-product"] === "Elasticsearch" || version !== undefined;
+    return isElasticsearch ? `Elasticsearch ${version?.number ?? ""}`.trim() : undefined;
+  } catch {
+    signal.throwIfAborted();
+    return undefined;
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 async function readErrorText(body: AsyncIterable<Buffer>): Promise<string> {
   let text = "";
   for await (const chunk of body) {

@@ -9,21 +9,21 @@ import { expose, scrape } from "../../support/prometheus/kubernetes-exporters.ts
 import { printOpenMetrics } from "../../support/prometheus/openmetrics.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
-const walls = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
+const labels = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
 
 for (const server of namedPrometheus()) {
   kubernetesStoreSuite({
     name: `${server.name} ${server.version}`,
     scrape,
     start: async () => {
-      const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
+      const series = [...expose(model, labels.model), ...expose(neighbour, labels.neighbour)];
       const { url, stop } = await startPrometheus(server.name, printOpenMetrics(series));
       const backend = prometheus.create("prom", prometheus.parseConfig({ url }), testIO);
       const { kubernetes } = backend.stores;
       if (kubernetes === undefined) throw new Error("no Kubernetes store");
       return {
         store: kubernetes,
-        walls,
+        labels,
         stop: async () => {
           await backend.close();
           await stop();

@@ -23,7 +23,7 @@ describe("the generated cluster", () => {
     );
   });
 
-  test("stands behind its wall", () => {
+  test("is found by its forced labels only", () => {
     expect(observeCluster(1, {}, base)).toBeDefined();
     for (const match of [{ cluster: "other" }, { cluster: "" }, { ...clusterMatch, site: "demo-shop" }]) {
       expect(observeCluster(1, match, base)).toBeUndefined();

@@ -61,7 +61,14 @@ const queryBounds = {
   blockFieldSuggestion: { enabled: false },
 };
 
-interface GatewayOptions<ServerContext extends object> {
+/** What Yoga knows of a connection; a request of `fetch` has none. */
+interface ServedConnection {
+  readonly req?: {
+    readonly socket: { readonly timeout?: number; readonly setTimeout: (timeout: number) => unknown };
+  };
+}
+
+interface GatewayOptions<ServerContext extends ServedConnection> {
   readonly unified: UnifiedSchema;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
@@ -70,7 +77,7 @@ interface GatewayOptions<ServerContext extends object> {
   readonly warn: (told: string, error?: unknown) => void;
 }
 
-export function createGateway<ServerContext extends object>({
+export function createGateway<ServerContext extends ServedConnection>({
   unified,
   plugins,
   onLimited: limited,
@@ -351,7 +358,7 @@ function toFieldError({ status, headers, body }: FailureResponse): GraphQLError 
 function createErrorMaskPlugin(
   warn: GatewayOptions<object>["warn"],
   limited: GatewayOptions<object>["onLimited"],
-): Plugin {
+): Plugin<object, ServedConnection> {
   const close = (error: GraphQLError): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
     if (Object.getOwnPropertySymbols(extensions).includes(ownError))
@@ -382,7 +389,12 @@ function createErrorMaskPlugin(
       if (text === undefined) return;
       const { status, statusText, headers } = response;
       headers.delete("Content-Length");
-      const body = Readable.from(printInTurns(text, await response.text()), { objectMode: false });
+      const socket = serverContext.req?.socket;
+      const timeout = socket?.timeout;
+      // Yoga takes the timeout of a connection away when it sends a stream, but a client that reads nothing must be cut.
+      const restoreTimeout = () => void (timeout && socket?.setTimeout(timeout));
+      const printing = printInTurns(text, await response.text(), restoreTimeout);
+      const body = Readable.from(printing, { objectMode: false });
       // The body of the fetch API of Yoga may be a stream of Node.
       setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
     },
@@ -416,7 +428,12 @@ function printLongText(value: object): LongText {
 }
 
 /** The frame with the text in its place, each piece in a turn of its own, when the client takes it. */
-async function* printInTurns({ head, rest }: LongText, frame: string): AsyncGenerator<string> {
+async function* printInTurns(
+  { head, rest }: LongText,
+  frame: string,
+  onStart: () => void,
+): AsyncGenerator<string> {
+  onStart();
   const [before = "", after = ""] = frame.split(placeOfText);
   // The length of a part is that of the place, and may be left out.
   yield before.replace(/Content-Length: \d+\r\n/, "") + head;

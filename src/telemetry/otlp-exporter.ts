@@ -19,7 +19,7 @@ interface OtlpExporter {
   /** Starts the span of a request with these headers; undefined where tracing is not configured. */
   readonly startRequestSpan: (traceparent: string | null, tracestate: string | null) => OwnSpan | undefined;
   readonly configure: (config: OtlpConfig | undefined) => void;
-  /** Sends the queue, for at most `grace`. */
+  /** Sends the queue, for at most `grace`. What is left then is dropped and counted. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 
@@ -63,9 +63,14 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
     },
     async close(grace) {
       const limit = setTimeout(() => queue.closing.abort(), grace);
-      if (queue.waiting.length > 0) startSending(queue);
-      await queue.sending;
+      // Also what ends, or is left by a failed batch, while one is under way.
+      while ((queue.waiting.length > 0 || queue.sending !== undefined) && !queue.closing.signal.aborted) {
+        startSending(queue);
+        await queue.sending;
+      }
       clearTimeout(queue.timer);
+      if (queue.waiting.length > 0) exported("dropped", queue.waiting.length);
+      queue.waiting = [];
       clearTimeout(limit);
       queue.config = undefined;
     },
@@ -114,12 +119,26 @@ async function sendAll(queue: ExportQueue): Promise<void> {
   }
 }
 
-/** Returns what went wrong, or undefined. */
-async function sendBatch(
+/** A connection that was kept open may be closed by the collector just when it is used again. */
+const closedConnectionCodes: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+
+/** Sends a batch, once more where its connection was closed. Returns what went wrong, or undefined. */
+async function sendBatch(...batch: Parameters<typeof postBatch>): Promise<string | undefined> {
+  const first = await postBatch(...batch);
+  const last = first.isConnectionClosed === true ? await postBatch(...batch) : first;
+  return last.problem;
+}
+
+interface BatchOutcome {
+  readonly problem: string | undefined;
+  readonly isConnectionClosed?: boolean;
+}
+
+async function postBatch(
   { instance, closing }: ExportQueue,
   { url, headers, service }: OtlpConfig,
   batch: readonly FinishedSpan[],
-): Promise<string | undefined> {
+): Promise<BatchOutcome> {
   const resource = { "service.name": service, "service.instance.id": instance };
   try {
     const answer = await fetch(`${url.replace(/\/+$/, "")}/v1/traces`, {
@@ -130,10 +149,14 @@ async function sendBatch(
       signal: AbortSignal.any([closing.signal, AbortSignal.timeout(answerTimeout)]),
     });
     await answer.arrayBuffer();
-    return answer.ok ? undefined : `status ${answer.status}`;
+    return { problem: answer.ok ? undefined : `status ${answer.status}` };
   } catch (error) {
     const cause = error instanceof Error ? (error.cause ?? error) : error;
-    return `no answer${formatErrorCode(cause)}`;
+    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+    return {
+      problem: `no answer${formatErrorCode(cause)}`,
+      isConnectionClosed: closedConnectionCodes.has(code),
+    };
   }
 }
 

@@ -225,7 +225,7 @@ describe.concurrent("an exporter", () => {
     expect(counts).toEqual({ sent: 0, dropped: 10_000 - 4_096 - 512 });
     await expect.poll(() => collector.requests.length).toBe(1);
     await exporter.close(50);
-    expect(counts).toEqual({ sent: 0, dropped: 10_000 - 4_096 });
+    expect(counts).toEqual({ sent: 0, dropped: 10_000 });
     expect(logged).toEqual(["traces cannot be sent"]);
     await collector.close();
   });
@@ -235,12 +235,48 @@ describe.concurrent("an exporter", () => {
     const collector = await openScriptedSource((response) => sendJson(response, {}, up ? 200 : 503));
     const { exporter, counts, end, logged } = open(collector.url);
     end();
-    await expect.poll(() => counts.dropped, { timeout: 5_000 }).toBe(1);
+    await expect.poll(() => counts.dropped, { timeout: 50_000 }).toBe(1);
     up = true;
     end();
-    await expect.poll(() => counts.sent, { timeout: 5_000 }).toBe(1);
+    await expect.poll(() => counts.sent, { timeout: 50_000 }).toBe(1);
     expect(logged).toEqual(["traces cannot be sent", "traces are sent again"]);
     await exporter.close(1_000);
+    await collector.close();
+  });
+
+  test("sends spans at its end that were added while a batch was under way and failed", async ({
+    expect,
+  }) => {
+    const waiting: ServerResponse[] = [];
+    const collector = await openScriptedSource((response) => void waiting.push(response));
+    const { exporter, counts, end } = open(collector.url);
+    for (let n = 0; n < 512; n += 1) end();
+    await expect.poll(() => waiting.length, { timeout: 50_000 }).toBe(1);
+    for (let n = 0; n < 3; n += 1) end();
+    const closed = exporter.close(50_000);
+    sendJson(waiting[0] as ServerResponse, {}, 503);
+    await expect.poll(() => waiting.length, { timeout: 50_000 }).toBe(2);
+    sendJson(waiting[1] as ServerResponse, {});
+    await closed;
+    expect(counts).toEqual({ sent: 3, dropped: 512 });
+    await collector.close();
+  });
+
+  test("sends a batch once more where the collector closes a connection instead of an answer", async ({
+    expect,
+  }) => {
+    let closings = 1;
+    const collector = await openScriptedSource((response) => {
+      if (closings > 0) response.socket?.destroy();
+      else sendJson(response, {});
+      closings -= 1;
+    });
+    const { exporter, counts, end, logged } = open(collector.url);
+    end();
+    await exporter.close(50_000);
+    expect(counts).toEqual({ sent: 1, dropped: 0 });
+    expect(collector.requests).toHaveLength(2);
+    expect(logged).toEqual([]);
     await collector.close();
   });
 

@@ -424,7 +424,7 @@ describe("limits of a connection", () => {
 
     test("cut a client that reads nothing", async () => {
       const { subject, socket } = await ask(500);
-      await expect.poll(async () => (await subject.limited()).unread, { timeout: 10_000 }).toBe(1);
+      await expect.poll(async () => (await subject.limited()).unread, { timeout: 50_000 }).toBe(1);
       socket.destroy();
     });
 
@@ -436,7 +436,7 @@ describe("limits of a connection", () => {
         socket.pause();
         setTimeout(() => socket.resume(), 5);
       });
-      await expect.poll(() => received, { timeout: 10_000 }).toBeGreaterThan(size);
+      await expect.poll(() => received, { timeout: 50_000 }).toBeGreaterThan(size);
       expect(await subject.limited()).toEqual({});
       socket.destroy();
     });

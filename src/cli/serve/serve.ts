@@ -43,7 +43,7 @@ spool need a restart.
 const drainTimeout: Millis = 20_000;
 
 /** How long the last of the program's own traces may take to be sent. */
-const traceFlushTimeout: Millis = 2_000;
+const traceFlushTimeout: Millis = 5_000;
 
 /** Exit code 0 after a drain, 1 when the configuration cannot be served, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {

@@ -20,6 +20,7 @@ const fullHead = 1e5;
  * where they end; -1 where there are none, where this arithmetic cannot tell which double is the nearest, and where they
  * lie so near `end`, before which the room is read, that there may be more of them.
  */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: calls and temporary objects for each number would cost more than the arithmetic (ADR 15)
 export function scanNumber(
   room: DataView,
   start: number,
@@ -134,6 +135,7 @@ function encodePair(number: number): number {
  * Writes `numbers[index]`, which is finite, as JSON has it: of the shortest decimals that are read as this double, the
  * nearest. Tells where it ends; up to `maxNumberBytes` bytes behind `start` are written over.
  */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: calls and temporary objects for each number would cost more than the arithmetic (ADR 15)
 export function writeNumber(room: DataView, start: number, numbers: Float64Array, index: number): number {
   const value = numbers[index] ?? Number.NaN;
   const size = Math.abs(value);

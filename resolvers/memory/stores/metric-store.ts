@@ -63,6 +63,7 @@ const typesOfKinds: Readonly<Record<FamilyKind, MetricType>> = {
   histogram: "measurement",
   summary: "measurement",
 };
+/** Of a measurement they tell parts apart, and of other metrics they are tags. */
 const partLabels: readonly string[] = ["le", "quantile"];
 
 type Families = Map<string, Family>;
@@ -107,7 +108,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     },
     tagKeys: async (match, metric, signal) => {
       signal.throwIfAborted();
-      return listTagKeys(listSeries(families, match, metric), match);
+      return listTagKeys(listSeries(families, match, metric), match, findType(families, match, metric));
     },
     series: (query, signal) => readSeries(name, families, query, signal),
   };
@@ -158,9 +159,10 @@ function listNames(families: Families, match: ForcedLabels): readonly string[] {
 function listTagKeys(
   series: readonly StoredSeries[],
   match: ForcedLabels,
+  type: MetricType | undefined,
 ): readonly (readonly string[])[] | undefined {
   if (series.length === 0) return undefined;
-  const combinations = series.map(({ labels }) => [...selectTags(labels, match).keys()]);
+  const combinations = series.map(({ labels }) => [...selectTags(labels, match, type).keys()]);
   const distinct = new Map(combinations.map((keys) => [JSON.stringify(keys), keys]));
   return [...distinct.values()].filter((keys) => keys.length > 0).sort(compareLists);
 }
@@ -176,7 +178,7 @@ async function readSeries(
   if (family === undefined) return [];
   const all = listSeries(families, query.match, query.metric);
   const begun = all.reduce((first, stored) => Math.min(first, stored.first), Number.POSITIVE_INFINITY);
-  const groups = groupSeries(all, query);
+  const groups = groupSeries(all, query, typesOfKinds[family.kind]);
   const points = groups.length * query.buckets.count;
   if (points > query.pointLimit) {
     const message = `${groups.length} series of ${query.buckets.count} points are more than ${query.pointLimit}`;
@@ -230,12 +232,13 @@ function isQuantile(measure: Measure): measure is QuantileMeasure {
 function groupSeries(
   all: readonly StoredSeries[],
   { match, tags, buckets }: SeriesQuery,
+  type: MetricType,
 ): readonly SeriesGroup[] {
   const keys = Object.keys(tags).sort();
   const end = buckets.start + buckets.step * buckets.count;
   const groups = new Map<string, SeriesGroup>();
   for (const stored of all) {
-    const visible = selectTags(stored.labels, match);
+    const visible = selectTags(stored.labels, match, type);
     if (!matchesTags(tags, visible)) continue;
     const next = stored.times[findFirstAtOrAfter(stored.times, buckets.start)];
     if (next === undefined || next >= end) continue;
@@ -250,8 +253,13 @@ function groupSeries(
 }
 
 /** The tags of a series, sorted: without the forced labels and those that tell parts of a family apart. */
-function selectTags(labels: ReadonlyMap<string, string>, match: ForcedLabels): ReadonlyMap<string, string> {
-  return new Map([...labels].filter(([key]) => !Object.hasOwn(match, key) && !partLabels.includes(key)));
+function selectTags(
+  labels: ReadonlyMap<string, string>,
+  match: ForcedLabels,
+  type: MetricType | undefined,
+): ReadonlyMap<string, string> {
+  const isPart = (key: string) => type === "measurement" && partLabels.includes(key);
+  return new Map([...labels].filter(([key]) => !Object.hasOwn(match, key) && !isPart(key)));
 }
 
 /** `begun`: the time of the metric's first sample. */

@@ -183,11 +183,15 @@ function beginTurn(socket: Socket, pipeline: Pipeline, response: ServerResponse,
  */
 export const deriveUnreadTimeout = (deadline: Millis): Millis => Math.max(60_000, 2 * deadline);
 
-/** Resets connections of such clients, and tells of each; closes those that have waited too long for their next request. */
-export function resetStalledConnections(server: HttpServer, cut: () => void): void {
+/** Resets connections of such clients, and reports each; closes those that have waited too long for their next request. */
+export function resetStalledConnections(server: HttpServer, onReset: () => void): void {
   server.on("timeout", (socket) => {
     if (socket.writableLength === 0) return void socket.destroy();
-    cut();
+    onReset();
     socket.resetAndDestroy();
+  });
+  // Yoga takes the timeout from a connection on which it streams, just before it does.
+  server.on("request", ({ socket }, response) => {
+    response.once("pipe", () => socket.setTimeout(server.timeout));
   });
 }

@@ -105,6 +105,8 @@ export function createGateway<ServerContext extends ServedConnection>({
     cors: false,
     batching: false,
     multipart: false,
+    // The server has read the body within bounds of its own, and parses it in turns; Yoga's bound would read it again.
+    maxRequestBodySize: false,
     // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
     healthCheckEndpoint: "\n",
     logging: { debug: () => {}, info: () => {}, warn: told, error: told },

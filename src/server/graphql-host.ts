@@ -25,6 +25,8 @@ type Gateway = Awaited<ReturnType<typeof loadGateway>>;
 interface Hosted extends Admission {
   /** Why nothing of it was run. */
   readonly failure?: unknown;
+  /** Its body, where that is read. */
+  readonly text?: string;
   /** Lets go of its body. */
   readonly release?: () => void;
 }
@@ -109,11 +111,9 @@ function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
         if (exchange.method !== "POST") return;
         try {
           const { text, release } = await readQuery(dispatcher, answer);
-          hosted.set(serverContext, { ...answer, release });
+          hosted.set(serverContext, { ...answer, release, text });
           const { method, headers, signal } = request;
-          const read = new fetchAPI.Request(request.url, { method, headers, signal, body: text });
-          const json = () => dispatcher.bodies.parseJson(text, answer.principal);
-          setRequest(Object.defineProperty(read, "json", { value: json }));
+          setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body: text }));
         } catch (failure) {
           hosted.set(serverContext, { ...answer, failure });
           // What was not read of the request would hold the connection up.
@@ -129,6 +129,13 @@ function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
       await writeAnswer(answer, exchange, res, dispatcher.isDraining);
       // Yoga sends no response where one has ended already.
       endResponse(new fetchAPI.Response(null));
+    },
+    onRequestParse({ request, serverContext }) {
+      const { text, principal } = hosted.get(serverContext) ?? {};
+      if (text === undefined || principal === undefined) return;
+      // What Yoga reads a body by: its own would parse a megabyte in one turn.
+      const json = () => dispatcher.bodies.parseJson(text, principal);
+      Object.defineProperty(request, "json", { value: json });
     },
     onResponse({ response, serverContext }) {
       const known = hosted.get(serverContext);

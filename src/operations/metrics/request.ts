@@ -58,6 +58,9 @@ const resolution = keyword(finest ?? "MINUTELY", ...coarser).meta({
 /** In one pattern: each costs a source that matches by regular expressions for every value that it tries. */
 const maxWildcards = 100;
 
+/** Of one selector. */
+const maxTags = 100;
+
 /** Read by hand, because a schema of records leaves the key `__proto__` out, and a filter with it. */
 const tags = z
   .unknown()
@@ -65,6 +68,10 @@ const tags = z
     if (typeof value !== "object" || value === null || Array.isArray(value)) {
       const required = value === undefined || value === null ? "is required: " : "";
       context.addIssue({ code: "custom", message: `${required}expected an object` });
+      return z.NEVER;
+    }
+    if (Object.keys(value).length > maxTags) {
+      context.addIssue({ code: "custom", message: `expected at most ${maxTags} tags` });
       return z.NEVER;
     }
     const entries: [string, string][] = [];

@@ -76,12 +76,19 @@ export function addIssues(
   }
 }
 
+/** Many times as many sites, sources or digests as one request is about. */
+const maxTexts = 10_000;
+
 /** A list of texts, read by hand: half a million numbers fit into a body, and zod would make an issue of each. */
 export function textList(least: 0 | 1 = 0) {
   return z
     .array(z.unknown())
     .min(least)
     .transform((values, context): readonly string[] => {
+      if (values.length > maxTexts) {
+        context.addIssue({ code: "custom", message: `expected at most ${maxTexts}` });
+        return z.NEVER;
+      }
       const read = values.filter((value) => typeof value === "string");
       const count = values.length - read.length;
       const first: { at: number; message: string }[] = [];

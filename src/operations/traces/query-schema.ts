@@ -14,10 +14,14 @@ import {
   to,
 } from "../runtime/request-body.ts";
 
-export const siteIds = textList(1).meta({
-  description: "The sites to query; one that the token may not see makes the whole request a 404.",
-  examples: [["demo-shop"]],
-});
+export const siteIds = textList(1)
+  // A site that is named often is read once.
+  .transform((ids): readonly string[] => [...new Set(ids)])
+  .meta({
+    items: { type: "string" },
+    description: "The sites to query; one that the token may not see makes the whole request a 404.",
+    examples: [["demo-shop"]],
+  });
 
 export const traceId = z
   .string()

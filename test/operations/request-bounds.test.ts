@@ -1,0 +1,46 @@
+// Lists of a request that are longer than any request needs are refused before their members are read, and what is named
+// twice counts once.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createDemo, type Demo } from "../support/demo-server.ts";
+
+let demo: Demo;
+beforeAll(async () => {
+  demo = await createDemo();
+});
+afterAll(() => demo.close());
+
+const pagination = { per_page: 10, order: "DESC" };
+const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z" };
+const listing = (site_ids: readonly string[]) =>
+  demo.rest("POST", "/api/v2/tracing/traces/performance", { site_ids, ...range, pagination });
+
+test("a site that is named often is answered once", async () => {
+  const once = await listing(["demo-shop"]);
+  expect(once.body).not.toEqual([]);
+  expect(await listing(["demo-shop", "demo-shop", "demo-shop"])).toEqual(once);
+});
+
+test("10,000 sites may be named, and one more is refused", async () => {
+  expect((await listing(Array.from({ length: 10_000 }, () => "demo-shop"))).status).toBe(200);
+  const refused = await listing(Array.from({ length: 10_001 }, () => "demo-shop"));
+  expect(refused).toMatchObject({
+    status: 422,
+    body: {
+      error: "invalid_request",
+      details: { issues: [{ path: "site_ids", message: "expected at most 10000" }] },
+    },
+  });
+});
+
+test("a selector has at most 100 tags", async () => {
+  const ask = (count: number) => {
+    const tags = Object.fromEntries(Array.from({ length: count }, (_, n) => [`t${n}`, "*"]));
+    const select = [{ name: "cpu", tags, field: "gauge" }];
+    return demo.rest("POST", "/api/v2/metrics/timeseries", { site_id: "demo-shop", ...range, select });
+  };
+  expect((await ask(100)).status).toBe(200);
+  expect(await ask(101)).toMatchObject({
+    status: 422,
+    body: { details: { issues: [{ path: "select.0.tags", message: "expected at most 100 tags" }] } },
+  });
+});

@@ -94,12 +94,23 @@ function resolveField(name: string, group: IndexGroup): IndexedField | undefined
 function describeInexactness(field: IndexedField, value: string): string | undefined {
   if (!field.indexed) return "not searchable";
   if (field.nested !== undefined) return "inside a nested object";
-  if (field.flattenedRoot !== undefined) return `inside a ${field.type} object`;
+  if (field.flattenedRoot !== undefined) return describeFlattenedInexactness(field, value);
   if (field.type === "constant_keyword") return undefined;
   if (field.type === "boolean")
     return value === "true" || value === "false" ? undefined : `boolean, which has no ${value},`;
   if (field.type !== "keyword") return `of type ${field.type}`;
   if (field.hasCustomAnalysis) return "rewritten by a normalizer";
+  return value.length > field.ignoreAbove ? "left out of the index for values this long" : undefined;
+}
+
+/**
+ * Values of a flattened object are keywords of their path. OpenSearch joins path and value by a `=`, so that two pairs which
+ * contain one may be one term; Elasticsearch joins them by a character that neither can contain.
+ */
+function describeFlattenedInexactness(field: IndexedField, value: string): string | undefined {
+  const isAmbiguous = field.type === "flat_object" && `${field.name}${value}`.includes("=");
+  if (isAmbiguous) return "inside a flat_object, where a name or value with = is not exact,";
+  if (field.hasExtraValues) return `inside a ${field.type} object with a value for null`;
   return value.length > field.ignoreAbove ? "left out of the index for values this long" : undefined;
 }
 

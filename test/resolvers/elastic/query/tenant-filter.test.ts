@@ -81,6 +81,8 @@ describe("tenant filter", () => {
     text: { type: "text" },
     number: { type: "long" },
     map: { type: "flattened" },
+    cut: { type: "flattened", ignore_above: 3 },
+    flat: { type: "flat_object" },
     nest: { type: "nested", properties: { key: keyword } },
     through: { type: "passthrough", properties: { team: keyword } },
   };
@@ -99,6 +101,11 @@ describe("tenant filter", () => {
     ["fixed=a", term("fixed", "a")],
     ["flag=false", term("flag", "false")],
     ["team=a", term("team", "a")],
+    ["map.key=a", term("map.key", "a")],
+    ["map.key!=a", not(term("map.key", "a"))],
+    ["map.service.name='a=b'", term("map.service.name", "'a=b'")],
+    ["flat.service.name=shop", term("flat.service.name", "shop")],
+    ["flat.service.name!=shop", not(term("flat.service.name", "shop"))],
     ["unknown=a", matchNone],
     ["message=a", matchNone],
     ["tenant=a flag!=true", allOf([term("tenant", "a"), not(term("flag", "true"))])],
@@ -119,7 +126,9 @@ describe("tenant filter", () => {
     ["hidden=a", "not searchable"],
     ["flag=yes", "has no yes"],
     ["nest.key=a", "nested"],
-    ["map.key!=a", "inside a flattened object"],
+    ["cut.key=abcd", "left out of the index"],
+    ["flat.service.name=a=b", "not exact"],
+    ["flat=a", "of type flat_object"],
     ["(tenant=a", "expected"],
   ])("rejects an inexact tenant filter: %s", (where, reason) => {
     expect(() => compile(where)).toThrow(reason);

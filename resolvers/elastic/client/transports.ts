@@ -1,5 +1,6 @@
 // One transport for each official client, used for one node only: `node-pool.ts` selects the node. Both clients return the
 // response as a stream, which is read here up to a limit, and neither of them retries.
+import { isUtf8 } from "node:buffer";
 import { pipeline, type Readable } from "node:stream";
 import { createGunzip, createInflate } from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
@@ -162,6 +163,8 @@ async function readResponse(
     signal.throwIfAborted();
     const bytes = await drainBody(stream, limitBytes);
     signal.throwIfAborted();
+    // The text of an error is for the log only.
+    if (statusCode < 300 && !isUtf8(bytes)) throw new TypeError("a response that is not UTF-8");
     return { status: statusCode, headers, body: bytes };
   } finally {
     signal.removeEventListener("abort", abort);

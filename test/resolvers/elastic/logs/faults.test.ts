@@ -1,5 +1,6 @@
 // Every way in which a source fails, and the error that it becomes. An incomplete response with status 200 is the worst of
 // them.
+import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -37,6 +38,13 @@ const hit = (id: string, ms: number, source: object = {}) => ({
   _source: source,
   sort: [ms],
 });
+
+/** Sends JSON with these bytes in the place of the tilde, coded where the header says so. */
+function sendBytes(response: ServerResponse, value: object | string, ...bytes: number[]): void {
+  const [before = "", behind = ""] = JSON.stringify(value).split("~");
+  const body = Buffer.concat([Buffer.from(before), Buffer.from(bytes), Buffer.from(behind)]);
+  response.end(response.hasHeader("content-encoding") ? gzipSync(body) : body);
+}
 
 let fake: ScriptedSource | undefined;
 afterEach(async () => {
@@ -115,7 +123,24 @@ describe("log store, failing source", () => {
           '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"logs-1","_id":"a","_source":{"message":tru},"sort":[1]}]}}',
         ),
     ],
+    [
+      "a text that is not UTF-8",
+      "malformed",
+      (r) => sendBytes(r, answer([hit("a", 1, { message: "caf~" })]), 0xe9),
+    ],
+    ["a name that is not UTF-8", "malformed", (r) => sendBytes(r, answer([hit("~", 1)]), 0xff)],
+    [
+      "a surrogate in UTF-8",
+      "malformed",
+      (r) => sendBytes(r, answer([hit("a", 1, { message: "~" })]), 0xed, 0xa0, 0x80),
+    ],
+    [
+      "a coded text that is not UTF-8",
+      "malformed",
+      (r) => sendBytes(r.setHeader("content-encoding", "gzip"), answer([hit("~", 1)]), 0xff),
+    ],
     ["400", "rejected", (r) => sendJson(r, { error: "secret" }, 400)],
+    ["403 whose text is not UTF-8", "denied", (r) => sendBytes(r.writeHead(403), "~", 0xe9)],
     ["401", "denied", (r) => sendJson(r, {}, 401)],
     ["403", "denied", (r) => sendJson(r, {}, 403)],
     ["429", "overloaded", (r) => sendJson(r, {}, 429)],
@@ -138,6 +163,18 @@ describe("log store, failing source", () => {
       (thrown: unknown) => thrown as BackendError,
     );
     expect(error).toMatchObject({ name: "BackendError", backend: "elk", failure });
+  });
+
+  test("reports a mapping and a version that are not UTF-8 as malformed", async () => {
+    const hits: Responder = (response) => sendJson(response, answer([hit("a", 1)]));
+    const named = { "logs-1": { ...index["logs-1"], aliases: { "~": {} } } };
+    const broken = await serve(hits, (response) => sendBytes(response, named, 0xff));
+    await expect(read(broken.url)).rejects.toMatchObject({ failure: "malformed" });
+    await broken.close();
+    const { url } = await serve(hits, undefined, (response) =>
+      sendBytes(response, { version: { number: "8.19.8" }, name: "~" }, 0xff),
+    );
+    await expect(read(url)).rejects.toMatchObject({ failure: "malformed" });
   });
 
   test("reports a refused connection as unreachable", async () => {

@@ -26,6 +26,13 @@ const one = {
 };
 const whole = buildMatrix([one]);
 
+const named = { ...one, metric: { host: "caf~" } };
+/** Sends JSON with these bytes in the place of the tilde. */
+function sendBytes(response: ServerResponse, value: object, ...bytes: number[]): void {
+  const [before = "", behind = ""] = JSON.stringify(value).split("~");
+  response.end(Buffer.concat([Buffer.from(before), Buffer.from(bytes), Buffer.from(behind)]));
+}
+
 let fake: FakePrometheus | undefined;
 let backend: Backend | undefined;
 afterEach(async () => {
@@ -50,6 +57,20 @@ const buildError = (errorType: string, text: string) => ({ status: "error", erro
 test("returns a complete response", async () => {
   await serve(answerMainQuery((r) => sendJson(r, whole)));
   expect(await readSeries()).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
+});
+
+test("reads a label whose characters arrive in pieces", async () => {
+  const host = "caf\u00e9 \u6f22 \u{1f389}";
+  const reply = async (response: ServerResponse) => {
+    const bytes = Buffer.from(JSON.stringify(buildMatrix([{ ...one, metric: { host } }])));
+    for (const byte of bytes) {
+      response.write(Buffer.of(byte));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    response.end();
+  };
+  await serve(answerMainQuery((r) => void reply(r)));
+  expect(await readSeries()).toMatchObject([{ tags: { host } }]);
 });
 
 test("reports series and samples once each to the request recorder", async () => {
@@ -78,6 +99,14 @@ describe("a failing source", () => {
     ["isPartial", "partial", (r) => sendJson(r, { status: "success", isPartial: true, data: whole.data })],
     ["a truncated response", "malformed", (r) => sendJson(r, cut)],
     ["an error with status 200", "malformed", (r) => sendJson(r, buildError("execution", "no"))],
+    ["a label that is not UTF-8", "malformed", (r) => sendBytes(r, buildMatrix([named]), 0xe9)],
+    ["a label that is a surrogate", "malformed", (r) => sendBytes(r, buildMatrix([named]), 0xed, 0xa0, 0x80)],
+    [
+      "a warning that is not UTF-8",
+      "malformed",
+      (r) => sendBytes(r, { ...buildMatrix([one]), infos: ["~"] }, 0xff),
+    ],
+    ["a spaced answer that is not UTF-8", "malformed", (r) => sendBytes(r, buildMatrix([named]), 0xe9, 0x20)],
     ["a page of HTML", "malformed", (r) => sendJson(r, "<html>")],
     ["invalid JSON after the series", "malformed", (r) => sendJson(r, `${JSON.stringify(whole)}x`)],
     [

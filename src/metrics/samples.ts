@@ -35,7 +35,7 @@ type ObservationMeasure = Extract<Measure, { of: "observations" }>;
 /** The number of a bound or quantile, which may be spelt in several ways (`1`, `1.0`, `1e+00`, `Inf`); NaN if it is none. */
 export function parseBound(text: string): number {
   if (/^\+?inf(inity)?$/i.test(text)) return Number.POSITIVE_INFINITY;
-  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? Number(text) : Number.NaN;
+  return /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text) ? Number(text) : Number.NaN;
 }
 
 /** The samples without those that are NaN or infinite, which are left out of everything. */

@@ -203,16 +203,17 @@ describe("request bodies over HTTP", () => {
   );
 
   test("report the first hundred issues and count the rest", async () => {
-    const many = <T>(value: T) => Array.from({ length: 150_000 }, () => value);
+    const many = <T>(value: T) => Array.from({ length: 10_000 }, () => value);
     const path = (field: string) => Array.from({ length: 100 }, (_, at) => `${field}.${at}`);
-    const tags = Object.fromEntries(Array.from({ length: 50_000 }, (_, at) => [`t${at}`, 1]));
+    const tags = Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`t${at}`, 1]));
     const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z" };
-    const series = { site_id: "shop", ...range, select: [{ name: "m", field: "count", tags }] };
+    const selector = { name: "m", field: "count", tags };
+    const series = { site_id: "shop", ...range, select: [selector, selector, selector] };
     const asked: readonly (readonly [string, string, unknown, number])[] = [
-      ["logs/lines", "source_ids", linesBody({ source_ids: many(1) }), 150_000],
-      ["logs/lines", "source_ids", linesBody({ source_ids: many("x") }), 150_000],
-      ["tracing/locator", "site_ids", { site_ids: many(null), trace_id: "1" }, 150_000],
-      ["metrics/timeseries", "select.0.tags", series, 50_000],
+      ["logs/lines", "source_ids", linesBody({ source_ids: many(1) }), 10_000],
+      ["logs/lines", "source_ids", linesBody({ source_ids: many("x") }), 10_000],
+      ["tracing/locator", "site_ids", { site_ids: many(null), trace_id: "1" }, 10_000],
+      ["metrics/timeseries", "select.0.tags", series, 300],
     ];
     for (const [route, field, body, count] of asked) {
       const time = startProcessorTime();

@@ -7,7 +7,13 @@ import type { Product } from "../client/product.ts";
 import { matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
-import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
+import {
+  findField,
+  type IndexGroup,
+  type IndexMetadata,
+  isAbsentSoFar,
+  isDynamic,
+} from "../mapping/mapping.ts";
 import { isNumeric } from "../query/comparison-compiler.ts";
 import { compileBounds, compileFilter, queryLimits } from "../query/filter-compiler.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
@@ -68,6 +74,21 @@ export function explainLeaves(
 
 function listGroups({ layout, groups }: ExplainedGroup) {
   return groups.map((group) => ({ layout, group }));
+}
+
+/** What keeps the index from narrowing by the leaves of a filter, each reason once and without the names of indices. */
+export function explainUnnarrowed(
+  filter: Filter,
+  groups: readonly IndexGroup[],
+  layout: LogLayout,
+  product: Product,
+): readonly string[] {
+  const reasons = listComparisons(filter).flatMap((leaf) =>
+    groups
+      .filter((group) => compileBounds(leaf, group, layout, product).upper === matchAll)
+      .map((group) => explainInexactLeaf(leaf, group, layout, product)),
+  );
+  return [...new Set(reasons)];
 }
 
 /** Compares the JSON, since queries are plain values whose keys are always in the same order. */
@@ -149,7 +170,7 @@ function toPositiveOperator(operator: Operator): Operator {
 
 /** Why a name cannot be searched at all; undefined if it can. */
 function explainUnsearchable(name: string, field: IndexedField | undefined): string | undefined {
-  if (field === undefined) return explainUnmapped(name);
+  if (field === undefined) return `${name} is not mapped`;
   if (field.aliasOf !== undefined) return `${name} is an alias, which no document has`;
   if (!field.indexed && field.partial) {
     return `${name} is both a key with dots and a key within an object, of which the index finds one`;
@@ -158,8 +179,14 @@ function explainUnsearchable(name: string, field: IndexedField | undefined): str
   return undefined;
 }
 
-function explainUnmapped(name: string): string {
-  return `${name} is not mapped`;
+/** Why the index does not tell which documents have a name that it does not map. */
+function explainUnmapped(name: string, group: IndexGroup): string {
+  if (isAbsentSoFar(group, name))
+    return `${name} is not mapped, so only documents that came since may have it`;
+  const obstacle = isDynamic(group, name)
+    ? "the index does not show which documents have it"
+    : "documents may have it all the same (dynamic is neither true nor strict, or an object around it is not enabled)";
+  return `${name} is not mapped, and ${obstacle}`;
 }
 
 /** What in a field's mapping makes the index find more than, or something other than, the document has. */
@@ -171,7 +198,7 @@ function explainField(
   product: Product,
 ): string {
   const field = findField(group, name);
-  if (field === undefined) return explainUnmapped(name);
+  if (field === undefined) return explainUnmapped(name, group);
   const unsearchable = explainUnsearchable(name, field);
   if (unsearchable !== undefined) return unsearchable;
   const reasons: string[] = [];

@@ -114,7 +114,7 @@ function inspectSeverity(group: IndexGroup, layout: LogLayout, { limitations }: 
 
 function inspectSearchability(
   group: IndexGroup,
-  { time }: LayoutGroup,
+  { time, layout }: LayoutGroup,
   product: Product,
   { limitations }: Findings,
 ): void {
@@ -124,6 +124,12 @@ function inspectSearchability(
   if (unsearchable.length > 0) {
     limitations.push(
       `${where}: ${formatNames(unsearchable)} cannot be searched; filters on them read every line of the range`,
+    );
+  }
+  // Of an archive and the like, the mapping says nothing about names that it lacks either.
+  if (layout.json === "source" && !/^(?:true|strict)$/.test(group.dynamic)) {
+    limitations.push(
+      `${where}: names that are not mapped are not indexed (dynamic: ${group.dynamic}); filters on them read every line of the range`,
     );
   }
   const flatRoots = listFlatRoots(group, product);

@@ -20,6 +20,9 @@ import { type ReadContext, readInstant, type SearchPlan } from "./search-plan.ts
  */
 export const batchSizes = { least: 100, most: 256, scroll: 1_000 } as const;
 
+/** Of what is in the way of a query, how much a refusal says. */
+const maxObstacles = 3;
+
 /** The documents that a query has read so far, over all its sources. */
 export interface ReadBudget {
   documents: number;
@@ -82,7 +85,9 @@ export function countDocuments({ context, budget }: GroupReader, plan: SearchPla
   query.progressed?.();
   budget.documents += count;
   if (budget.documents <= query.documentLimit) return;
-  const message = `${describeTooWide(plan.listUnnarrowed())}, or narrow the time range`;
+  const obstacles = plan.listObstacles().slice(0, maxObstacles).join("; ");
+  const advice = `${describeTooWide(plan.listUnnarrowed())}, or narrow the time range`;
+  const message = obstacles === "" ? advice : `${advice}. In the way: ${obstacles}`;
   throw new Refused("result_too_large", message, { limit: query.documentLimit });
 }
 

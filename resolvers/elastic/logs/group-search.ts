@@ -3,7 +3,7 @@
 import { BackendError } from "../../../src/core/errors.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import { findLastSort, type SearchResponse } from "../document/hit-scanner.ts";
-import { mayNameHiddenFields } from "../query/filter-compiler.ts";
+import { chooseFreshness, type Freshness } from "../query/filter-compiler.ts";
 import { hasUnmappedField } from "../query/tenant-filter.ts";
 import {
   acceptShardCount,
@@ -68,8 +68,9 @@ async function planSearch(reader: GroupReader): Promise<SearchPlan> {
   let metadata = await mappingCache.read(source.index, tenantFilter !== undefined, signal);
   if (!reader.hasChosenFreshness) {
     const hasUnmapped = tenantFilter !== undefined && hasUnmappedField(tenantFilter, metadata.groups);
-    if (reader.window !== undefined || hasUnmapped || (await mayMissHiddenFields(reader)))
-      metadata = await mappingCache.refresh(source.index, signal);
+    const freshness = reader.window !== undefined || hasUnmapped ? "now" : await chooseOwnFreshness(reader);
+    if (freshness === "now") metadata = await mappingCache.refresh(source.index, signal);
+    if (freshness === "recent") metadata = await mappingCache.read(source.index, true, signal);
     reader.hasChosenFreshness = true;
   }
   if (reader.plan?.metadata !== metadata) {
@@ -78,9 +79,9 @@ async function planSearch(reader: GroupReader): Promise<SearchPlan> {
   return reader.plan;
 }
 
-async function mayMissHiddenFields({ context }: GroupReader): Promise<boolean> {
+async function chooseOwnFreshness({ context }: GroupReader): Promise<Freshness> {
   const { query, layoutGroup, client, signal } = context;
-  return mayNameHiddenFields(query.filter, layoutGroup, await client.detectProduct(signal));
+  return chooseFreshness(query.filter, layoutGroup, await client.detectProduct(signal));
 }
 
 /** Sends one search and scans its response. @throws {BackendError} @throws {Refused} */

@@ -35,6 +35,7 @@ import {
 import { hasMaskedField } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { buildTenantFilterQuery, refuseClosed, searchComplete } from "../search/search.ts";
+import { explainUnnarrowed } from "./explain.ts";
 
 /** What reading one layout group of a source needs. */
 export interface ReadContext {
@@ -67,6 +68,8 @@ export interface SearchPlan {
   readonly indices: IndexScope;
   /** The fields of the filter by which the index cannot narrow. */
   readonly listUnnarrowed: () => readonly string[];
+  /** What is in the way of that. */
+  readonly listObstacles: () => readonly string[];
 }
 
 /** The indices that the searches of a group have to reach. */
@@ -111,6 +114,7 @@ export async function compileSearchPlan(
     filter,
     indices,
     listUnnarrowed: () => listUnnarrowedFields(query.filter, ownMetadata, layout, product),
+    listObstacles: () => explainUnnarrowed(query.filter, group.groups, layout, product),
   };
 }
 

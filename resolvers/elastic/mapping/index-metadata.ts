@@ -34,6 +34,7 @@ interface IndexTraits {
   readonly createdSince715: boolean;
   readonly dropsBeyondLimit: boolean;
   readonly sourceMode: IndexGroup["sourceMode"];
+  readonly dynamic: string;
 }
 
 /** Reads the response of `GET /<pattern>`. @throws {ZodError} */
@@ -80,7 +81,7 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
 function createGroup(
   index: string,
   mappings: JsonObject,
-  { defaults, createdSince715, dropsBeyondLimit, sourceMode }: IndexTraits,
+  { defaults, createdSince715, dropsBeyondLimit, sourceMode, dynamic }: IndexTraits,
   dateNames: Set<string>,
 ): IndexGroup & { readonly indices: string[] } {
   const fields = readFields(mappings, defaults);
@@ -93,8 +94,10 @@ function createGroup(
     fields,
     dateNames,
     createdSince715,
-    dynamic: String(mappings.dynamic ?? "true"),
+    dynamic,
     dropsBeyondLimit,
+    ignoresMalformed: defaults.ignoreMalformed,
+    hasPassthrough: [...fields.values()].some(({ type }) => type === "passthrough"),
     dynamicTemplates: readTemplates(mappings.dynamic_templates),
     sourceMode,
   };
@@ -118,7 +121,20 @@ function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
       Number(toObject(settings.version).created ?? settings["version.created"] ?? 0) >= version715,
     dropsBeyondLimit: String(dropsBeyondLimit) === "true",
     sourceMode: readSourceMode(mappings, settings),
+    dynamic: readDynamic(mappings, settings),
   };
+}
+
+/**
+ * The `dynamic` setting of the root. It is `false` where names may stay out of the mapping whatever it says: below a root that
+ * is not enabled, in an archive of an older version, and where long names are dropped.
+ */
+function readDynamic(mappings: JsonObject, settings: JsonObject): string {
+  const { field_name_length } = toObject(settings.mapping);
+  const dropsNames = String(toObject(field_name_length).ignore_dynamic_beyond_limit) === "true";
+  const isArchive = toObject(mappings._meta).legacy_mappings !== undefined;
+  const isOff = String(mappings.enabled) === "false" || String(toObject(settings.mapper).dynamic) === "false";
+  return dropsNames || isArchive || isOff ? "false" : String(mappings.dynamic ?? "true");
 }
 
 function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup["sourceMode"] {
@@ -133,13 +149,16 @@ function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup[
   return mode === "synthetic" || isDerived ? "synthetic" : "whole";
 }
 
-/** The mapping of each dynamic template, whatever names the template matches. */
+/** The mapping of each dynamic template, whatever names the template matches. Runtime fields are not in the index. */
 function readTemplates(templates: unknown): readonly JsonObject[] {
   if (!Array.isArray(templates)) return [];
   return templates
     .filter(isJsonObject)
     .flatMap((named) => Object.values(named).filter(isJsonObject))
-    .flatMap(({ mapping }) => (isJsonObject(mapping) ? [mapping] : []));
+    .flatMap(({ mapping, runtime }) => {
+      if (isJsonObject(mapping)) return [mapping];
+      return runtime === undefined ? [] : [{ index: false }];
+    });
 }
 
 /** Whether a search of the pattern may reach an index only through aliases with a routing, so not all of its shards. */

@@ -15,6 +15,10 @@ export interface IndexGroup {
   readonly dynamic: string;
   /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them or the object they lie in. */
   readonly dropsBeyondLimit: boolean;
+  /** Malformed values stay out of the index by default, also those of names that are not mapped yet. */
+  readonly ignoresMalformed: boolean;
+  /** Has a `passthrough` object, whose keys also take in what documents have at names outside of it. */
+  readonly hasPassthrough: boolean;
   /** The mappings that dynamic templates have for new names. */
   readonly dynamicTemplates: readonly JsonObject[];
   /** Names that some index of the pattern maps as a date. */
@@ -122,6 +126,14 @@ export function isDynamicallyIndexed(group: IndexGroup, name: string): boolean {
 }
 
 /**
+ * Whether the name lies in no document that was written before the mapping was read, and `buildLateFieldQuery` finds it in
+ * later ones. Names such as `_id` are the server's own.
+ */
+export function isAbsentSoFar(group: IndexGroup, name: string): boolean {
+  return !group.hasPassthrough && !/^_[a-z]/.test(name) && isDynamicallyIndexed(group, name);
+}
+
+/**
  * Finds documents with a name that was mapped after the mapping was read, as whatever type: `exists` means the same for all
  * types, and finds nothing for an unmapped name.
  */
@@ -141,13 +153,22 @@ export function buildLateFieldQuery(
 
 /** Whether dynamic templates may map a new name so that `buildLateFieldQuery` does not find its values. */
 export function hasUnindexedTemplates(
-  { dynamicTemplates: templates }: IndexGroup,
+  { dynamicTemplates: templates, ignoresMalformed, createdSince715 }: IndexGroup,
   listsIgnored: boolean,
 ): boolean {
+  const isListed = listsIgnored && createdSince715;
+  if (ignoresMalformed && !isListed) return true;
   return templates.some(
-    ({ type, index, enabled, ignore_above, ignore_malformed }) =>
+    ({ type, index, enabled, dynamic = "true", ignore_above, ignore_malformed }) =>
       [index, enabled].some((setting) => String(setting) === "false") ||
-      type === "nested" ||
-      (!listsIgnored && (ignore_above !== undefined || String(ignore_malformed) === "true")),
+      (typeof type === "string" && hidingTypes.has(type)) ||
+      !/^(?:true|strict)$/.test(String(dynamic)) ||
+      (!isListed && (ignore_above !== undefined || String(ignore_malformed) === "true")),
   );
 }
+
+/** Types of fields at or below which `exists` does not find every value. */
+const hidingTypes: ReadonlySet<string> = new Set([
+  ...["nested", "flat_object", "binary", "geo_point", "geo_shape", "point", "shape", "histogram"],
+  ...["aggregate_metric_double", "dense_vector", "rank_features", "sparse_vector", "completion", "join"],
+]);

@@ -4,7 +4,7 @@ import { type NonEmpty, requireFirst } from "../../../src/core/collections.ts";
 import type { Operator } from "../../../src/log-query/ast.ts";
 import { allOf, anyOf, matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import type { BodySource } from "../layout/log-layout.ts";
-import { buildLateFieldQuery, isDynamicallyIndexed } from "../mapping/mapping.ts";
+import { buildLateFieldQuery, isAbsentSoFar, isDynamicallyIndexed } from "../mapping/mapping.ts";
 import {
   type Bounds,
   buildMissingQuery,
@@ -117,7 +117,12 @@ export function compilePath(
 ): Bounds {
   const names = listPathNames(path, path.length - 1);
   if (names === undefined) return unknownBounds;
-  const bounds = names.map((name) => compileFieldComparison(name, operator, value, scope));
+  const { group, product } = scope;
+  const bounds = names.map((name) =>
+    isAbsentSoFar(group, name)
+      ? toUpperBounds(buildLateFieldQuery(group, name, product.listsIgnored))
+      : compileFieldComparison(name, operator, value, scope),
+  );
   const [only] = bounds;
   // In the index `a.b` is also the key "a.b" of the document, which the language distinguishes (rule 6).
   if (only !== undefined && path.length === 1 && !requireFirst(path).includes(".")) return only;

@@ -2,13 +2,7 @@
 // values are left out, `a.b` is also the key "a.b", and positions in arrays are lost. So every leaf compiles to two bounds,
 // `lower ⊆ meaning ⊆ upper`, and negation swaps them. The upper bound is sent, and the reader keeps the lines that match
 // the filter.
-import {
-  type Compare,
-  type Field,
-  type Filter,
-  listComparisons,
-  type Operator,
-} from "../../../src/log-query/ast.ts";
+import type { Compare, Field, Filter, Operator } from "../../../src/log-query/ast.ts";
 import type { Product } from "../client/product.ts";
 import {
   addSharedQuery,
@@ -117,27 +111,36 @@ export function listUnnarrowedFields(
   return isUnnarrowed ? [formatField(filter.field)] : [];
 }
 
+/** How recent a mapping has to be for a filter: as others have read it, of the last seconds, or read for the request. */
+export type Freshness = "shared" | "recent" | "now";
+
 /**
- * Whether a filter may name a field that was mapped after the metadata was read, in a way that `exists` does not find. Then
- * only a mapping that is read for the request is good enough. Where the body is the document itself, unmapped names narrow
- * nothing.
+ * How recent the mapping has to be for the names that it lacks. Where a name may have been mapped since in a way that `exists`
+ * does not find, only a mapping that is read for the request is good enough. Where the body is the document itself, `dynamic`
+ * has to be of the last seconds: with another setting, documents may have names that are never mapped.
  */
-export function mayNameHiddenFields(
+export function chooseFreshness(
   filter: Filter,
   { layout: { json }, groups }: { readonly layout: LogLayout; readonly groups: readonly IndexGroup[] },
   { listsIgnored }: Product,
-): boolean {
-  if (json === "source") return false;
-  const hidingGroups = groups.filter((group) => hasUnindexedTemplates(group, listsIgnored));
-  const roots = json.from.flatMap(listRootPrefixes);
-  const paths = listComparisons(filter).flatMap(({ field }) =>
-    field.kind === "json" ? [field.path, ...(field.alternatives ?? [])] : [],
-  );
-  return paths.some((path) =>
-    hidingGroups.some((group) =>
-      roots.every((root) => findField(group, root + path.join(".")) === undefined),
-    ),
-  );
+): Freshness {
+  const roots = json === "source" ? [""] : json.from.flatMap(listRootPrefixes);
+  const names = listBodyNames(filter);
+  const isLacking = (group: IndexGroup) =>
+    names.some((name) => roots.every((root) => findField(group, root + name) === undefined));
+  const lacking = groups.filter((group) => (json !== "source" || !group.hasPassthrough) && isLacking(group));
+  if (lacking.some((group) => hasUnindexedTemplates(group, listsIgnored))) return "now";
+  return json === "source" && lacking.length > 0 ? "recent" : "shared";
+}
+
+/** The paths into the body that a filter compares, joined by dots. */
+function listBodyNames(filter: Filter): readonly string[] {
+  if (filter.kind === "all") return [];
+  if (filter.kind !== "compare") return filter.operands.flatMap(listBodyNames);
+  const { field } = filter;
+  return field.kind === "json"
+    ? [field.path, ...(field.alternatives ?? [])].map((path) => path.join("."))
+    : [];
 }
 
 function listRootPrefixes(source: BodySource): readonly string[] {

@@ -103,7 +103,7 @@ const reasons: readonly (readonly [query: string, by: string, why: RegExp])[] = 
   ["t=foo", "candidates", /^t is text, and the index knows its words, not its text$/],
   ["n=200", "candidates", /^n is long, and numbers are rounded in the index/],
   ["n>200", "candidates", /rounded/],
-  ["unknown=foo", "documents", /^unknown is not mapped$/],
+  ["unknown=foo", "documents", /^unknown is not mapped, and documents may have it all the same/],
   ["off.a=x", "documents", /off\.a in the index is also the key "off\.a"; off\.a is not mapped/],
   ["blind=x", "documents", /^blind is not searchable/],
   ["other=x", "documents", /^other is an alias, which no document has$/],

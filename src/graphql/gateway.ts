@@ -61,14 +61,7 @@ const queryBounds = {
   blockFieldSuggestion: { enabled: false },
 };
 
-/** What Yoga knows of a connection; a request of `fetch` has none. */
-interface ServedConnection {
-  readonly req?: {
-    readonly socket: { readonly timeout?: number; readonly setTimeout: (timeout: number) => unknown };
-  };
-}
-
-interface GatewayOptions<ServerContext extends ServedConnection> {
+interface GatewayOptions<ServerContext extends object> {
   readonly unified: UnifiedSchema;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
@@ -77,7 +70,7 @@ interface GatewayOptions<ServerContext extends ServedConnection> {
   readonly warn: (told: string, error?: unknown) => void;
 }
 
-export function createGateway<ServerContext extends ServedConnection>({
+export function createGateway<ServerContext extends object>({
   unified,
   plugins,
   onLimited: limited,
@@ -90,6 +83,7 @@ export function createGateway<ServerContext extends ServedConnection>({
       requireJson,
       explainNotAcceptable,
       refusePersistedQueries,
+      boundQueryLength,
       dropEmptyOperationName,
       useCSRFPrevention({ requestHeaders: csrfHeaders }),
       ...unified.plugins,
@@ -177,6 +171,21 @@ const refusePersistedQueries: Plugin = {
   onParams({ params: { query, extensions } }) {
     if (query || extensions?.persistedQuery === undefined) return;
     throw new GraphQLError("PersistedQueryNotSupported", { extensions: badRequest });
+  },
+};
+
+/**
+ * Far more than the other bounds leave of any query. A name, a comment or blanks of a megabyte take a tenth of a second to read,
+ * and parsed queries are remembered by their text.
+ */
+const maxQueryChars = 65_536;
+const boundQueryLength: Plugin = {
+  onParams({ params: { query } }) {
+    if (query === undefined || query === null || query.length <= maxQueryChars) return;
+    const message = `Syntax Error: Query limit of ${maxQueryChars} characters exceeded, found ${query.length}.`;
+    const error = new GraphQLError(message, { extensions: badRequest });
+    limitErrors.add(error);
+    throw error;
   },
 };
 
@@ -360,7 +369,7 @@ function toFieldError({ status, headers, body }: FailureResponse): GraphQLError 
 function createErrorMaskPlugin(
   warn: GatewayOptions<object>["warn"],
   limited: GatewayOptions<object>["onLimited"],
-): Plugin<object, ServedConnection> {
+): Plugin {
   const close = (error: GraphQLError): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
     if (Object.getOwnPropertySymbols(extensions).includes(ownError))
@@ -391,12 +400,7 @@ function createErrorMaskPlugin(
       if (text === undefined) return;
       const { status, statusText, headers } = response;
       headers.delete("Content-Length");
-      const socket = serverContext.req?.socket;
-      const timeout = socket?.timeout;
-      // Yoga takes the timeout of a connection away when it sends a stream, but a client that reads nothing must be cut.
-      const restoreTimeout = () => void (timeout && socket?.setTimeout(timeout));
-      const printing = printInTurns(text, await response.text(), restoreTimeout);
-      const body = Readable.from(printing, { objectMode: false });
+      const body = Readable.from(printInTurns(text, await response.text()), { objectMode: false });
       // The body of the fetch API of Yoga may be a stream of Node.
       setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
     },
@@ -430,12 +434,7 @@ function printLongText(value: object): LongText {
 }
 
 /** The frame with the text in its place, each piece in a turn of its own, when the client takes it. */
-async function* printInTurns(
-  { head, rest }: LongText,
-  frame: string,
-  onStart: () => void,
-): AsyncGenerator<string> {
-  onStart();
+async function* printInTurns({ head, rest }: LongText, frame: string): AsyncGenerator<string> {
   const [before = "", after = ""] = frame.split(placeOfText);
   // The length of a part is that of the place, and may be left out.
   yield before.replace(/Content-Length: \d+\r\n/, "") + head;

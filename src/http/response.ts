@@ -27,6 +27,19 @@ export function toErrorAnswer(error: unknown): Answer {
   return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
 }
 
+/** The same for GraphQL clients, which read nothing but lists of errors, in the media type that they accept. */
+export function toGraphqlErrorAnswer(error: unknown, accept: string | null): Answer {
+  const { status, headers, body } = describeFailure(error);
+  const [message, details] =
+    "message" in body ? [body.message, { slug: body.error, details: body.details }] : [body.error, {}];
+  const isOwnType = accept !== null && /application\/graphql-response\+json/i.test(accept);
+  const type = isOwnType ? { "Content-Type": "application/graphql-response+json; charset=utf-8" } : jsonType;
+  const retryAfter = headers["Retry-After"];
+  const retry = retryAfter === undefined ? {} : { retry_after: Number(retryAfter) };
+  const errors = [{ message, extensions: { status, ...details, ...retry } }];
+  return { status, headers: { ...type, ...headers }, body: JSON.stringify({ errors }) };
+}
+
 /** What may wait to be sent of a stream: its next piece is printed while the client takes the one before. */
 const bufferedLimitBytes = 256 * 1_024;
 /** What of a stream is printed in one turn of the event loop. */

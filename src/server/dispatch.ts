@@ -4,7 +4,7 @@ import type { Principal } from "../access/auth.ts";
 import { readToken } from "../access/auth.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
-import { type Answer, toErrorAnswer } from "../http/response.ts";
+import { type Answer, toErrorAnswer, toGraphqlErrorAnswer } from "../http/response.ts";
 import { findLimit, isClientFault } from "../operations/runtime/error-response.ts";
 import { ClientGone, type RequestLifetime } from "../operations/runtime/lifetime.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
@@ -66,10 +66,16 @@ export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange):
       (await answerOwnProbe(dispatcher, exchange))
     );
   } catch (error) {
-    const answer = toErrorAnswer(error);
+    const answer = isGraphqlRequest(exchange)
+      ? toGraphqlErrorAnswer(error, exchange.headers.get("accept"))
+      : toErrorAnswer(error);
     finish(answer.status, error instanceof ClientGone, error);
     return answer;
   }
+}
+
+function isGraphqlRequest({ method, path }: Exchange): boolean {
+  return path === "/graphql" && (method === "GET" || method === "POST");
 }
 
 /** Returns what logs and counts the request at its end. */
@@ -120,8 +126,8 @@ function admitGraphql(
   fields: RequestLogFields,
   finish: FinishRequest,
 ): Admission | undefined {
-  const { method, path, headers, search, gone } = exchange;
-  if (path !== "/graphql" || (method !== "GET" && method !== "POST")) return undefined;
+  if (!isGraphqlRequest(exchange)) return undefined;
+  const { headers, search, gone } = exchange;
   fields.operation = "graphql";
   fields.route = "/graphql";
   const principal = generation.authenticate(readToken(headers, search));

@@ -6,7 +6,7 @@ import type { UnifiedSchema } from "../graphql/mesh.ts";
 import type { Session } from "../graphql/session.ts";
 import { privateHeaders } from "../http/node-http.ts";
 import { type Connection, type Exchange, toExchange } from "../http/request.ts";
-import { type Answer, jsonType, toErrorAnswer, toResponse, writeAnswer } from "../http/response.ts";
+import { type Answer, jsonType, toGraphqlErrorAnswer, toResponse, writeAnswer } from "../http/response.ts";
 import { type Admission, answerRequest, type Dispatcher } from "./dispatch.ts";
 import { receiveBody } from "./rest.ts";
 
@@ -49,7 +49,7 @@ export async function answerWithoutGateway(
     if (gateway !== undefined) return gateway;
   } catch (error) {
     failure = error;
-    answer = toErrorAnswer(error);
+    answer = toGraphqlErrorAnswer(error, exchange.headers.get("accept"));
   }
   work.end();
   finish(answer.status, exchange.gone.aborted, failure);
@@ -118,7 +118,8 @@ function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
           hosted.set(serverContext, { ...answer, failure });
           // What was not read of the request would hold the connection up.
           req?.resume();
-          endResponse(toResponse(toErrorAnswer(failure), exchange, fetchAPI));
+          const refused = toGraphqlErrorAnswer(failure, exchange.headers.get("accept"));
+          endResponse(toResponse(refused, exchange, fetchAPI));
         }
         return;
       }

@@ -55,6 +55,13 @@ describe("a query that costs too much is refused before it runs, with one error"
     expect(errors).toBeUndefined();
     expect(JSON.stringify(data)).toContain("logs_lines");
   });
+  test.each([
+    ["blanks", `{ viewer { id } }${" ".repeat(65_536)}`],
+    ["a comment", `{ viewer { id } } # ${"x".repeat(65_536)}`],
+    ["a name", `query ${"x".repeat(65_536)} { viewer { id } }`],
+  ])("the length of its text, as %s", async (_, query) => {
+    expect(await refused(query)).toMatch(/^Syntax Error: Query limit of 65536 characters exceeded, found /);
+  });
   test("duplicated fields", async () => {
     expect(await refused(`{ viewer { ${"id ".repeat(10_000)} } }`)).toMatch(/Syntax Error/);
   });
@@ -362,7 +369,10 @@ describe("errors say what a client can mend, and nothing else", () => {
     const { errors } = (await answer.json()) as { errors: { extensions: object }[] };
     expect(errors[0]?.extensions).toEqual({ status: 500, retry_after: 1 });
     // A body takes a place of its own while it is read.
-    expect(await none.graphql("{ auth { message } }")).toEqual({ status: 500, error: failures.overloaded });
+    expect(await none.graphql("{ auth { message } }")).toEqual({
+      status: 500,
+      errors: [{ message: failures.overloaded, extensions: { status: 500, retry_after: 1 } }],
+    });
     await none.close();
   });
 });
@@ -500,4 +510,21 @@ test("the log tells of a request without its token", async () => {
   });
   expect(demo.logged()).toMatch(/"operation":"graphql","status":200.*"user":"demo"/);
   expect(demo.logged()).not.toContain(token);
+});
+
+test.each([
+  ["application/json", "application/json; charset=utf-8"],
+  ["application/graphql-response+json", "application/graphql-response+json; charset=utf-8"],
+])("a wrong token is a GraphQL error with status 401, as %s where that is accepted", async (accept, type) => {
+  const init = { headers: { ...json, accept, authorization: "Bearer wrong" } };
+  for (const request of [
+    new Request(`${url}?query=%7Bauth%7Bmessage%7D%7D`, init),
+    new Request(url, { ...init, method: "POST", body: JSON.stringify({ query: "{ auth { message } }" }) }),
+  ]) {
+    const response = await demo.server.fetch(request.url, request);
+    expect([response.status, response.headers.get("content-type")]).toEqual([401, type]);
+    expect(await response.json()).toEqual({
+      errors: [{ message: "Unauthorized", extensions: { status: 401 } }],
+    });
+  }
 });

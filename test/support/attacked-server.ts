@@ -92,6 +92,8 @@ async function serveUnderMeasure(send: (message: object) => void): Promise<void>
       process.exit();
     });
   });
+  // Ends with whoever has started it.
+  process.on("disconnect", () => process.exit());
   send({ port, adminPort });
 }
 

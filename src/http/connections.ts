@@ -15,7 +15,7 @@ export interface ConnectionLimits {
 
 export interface ConnectionGuard {
   readonly setLimits: (limits: ConnectionLimits) => void;
-  /** Closes the connections on which nothing is under way, and those on which nothing has come yet. */
+  /** Closes the connections on which nothing is under way, and those on which nothing has come for half a second. */
   readonly closeIdle: () => void;
   /** Destroys all connections, also those that node no longer knows. */
   readonly destroyAll: () => void;
@@ -24,12 +24,15 @@ export interface ConnectionGuard {
 interface GuardState {
   readonly http: HttpServer;
   limits: ConnectionLimits;
-  readonly sockets: Set<Socket>;
+  /** When each was opened. */
+  readonly sockets: Map<Socket, Millis>;
   readonly byNetwork: Map<string, number>;
 }
 
 /** How long a connection may be open before anything comes on it. */
 const silenceLimit: Millis = 10_000;
+/** The same while the server drains: the request of a connection that was just opened is on its way. */
+const drainingSilenceLimit: Millis = 500;
 
 /**
  * Bounds the connections of a server that does not listen yet. `onRefused` is called for each that is closed unanswered.
@@ -41,7 +44,7 @@ export function guardConnections(
   onRefused: (limit: "connections" | "address_connections") => void,
   silence: Millis = silenceLimit,
 ): ConnectionGuard {
-  const state: GuardState = { http, limits, sockets: new Set(), byNetwork: new Map() };
+  const state: GuardState = { http, limits, sockets: new Map(), byNetwork: new Map() };
   http.maxConnections = limits.connections;
   http.on("drop", () => onRefused("connections"));
   http.on("connection", (socket) => {
@@ -57,11 +60,12 @@ export function guardConnections(
   const closeIdle = replaceIdleCloser(state);
   return {
     closeIdle: () => {
-      for (const socket of state.sockets) destroySilent(socket);
+      const newest = performance.now() - drainingSilenceLimit;
+      for (const [socket, opened] of state.sockets) if (opened <= newest) destroySilent(socket);
       closeIdle();
     },
     destroyAll: () => {
-      for (const socket of state.sockets) socket.destroy();
+      for (const socket of state.sockets.keys()) socket.destroy();
     },
     setLimits: (next) => {
       state.limits = next;
@@ -76,7 +80,7 @@ function admitConnection(state: GuardState, socket: Socket): boolean {
   const network = deriveNetwork(socket.remoteAddress ?? "");
   const own = byNetwork.get(network) ?? 0;
   if (own >= limits.perAddress && !isProxy(limits.proxies, socket.remoteAddress ?? "")) return false;
-  sockets.add(socket);
+  sockets.set(socket, performance.now());
   byNetwork.set(network, own + 1);
   socket.once("close", () => {
     sockets.delete(socket);
@@ -119,7 +123,7 @@ function deriveNetwork(address: string): string {
 function replaceIdleCloser({ http, sockets }: GuardState): () => void {
   const close = http.closeIdleConnections.bind(http);
   const closeIdle = () => {
-    for (const { writableLength } of sockets) if (writableLength > 0) return;
+    for (const { writableLength } of sockets.keys()) if (writableLength > 0) return;
     close();
   };
   http.closeIdleConnections = closeIdle;

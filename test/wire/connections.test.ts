@@ -114,7 +114,7 @@ describe("a connection", () => {
     },
   );
 
-  test("is closed when the server drains: silent ones at once, all at the end of the grace", async () => {
+  test("is closed when the server drains: silent ones soon, all at the end of the grace", async () => {
     const subject = createSubject({
       store: { async *lines() {}, isWithinLimits: () => new Promise(() => {}) },
     });
@@ -135,6 +135,19 @@ describe("a connection", () => {
     await closed;
     expect(silence).toBeLessThan(1_400);
     expect(performance.now() - started).toBeGreaterThan(1_400);
+  });
+
+  test("is answered when it was opened just before the server drains", async () => {
+    const subject = createSubject();
+    const { port } = await subject.server.listen(loopback);
+    const opened = connectTo(port);
+    await new Promise((resolve) => opened.socket.once("connect", resolve));
+    const closed = subject.server.close(5_000);
+    // Longer than the server takes to look for idle connections.
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    opened.socket.write(`GET /api/v2/auth HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`);
+    await expect.poll(opened.received).toMatch(/^HTTP\/1\.1 200 /);
+    await closed;
   });
 });
 

@@ -5,15 +5,24 @@ import { type Millis, printDuration } from "./time.ts";
 export interface ReadProgress {
   wanted: number;
   read: number;
+  /** When the last of them came, on the clock of `performance.now`. */
+  lastReadAt: Millis;
 }
+
+/** A source that has sent nothing for this long, or a quarter of the deadline, is the one that is late. */
+const maxSilence: Millis = 5_000;
 
 export function createReadProgress(): ReadProgress {
-  return { wanted: 0, read: 0 };
+  return { wanted: 0, read: 0, lastReadAt: 0 };
 }
 
-/** What a client reads when the deadline passes; undefined where no source has sent documents. */
-export function describeLateRead({ wanted, read }: ReadProgress, deadline: Millis): string | undefined {
-  if (read === 0) return undefined;
+/** What a client reads when the deadline passes; undefined where the sources have sent nothing lately. */
+export function describeLateRead(
+  { wanted, read, lastReadAt }: ReadProgress,
+  deadline: Millis,
+): string | undefined {
+  const silence = performance.now() - lastReadAt;
+  if (read === 0 || silence > Math.min(maxSilence, deadline / 4)) return undefined;
   const of =
     wanted > read
       ? `${read.toLocaleString("en")} of about ${wanted.toLocaleString("en")}`

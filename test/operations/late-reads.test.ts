@@ -1,13 +1,21 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
 import { createBudget, createBudgetShare, trackBudget } from "#src/tracing/spans/read-budget.ts";
 
-async function describeLate(read: (budget: ReturnType<typeof createBudget>) => void): Promise<unknown> {
-  const work = startRequest(new AbortController().signal, 30);
-  read(createBudget(1_000_000, work.progress));
+async function describeLate(
+  read: (budget: ReturnType<typeof createBudget>) => void,
+  silence?: number,
+): Promise<unknown> {
+  vi.useFakeTimers();
+  const work = startRequest(new AbortController().signal, 30_000);
+  const budget = createBudget(1_000_000, work.progress);
+  vi.advanceTimersByTime(silence === undefined ? 28_000 : 30_000 - silence);
+  read(budget);
+  vi.advanceTimersByTime(30_000);
+  vi.useRealTimers();
   while (!work.signal.aborted) await sleep(5);
   work.end();
   return describeFailure(work.signal.reason).body;
@@ -24,8 +32,16 @@ describe("deadline of a request", () => {
     });
     expect(body).toEqual({
       error:
-        "The request took longer than 30ms; 310,000 of about 480,000 documents were read; narrow the range or the filters",
+        "The request took longer than 30s; 310,000 of about 480,000 documents were read; narrow the range or the filters",
     });
+  });
+
+  test("names a source that did not answer when it has sent nothing for a while", async () => {
+    const read = (budget: ReturnType<typeof createBudget>): void => {
+      budget.spend(400);
+      budget.reportRead?.(300);
+    };
+    expect(await describeLate(read, 10_000)).toEqual({ error: failures.timeout });
   });
 
   test("names a source that did not answer when none has sent documents", async () => {

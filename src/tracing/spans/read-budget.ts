@@ -49,7 +49,9 @@ export function createBudget(limit: number, progress?: ReadProgress): Budget {
       throw new Refused("result_too_large", message, { limit, wanted: spent });
     },
     reportRead: (documents) => {
-      if (progress !== undefined) progress.read += documents;
+      if (progress === undefined) return;
+      progress.read += documents;
+      progress.lastReadAt = performance.now();
     },
   };
 }

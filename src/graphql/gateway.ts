@@ -34,6 +34,7 @@ import {
   describeFailure,
   type FailureResponse,
   isClientFault,
+  toGraphqlError,
 } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
@@ -309,7 +310,7 @@ interface SessionOptions {
 const maxConcurrentOperations = 8;
 
 export function createSession(options: SessionOptions): Session {
-  const { executor: conductor, operations, limits, principal, gone, onFailure: failed } = options;
+  const { executor, operations, limits, principal, gone, onFailure: failed } = options;
   const budget = { limit: limits.rows, left: limits.rows };
   const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
@@ -317,7 +318,7 @@ export function createSession(options: SessionOptions): Session {
   const waiting: (() => void)[] = [];
   return {
     user: principal.user,
-    sites: [...conductor.selectVisibleSites(principal).values()],
+    sites: [...executor.selectVisibleSites(principal).values()],
     runOperation: async (name, input) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);
@@ -338,7 +339,7 @@ export function createSession(options: SessionOptions): Session {
       // The first is refused as a request of REST is, for want of a slot. Those of a query that has begun wait for theirs.
       const admission = isAdmitted ? "waits" : "at once";
       isAdmitted = true;
-      return await conductor.complete(prepare, asker, budget, admission, gone);
+      return await executor.complete(prepare, asker, budget, admission, gone);
     } catch (error) {
       if (!isClientFault(error)) failed(name, error);
       throw toFieldError(describeFailure(error));
@@ -353,16 +354,9 @@ export function createSession(options: SessionOptions): Session {
 const ownError = Symbol("of our table");
 
 /** A failure of an operation with what REST would have said of it. */
-function toFieldError({ status, headers, body }: FailureResponse): GraphQLError {
-  const retryAfter = headers["Retry-After"];
-  return new GraphQLError("message" in body ? body.message : body.error, {
-    extensions: {
-      [ownError]: true,
-      status,
-      ...("message" in body ? { slug: body.error, details: body.details } : {}),
-      ...(retryAfter === undefined ? {} : { retry_after: Number(retryAfter) }),
-    },
-  });
+function toFieldError(failure: FailureResponse): GraphQLError {
+  const { message, extensions } = toGraphqlError(failure);
+  return new GraphQLError(message, { extensions: { [ownError]: true, ...extensions } });
 }
 
 /** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */

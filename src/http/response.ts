@@ -1,7 +1,7 @@
 // An answer on its way out: in one write, or in pieces that a client can see the end of.
 import type { ServerResponse } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { describeFailure } from "../operations/runtime/error-response.ts";
+import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { privateHeaders } from "./node-http.ts";
 import type { Exchange } from "./request.ts";
 
@@ -29,15 +29,11 @@ export function toErrorAnswer(error: unknown): Answer {
 
 /** The same for GraphQL clients, which read nothing but lists of errors, in the media type that they accept. */
 export function toGraphqlErrorAnswer(error: unknown, accept: string | null): Answer {
-  const { status, headers, body } = describeFailure(error);
-  const [message, details] =
-    "message" in body ? [body.message, { slug: body.error, details: body.details }] : [body.error, {}];
+  const failure = describeFailure(error);
   const isOwnType = accept !== null && /application\/graphql-response\+json/i.test(accept);
   const type = isOwnType ? { "Content-Type": "application/graphql-response+json; charset=utf-8" } : jsonType;
-  const retryAfter = headers["Retry-After"];
-  const retry = retryAfter === undefined ? {} : { retry_after: Number(retryAfter) };
-  const errors = [{ message, extensions: { status, ...details, ...retry } }];
-  return { status, headers: { ...type, ...headers }, body: JSON.stringify({ errors }) };
+  const body = JSON.stringify({ errors: [toGraphqlError(failure)] });
+  return { status: failure.status, headers: { ...type, ...failure.headers }, body };
 }
 
 /** What may wait to be sent of a stream: its next piece is printed while the client takes the one before. */

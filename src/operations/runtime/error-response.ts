@@ -49,6 +49,22 @@ export function describeFailure(error: unknown): FailureResponse {
   return failed(500, { error: "Internal server error" });
 }
 
+/** The same for GraphQL: a message, and in `extensions` what REST says with a status, a slug and headers. */
+export function toGraphqlError({ status, headers, body }: FailureResponse): {
+  readonly message: string;
+  readonly extensions: Readonly<Record<string, unknown>>;
+} {
+  const retryAfter = headers["Retry-After"];
+  return {
+    message: "message" in body ? body.message : body.error,
+    extensions: {
+      status,
+      ...("message" in body ? { slug: body.error, details: body.details } : {}),
+      ...(retryAfter === undefined ? {} : { retry_after: Number(retryAfter) }),
+    },
+  };
+}
+
 /** The limit that a failure comes from, if it is one of ours. */
 export function findLimit(error: unknown): LimitName | undefined {
   if (error instanceof TooMany || error instanceof LimitReached) return error.limit;

@@ -113,15 +113,13 @@ function prepareTables(database: DatabaseSync): void {
   if (version === 0 && database.prepare("SELECT 1 FROM sqlite_schema").get() !== undefined) {
     throw new SpoolDamaged("it is a database of another program");
   }
-  if (version === format && describeColumns(database) !== expectedColumns()) {
+  if (version !== 0 && describeColumns(database) !== expectedColumns()) {
     throw new SpoolDamaged("it has other tables than a spool");
   }
   const [finding] = database.prepare("PRAGMA integrity_check(1)").all();
   if (finding?.integrity_check !== "ok") throw new SpoolDamaged(String(finding?.integrity_check));
   database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864");
   if (version === 0) database.exec(tableSchema);
-  if (describeColumns(database) !== expectedColumns())
-    throw new SpoolDamaged("it has other tables than a spool");
   database.exec("CREATE INDEX IF NOT EXISTS reports_of_site ON reports (site, sequence)");
 }
 

@@ -50,3 +50,15 @@ export function zip<A, B>(first: readonly A[], second: readonly B[]): readonly (
   }
   return first.map((value, index) => [value, requireAt(second, index)]);
 }
+
+/** The index of the first of these ascending numbers that is not less than one; the length where none is. */
+export function findFirstAtOrAfter(sorted: ArrayLike<number>, least: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((sorted[middle] ?? least) < least) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

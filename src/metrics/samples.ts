@@ -1,6 +1,7 @@
 // What each `Measure` is, over raw samples of one group of series: the definition that stores are tested against, and
 // the way out for a store whose source cannot say it. Nothing is extrapolated: a growth belongs whole to the bucket of
 // its later sample. Every function answers one value per bucket, NaN where the bucket has none.
+import { findFirstAtOrAfter } from "../core/collections.ts";
 import type { Buckets, Measure } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 
@@ -43,18 +44,6 @@ export function dropNonFinite({ times, values }: Samples): Samples {
   if (values.every(Number.isFinite)) return { times, values };
   const keep = (_: number, index: number) => Number.isFinite(values[index]);
   return { times: times.filter(keep), values: values.filter(keep) };
-}
-
-/** The index of the first time that is not before this one; the length where none is. */
-export function findFirstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
-  let low = 0;
-  let high = times.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((times[middle] ?? time) < time) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 // ---- Gauges -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
-import { BudgetShareSpent, createBudgetShare, trackBudget } from "./spans/read-budget.ts";
+import { createBudgetShare, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
 import { isCalleeSide, isRequest } from "./spans/requests.ts";
 import { addToIndex, findIndexedSpans, hasDocument, type SpanIndex } from "./spans/span-index.ts";
 
@@ -212,16 +212,6 @@ function addDistinctIds(idsByTrace: Map<string, SpanId[]>, spans: readonly Span[
   }
 }
 
-/** The result of a read; undefined where it has spent its share of the budget. */
-async function suppressShareSpent<T>(read: Promise<T>): Promise<T | undefined> {
-  try {
-    return await read;
-  } catch (error) {
-    if (error instanceof BudgetShareSpent) return undefined;
-    throw error;
-  }
-}
-
 // ---- Matching -------------------------------------------------------------------------------------------------
 
 async function matchMadeCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Call[]> {
@@ -247,10 +237,9 @@ async function matchReceivedCalls(
   signal: AbortSignal,
 ): Promise<readonly Required<Call>[]> {
   const calls: Required<Call>[] = [];
+  if (callers.others.size === 0) return calls;
   for await (const callees of takeTurns(listSpans(entries.own), signal)) {
-    for (const callee of callees) {
-      calls.push(...matchCallee(callers.others, entries, callee));
-    }
+    for (const callee of callees) calls.push(...matchCallee(callers.others, entries, callee));
   }
   return calls;
 }

@@ -1,5 +1,6 @@
 // Counts, means and exact percentiles of durations. A compressed span counts as the spans that it stands for, each with an
 // equal share of the duration.
+import { findFirstAtOrAfter } from "../core/collections.ts";
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { SpanTally } from "../store/spans.ts";
@@ -89,7 +90,7 @@ function findAtRank(singles: Float64Array, weighted: readonly WeightedValue[], r
   let passed = 0;
   let rest = rank;
   for (const { value, weight } of weighted) {
-    const before = countLess(singles, value) - passed;
+    const before = findFirstAtOrAfter(singles, value) - passed;
     if (rest <= before) break;
     rest -= before;
     passed += before;
@@ -97,16 +98,4 @@ function findAtRank(singles: Float64Array, weighted: readonly WeightedValue[], r
     rest -= weight;
   }
   return singles[passed + rest - 1] ?? 0;
-}
-
-/** How many of the sorted values are less. */
-function countLess(sorted: Float64Array, value: number): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((sorted[middle] ?? Number.POSITIVE_INFINITY) < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -5,7 +5,7 @@ import type { Span } from "../core/rows.ts";
 import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
 import { formatEntryKey, loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
-import { BudgetShareSpent, createBudgetShare } from "./spans/read-budget.ts";
+import { createBudgetShare, suppressShareSpent } from "./spans/read-budget.ts";
 import { type AncestorIndex, deriveNames, formatActionKey } from "./spans/requests.ts";
 
 /** Up to so many requests, their traces are searched. */
@@ -123,13 +123,8 @@ async function searchCandidates(
   // Each parent costs at least a look-up, and so does the request above it.
   if (canReadTraces && parents.length > requests) return false;
   const share = canReadTraces ? createBudgetShare(budget, left - costOfTraces) : budget;
-  try {
-    await searchParents(reader, search, parents, share, found, signal);
-    return true;
-  } catch (error) {
-    if (error instanceof BudgetShareSpent) return false;
-    throw error;
-  }
+  const searching = searchParents(reader, search, parents, share, found, signal).then(() => true);
+  return (await suppressShareSpent(searching)) ?? false;
 }
 
 /**

@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Budget } from "../../../src/store/spans.ts";
+import { idsPerBudgetUnit } from "../../../src/tracing/spans/read-budget.ts";
 import { allOf, matchNone, not } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
@@ -11,8 +12,6 @@ import { deriveGroupableField, type GroupableField } from "../query/span-lower-b
 import { hasDocuments, type SpanDocuments } from "./span-documents.ts";
 import type { AggregationQuery, Condition } from "./span-search.ts";
 
-/** Ids that count as one document of the budget, see `Budget`. */
-const idsPerBudgetUnit = 100;
 const pageSize = 10_000;
 /** More documents than this would take too long to list. */
 const maxListedDocuments = 1_000_000;

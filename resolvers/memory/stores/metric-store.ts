@@ -1,6 +1,8 @@
 // Metrics as raw samples in arrays, grouped and measured anew by `src/metrics/samples.ts` for every query. Like the log lines
 // beside it, it is what other stores are compared with, so it prefers being plainly right over being fast.
+
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { findFirstAtOrAfter } from "../../../src/core/collections.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -12,7 +14,6 @@ import {
   combineIncrements,
   combineObservations,
   combineSamples,
-  findFirstAtOrAfter,
   type Observations,
   parseBound,
 } from "../../../src/metrics/samples.ts";

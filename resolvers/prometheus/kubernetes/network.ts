@@ -1,10 +1,9 @@
 // The bytes that network interfaces carried between two snapshots. If no counter restarted in between, they are the
 // difference of two values. A restart would lose what was counted before it, so the raw samples of that interface are read
 // and every growth between two samples counts. Restarts are rare. If the server hides them, all interfaces are read raw.
-import { readNumber, requireFirst } from "../../../src/core/collections.ts";
+import { findFirstAtOrAfter, readNumber, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { findFirstAtOrAfter } from "../../../src/metrics/samples.ts";
 import { calculateGrowth } from "../../../src/store/kubernetes-rules.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import { metricName } from "../client/promql.ts";

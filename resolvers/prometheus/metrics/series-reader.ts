@@ -1,12 +1,12 @@
 // Reads series for one request: values on the grid of its buckets, or raw samples. What is too much for one query is split
 // and joined again. What exceeds the limit of points is refused, before it is read if a count shows it, and otherwise
 // while it arrives.
-import { readNumber, zip } from "../../../src/core/collections.ts";
+import { findFirstAtOrAfter, readNumber, zip } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
-import { findFirstAtOrAfter, type Samples } from "../../../src/metrics/samples.ts";
+import type { Samples } from "../../../src/metrics/samples.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,

@@ -4,7 +4,12 @@
 import { floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
-import { BudgetShareSpent, createBudgetShare, trackBudget } from "../spans/read-budget.ts";
+import {
+  createBudgetShare,
+  idsPerBudgetUnit,
+  suppressShareSpent,
+  trackBudget,
+} from "../spans/read-budget.ts";
 import {
   type Candidate,
   type DurationBounds,
@@ -51,8 +56,6 @@ const windowBudgetPercent = 25;
 const maxReadsWithoutListing = 1_000;
 /** Documents that are read in the time in which a failed trace is listed, looked up and read. */
 const readsPerFailedTrace = 2;
-/** Ids that a store lists for the price of a document, see `Budget`. */
-const idsPerBudgetUnit = 100;
 
 /** Each window is as long as those before suggest for the rest of a page. */
 async function* readByTime(
@@ -115,12 +118,8 @@ async function listFewFailedTraceIds(
 ): Promise<readonly string[] | undefined> {
   const share = createBudgetShare(budget, Math.ceil(reads / readsPerFailedTrace / idsPerBudgetUnit));
   const { errors } = pushdown;
-  try {
-    return await reader.findTraceIdsWithExceptions?.({ sources, errors, budget: share }, signal);
-  } catch (error) {
-    if (error instanceof BudgetShareSpent) return undefined;
-    throw error;
-  }
+  const listing = reader.findTraceIdsWithExceptions?.({ sources, errors, budget: share }, signal);
+  return listing && suppressShareSpent(listing);
 }
 
 function measureLength({ from, to }: TimeRange): bigint {

@@ -5,7 +5,7 @@ import type { Budget } from "../../store/spans.ts";
 import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 
 /** A share of a budget is spent, but not the budget itself: the caller may try another way. */
-export class BudgetShareSpent extends Error {
+class BudgetShareSpent extends Error {
   override readonly name = "BudgetShareSpent";
 }
 
@@ -22,6 +22,19 @@ export function createBudgetShare(budget: Budget, limit: number): Budget {
     reportRead: (documents) => budget.reportRead?.(documents),
   };
 }
+
+/** The result of a read; undefined where it has spent its share of a budget. */
+export async function suppressShareSpent<T>(read: Promise<T>): Promise<T | undefined> {
+  try {
+    return await read;
+  } catch (error) {
+    if (error instanceof BudgetShareSpent) return undefined;
+    throw error;
+  }
+}
+
+/** Ids that count as one document of a budget, see `Budget`. */
+export const idsPerBudgetUnit = 100;
 
 /** The same budget, and a function that returns what is spent from it from now on. */
 export function trackBudget(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {

@@ -72,6 +72,12 @@ export function start({ arguments: args, core, environment, log }: Start): Subje
   };
 }
 
+/** Runs a program to its end. @throws with the end of its log where it fails */
+export async function runToEnd(args: readonly string[], log: string): Promise<void> {
+  if ((await start({ arguments: args, log }).ended) !== 0)
+    throw new Error(readFileSync(log, "utf8").slice(-2_000));
+}
+
 /** Waits for the nth JSON line in a subject's log. @throws when it ends first or says nothing in 20 s */
 export async function awaitAnnouncement(
   subject: Subject,

@@ -2,7 +2,6 @@
 // actions over a million spans beside the smallest set of raw requests that yields every column, `has_npo` included, on
 // the same server in the same rounds. The server is the tests' `es8`, on a port of its own; it is started here and
 // filled with the same spans each time.
-import { readFileSync } from "node:fs";
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import { start as startServer } from "../../test/servers/servers.ts";
@@ -21,6 +20,7 @@ import {
   awaitAnnouncement,
   readCpuMillis,
   readMemoryMegabytes,
+  runToEnd,
   type Subject,
   start,
 } from "../harness/process.ts";
@@ -243,13 +243,9 @@ async function readLong(
 }
 
 /** By a process of its own, so that whoever measures has not a million documents' garbage to collect meanwhile. */
-async function fillApart(folder: string, arguments_: readonly (string | number)[]): Promise<void> {
-  const log = join(folder, "tracing-fill.log");
-  const filling = start({
-    arguments: [join(import.meta.dirname, "..", "fixtures", "fill-spans.ts"), ...arguments_.map(String)],
-    log,
-  });
-  if ((await filling.ended) !== 0) throw new Error(readFileSync(log, "utf8").slice(-2_000));
+function fillApart(folder: string, arguments_: readonly (string | number)[]): Promise<void> {
+  const program = join(import.meta.dirname, "..", "fixtures", "fill-spans.ts");
+  return runToEnd([program, ...arguments_.map(String)], join(folder, "tracing-fill.log"));
 }
 
 /** Fast and wrong is no answer. */

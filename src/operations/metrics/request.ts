@@ -94,9 +94,9 @@ const tags = z
   })
   .meta({
     type: "object",
-    additionalProperties: { type: "string" },
+    additionalProperties: { anyOf: [{ type: "string" }, { type: "null" }] },
     description:
-      "Tag keys with their values. `*` alone means that the series has the tag, inside text it is a wildcard; `{}` is one series over all.",
+      "Tag keys with their values. `*` alone means that the series has the tag, inside text it is a wildcard; a key with null counts as absent; `{}` is one series over all.",
     examples: [{ hostname: "*" }],
   });
 

@@ -1,6 +1,6 @@
 // The backend for Elasticsearch and OpenSearch: its configuration, its stores, and what the command line inspects of it.
 import { z } from "zod";
-import { httpUrl, parseSettings, strictObject } from "../../src/config/validation.ts";
+import { explainIssue, httpUrl, parseSettings } from "../../src/config/validation.ts";
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";
@@ -16,7 +16,7 @@ import { createMappingCache } from "./search/mapping-cache.ts";
 import { inspectSpanSource } from "./spans/inspection.ts";
 import { createSpanStore } from "./spans/span-store.ts";
 
-const settingsSchema = strictObject({
+const settingsSchema = z.strictObject({
   url: z.union([httpUrl, z.array(httpUrl).min(1, "names no address")], {
     error: ({ input }) => (input == null ? undefined : "expected an address or a list of them"),
   }),
@@ -29,8 +29,8 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   kind: "elastic",
   parseConfig: (value) => parseSettings(settingsSchema, value),
   layouts: {
-    logs: { has: (name) => logLayouts.has(name), parse: parseLogLayout },
-    traces: { has: (name) => spanLayouts.has(name), parse: parseSpanLayout },
+    logs: { names: new Set(logLayouts.keys()), parse: (text) => parseLogLayout(text, explainIssue) },
+    traces: { names: new Set(spanLayouts.keys()), parse: (text) => parseSpanLayout(text, explainIssue) },
   },
   create(name, config, io, own): Backend {
     const client = createElasticClient(name, toClientSettings(config, io), io);

@@ -1,15 +1,15 @@
 // The connection settings that all kinds of HTTP backends share (TLS, headers, timeout, credentials), and their parsing.
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { parseNumeral, strictObject } from "../../src/config/validation.ts";
+import { parseNumeral } from "../../src/config/validation.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 
 const text = z.string().min(1, "must not be empty");
 const logins = {
-  basic: strictObject({ username: z.string(), password: z.string() }),
-  bearer: strictObject({ bearer: text }),
-  api_key: strictObject({ api_key: text }),
+  basic: z.strictObject({ username: z.string(), password: z.string() }),
+  bearer: z.strictObject({ bearer: text }),
+  api_key: z.strictObject({ api_key: text }),
 };
 export const basicOrBearer = buildLoginUnion(
   [logins.basic, logins.bearer],
@@ -34,11 +34,13 @@ const minAnswerBytes = 1_048_576;
  */
 export function createConnectionSchema(timeout: `${number}s`) {
   return {
-    tls: strictObject({
-      ca: z.string().optional(),
-      cert: z.string().optional(),
-      key: z.string().optional(),
-    }).optional(),
+    tls: z
+      .strictObject({
+        ca: z.string().optional(),
+        cert: z.string().optional(),
+        key: z.string().optional(),
+      })
+      .optional(),
     headers: z.record(z.string(), z.string()).default({}),
     timeout: z
       .string()

@@ -1,7 +1,7 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import { parseNumeral, parseSettings, strictObject } from "../../src/config/validation.ts";
+import { parseNumeral, parseSettings } from "../../src/config/validation.ts";
 import {
   day,
   fromMillis,
@@ -24,7 +24,7 @@ import { createMemoryMetrics, type MemoryMetrics } from "./stores/metric-store.t
 import { createMemoryReports } from "./stores/report-store.ts";
 import { createMemorySpans, type MemorySpans } from "./stores/span-store.ts";
 
-const settings = strictObject({
+const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
   seed: z.preprocess(parseNumeral, z.int()).default(1),
 });

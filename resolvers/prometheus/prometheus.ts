@@ -1,6 +1,6 @@
 // The backend kind `prometheus`: Prometheus itself and the servers that offer its HTTP API.
-import type { z } from "zod";
-import { httpUrl, parseSettings, strictObject } from "../../src/config/validation.ts";
+import { z } from "zod";
+import { httpUrl, parseSettings } from "../../src/config/validation.ts";
 import { type Millis, parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
@@ -16,7 +16,7 @@ import { createMetricFamilies, type MetricFamilies } from "./metrics/metric-fami
 import { createMetricStore } from "./metrics/metric-store.ts";
 import { describeReplicaLabels } from "./replica-labels.ts";
 
-const settings = strictObject({
+const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
   url: httpUrl,
   auth: basicOrBearer.optional(),

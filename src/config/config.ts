@@ -3,6 +3,7 @@
 // written, and not on what the schema made of it. No message repeats a value that came from the environment or a file.
 import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
+import { formatSuggestion } from "../core/suggestion.ts";
 import type { Millis } from "../core/time.ts";
 import { type CustomLayoutsByPart, type LayoutReadersByPart, readCustomLayouts } from "./layout-files.ts";
 import type { Limits } from "./limits.ts";
@@ -10,13 +11,7 @@ import { renameOlderKeys } from "./older-keys.ts";
 import { collectTexts, deepFreeze, mapValues, toMapping } from "./plain-values.ts";
 import { checkReferences } from "./references.ts";
 import { type Address, fileSchema } from "./schema.ts";
-import {
-  explainIssue,
-  formatSuggestion,
-  type IssueReporter,
-  redactSecrets,
-  reportIssue,
-} from "./validation.ts";
+import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./validation.ts";
 import {
   formatPathKey,
   type InterpolationContext,

@@ -2,6 +2,7 @@
 // served, because no document of such a source can be read without its layout.
 import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
+import { formatSuggestion } from "../core/suggestion.ts";
 import type { BackendKind, CustomLayouts, LayoutReader } from "../store/backend.ts";
 import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
@@ -57,7 +58,7 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
           : [[path, own]];
       for (const [path, source] of sources) {
         const { layout: name } = toMapping(source);
-        if (typeof name !== "string" || name === "" || name === "auto" || layouts.has(name)) continue;
+        if (typeof name !== "string" || name === "" || name === "auto" || layouts.names.has(name)) continue;
         yield { name, path: [...path, "layout"], backend, of, layouts };
       }
     }
@@ -74,7 +75,10 @@ function readCustomLayout(
   try {
     text = readText(name);
   } catch (error) {
-    report(path, `is no built-in layout, and no file that can be read${formatErrorCode(error)}`);
+    const reason = `is no built-in layout, and no file that can be read${formatErrorCode(error)}`;
+    // A name with a slash or an ending is a path: built-in layouts have neither.
+    const hint = /[/.]/.test(name) ? "" : formatSuggestion(name, ["auto", ...layouts.names]);
+    report(path, `${reason}${hint}`);
     return undefined;
   }
   try {

@@ -1,6 +1,7 @@
 // The bounds on what one request, one token and the whole server may take: `limits` and `tail` of readout.yaml.
+import { z } from "zod";
 import { day, type Millis, minute } from "../core/time.ts";
-import { count, duration, strictObject } from "./validation.ts";
+import { count, duration } from "./validation.ts";
 
 export interface Limits {
   /** Rows of one answer. */
@@ -63,7 +64,7 @@ export const defaultLimits = {
   tail: { lateness: minute, maxOpen: 500, perToken: 100 },
 } as const satisfies Limits;
 
-export const limitsSchema = strictObject({
+export const limitsSchema = z.strictObject({
   rows: count(1).default(defaultLimits.rows),
   // Can only be raised: clients may hold cursors that were issued under the default.
   lines_per_millisecond: count(
@@ -87,7 +88,7 @@ export const limitsSchema = strictObject({
   export: count(1).default(defaultLimits.export),
 });
 
-export const tailSchema = strictObject({
+export const tailSchema = z.strictObject({
   lateness: duration(day).default(defaultLimits.tail.lateness),
   max_open: count(1).default(defaultLimits.tail.maxOpen),
   per_token: count(1).default(defaultLimits.tail.perToken),

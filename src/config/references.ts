@@ -1,8 +1,9 @@
 // What only the whole file shows: names of backends and sites must exist, and no key, token or index may have two owners.
 
+import { formatSuggestion } from "../core/suggestion.ts";
 import { toMapping } from "./plain-values.ts";
 import { siteParts } from "./schema.ts";
-import { formatSuggestion, type IssueReporter } from "./validation.ts";
+import type { IssueReporter } from "./validation.ts";
 import { quoteAsWritten, type YamlTree } from "./yaml.ts";
 
 type Sites = Readonly<Record<string, unknown>>;

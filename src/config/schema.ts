@@ -4,16 +4,7 @@ import { z } from "zod";
 import { day, parseInstant } from "../core/time.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
 import { deepFreeze } from "./plain-values.ts";
-import {
-  count,
-  createTextSchema,
-  duration,
-  httpUrl,
-  namedRecord,
-  parseNumeral,
-  strictObject,
-  text,
-} from "./validation.ts";
+import { count, createTextSchema, duration, httpUrl, namedRecord, parseNumeral, text } from "./validation.ts";
 
 /** What an absent key means. The documented defaults are tested against it. */
 export const defaults = deepFreeze({
@@ -68,7 +59,7 @@ const hashSchema = createTextSchema((value) => {
   return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfEmptyText ? hex : undefined;
 }, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
 
-const tokenSchema = strictObject({
+const tokenSchema = z.strictObject({
   user: text,
   sha256: hashSchema,
   sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
@@ -82,47 +73,49 @@ const tokenSchema = strictObject({
 
 const sourceKeys = { index: text, layout: text.default(defaults.layout), where: text.optional() };
 
-const metricsSchema = strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
+const metricsSchema = z.strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
 
-const siteSchema = strictObject({
+const siteSchema = z.strictObject({
   name: text.optional(),
   environment: text.optional(),
   retention: duration(36_500 * day).default(defaults.retention),
-  counter_default: z
-    .enum(["cumulative", "increment"], {
-      error: (issue) => (issue.input == null ? undefined : "expected cumulative or increment"),
+  counter_default: z.enum(["cumulative", "increment"]).default(defaults.counterDefault),
+  logs: z
+    .strictObject({
+      backend: text,
+      sources: namedRecord(z.strictObject(sourceKeys)).refine(
+        (all) => Object.keys(all).length > 0,
+        "names no source",
+      ),
     })
-    .default(defaults.counterDefault),
-  logs: strictObject({
-    backend: text,
-    sources: namedRecord(strictObject(sourceKeys)).refine(
-      (all) => Object.keys(all).length > 0,
-      "names no source",
-    ),
-  }).optional(),
-  traces: strictObject({
-    backend: text,
-    ...sourceKeys,
-    tag_prefixes: z.array(text).optional(),
-    namespace_attribute: text.optional(),
-    action_attribute: text.optional(),
-  }).optional(),
+    .optional(),
+  traces: z
+    .strictObject({
+      backend: text,
+      ...sourceKeys,
+      tag_prefixes: z.array(text).optional(),
+      namespace_attribute: text.optional(),
+      action_attribute: text.optional(),
+    })
+    .optional(),
   metrics: metricsSchema.optional(),
   kubernetes: metricsSchema.optional(),
-  frontend: strictObject({
-    keys: z.array(text).min(1, "names no key"),
-    backend: text,
-    index: text.regex(
-      /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
-      "expected the name of one index, with {date} or {month} or neither",
-    ),
-    layout: text.default(defaults.layout),
-  }).optional(),
+  frontend: z
+    .strictObject({
+      keys: z.array(text).min(1, "names no key"),
+      backend: text,
+      index: text.regex(
+        /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
+        "expected the name of one index, with {date} or {month} or neither",
+      ),
+      layout: text.default(defaults.layout),
+    })
+    .optional(),
 });
 
 const expectedRatio = "expected a number from 0 to 1";
 
-const otlpSchema = strictObject({
+const otlpSchema = z.strictObject({
   url: httpUrl,
   headers: z
     .record(
@@ -142,18 +135,20 @@ const otlpSchema = strictObject({
   service: text.default(defaults.otlp.service),
 });
 
-export const fileSchema = strictObject({
+export const fileSchema = z.strictObject({
   listen: addressSchema.default(defaults.listen),
-  admin: strictObject({ listen: addressSchema }).optional(),
+  admin: z.strictObject({ listen: addressSchema }).optional(),
   proxies: z.array(networkSchema).default([]),
-  intake: strictObject({
-    listen: addressSchema.optional(),
-    spool: text.default(defaults.spool),
-    spool_bytes: count(1_000_000).default(defaults.spoolBytes),
-    key_rate: count(1).default(defaults.keyRate),
-    address_rate: count(1).default(defaults.addressRate),
-    proxies: count(0).default(defaults.proxies),
-  }).optional(),
+  intake: z
+    .strictObject({
+      listen: addressSchema.optional(),
+      spool: text.default(defaults.spool),
+      spool_bytes: count(1_000_000).default(defaults.spoolBytes),
+      key_rate: count(1).default(defaults.keyRate),
+      address_rate: count(1).default(defaults.addressRate),
+      proxies: count(0).default(defaults.proxies),
+    })
+    .optional(),
   tokens: z.array(tokenSchema).default([]),
   backends: namedRecord(z.looseObject({ kind: text })),
   sites: namedRecord(siteSchema),

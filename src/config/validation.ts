@@ -1,7 +1,7 @@
 // Building blocks of the schemas of configuration files, and messages in our own words. No message repeats a value, which
 // may be a secret.
 import { z } from "zod";
-import { requireAt, requireLast } from "../core/collections.ts";
+import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { day, type Millis, parseDuration } from "../core/time.ts";
 import type { Path } from "./yaml.ts";
 
@@ -17,24 +17,21 @@ const typeNames: Readonly<Record<string, string>> = {
   record: "keys with values",
 };
 
-/** The message where the schema has none of its own; undefined leaves it to Zod. Never holds the value. */
+/**
+ * The message where the schema has none of its own; undefined leaves it to Zod. Never holds the value. That for unknown keys has
+ * a line for each; `reportIssue` separates them.
+ */
 export function explainIssue(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.input === undefined) return "is missing";
   if (issue.input === null) return "is empty";
+  if (issue.code === "unrecognized_keys") {
+    const known = issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape) : [];
+    return issue.keys.map((key) => `unknown key${formatSuggestion(key, known)}`).join("\n");
+  }
+  if (issue.code === "invalid_value") return formatChoice(issue.input, issue.values.map(String));
   if (issue.code !== "invalid_type") return undefined;
   const quotes = issue.expected === "string" && typeof issue.input !== "object" ? "; put it in quotes" : "";
   return `expected ${typeNames[issue.expected] ?? issue.expected}${quotes}`;
-}
-
-/** An object that refuses other keys. Its message has a line for each unknown key; `reportIssue` separates them. */
-export function strictObject<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
-  const known = Object.keys(shape);
-  return z.strictObject(shape, {
-    error: (issue) =>
-      issue.code === "unrecognized_keys"
-        ? issue.keys.map((key) => `unknown key${formatSuggestion(key, known)}`).join("\n")
-        : undefined,
-  });
 }
 
 /** Parses the settings of a kind of backend. @throws {ZodError} all issues at once */
@@ -128,31 +125,6 @@ function reportUnion(issue: z.core.$ZodIssueInvalidUnion, path: Path, report: Is
   const branch = entered.toSorted((a, b) => depth(b) - depth(a) || a.length - b.length)[0];
   if (branch === undefined) report(path, issue.message);
   else for (const inner of branch) reportIssue(inner, path, report);
-}
-
-/** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
-export function formatSuggestion(word: string, known: readonly string[]): string {
-  const near = known
-    .map((candidate) => ({ candidate, distance: calculateEditDistance(word, candidate) }))
-    .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
-    .toSorted((a, b) => a.distance - b.distance)[0];
-  if (near !== undefined) return `; did you mean "${near.candidate}"?`;
-  return known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
-}
-
-/** The Levenshtein distance; 3 where the lengths differ by more than 2. */
-function calculateEditDistance(a: string, b: string): number {
-  if (Math.abs(a.length - b.length) > 2) return 3;
-  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (const [index, letter] of [...a].entries()) {
-    const next = [index + 1];
-    for (const [column, other] of [...b].entries()) {
-      const replaced = requireAt(row, column) + (letter === other ? 0 : 1);
-      next.push(Math.min(replaced, requireAt(row, column + 1) + 1, requireAt(next, column) + 1));
-    }
-    row = next;
-  }
-  return requireLast(row);
 }
 
 // Shorter texts occur in any sentence and reveal nothing.

@@ -64,8 +64,8 @@ export interface BackendKind<Config, Logs = unknown, Traces = unknown> {
 
 /** Layouts of documents: built-in ones, and files of the user's own. */
 export interface LayoutReader<Layout> {
-  /** Whether a layout of this name is built in. */
-  readonly has: (name: string) => boolean;
+  /** The names of the built-in layouts. */
+  readonly names: ReadonlySet<string>;
   /** Parses a layout file. @throws {ZodError} all issues at once @throws {Error} where it is no YAML */
   readonly parse: (text: string) => Layout;
 }

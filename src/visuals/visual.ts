@@ -4,6 +4,7 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { parse, YAMLParseError } from "yaml";
 import { z } from "zod";
 import { ConfigError, type Issue } from "../core/errors.ts";
+import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { type Millis, parseDuration, parseInstant } from "../core/time.ts";
 
 export const visualTypes = ["line", "area", "bar", "number", "table"] as const;
@@ -78,7 +79,7 @@ const schema = z
     id: text.regex(idPattern, "expected an id as `readout visual new` makes it"),
     title: text.max(200),
     description: z.string().max(2_000).default(""),
-    type: z.enum(visualTypes, { error: `expected ${visualTypes.join(", ")}` }),
+    type: z.enum(visualTypes),
     site: text,
     range: text
       .refine((value) => (parseDuration(value) ?? 0) > 0, {
@@ -106,10 +107,14 @@ const schema = z
       wrong("group_by", `a ${type} has series and no groups`);
   });
 
+const keys = Object.keys(schema.shape);
+
 function describeIssue(issue: z.core.$ZodRawIssue): string | undefined {
-  if (issue.code === "unrecognized_keys") return `unknown key ${issue.keys.join(", ")}`;
+  if (issue.code === "unrecognized_keys")
+    return issue.keys.map((key) => `unknown key ${key}${formatSuggestion(key, keys)}`).join(", ");
   if (issue.code === "invalid_type" && issue.expected === "object") return "expected keys with values";
   if (issue.input === undefined || issue.input === null) return "is missing";
+  if (issue.code === "invalid_value") return formatChoice(issue.input, issue.values.map(String));
   return issue.code === "invalid_type" ? `expected ${issue.expected}; put it in quotes` : undefined;
 }
 

@@ -337,7 +337,7 @@ Front-end reports on 127.0.0.1:8081, spool data/spool.db
 
 Visuals in ${folder}: 2 published
   PROBLEM ${join(folder, "c.yaml")}: title: must not be empty
-  PROBLEM ${join(folder, "c.yaml")}: type: expected line, area, bar, number, table
+  PROBLEM ${join(folder, "c.yaml")}: type: expected line, area, bar, number or table
   limitation: "CPU" is of a site that is not configured, gone, and therefore not found
 
 2 problems, 2 limitations

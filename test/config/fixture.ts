@@ -25,8 +25,8 @@ export const kinds: BackendKinds = new Map([
     {
       parseConfig: (value: unknown) => elastic.parse(value),
       layouts: {
-        logs: { has: (name: string) => name === "ecs", parse: parseLayout },
-        traces: { has: (name: string) => name === "otel", parse: parseLayout },
+        logs: { names: new Set(["ecs", "fluent-bit"]), parse: parseLayout },
+        traces: { names: new Set(["otel"]), parse: parseLayout },
       },
     },
   ],

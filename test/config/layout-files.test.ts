@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { kinds as realKinds } from "#resolvers/index.ts";
+import { parseConfig } from "#src/config/config.ts";
 import { listIssues, parse } from "./fixture.ts";
 
 describe("layout files", () => {
@@ -34,13 +36,41 @@ sites:
       `${app} is no layout: name: is missing`,
       `${app} is no layout: at: Invalid input: expected "here"`,
     ]);
+    const unreadable = "is no built-in layout, and no file that can be read (ENOENT)";
     expect(listIssues(site("otel", "ecs"))).toEqual([
-      `${app} is no built-in layout, and no file that can be read (ENOENT)`,
-      "10 sites.shop.traces.layout: is no built-in layout, and no file that can be read (ENOENT)",
-      "11 sites.shop.frontend.layout: is no built-in layout, and no file that can be read (ENOENT)",
+      `${app} ${unreadable}; known here: auto, ecs, fluent-bit`,
+      `10 sites.shop.traces.layout: ${unreadable}; known here: auto, otel`,
+      `11 sites.shop.frontend.layout: ${unreadable}; known here: auto, otel`,
+    ]);
+    expect(
+      listIssues(site("fluentbit", "OTel").replace("layout: OTel }", "layout: layouts/otl.yaml }")),
+    ).toEqual([
+      `${app} ${unreadable}; did you mean "fluent-bit"?`,
+      `10 sites.shop.traces.layout: ${unreadable}`,
+      `11 sites.shop.frontend.layout: ${unreadable}; did you mean "otel"?`,
     ]);
     expect(listIssues(site("cut.yaml", "auto"))).toEqual([
       expect.stringMatching(/^9 \S+ is no layout: Flow sequence .* at line 1, column 8$/),
     ]);
+  });
+
+  test.each([
+    ["  mesage: text", 'logs.mesage: unknown key; did you mean "message"?'],
+    ["  severity: [{ field: lvl, value: { stderr: error } }]", 'value: unknown key; did you mean "values"?'],
+    [
+      "  severity: [{ field: n, at_least: { 10: debugg } }]",
+      /at_least.10: expected .*; did you mean "debug"\?/,
+    ],
+    ["  time: { field: at, unit: NS }", 'unit: expected s, ms, us or ns; did you mean "ns"?'],
+  ])("suggest a word for one that is misspelt: %s", (line, message) => {
+    const [key = ""] = line.split(":");
+    const lines = ["  time: at", "  message: text", "  severity: [lvl]", "  hostname: host", "  group: app"];
+    const others = [...lines, "  json: source", "  detect: [lvl]"].filter(
+      (one) => !one.startsWith(`${key}:`),
+    );
+    const layout = ["name: mine", "logs:", line, ...others].join("\n");
+    const context = { kinds: realKinds, env: {}, readText: () => layout };
+    const parseSite = () => parseConfig(site("mine.yaml", "auto"), "r.yaml", context);
+    expect(parseSite).toThrow(message);
   });
 });

@@ -55,7 +55,8 @@ describe("visual file", () => {
   test.each([
     ["a short id", good.replace(id, "short"), ["id: expected an id as `readout visual new` makes it"]],
     ["no id", good.replace(/id: .*/, ""), [expect.stringMatching(/^id: /)]],
-    ["another type", good.replace("line", "pie"), ["type: expected line, area, bar, number, table"]],
+    ["a misspelt type", good.replace("line", "lines"), [expect.stringMatching(/did you mean "line"\?$/)]],
+    ["another type", good.replace("line", "pie"), ["type: expected line, area, bar, number or table"]],
     ["another key", `${good}token: x\n`, [expect.stringContaining("token")]],
     ["no range", good.replace("range: 24h", ""), ["range: expected either `range`, or `from` and `to`"]],
     [

@@ -117,9 +117,9 @@ export type LogLayout = z.infer<typeof layoutFileSchema>["logs"] & {
   readonly pickedNames: NameTree;
 };
 
-/** Reads the text of a layout file. @throws {ZodError} @throws {YAMLParseError} */
-export function parseLogLayout(text: string): LogLayout {
-  const { name, logs } = layoutFileSchema.parse(parse(text));
+/** Reads the text of a layout file; `explain` words the issues. @throws {ZodError} @throws {YAMLParseError} */
+export function parseLogLayout(text: string, explain?: z.core.$ZodErrorMap): LogLayout {
+  const { name, logs } = layoutFileSchema.parse(parse(text), explain && { error: explain });
   const severity = logs.severity.map(({ field }) => field);
   const fields = [...severity, ...logs.message, ...logs.hostname, ...logs.group];
   // A body from several sources needs the parsed document.

@@ -217,9 +217,9 @@ export interface SpanLayout {
   readonly copies?: string | undefined;
 }
 
-/** Reads the text of a layout file. @throws {ZodError} @throws {YAMLParseError} */
-export function parseSpanLayout(text: string): SpanLayout {
-  const { name, traces } = layoutFileSchema.parse(parse(text));
+/** Reads the text of a layout file; `explain` words the issues. @throws {ZodError} @throws {YAMLParseError} */
+export function parseSpanLayout(text: string, explain?: z.core.$ZodErrorMap): SpanLayout {
+  const { name, traces } = layoutFileSchema.parse(parse(text), explain && { error: explain });
   return {
     name,
     spans: traces.documents.filter((form) => form.holds === "span"),

@@ -10,16 +10,10 @@ import {
   isDynamicallyIndexed,
   isUnindexed,
   isUnsortable,
-  summariseIndices,
 } from "../mapping/mapping.ts";
 import { isNumeric } from "../query/comparison-compiler.ts";
+import type { Findings } from "../search/findings.ts";
 import { formatNames } from "../search/search.ts";
-
-/** What an inspection has found so far, as sentences. Problems keep a source from being read. */
-export interface Findings {
-  readonly limitations: string[];
-  readonly problems: string[];
-}
 
 export function inspectIndexGroup(
   group: IndexGroup,
@@ -35,13 +29,14 @@ export function inspectIndexGroup(
 }
 
 function inspectSourceMode(group: IndexGroup, { limitations, problems }: Findings): void {
-  const where = summariseIndices(group);
+  const { indices } = group;
   if (group.sourceMode === "cut")
-    problems.push(`${where}: _source is not kept whole, so lines cannot be answered`);
+    problems.push({ indices, text: `_source is not kept whole, so lines cannot be answered` });
   if (group.sourceMode === "synthetic") {
-    limitations.push(
-      `${where}: _source is synthetic: key order, number spelling and array order are the index's`,
-    );
+    limitations.push({
+      indices,
+      text: `_source is synthetic: key order, number spelling and array order are the index's`,
+    });
   }
 }
 
@@ -51,18 +46,19 @@ function inspectTimeField(
   product: Product,
   { limitations, problems }: Findings,
 ): void {
-  const where = summariseIndices(group);
+  const { indices } = group;
   const field = group.fields.get(time);
   if (field === undefined) {
-    limitations.push(`${where}: ${time} is not mapped; its documents are never in a range`);
+    limitations.push({ indices, text: `${time} is not mapped; its documents are never in a range` });
   } else if (unit === undefined && !isDateType(field.type)) {
-    problems.push(`${where}: ${time} is of type ${field.type}, not date or date_nanos`);
+    problems.push({ indices, text: `${time} is of type ${field.type}, not date or date_nanos` });
   } else if (isUnsortable(group, time)) {
-    problems.push(`${where}: ${time} has no doc_values, so lines cannot be sorted by it`);
+    problems.push({ indices, text: `${time} has no doc_values, so lines cannot be sorted by it` });
   } else if (isUnindexed(group, time) && !product.searchesDocValues) {
-    problems.push(
-      `${where}: ${time} is not indexed, and ${product.name} ${product.version} finds nothing by it`,
-    );
+    problems.push({
+      indices,
+      text: `${time} is not indexed, and ${product.name} ${product.version} finds nothing by it`,
+    });
   }
 }
 
@@ -73,27 +69,30 @@ function inspectLineFields(
   product: Product,
   { limitations }: Findings,
 ): void {
-  const where = summariseIndices(group);
+  const { indices } = group;
   const severityNames = severity.map(({ field }) => field);
   const lineFields = { message, hostname, group: groupNames, severity: severityNames };
   for (const [lineField, names] of Object.entries(lineFields)) {
     const [field] = names.flatMap((name) => findField(group, name) ?? []);
     if (field === undefined) {
       if (names.every((name) => isDynamicallyIndexed(group, name))) continue;
-      limitations.push(
-        `${where}: ${lineField} (${names.join(", ")}) is not mapped; filters on it read every line of the range`,
-      );
+      limitations.push({
+        indices,
+        text: `${lineField} (${names.join(", ")}) is not mapped; filters on it read every line of the range`,
+      });
     } else if (!field.indexed) {
-      limitations.push(
-        `${where}: ${field.name} is not searchable; filters on ${lineField} read every line of the range`,
-      );
+      limitations.push({
+        indices,
+        text: `${field.name} is not searchable; filters on ${lineField} read every line of the range`,
+      });
     } else if (lineField !== "severity" && field.type === "keyword" && !product.listsIgnored) {
       const dropped = Number.isFinite(field.ignoreAbove)
         ? `drops values over ${field.ignoreAbove} characters`
         : "may have dropped long values while it had an ignore_above";
-      limitations.push(
-        `${where}: ${field.name} ${dropped}, and ${product.name} does not list them; ${lineField}: (contains) reads every line of the range`,
-      );
+      limitations.push({
+        indices,
+        text: `${field.name} ${dropped}, and ${product.name} does not list them; ${lineField}: (contains) reads every line of the range`,
+      });
     }
   }
 }
@@ -107,9 +106,10 @@ function inspectSeverity(group: IndexGroup, layout: LogLayout, { limitations }: 
   });
   if (mapped.length === 0 || unread.length < mapped.length) return;
   const names = formatNames(unread.map(({ field }) => field));
-  limitations.push(
-    `${summariseIndices(group)}: ${names} holds numbers, which the layout ${layout.name} does not read as severities; a custom layout can (at_least)`,
-  );
+  limitations.push({
+    indices: group.indices,
+    text: `${names} holds numbers, which the layout ${layout.name} does not read as severities; a custom layout can (at_least)`,
+  });
 }
 
 function inspectSearchability(
@@ -118,25 +118,28 @@ function inspectSearchability(
   product: Product,
   { limitations }: Findings,
 ): void {
-  const where = summariseIndices(group);
+  const { indices } = group;
   // The time may be bounded by its doc_values.
   const unsearchable = listUnsearchable(group).filter((name) => name !== time);
   if (unsearchable.length > 0) {
-    limitations.push(
-      `${where}: ${formatNames(unsearchable)} cannot be searched; filters on them read every line of the range`,
-    );
+    limitations.push({
+      indices,
+      text: `${formatNames(unsearchable)} cannot be searched; filters on them read every line of the range`,
+    });
   }
   // Of an archive and the like, the mapping says nothing about names that it lacks either.
   if (layout.json === "source" && !/^(?:true|strict)$/.test(group.dynamic)) {
-    limitations.push(
-      `${where}: names that are not mapped are not indexed (dynamic: ${group.dynamic}); filters on them read every line of the range`,
-    );
+    limitations.push({
+      indices,
+      text: `names that are not mapped are not indexed (dynamic: ${group.dynamic}); filters on them read every line of the range`,
+    });
   }
   const flatRoots = listFlatRoots(group, product);
   if (flatRoots.length > 0) {
-    limitations.push(
-      `${where}: ${formatNames(flatRoots)} is flat_object; filters on its keys read every line that has any`,
-    );
+    limitations.push({
+      indices,
+      text: `${formatNames(flatRoots)} is flat_object; filters on its keys read every line that has any`,
+    });
   }
 }
 

@@ -7,10 +7,11 @@ import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { listKeptStreams } from "../mapping/index-patterns.ts";
-import { type IndexGroup, type IndexMetadata, opaqueMetadata, summariseIndices } from "../mapping/mapping.ts";
+import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { createNumberColumn } from "../query/time-field.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
+import { type Findings, formatFindings } from "../search/findings.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "../search/missing-time.ts";
 import {
@@ -20,7 +21,7 @@ import {
   needsMapping,
   searchComplete,
 } from "../search/search.ts";
-import { type Findings, inspectIndexGroup } from "./group-inspection.ts";
+import { inspectIndexGroup } from "./group-inspection.ts";
 
 interface InspectionContext {
   readonly backend: string;
@@ -43,7 +44,7 @@ export async function inspectLogSource(
   const findings: Findings = { limitations: [], problems: [] };
   if (isRemote(source.index)) {
     findings.problems.push(...listUnreachableProblems(source.index, opaqueMetadata));
-    return { layout: source.layout, ...findings };
+    return { layout: source.layout, ...printFindings(findings) };
   }
   const product = await client.detectProduct(signal);
   const metadata = await mappingCache.refresh(source.index, signal);
@@ -52,8 +53,13 @@ export async function inspectLogSource(
     ...{ backend, client, source, metadata, layoutGroups, findings, signal },
   };
   inspectIndices(context);
-  for (const { indices, reason } of await mappingCache.listGuesses(source, metadata, signal))
-    findings.limitations.push(`${indices}: no known layout is recognised; ${reason}`);
+  for (const { groups, reason } of await mappingCache.listGuesses(source, metadata, signal)) {
+    const indices = groups.flatMap((group) => group.indices);
+    findings.limitations.push({
+      indices: indices.length > 0 ? indices : [source.index],
+      text: `no known layout is recognised; ${reason}`,
+    });
+  }
   inspectLayouts(context);
   for (const group of layoutGroups) {
     for (const indices of group.groups) inspectIndexGroup(indices, group, product, findings);
@@ -65,8 +71,15 @@ export async function inspectLogSource(
     layout: [...new Set(layoutGroups.map(({ layout }) => layout.name))].join(", "),
     ...(!metadata.opaque && { indices: metadata.indices.size }),
     newest,
-    ...findings,
+    ...printFindings(findings),
   };
+}
+
+function printFindings({
+  limitations,
+  problems,
+}: Findings): Pick<SourceInspection, "limitations" | "problems"> {
+  return { limitations: formatFindings(limitations), problems: formatFindings(problems) };
 }
 
 function inspectIndices({ source, metadata, findings }: InspectionContext): void {
@@ -85,16 +98,14 @@ function inspectIndices({ source, metadata, findings }: InspectionContext): void
 function inspectLayouts({ layoutGroups, findings }: InspectionContext): void {
   const { limitations } = findings;
   if (layoutGroups.length > 1) {
-    for (const { layout, groups } of layoutGroups)
-      limitations.push(`${formatGroupNames(groups)}: read as ${layout.name}`);
+    for (const { layout, groups } of layoutGroups) {
+      const indices = groups.flatMap((group) => group.indices);
+      limitations.push({ indices, text: `read as ${layout.name}` });
+    }
   }
   for (const layout of new Set(layoutGroups.map((group) => group.layout))) {
     limitations.push(...layout.lacks.map((lack) => `${layout.name}: ${lack}`));
   }
-}
-
-function formatGroupNames(groups: readonly IndexGroup[]): string {
-  return formatNames(groups.map(summariseIndices));
 }
 
 function inspectTenantFilter({ source, metadata, findings }: InspectionContext): void {

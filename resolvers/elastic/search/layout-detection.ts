@@ -9,15 +9,15 @@ import { BackendError } from "../../../src/core/errors.ts";
 import type { JsonObject } from "../../../src/core/lossless-json.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { allOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";
 import { findFirstText, findValue } from "../document/dotted-names.ts";
 import { findStructuredMessage } from "../layout/body-decoder.ts";
 import { findTimeField, type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { parseDocument, readSeverity } from "../layout/line-decoder.ts";
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
-import { findField, type IndexGroup, type IndexMetadata, summariseIndices } from "../mapping/mapping.ts";
+import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
-import { formatNames, searchComplete } from "./search.ts";
+import { searchComplete } from "./search.ts";
 
 export interface Detection {
   readonly layoutGroups: readonly LayoutGroup[];
@@ -28,8 +28,6 @@ export interface Detection {
 
 /** How indices that show no layout are read. */
 export interface Guess {
-  /** Their names, for a sentence. */
-  readonly indices: string;
   /** Empty where mappings may not be read. */
   readonly groups: readonly IndexGroup[];
   readonly reason: string;
@@ -109,7 +107,7 @@ export async function detectLayouts(
 async function detectOpaque(context: DetectionContext, metadata: IndexMetadata): Promise<Detection> {
   const sample = await readSample(context, matchAll, candidateLayouts);
   const layout = sample.shown ?? sample.guessed[0]?.layout ?? fallbackLayout;
-  const guess = { indices: context.pattern, groups: [], ...describeGuess(layout, sample) };
+  const guess = { groups: [], ...describeGuess(layout, sample) };
   return {
     layoutGroups: partitionByLayout(() => layout, metadata, layout),
     isSettled: sample.documents > 0,
@@ -158,10 +156,7 @@ function guessUndecided({ found, undecided }: DetectionContext): readonly Guess[
     if (known === undefined) guesses.set(judgement.reason, { ...judgement, groups: [group] });
     else known.groups.push(group);
   }
-  return [...guesses.values()].map((guess) => ({
-    indices: formatNames(guess.groups.map(summariseIndices)),
-    ...guess,
-  }));
+  return [...guesses.values()];
 }
 
 /**
@@ -192,6 +187,19 @@ function buildTenantQuery(where: string | undefined, group: IndexGroup): Query {
 export function listMappedLayouts(group: IndexGroup, candidates: readonly LogLayout[]): readonly LogLayout[] {
   return candidates.filter(({ detect }) =>
     detect.some((names) => names.every((name) => isMapped(group, name))),
+  );
+}
+
+/** Log lines of an index by its mapping: documents with a message and the marks of a layout. */
+export function buildLineQuery(group: IndexGroup): Query {
+  const exists = (field: string): Query => ({ exists: { field } });
+  const layouts = listMappedLayouts(group, candidateLayouts).filter((layout) =>
+    hasMappedMessage(group, layout),
+  );
+  return anyOf(
+    layouts.map(({ message, detect }) =>
+      allOf([anyOf(message.map(exists)), anyOf(detect.map((names) => allOf(names.map(exists))))]),
+    ),
   );
 }
 

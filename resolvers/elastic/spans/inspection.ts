@@ -8,6 +8,7 @@ import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
+  addSharedQuery,
   allOf,
   anyOf,
   buildIndicesQuery,
@@ -16,25 +17,22 @@ import {
   matchNone,
   not,
   type Query,
+  type SharedQueries,
 } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
 import { type EventForm, listTimes, type SpanForm } from "../layout/span-layout.ts";
 import { isNameInPattern, listKeptStreams } from "../mapping/index-patterns.ts";
-import { findField, type IndexMetadata, opaqueMetadata, summariseIndices } from "../mapping/mapping.ts";
+import { findField, type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
 import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery, buildIdQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
+import { type Findings, formatFindings } from "../search/findings.ts";
+import { buildLineQuery } from "../search/layout-detection.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
-
-/** What is found, in the order of the report. A problem makes the source unusable, a limitation does not. */
-interface Findings {
-  readonly limitations: string[];
-  readonly problems: string[];
-}
 
 /** The report of `readout check` on a source of spans. @throws {BackendError} */
 export async function inspectSpanSource(
@@ -72,8 +70,8 @@ export async function inspectSpanSource(
     layout: forms.layouts.map(({ name }) => name).join(", ") || source.layout,
     ...(!metadata.opaque && { indices: metadata.indices.size }),
     newest,
-    limitations: [...new Set(limitations)],
-    problems: [...new Set(problems)],
+    limitations: formatFindings(limitations),
+    problems: formatFindings(problems),
   };
 }
 
@@ -97,15 +95,17 @@ function reportLayouts(metadata: IndexMetadata, forms: PlacedForms, { limitation
   if (layouts.length > 1) {
     for (const { name } of layouts) {
       const own = spans.filter(({ layout }) => layout === name);
-      const groups = [...new Set(own.map(({ group }) => summariseIndices(group)))];
-      if (groups.length > 0) limitations.push(`${groups.join(", ")}: read as ${name}`);
+      const indices = own.flatMap(({ group }) => group.indices);
+      if (indices.length > 0) limitations.push({ indices, text: `read as ${name}` });
     }
   }
   for (const { name, lacks, events: ownEvents, copies } of layouts) {
     const copied = listCopyIndices(copies, metadata);
     if (copied.length > 0) {
-      const advice = `let the pattern end in ,-${copies}`;
-      limitations.push(`${copied.join(", ")}: copies of other spans, which figures count again; ${advice}`);
+      limitations.push({
+        indices: copied,
+        text: `copies of other spans, which figures count again; let the pattern end in ,-${copies}`,
+      });
     }
     limitations.push(...lacks.map((lack) => `${name}: ${lack}`));
     if (ownEvents.length > 0 && !events.some(({ layout }) => layout === name)) {
@@ -114,8 +114,11 @@ function reportLayouts(metadata: IndexMetadata, forms: PlacedForms, { limitation
       );
     }
   }
-  for (const group of unrecognised)
-    limitations.push(`${summariseIndices(group)}: holds no spans of a known layout`);
+  for (const group of unrecognised) {
+    // Log lines may lie beside spans.
+    if (buildLineQuery(group) === matchNone)
+      limitations.push({ indices: group.indices, text: "holds no spans of a known layout" });
+  }
 }
 
 /** The indices that hold copies of the spans of other indices. */
@@ -126,34 +129,45 @@ export function listCopyIndices(copies: string | undefined, { indices }: IndexMe
 /** What the mapping of a group of indices does not allow. */
 function reportForm(placed: PlacedForm<SpanForm>, { limitations, problems }: Findings): void {
   const { group, form } = placed;
-  const where = summariseIndices(group);
+  const { indices } = group;
   if (group.sourceMode === "cut")
-    problems.push(`${where}: _source is not kept whole, so spans cannot be answered`);
+    problems.push({ indices, text: `_source is not kept whole, so spans cannot be answered` });
   const lossy = findLossyTime(placed);
   if (lossy !== undefined)
-    problems.push(`${where}: ${lossy} is a float and _source is synthetic, so times of spans are lost`);
+    problems.push({
+      indices,
+      text: `${lossy} is a float and _source is synthetic, so times of spans are lost`,
+    });
   if (group.sourceMode === "synthetic") {
-    limitations.push(`${where}: _source is synthetic: number spelling and array order are the index's`);
+    limitations.push({
+      indices,
+      text: `_source is synthetic: number spelling and array order are the index's`,
+    });
   }
   const reason = describeTimeProblem(placed);
-  if (reason !== undefined) limitations.push(`${where}: ${reason}; a range reads every span there`);
+  if (reason !== undefined) limitations.push({ indices, text: `${reason}; a range reads every span there` });
   // A query that matches everything shows that the index cannot search the field.
   const canSearch = (names: readonly string[]): boolean =>
     buildIdQuery(group, names, ["0123456789abcdef"]) !== matchAll;
   for (const names of [form.trace_id, form.span_id, form.parent]) {
     if (canSearch(names)) continue;
-    limitations.push(
-      `${where}: ${names.join(", ")} is not a keyword; looking spans up by it reads every span`,
-    );
+    limitations.push({
+      indices,
+      text: `${names.join(", ")} is not a keyword; looking spans up by it reads every span`,
+    });
   }
   const { links, duration } = form;
   if (links !== undefined && !canSearch([`${links.at}.${links.span_id}`])) {
-    limitations.push(`${where}: ${links.at} is not searchable; edges read every request to find linked ones`);
+    limitations.push({
+      indices,
+      text: `${links.at} is not searchable; edges read every request to find linked ones`,
+    });
   }
   if (duration !== undefined && findField(group, duration.field)?.indexed !== true) {
-    limitations.push(
-      `${where}: ${duration.field} is not searchable; a range reads every span that started before its end`,
-    );
+    limitations.push({
+      indices,
+      text: `${duration.field} is not searchable; a range reads every span that started before its end`,
+    });
   }
 }
 
@@ -177,8 +191,9 @@ function reportTenantFilter(
 const maxCountedUnknown = 10_000;
 
 /**
- * The number of documents in indices of spans that have no known layout. The collector's `elasticsearch` exporter makes such
- * documents, for example: with an `index` it writes events among the spans, and their mapping lacks the fields of events.
+ * The number of documents in indices of spans that have no known layout and are no log lines. The collector's `elasticsearch`
+ * exporter makes such documents, for example: with an `index` it writes events among the spans, and their mapping lacks the
+ * fields of events.
  */
 async function describeUnknownDocuments(
   backend: string,
@@ -192,13 +207,20 @@ async function describeUnknownDocuments(
       allOf([buildIndicesQuery(placed.group.indices), buildFormQuery(placed)]),
     ),
   );
-  const query = allOf([buildIndicesQuery(spans.flatMap(({ group }) => group.indices)), not(known)]);
+  const groups = [...new Set(spans.map(({ group }) => group))];
+  const lineQueries: SharedQueries = new Map();
+  for (const group of groups) addSharedQuery(lineQueries, buildLineQuery(group), group.indices);
+  const lines = anyOf(
+    [...lineQueries.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
+  );
+  const own = buildIndicesQuery(groups.flatMap(({ indices }) => indices));
+  const query = allOf([own, not(known), not(lines)]);
   if (query === matchNone) return [];
   const body = { size: 0, track_total_hits: maxCountedUnknown, query };
   const { total = `over ${maxCountedUnknown}` } = await searchComplete(backend, client, index, body, signal);
   if (total === 0) return [];
   return [
-    `documents beside the spans that are neither spans nor events of a known layout, not shown: ${total}`,
+    `documents beside the spans that are neither spans nor events of a known layout nor log lines, not shown: ${total}`,
   ];
 }
 

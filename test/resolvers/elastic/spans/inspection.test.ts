@@ -1,9 +1,12 @@
-// What `check` and `init` report about indices with copies of spans, over a search server in memory.
-import { afterEach, expect, test } from "vitest";
+// What `check` and `init` report about indices with copies of spans and with log lines beside spans, over a search server in
+// memory.
+import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
+import { apm, apm7 } from "../../../support/elastic/span-shippers/apm.ts";
 import { jaegerFields } from "../../../support/elastic/span-shippers/jaeger.ts";
+import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
@@ -59,4 +62,51 @@ test("check advises excluding archived Jaeger spans, and init does not propose t
   const found = await survey(name, "x-jaeger-span-archive");
   expect(found?.traces.map(({ index }) => index)).toEqual([name]);
   expect(found?.notes).toEqual(["x-jaeger-span-archive: copies of spans that other indices hold"]);
+});
+
+describe("log lines beside spans", () => {
+  const keyword = { type: "keyword" };
+  const line = { "@timestamp": "2026-01-15T10:00:00Z", message: "m", log: { level: "info" } };
+  const lineMapping = {
+    properties: {
+      "@timestamp": { type: "date" },
+      message: { type: "text" },
+      log: { properties: { level: keyword } },
+    },
+  };
+
+  test.each([
+    ["APM", apm],
+    ["OpenTelemetry", otel],
+  ])("are no limitation: %s", async (_, shipper) => {
+    const lines = { documents: [line], mappings: lineMapping };
+    const spans = written(shipper);
+    const without = await open(spans);
+    const { limitations } = await open({ ...spans, "x-logs-app": lines });
+    expect(await limitations("x-*")).toEqual(await without.limitations("x-*"));
+  });
+
+  test("are no limitation in an index of spans, where other documents are", async () => {
+    const { properties, ...rest } = Object(Object.values(written(apm7))[0]?.mappings);
+    const mappings = { ...rest, properties: { ...properties, ...lineMapping.properties } };
+    const [[name = "", held] = []] = Object.entries(written(apm7));
+    if (held === undefined) throw new Error("no index");
+    const read = async (...documents: readonly object[]) => {
+      const index = { mappings, documents: [...held.documents, ...documents] };
+      const found = await (await open({ [name]: index })).limitations(name);
+      return found.filter((text) => text.includes("beside the spans"));
+    };
+    expect(await read(line, line)).toEqual([]);
+    expect(await read(line, { "@timestamp": line["@timestamp"], message: "of no layout" })).toEqual([
+      expect.stringMatching(/nor log lines, not shown: 1$/),
+    ]);
+  });
+
+  test("leave what is neither spans nor lines a limitation", async () => {
+    const others = { documents: [], mappings: { properties: { value: { type: "long" } } } };
+    const { limitations } = await open({ ...written(otel), "x-a": others, "x-b": others, "x-c": others });
+    expect(await limitations("x-*")).toContain(
+      "3 indices (x-a, x-b and 1 more): holds no spans of a known layout",
+    );
+  });
 });

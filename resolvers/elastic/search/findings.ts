@@ -1,0 +1,32 @@
+// What an inspection finds, gathered so that what holds for many indices is one sentence about all of them.
+import { requireFirst } from "../../../src/core/collections.ts";
+
+/** A sentence, or what holds for some indices. */
+export type Finding = string | { readonly indices: readonly string[]; readonly text: string };
+
+/** What an inspection has found so far. Problems keep a source from being read, limitations do not. */
+export interface Findings {
+  readonly limitations: Finding[];
+  readonly problems: Finding[];
+}
+
+/** Each finding as one sentence, in the order in which its text was found first. */
+export function formatFindings(findings: readonly Finding[]): readonly string[] {
+  const byText = new Map<string, Set<string>>();
+  for (const finding of findings) {
+    const { indices, text } = typeof finding === "string" ? { indices: [], text: finding } : finding;
+    const known = byText.get(text) ?? new Set();
+    for (const index of indices) known.add(index);
+    byText.set(text, known);
+  }
+  return [...byText].map(([text, indices]) =>
+    indices.size === 0 ? text : `${formatIndices([...indices].sort())}: ${text}`,
+  );
+}
+
+/** Up to two names, or how many there are with the first two. */
+function formatIndices(indices: readonly string[]): string {
+  const [first, second] = [requireFirst(indices), indices[1]];
+  if (indices.length <= 2) return indices.join(", ");
+  return `${indices.length} indices (${first}, ${second} and ${indices.length - 2} more)`;
+}

@@ -166,6 +166,7 @@ function describeIndices(
 ): SourceInspection {
   const known = held.indices();
   const missing = indices.filter((index) => !known.includes(index));
+  const fault = where === undefined ? undefined : "where: generated data have no tenant filter";
   return {
     layout: "memory",
     indices: indices.length - missing.length,
@@ -175,7 +176,8 @@ function describeIndices(
     limitations: [],
     problems: [
       ...missing.map((index) => `there is no index ${index}; there are ${known.join(", ")}`),
-      ...(where === undefined ? [] : ["where: generated data have no tenant filter"]),
+      ...(fault === undefined ? [] : [fault]),
     ],
+    ...(fault !== undefined && { tenantFilterFault: fault }),
   };
 }

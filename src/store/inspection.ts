@@ -26,6 +26,8 @@ export interface SourceInspection {
   readonly limitations: readonly string[];
   /** What makes the source unusable, such as a `where` that the index cannot answer exactly. */
   readonly problems: readonly string[];
+  /** The one of the problems that says why the tenant filter (`where`) does not hold. Such a source must not be served. */
+  readonly tenantFilterFault?: string;
 }
 
 /** What was found of a part without an index pattern. Its texts are for operators. */

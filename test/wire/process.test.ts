@@ -141,8 +141,11 @@ describe.concurrent("readout serve", () => {
         inspections: {
           async logs({ id }, signal) {
             await delay(250, undefined, { signal });
-            const problems = id === names.at(-1) ? ["where: it does not hold"] : [];
-            return { layout: "x", newest: undefined, limitations: [], problems };
+            const sound = { layout: "x", newest: undefined, limitations: [], problems: [] };
+            const tenantFilterFault = "where: it does not hold";
+            return id === names.at(-1)
+              ? { ...sound, problems: [tenantFilterFault], tenantFilterFault }
+              : sound;
           },
         },
       }),

@@ -9,7 +9,11 @@ import type { SourceInspection } from "#src/store/inspection.ts";
 import { createShell } from "../support/fake-shell.ts";
 
 const found: SourceInspection = { layout: "x", newest: undefined, limitations: [], problems: [] };
-const broken: SourceInspection = { ...found, problems: ["where: it does not hold"] };
+const broken: SourceInspection = {
+  ...found,
+  problems: ["it does not hold"],
+  tenantFilterFault: "it does not hold",
+};
 
 /** A backend whose log sources `a` and `b` are inspected as told. */
 function createKind(
@@ -96,7 +100,17 @@ describe("readiness of a starting program", () => {
     }
     expect(await ended).toBe(1);
     expect(states.filter((status) => status !== undefined && status !== 503)).toEqual([]);
-    expect(shell.complained()).toContain("sites.one.logs.sources.b: where: it does not hold");
+    expect(shell.complained()).toContain("sites.one.logs.sources.b: it does not hold");
+  });
+
+  test("takes no other problem for a tenant filter that does not hold", async () => {
+    const problems = ["where: the name of an index"];
+    const { askReadiness, ended, stop } = await startServing(
+      createKind("one", { a: async () => found, b: async () => ({ ...found, problems }) }),
+    );
+    await expect.poll(async () => (await askReadiness())?.status).toBe(200);
+    stop();
+    expect(await ended).toBe(0);
   });
 
   test("does not wait for a backend that does not answer", async () => {

@@ -11,7 +11,7 @@ import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { createNumberColumn } from "../query/time-field.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
-import { type Findings, formatFindings } from "../search/findings.ts";
+import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "../search/missing-time.ts";
 import {
@@ -75,13 +75,6 @@ export async function inspectLogSource(
   };
 }
 
-function printFindings({
-  limitations,
-  problems,
-}: Findings): Pick<SourceInspection, "limitations" | "problems"> {
-  return { limitations: formatFindings(limitations), problems: formatFindings(problems) };
-}
-
 function inspectIndices({ source, metadata, findings }: InspectionContext): void {
   const { limitations, problems } = findings;
   if (metadata.opaque) {
@@ -116,8 +109,7 @@ function inspectTenantFilter({ source, metadata, findings }: InspectionContext):
       throw new TenantFilterError("where: the mapping may not be read, so the filter cannot be proved exact");
     for (const group of metadata.groups) compileTenantFilter(filter, group);
   } catch (error) {
-    if (!(error instanceof TenantFilterError)) throw error;
-    findings.problems.push(error.message);
+    addTenantFilterFault(findings, error);
   }
 }
 

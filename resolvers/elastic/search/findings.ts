@@ -1,5 +1,7 @@
 // What an inspection finds, gathered so that what holds for many indices is one sentence about all of them.
 import { requireFirst } from "../../../src/core/collections.ts";
+import type { SourceInspection } from "../../../src/store/inspection.ts";
+import { TenantFilterError } from "../query/tenant-filter.ts";
 
 /** A sentence, or what holds for some indices. */
 export type Finding = string | { readonly indices: readonly string[]; readonly text: string };
@@ -8,6 +10,27 @@ export type Finding = string | { readonly indices: readonly string[]; readonly t
 export interface Findings {
   readonly limitations: Finding[];
   readonly problems: Finding[];
+  /** Why the tenant filter does not hold, which is a problem as well. */
+  tenantFilterFault?: string;
+}
+
+/** Adds to the problems why a tenant filter does not hold; throws any other error. */
+export function addTenantFilterFault(findings: Findings, error: unknown): void {
+  if (!(error instanceof TenantFilterError)) throw error;
+  findings.problems.push(error.message);
+  findings.tenantFilterFault = error.message;
+}
+
+export function printFindings({
+  limitations,
+  problems,
+  tenantFilterFault,
+}: Findings): Pick<SourceInspection, "limitations" | "problems" | "tenantFilterFault"> {
+  return {
+    limitations: formatFindings(limitations),
+    problems: formatFindings(problems),
+    ...(tenantFilterFault !== undefined && { tenantFilterFault }),
+  };
 }
 
 /** Each finding as one sentence, in the order in which its text was found first. */

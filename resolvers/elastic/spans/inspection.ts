@@ -27,9 +27,9 @@ import { findField, type IndexMetadata, opaqueMetadata } from "../mapping/mappin
 import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
 import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery, buildIdQuery } from "../query/span-upper-bounds.ts";
-import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
+import { compileTenantFilter, parseTenantFilter } from "../query/tenant-filter.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
-import { type Findings, formatFindings } from "../search/findings.ts";
+import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import { buildLineQuery } from "../search/layout-detection.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
@@ -70,8 +70,7 @@ export async function inspectSpanSource(
     layout: forms.layouts.map(({ name }) => name).join(", ") || source.layout,
     ...(!metadata.opaque && { indices: metadata.indices.size }),
     newest,
-    limitations: formatFindings(limitations),
-    problems: formatFindings(problems),
+    ...printFindings(findings),
   };
 }
 
@@ -172,18 +171,13 @@ function reportForm(placed: PlacedForm<SpanForm>, { limitations, problems }: Fin
 }
 
 /** A tenant filter that some group of indices cannot compile exactly is a problem. */
-function reportTenantFilter(
-  { where }: SpanSource,
-  { spans, events }: PlacedForms,
-  { problems }: Findings,
-): void {
+function reportTenantFilter({ where }: SpanSource, { spans, events }: PlacedForms, findings: Findings): void {
   if (where === undefined) return;
   try {
     const tenantFilter = parseTenantFilter(where);
     for (const { group } of [...spans, ...events]) compileTenantFilter(tenantFilter, group);
   } catch (error) {
-    if (!(error instanceof TenantFilterError)) throw error;
-    problems.push(error.message);
+    addTenantFilterFault(findings, error);
   }
 }
 

@@ -169,10 +169,10 @@ async function inspectSources(
       (error: unknown) => void failures.push(error),
     );
     if (result === undefined) return [];
-    const { rows, problems } = result;
+    const { rows, problems, tenantFilterFault } = result;
     telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
     for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
-    return problems.filter((problem) => problem.startsWith("where:")).map((problem) => `${path}: ${problem}`);
+    return tenantFilterFault === undefined ? [] : [`${path}: ${tenantFilterFault}`];
   };
   const inspections = listInspections(backend, config);
   const broken = (await mapConcurrent(inspections, maxConcurrentInspections, inspectSource, signal)).flat();

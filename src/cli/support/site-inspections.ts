@@ -27,6 +27,8 @@ export interface InspectionResult {
   readonly newest?: { readonly what: string; readonly time: Instant | undefined };
   readonly limitations: readonly string[];
   readonly problems: readonly string[];
+  /** The one of the problems that says why a tenant filter does not hold. */
+  readonly tenantFilterFault?: string;
 }
 
 /** Returns the inspections in the order of the configuration, without parts for which the backend has no store. */
@@ -76,7 +78,7 @@ function listSpanInspections(
 
 /** `what` is the singular of what the index holds. */
 function describeSource(report: SourceInspection, index: string, what: string): InspectionResult {
-  const { layout, indices, newest, limitations, problems } = report;
+  const { layout, indices, newest, limitations, problems, tenantFilterFault } = report;
   const count = indices === undefined ? [] : [indices === 1 ? "1 index" : `${indices} indices`];
   return {
     rows: [[`layout ${layout}`, ...count]],
@@ -84,6 +86,7 @@ function describeSource(report: SourceInspection, index: string, what: string): 
     ...((newest !== undefined || problems.length === 0) && { newest: { what, time: newest } }),
     limitations,
     problems: indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems,
+    ...(tenantFilterFault !== undefined && { tenantFilterFault }),
   };
 }
 

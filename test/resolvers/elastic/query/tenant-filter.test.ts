@@ -9,6 +9,7 @@ import {
   listFieldNames,
   parseTenantFilter,
 } from "#resolvers/elastic/query/tenant-filter.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
@@ -67,6 +68,45 @@ describe("tenant filter, field names", () => {
     expect(compile("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
     expect(() => compile("attributes.a.b!=x")).toThrow("within an object");
   });
+});
+
+describe("an inspection", () => {
+  const properties = {
+    "@timestamp": { type: "date" },
+    message: { type: "text" },
+    log: { properties: { level: keyword } },
+    tenant: { type: "text" },
+    trace_id: keyword,
+    span_id: keyword,
+    kind: keyword,
+    duration: { type: "long" },
+  };
+
+  test.each(["logs", "traces"] as const)(
+    "of %s tells which problem is that of the tenant filter",
+    async (part) => {
+      const search = createFakeSearch({ "x-1": { documents: [], mappings: { properties } } }, "OpenSearch");
+      const fake = await openScriptedSource((...asked) => search.reply(...asked));
+      const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+      opened.push(fake, backend);
+      const inspect = async (index: string, where: string) => {
+        const source = { index, layout: "auto", where };
+        const signal = AbortSignal.timeout(10_000);
+        if (part === "logs") return backend.inspections.logs?.({ id: "app", ...source }, signal);
+        return backend.inspections.traces?.(buildSpanSource("shop", source), signal);
+      };
+      const [fault, problem] = [
+        "where: tenant is of type text in x-1; it must be a keyword",
+        expect.anything(),
+      ];
+      expect(await inspect("x-*", "tenant=a")).toMatchObject({ problems: [fault], tenantFilterFault: fault });
+      const unreadable = await inspect("x-*", "tenant:a");
+      expect(unreadable?.problems).toEqual([unreadable?.tenantFilterFault]);
+      const elsewhere = await inspect("none-*", "tenant=a");
+      expect(elsewhere).toMatchObject({ problems: expect.arrayContaining([problem]) });
+      expect(elsewhere).not.toHaveProperty("tenantFilterFault");
+    },
+  );
 });
 
 describe("tenant filter", () => {

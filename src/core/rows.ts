@@ -7,7 +7,7 @@ export function compare<T extends string | bigint | number>(a: T, b: T): number 
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Spec, "Log line"; `unknown` is for a text that no rule recognises. */
+/** Spec, "Log line"; `unknown` is for a text that no rule recognises. `severity-words.ts` has the words of sources. */
 export const severities = [
   "trace",
   "debug",
@@ -45,31 +45,6 @@ export interface LogLine {
 /** The order of the contract, ascending. */
 export function compareLines(a: LogLine, b: LogLine): number {
   return compare(a.time, b.time) || compare(a.source_id, b.source_id) || compare(a.id, b.id);
-}
-
-const severityBySpelling: Readonly<Record<string, Severity>> = {
-  ...Object.fromEntries(severities.map((name) => [name, name])),
-  information: "info",
-  informational: "info",
-  warning: "warn",
-  err: "error",
-  crit: "critical",
-  emerg: "fatal",
-  emergency: "fatal",
-  panic: "fatal",
-};
-
-/** Parses the severity of a source in upper or lower case; any other text is `unknown`. */
-export function parseSeverity(text: string | undefined): Severity {
-  const word = text?.toLowerCase();
-  return (
-    (word !== undefined && Object.hasOwn(severityBySpelling, word) && severityBySpelling[word]) || "unknown"
-  );
-}
-
-/** Lists the texts, in lower case, that `parseSeverity` reads as this severity. */
-export function listSeveritySpellings(severity: Severity): readonly string[] {
-  return Object.keys(severityBySpelling).filter((word) => severityBySpelling[word] === severity);
 }
 
 // ---- Spans --------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
-import { parseSeverity } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { logStoreSuite } from "./logs.ts";
 import { spanStoreSuite } from "./spans.ts";

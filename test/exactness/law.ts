@@ -2,7 +2,8 @@
 // fixed seeds, `npm run test:exact` on new ones until it is stopped.
 import type fc from "fast-check";
 import { parseLossless } from "#src/core/lossless-json.ts";
-import { type LogLine, listSeveritySpellings, type Severity } from "#src/core/rows.ts";
+import type { LogLine, Severity } from "#src/core/rows.ts";
+import { listSeverityWords } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -182,7 +183,7 @@ const written = ["@timestamp", "@version", "message", "log", "level", "host", "e
 export const spellings: readonly ((severity: Severity) => string)[] = [
   (severity) => severity,
   (severity) => severity.toUpperCase(),
-  ...[1, 2, 3].map((at) => (severity: Severity) => [...listSeveritySpellings(severity)][at] ?? severity),
+  ...[1, 2, 3].map((at) => (severity: Severity) => [...listSeverityWords(severity)][at] ?? severity),
 ];
 
 /** Prints a query script with these lines and the result of `matches`, for `test/log-query/cases`. */

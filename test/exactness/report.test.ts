@@ -2,7 +2,8 @@
 // server answers them wrongly again is tried by the run itself.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type LogLine, parseSeverity } from "#src/core/rows.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { readScript } from "../log-query/script.ts";
 import { drawnLines, query } from "./corpus.ts";

@@ -14,7 +14,8 @@
 // none means that no line is found. A `load` replaces the lines before it: the lines of one `load` make one index.
 import { readdirSync, readFileSync } from "node:fs";
 import type { Slug } from "#src/core/errors.ts";
-import { type LogLine, parseSeverity } from "#src/core/rows.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis, parseInstant } from "#src/core/time.ts";
 
 export interface LoadedLine {

@@ -2,7 +2,8 @@
 // picked are enough and the document is not parsed.
 import { BackendError } from "../../../src/core/errors.ts";
 import { isJsonObject, type JsonObject, parseLossless } from "../../../src/core/lossless-json.ts";
-import { type LogLine, parseSeverity, type Severity } from "../../../src/core/rows.ts";
+import type { LogLine, Severity } from "../../../src/core/rows.ts";
+import { parseSeverity } from "../../../src/core/severity-words.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import { numberPattern } from "../../../src/log-query/ast.ts";
 import { findFirstText, listTexts } from "../document/dotted-names.ts";

@@ -1,7 +1,9 @@
 // Compiles comparisons with the severity of a line. It is compared as answered, so every spelling that a document may have
 // counts, and a document without one is `unknown`.
-import { listSeveritySpellings, type Severity, severities } from "../../../src/core/rows.ts";
+import { type Severity, severities } from "../../../src/core/rows.ts";
+import { listSeverityWords } from "../../../src/core/severity-words.ts";
 import type { Operator } from "../../../src/log-query/ast.ts";
+import type { Product } from "../client/product.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { SeverityRule } from "../layout/log-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
@@ -55,11 +57,7 @@ function buildSeverityQuery(rule: SeverityRule, matching: readonly Severity[], s
   if (rule.values === undefined && steps === undefined) {
     // A word is not a number, and malformed values are not indexed.
     if (isNumeric(field)) return includeIgnored(field, matchNone, scope)?.upper ?? matchAll;
-    return anyOf(
-      matching
-        .flatMap((severity) => [...listSeveritySpellings(severity)])
-        .map((word) => buildSpellingQuery(field, word)),
-    );
+    return buildWordsQuery(field, matching.flatMap(listSeverityWords), scope.product);
   }
   const texts = Object.keys(values).filter((text) => matching.some((severity) => severity === values[text]));
   const ranges = (steps ?? []).flatMap(({ from, severity }, at) =>
@@ -94,26 +92,33 @@ function buildCertainSeverityQuery(rule: SeverityRule, { group }: CompileScope):
   const field = findField(group, rule.field);
   if (field === undefined || field.nested !== undefined) return matchNone;
   const found = [field, ...field.multiFields.flatMap((name) => group.fields.get(name) ?? [])];
-  const keyword = found.find((candidate) => isExactTerm(candidate, "information"));
+  const keyword = found.find((candidate) => isExactTerm(candidate, "error"));
   if (keyword === undefined) return matchNone;
   if (rule.values !== undefined) {
     const known = Object.keys(rule.values).filter((text) => isExactTerm(keyword, text));
     return known.length === 0 ? matchNone : { terms: { [keyword.name]: known } };
   }
-  const words = severities
+  // Spelled as loggers do. A document with another spelling is not certain here, which only lets later rules find it too.
+  const spellings = severities
     .filter((name) => name !== "unknown")
-    .flatMap((name) => [...listSeveritySpellings(name)]);
-  return anyOf(
-    words
-      .filter((word) => isExactTerm(keyword, word))
-      .map((value) => ({ term: { [keyword.name]: { value, case_insensitive: true } } })),
-  );
+    .flatMap(listSeverityWords)
+    .flatMap((word) => [word, word.toUpperCase(), `${word.charAt(0).toUpperCase()}${word.slice(1)}`])
+    .filter((spelling) => isExactTerm(keyword, spelling));
+  return { terms: { [keyword.name]: [...new Set(spellings)] } };
 }
 
-function buildSpellingQuery(field: IndexedField, spelling: string): Query {
-  if (field.hasCustomAnalysis || field.hasExtraValues || spelling.length > field.ignoreAbove) return matchAll;
-  if (field.type === "keyword")
-    return { term: { [field.name]: { value: spelling, case_insensitive: true } } };
-  // The standard analyzer lower-cases, and sees a severity as one word.
-  return isTextField(field) ? { term: { [field.name]: spelling } } : matchAll;
+/** Documents with one of these words at a field, in upper or lower case, as one clause: mappings of an index are many. */
+function buildWordsQuery(
+  field: IndexedField,
+  words: readonly string[],
+  { refusesExpensiveQueries }: Product,
+): Query {
+  const isLimited = words.some((word) => word.length > field.ignoreAbove);
+  if (field.hasCustomAnalysis || field.hasExtraValues || isLimited) return matchAll;
+  // The standard analyzer lower-cases, and sees a word as one token.
+  if (isTextField(field)) return { terms: { [field.name]: words } };
+  if (field.type !== "keyword") return matchAll;
+  if (!refusesExpensiveQueries)
+    return { regexp: { [field.name]: { value: words.join("|"), case_insensitive: true } } };
+  return anyOf(words.map((value) => ({ term: { [field.name]: { value, case_insensitive: true } } })));
 }

@@ -2,7 +2,8 @@
 // exact order, and what cannot be read exactly is refused.
 import fc from "fast-check";
 import { beforeAll, describe, expect, test } from "vitest";
-import { type LogLine, parseSeverity } from "#src/core/rows.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/severity-words.ts";
 import { endOfMilli, fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";

@@ -2,7 +2,8 @@
 // alone. The expected lines are the raw documents, sorted by the test.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
-import { type LogLine, parseSeverity } from "#src/core/rows.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis, type Instant, parseInstant, printMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/logs.ts";

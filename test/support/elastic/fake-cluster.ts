@@ -102,6 +102,11 @@ function compileQuery(query: JsonObject): DocumentTest {
       const fold = (value: unknown) => (caseless ? String(value).toLowerCase() : String(value));
       return some((value) => fold(value) === fold(sought));
     }
+    case "regexp": {
+      const { value: pattern, case_insensitive: caseless } = operand as JsonObject;
+      const expression = new RegExp(`^(?:${pattern})$`, caseless ? "i" : "");
+      return some((value) => expression.test(String(value)));
+    }
     case "range": {
       const { gte, gt, lte, lt, ...rest } = operand as JsonObject;
       const unknown = Object.keys(rest).filter((key) => key !== "format");

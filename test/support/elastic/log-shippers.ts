@@ -1,6 +1,6 @@
 // Log lines as each shipper writes them, and the mappings that it installs, as far as the test servers have the field types.
 // Bodies are spliced in as text, so that numbers keep their spelling.
-import { parseSeverity } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/severity-words.ts";
 import { parseInstant, printMillis, toMillis } from "#src/core/time.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
 

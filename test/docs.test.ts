@@ -10,6 +10,8 @@ import { parseLogLayout as readLogLayout } from "#resolvers/elastic/layout/log-l
 import { parseSpanLayout as readSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
 import { kinds } from "#resolvers/index.ts";
 import { parseConfig } from "#src/config/config.ts";
+import { severities } from "#src/core/rows.ts";
+import { listSeverityWords } from "#src/core/severity-words.ts";
 import { parse as parseLogQuery } from "#src/log-query/parse.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import {
@@ -233,6 +235,15 @@ describe("what repeats the code", () => {
       .map(([cell = ""]) => listCode(cell)[0] ?? "")
       .filter((name) => !["message", "severity", "hostname", "group"].includes(name));
     expect(names.toSorted()).toEqual(files.map((file) => file.replace(".yaml", "")).sort());
+  });
+
+  test("log-layouts.md has every word of a severity, but for those with a number", () => {
+    const rows = readTable(readPage("docs/reference/log-layouts.md"), "Severity words");
+    const documented = rows.map(([severity = "", words = ""]) => [listCode(severity)[0], listCode(words)]);
+    const known = severities.filter((severity) => severity !== "unknown");
+    expect(documented).toEqual(
+      known.map((severity) => [severity, listSeverityWords(severity).filter((word) => !/\d/.test(word))]),
+    );
   });
 
   const helpBlocks = blocks.filter(({ kind }) => kind.startsWith("text help="));

@@ -10,6 +10,7 @@ import { parse } from "#src/log-query/parse.ts";
 import { readScript, toLogLine } from "../log-query/script.ts";
 import { buildTemplate, printDocument } from "../support/elastic/filebeat.ts";
 import * as shippers from "../support/elastic/log-shippers.ts";
+import * as platforms from "../support/elastic/platform-log-shippers.ts";
 import type { Cluster } from "../support/elastic/test-index.ts";
 import {
   type Corpus,
@@ -67,11 +68,17 @@ export function listSubjects(target: Target): readonly Subject[] {
         : [shippers.otelLogs, shippers.fluentBitLogs];
   return [
     createEcsSubject(target),
-    ...[...own, shippers.logstashLogs, shippers.vectorLogs].map((shipper) =>
+    ...[...own, shippers.logstashLogs, shippers.vectorLogs, ...listPlatforms(product)].map((shipper) =>
       createShippedSubject(shipper.layout, shipper),
     ),
     ...(product === "elasticsearch" ? [createShippedSubject("logstash-ecs", shippers.logstashEcsLogs)] : []),
   ];
+}
+
+function listPlatforms(product: Target["product"]): readonly shippers.LogShipper[] {
+  const anywhere = [platforms.gelfLogs, platforms.openshiftStructuredLogs, platforms.cloudFoundryLogs];
+  // Wazuh comes with OpenSearch.
+  return product === "opensearch" ? [...anywhere, platforms.wazuhLogs] : anywhere;
 }
 
 /** Two indices that map the same names differently, and documents for each. */
@@ -177,7 +184,20 @@ export async function findDifference(
 export { query };
 
 /** Names that a layout writes beside the body. A script has separate fields for them. */
-const written = ["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"];
+const written = [
+  ...["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"],
+  ...[
+    "version",
+    "level_name",
+    "source_host",
+    "facility",
+    "structured",
+    "hostname",
+    "rule",
+    "agent",
+    "full_log",
+  ],
+];
 
 /** How a document may have spelled the severity, which the line no longer shows. */
 export const spellings: readonly ((severity: Severity) => string)[] = [

@@ -80,6 +80,13 @@ const bodySourceSchema = z.union([
 ]);
 export type BodySource = z.infer<typeof bodySourceSchema>;
 
+/** A name that a mapping or a document may have; with `number`, as a whole number. */
+const markSchema = z.union([
+  nameSchema.transform((name) => ({ name, isNumber: false })),
+  z.strictObject({ number: nameSchema }).transform(({ number: name }) => ({ name, isNumber: true })),
+]);
+export type LayoutMark = z.infer<typeof markSchema>;
+
 const layoutFileSchema = z.object({
   name: nameSchema,
   logs: z.strictObject({
@@ -105,7 +112,20 @@ const layoutFileSchema = z.object({
       z.strictObject({ from: z.array(bodySourceSchema).min(1).readonly() }),
     ]),
     /** An index has the layout if it has any of these names, or all names of a list within. */
-    detect: z.array(namesSchema).min(1).readonly(),
+    detect: z
+      .array(
+        z.union([
+          markSchema.transform((mark): readonly LayoutMark[] => [mark]),
+          z.array(markSchema).min(1).readonly(),
+        ]),
+      )
+      .min(1)
+      .readonly(),
+    /**
+     * Layouts whose documents look alike, so that those of this one may have their names too. `auto` tries this one before them,
+     * and never guesses it.
+     */
+    resembles: z.array(nameSchema).readonly().default([]),
     /** What the layout cannot carry, for `readout check`. */
     lacks: z.array(z.string()).readonly().default([]),
   }),
@@ -127,5 +147,5 @@ export function parseLogLayout(text: string, explain?: z.core.$ZodErrorMap): Log
   return { name, ...logs, pickedNames: buildNameTree(picked) };
 }
 
-/** The built-in layouts by name, in the order in which `auto` tries them. */
+/** The built-in layouts by name, in the order of their names. */
 export const logLayouts = readBuiltIn("layouts/logs/", parseLogLayout);

@@ -6,7 +6,7 @@
 import type { LRUCache } from "lru-cache";
 import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
-import type { JsonObject } from "../../../src/core/lossless-json.ts";
+import { formatScalar, type JsonObject } from "../../../src/core/lossless-json.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";
@@ -14,8 +14,9 @@ import { findFirstText, findValue } from "../document/dotted-names.ts";
 import { findStructuredMessage } from "../layout/body-decoder.ts";
 import { findTimeField, type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { parseDocument, readSeverity } from "../layout/line-decoder.ts";
-import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
+import { type LayoutMark, type LogLayout, logLayouts } from "../layout/log-layout.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
+import { isNumeric } from "../query/comparison-compiler.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { searchComplete } from "./search.ts";
 
@@ -52,14 +53,32 @@ interface LayoutScore {
   readonly severities: number;
 }
 
-/** By name, so that `ecs` is the first of those whose body is the whole document. */
-const candidateLayouts = [...logLayouts.values()];
+/** In the order in which they are tried. */
+const candidateLayouts = orderLayouts([...logLayouts.values()]);
+/**
+ * What documents without a mark may be read by, `ecs` first. A wrong guess loses nothing only where the whole document is the
+ * body.
+ */
+const guessableLayouts = candidateLayouts.filter(
+  ({ json, resembles }) => json === "source" && resembles.length === 0,
+);
 const fallbackLayout = requireBuiltInLayout("ecs");
 
 const sampleSize = 20;
 const concurrentSamples = 8;
 /** The first documents of an index seldom change, but a guess may be wrong for later ones. */
 const guessLifetime = 300_000;
+
+/** By name, but each before the layouts that it resembles. */
+function orderLayouts(layouts: readonly LogLayout[]): readonly LogLayout[] {
+  const ordered = [...layouts];
+  for (const layout of layouts) {
+    const first = ordered.findIndex(({ name }) => layout.resembles.includes(name));
+    const own = ordered.indexOf(layout);
+    if (first !== -1 && first < own) ordered.splice(first, 0, ...ordered.splice(own, 1));
+  }
+  return ordered;
+}
 
 /** What the detection of one source needs, and what it has found. */
 interface DetectionContext {
@@ -186,19 +205,20 @@ function buildTenantQuery(where: string | undefined, group: IndexGroup): Query {
 /** The layouts that a mapping shows. An alias is in no document, so it shows nothing. */
 export function listMappedLayouts(group: IndexGroup, candidates: readonly LogLayout[]): readonly LogLayout[] {
   return candidates.filter(({ detect }) =>
-    detect.some((names) => names.every((name) => isMapped(group, name))),
+    detect.some((marks) => marks.every((mark) => isMarked(group, mark))),
   );
 }
 
 /** Log lines of an index by its mapping: documents with a message and the marks of a layout. */
 export function buildLineQuery(group: IndexGroup): Query {
   const exists = (field: string): Query => ({ exists: { field } });
+  const buildMarksQuery = (marks: readonly LayoutMark[]) => allOf(marks.map(({ name }) => exists(name)));
   const layouts = listMappedLayouts(group, candidateLayouts).filter((layout) =>
     hasMappedMessage(group, layout),
   );
   return anyOf(
     layouts.map(({ message, detect }) =>
-      allOf([anyOf(message.map(exists)), anyOf(detect.map((names) => allOf(names.map(exists))))]),
+      allOf([anyOf(message.map(exists)), anyOf(detect.map(buildMarksQuery))]),
     ),
   );
 }
@@ -206,6 +226,11 @@ export function buildLineQuery(group: IndexGroup): Query {
 /** Whether the index maps a field for the layout's message. */
 export function hasMappedMessage(group: IndexGroup, { message }: LogLayout): boolean {
   return message.some((name) => isMapped(group, name));
+}
+
+function isMarked(group: IndexGroup, { name, isNumber }: LayoutMark): boolean {
+  const field = findField(group, name);
+  return isMapped(group, name) && (!isNumber || (field !== undefined && isNumeric(field)));
 }
 
 function isMapped(group: IndexGroup, name: string): boolean {
@@ -244,10 +269,9 @@ function decideLayout(
     documents,
     candidates.filter((layout) => documents.some((document) => hasLayoutMark(document, layout))),
   );
-  // A wrong guess loses nothing only where the whole document is the body.
   const guessed = selectBestLayouts(
     documents,
-    candidates.filter(({ json }) => json === "source"),
+    candidates.filter((layout) => guessableLayouts.includes(layout)),
   ).filter(({ messages, severities }) => messages + severities > 0);
   const [first] = shown;
   if (first !== undefined && (first.messages > 0 || !guessed.some(({ messages }) => messages > 0)))
@@ -295,7 +319,12 @@ function scoreDocument(document: JsonObject, layout: LogLayout) {
 }
 
 function hasLayoutMark(document: JsonObject, { detect }: LogLayout): boolean {
-  return detect.some((names) => names.every((name) => findValue(document, name) !== undefined));
+  return detect.some((marks) =>
+    marks.every(({ name, isNumber }) => {
+      const value = findValue(document, name);
+      return isNumber ? /^\d+$/.test(formatScalar(value) ?? "") : value !== undefined;
+    }),
+  );
 }
 
 type Judgement = Pick<Guess, "reason" | "plausible">;

@@ -11,6 +11,7 @@ import type { LogQuery } from "#src/store/logs.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import * as shippers from "../../support/elastic/log-shippers.ts";
+import * as platforms from "../../support/elastic/platform-log-shippers.ts";
 import { type NamedServer, onServers } from "../selected-servers.ts";
 import { at, createSource, listIds, range, start, useLogCluster } from "./log-cluster.ts";
 
@@ -29,6 +30,10 @@ const anywhere = [
   shippers.rsyslogLogs,
   shippers.syslogNgLogs,
   shippers.vectorLogs,
+  platforms.cloudFoundryLogs,
+  platforms.gelfLogs,
+  platforms.openshiftLogs,
+  platforms.wazuhLogs,
 ];
 function shippersOn({ name, product }: NamedServer): readonly shippers.LogShipper[] {
   if (product === "opensearch") {

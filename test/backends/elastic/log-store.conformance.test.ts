@@ -21,8 +21,16 @@ import {
   syslogNgLogs,
   vectorLogs,
 } from "../../support/elastic/log-shippers.ts";
+import {
+  cloudFoundryLogs,
+  gelfLogs,
+  gelfTextLogs,
+  openshiftLogs,
+  openshiftStructuredLogs,
+  wazuhLogs,
+} from "../../support/elastic/platform-log-shippers.ts";
 import { openCluster } from "../../support/elastic/test-index.ts";
-import { type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
+import { chosen, type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
 
 const unindexable: Excuse = {
   reason:
@@ -39,6 +47,11 @@ const rooted = (name: string): Excuse => ({
   failure: /to deeply equal/,
 });
 
+const limitedLevels: Excuse = {
+  reason: "no level of a rule is an alert or fatal",
+  failure: /to deeply equal/,
+};
+
 const ecs = (time: "date" | "date_nanos"): LogShipper => ({
   layout: "ecs",
   index: (prefix) => `${prefix}-filebeat`,
@@ -51,6 +64,8 @@ interface Pair {
   readonly name: string;
   readonly shipper: LogShipper;
   readonly servers: readonly ServerName[];
+  /** With PAIRS=once the pair runs on one of its servers, by turns. */
+  readonly rotates?: boolean;
   readonly excuses: Subject["excuses"];
 }
 const every: readonly ServerName[] = ["es7", "es8", "es9", "os2", "os3"];
@@ -122,10 +137,33 @@ const pairs: readonly Pair[] = [
       "script fields": rooted("host"),
     },
   },
+  ...[
+    { name: "gelf", shipper: gelfLogs, excuses: { ...dated, "script fields": rooted("host") } },
+    { name: "gelf of texts", shipper: gelfTextLogs, excuses: { ...dated, "script fields": rooted("host") } },
+    {
+      name: "wazuh",
+      shipper: wazuhLogs,
+      excuses: { ...dated, "script fields": limitedLevels, "script severities": limitedLevels },
+    },
+    {
+      name: "openshift",
+      shipper: openshiftLogs,
+      excuses: { ...dated, "script keys": rooted("hostname") },
+    },
+    {
+      name: "openshift with structured lines",
+      shipper: openshiftStructuredLogs,
+      excuses: { ...dated, "script keys": rooted("hostname") },
+    },
+    { name: "cloud-foundry", shipper: cloudFoundryLogs, excuses: dated },
+  ].map((pair) => ({ ...pair, servers: every, rotates: true })),
 ];
 
 onServers((server) => {
-  for (const pair of pairs) if (pair.servers.includes(server.name)) logStoreSuite(subjectOf(server, pair));
+  for (const [turn, pair] of pairs.entries()) {
+    const servers = pair.rotates === true ? chosen(pair.servers, turn) : pair.servers;
+    if (servers.includes(server.name)) logStoreSuite(subjectOf(server, pair));
+  }
 });
 
 function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subject {

@@ -1,33 +1,18 @@
 // Log lines as each shipper writes them, and the mappings that it installs, as far as the test servers have the field types.
-// Bodies are spliced in as text, so that numbers keep their spelling.
+// Those of whole platforms are in `platform-log-shippers.ts`.
 import { parseSeverity } from "#src/core/severity-words.ts";
 import { parseInstant, printMillis, toMillis } from "#src/core/time.ts";
-import type { LoadedLine } from "../../log-query/script.ts";
+import {
+  insertMember,
+  keyword,
+  type LogShipper,
+  printObject,
+  type ShippableLine,
+  settings,
+  syslogCodes,
+} from "./log-documents.ts";
 
-export type ShippableLine = Omit<LoadedLine, "id">;
-export interface LogShipper {
-  /** The layout that must be detected. */
-  readonly layout: string;
-  readonly index: (prefix: string) => string;
-  readonly definition: object;
-  /** The document's text; `line.time` must be there. */
-  readonly document: (line: ShippableLine) => string;
-}
-
-const settings = { number_of_shards: 1, number_of_replicas: 0 };
-const keyword = (ignore_above?: number) => ({ type: "keyword", ...(ignore_above && { ignore_above }) });
-
-/** Members of an object: values by `JSON.stringify`, absent ones left out, and the text `body` at the end. */
-function printObject(members: Readonly<Record<string, unknown>>, body = "{}"): string {
-  const own = JSON.stringify(members).slice(1, -1);
-  const rest = body.trim().slice(1, -1).trim();
-  return `{${[own, rest].filter((part) => part !== "").join(",")}}`;
-}
-
-/** An object text whose member `key` is the text `inner`. */
-function insertMember(object: string, key: string, inner: string): string {
-  return `${object.slice(0, -1)}${object === "{}" ? "" : ","}${JSON.stringify(key)}:${inner}}`;
-}
+export type { LogShipper, ShippableLine };
 
 function readNanos(time: string | undefined): bigint {
   const instant = parseInstant(time ?? "");
@@ -499,17 +484,6 @@ export const logstashEcsLogs: LogShipper = {
     return printObject(record, json);
   },
 };
-const syslogCodes: Readonly<Record<string, number>> = {
-  fatal: 0,
-  alert: 1,
-  critical: 2,
-  error: 3,
-  warn: 4,
-  notice: 5,
-  info: 6,
-  debug: 7,
-};
-
 export const logstashLogs: LogShipper = {
   layout: "logstash",
   index: (prefix) => `${prefix}-logstash-2026.01.15`,

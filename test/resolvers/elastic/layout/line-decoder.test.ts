@@ -4,17 +4,17 @@ import { describe, expect, test } from "vitest";
 import { decodeLine } from "#resolvers/elastic/layout/line-decoder.ts";
 import { logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { fromMillis } from "#src/core/time.ts";
+import type { LogShipper, ShippableLine } from "../../../support/elastic/log-documents.ts";
 import * as shippers from "../../../support/elastic/log-shippers.ts";
+import * as platformShippers from "../../../support/elastic/platform-log-shippers.ts";
 
 const expected = {
   ...{ time: "2026-01-15T10:00:00.123Z", hostname: "web-1", group: "shop", severity: "error" },
   ...{ message: "it broke", json: '{"n":200,"price":1.50,"big":9007199254740993,"on":true,"text":"x"}' },
 };
-const allShippers = Object.entries(shippers).flatMap(([name, shipper]) =>
-  typeof shipper === "object" && "document" in shipper ? [[name, shipper] as const] : [],
-);
+const allShippers = Object.entries({ ...shippers, ...platformShippers });
 
-function read({ layout: name, document }: shippers.LogShipper, over: Partial<shippers.ShippableLine> = {}) {
+function read({ layout: name, document }: LogShipper, over: Partial<ShippableLine> = {}) {
   const layout = logLayouts.get(name);
   if (layout === undefined) throw new Error(`no layout ${name}`);
   const source = document({ ...expected, ...over });

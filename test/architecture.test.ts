@@ -136,7 +136,7 @@ const layers: readonly Layer[] = [
 const packages: Readonly<Record<string, readonly string[]>> = {
   "@elastic/elasticsearch": ["resolvers/elastic/client"],
   "@opensearch-project/opensearch": ["resolvers/elastic/client"],
-  "@escape.tech/graphql-armor": ["src/graphql/gateway.ts"],
+  "@escape.tech/graphql-armor": ["src/graphql/query-bounds.ts"],
   "@graphql-mesh/config": ["src/graphql/mesh.ts"],
   "@graphql-mesh/runtime": ["src/graphql/mesh.ts"],
   "@graphql-mesh/store": ["src/graphql/mesh.ts"],
@@ -147,10 +147,14 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   graphql: ["src/graphql", "src/cli/schema.ts"],
   "graphql-jit": ["src/graphql/gateway.ts"],
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
-  "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/gateway.ts"],
+  "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/{gateway,query-bounds}.ts"],
   croner: ["src/operations/check-ins.ts"],
   cronstrue: ["src/operations/check-ins.ts"],
-  "lru-cache": ["resolvers/elastic/search", "resolvers/prometheus/{client,metrics}"],
+  "lru-cache": [
+    "src/graphql/query-bounds.ts",
+    "resolvers/elastic/search",
+    "resolvers/prometheus/{client,metrics}",
+  ],
   pino: ["src/telemetry/telemetry.ts"],
   "prom-client": ["src/telemetry/telemetry.ts"],
   undici: ["resolvers/prometheus/client/transport.ts"],

@@ -1,4 +1,4 @@
-// Waiting that ends early when a caller leaves, and turns of the event loop for work that blocks it.
+// Waiting that ends early when a caller leaves.
 import type { Millis } from "../../src/core/time.ts";
 
 /** Waits for so long. Rejects with the signal's reason as soon as it is aborted. */
@@ -25,14 +25,4 @@ export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Pro
   } finally {
     signal.removeEventListener("abort", leave);
   }
-}
-
-let lastTurn: Promise<unknown> = Promise.resolve();
-/**
- * Resolves in a turn of the event loop of its own. Decoding a response blocks the event loop, so one response is decoded in
- * each turn, whatever its backend, and many large ones together do not delay a small request.
- */
-export function yieldToEventLoop(): Promise<unknown> {
-  lastTurn = lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return lastTurn;
 }

@@ -2,11 +2,8 @@
 // directives), what it runs is bounded by the session, and what leaves is bounded here: an error is the client's own
 // mistake in words, one of our table, or nothing but "Internal server error".
 import { Readable } from "node:stream";
-import { setImmediate as nextTurn } from "node:timers/promises";
-import { EnvelopArmorPlugin } from "@escape.tech/graphql-armor";
 import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
 import {
-  type ASTNode,
   type ASTVisitor,
   BREAK,
   type DocumentNode,
@@ -30,6 +27,7 @@ import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
 import {
   describeFailure,
   type FailureResponse,
@@ -40,27 +38,11 @@ import { anonymousPrincipal, type OperationExecutor } from "../operations/runtim
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
 import { printJsonPieces } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
+import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
 import type { Session } from "./session.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
-
-/** What a bound has refused. The same error is thrown again for a document that Yoga remembers as wrong. */
-const limitErrors = new WeakSet<object>();
-const onReject = [(_: unknown, error: GraphQLError) => void limitErrors.add(error)];
-
-/** More than the longest chain of links with an introspection fragment beside it; the armor's own for the rest. */
-const queryBounds = {
-  costLimit: { maxCost: 5_000, onReject },
-  // Gateways that have us as a source ask for the rows of a page by aliases in one query.
-  maxAliases: { n: 100, allowList: [], onReject },
-  maxDepth: { n: 12, onReject },
-  // What asks for a schema by variables has a dozen (sgqlc).
-  maxDirectives: { n: 50, onReject },
-  maxTokens: { n: 2_000, onReject },
-  // Whoever may ask at all may read the schema.
-  blockFieldSuggestion: { enabled: false },
-};
 
 interface GatewayOptions<ServerContext extends object> {
   readonly unified: UnifiedSchema;
@@ -84,12 +66,11 @@ export function createGateway<ServerContext extends object>({
       requireJson,
       explainNotAcceptable,
       refusePersistedQueries,
-      boundQueryLength,
       dropEmptyOperationName,
       useCSRFPrevention({ requestHeaders: csrfHeaders }),
       ...unified.plugins,
-      limitDirectivesPerNode,
-      EnvelopArmorPlugin(queryBounds),
+      ...createQueryBounds(),
+      takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
       createErrorMaskPlugin(warn, limited),
     ],
@@ -100,6 +81,7 @@ export function createGateway<ServerContext extends object>({
     cors: false,
     batching: false,
     multipart: false,
+    parserAndValidationCache: createQueryCaches(),
     // The server has read the body within bounds of its own, and parses it in turns; Yoga's bound would read it again.
     maxRequestBodySize: false,
     // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
@@ -161,9 +143,6 @@ function checkJson(name: string, text: string | null): void {
   }
 }
 
-/** What is wrong with the request itself: 400, and where plain JSON is asked for, 200, as GraphQL over HTTP has it. */
-const badRequest = { http: { spec: true, status: 400 } };
-
 /**
  * Clients that know queries by a hash (automatic persisted queries) send it alone first. This answer has them send the
  * query, now and from then on; any other is a failure to them.
@@ -175,21 +154,6 @@ const refusePersistedQueries: Plugin = {
   },
 };
 
-/**
- * Far more than the other bounds leave of any query. A name, a comment or blanks of a megabyte take a tenth of a second to read,
- * and parsed queries are remembered by their text.
- */
-const maxQueryChars = 65_536;
-const boundQueryLength: Plugin = {
-  onParams({ params: { query } }) {
-    if (query === undefined || query === null || query.length <= maxQueryChars) return;
-    const message = `Syntax Error: Query limit of ${maxQueryChars} characters exceeded, found ${query.length}.`;
-    const error = new GraphQLError(message, { extensions: badRequest });
-    limitErrors.add(error);
-    throw error;
-  },
-};
-
 /** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
 const dropEmptyOperationName: Plugin = {
   onParams({ params: { operationName, ...params }, setParams }) {
@@ -197,22 +161,14 @@ const dropEmptyOperationName: Plugin = {
   },
 };
 
-/** More directives at one place can mean nothing, and each that is unknown would be an error of its own. */
-const maxDirectivesPerNode = 9;
-const limitDirectivesPerNode: Plugin = {
-  onValidate({ addValidationRule }) {
-    addValidationRule(() => ({
-      enter(node: ASTNode) {
-        const found = "directives" in node ? (node.directives?.length ?? 0) : 0;
-        if (found <= maxDirectivesPerNode) return;
-        const error = new GraphQLError(
-          `Syntax Error: Directives limit of ${maxDirectivesPerNode} at one place exceeded, found ${found}.`,
-        );
-        limitErrors.add(error);
-        throw error;
-      },
-    }));
-  },
+/**
+ * Reading a query, compiling it and printing its answer take some ten milliseconds each: for many queries that come at
+ * once, each of these has a turn of the event loop of its own.
+ */
+const takeTurns: Plugin = {
+  onParams: async () => void (await yieldToEventLoop()),
+  onExecute: async () => void (await yieldToEventLoop()),
+  onResultProcess: async () => void (await yieldToEventLoop()),
 };
 
 type RunCompiled = (root: unknown, context: unknown, variables: Readonly<Record<string, unknown>>) => unknown;
@@ -381,7 +337,7 @@ function createErrorMaskPlugin(
   return {
     onResultProcess({ result, setResult, serverContext }) {
       if (!isSingleResult(result)) return;
-      if (result.errors?.some((error) => limitErrors.has(error))) limited();
+      if (result.errors?.some((error) => isLimitError(error))) limited();
       const errors = result.errors?.map(close);
       // Yoga prints errors without the places that are not those of nodes.
       const text = printLongText({ ...result, ...(errors && { errors: errors.map(formatError) }) });
@@ -433,7 +389,7 @@ async function* printInTurns({ head, rest }: LongText, frame: string): AsyncGene
   // The length of a part is that of the place, and may be left out.
   yield before.replace(/Content-Length: \d+\r\n/, "") + head;
   for (let next = rest?.next(); next !== undefined && next.done !== true; next = rest?.next()) {
-    await nextTurn();
+    await yieldToEventLoop();
     yield next.value;
   }
   if (after !== "") yield after;

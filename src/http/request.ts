@@ -228,7 +228,11 @@ async function parseBody(ledger: BodyLedger, text: string, owner: object): Promi
     const parsed = Promise.resolve(before).then(() => parseInTurns(text));
     ledger.parsing.set(
       owner,
-      parsed.catch(() => undefined),
+      // Not the value, which the last promise of an owner would keep.
+      parsed.then(
+        () => undefined,
+        () => undefined,
+      ),
     );
     return await parsed;
   } catch (error) {
@@ -237,7 +241,7 @@ async function parseBody(ledger: BodyLedger, text: string, owner: object): Promi
 }
 
 async function parseInTurns(text: string): Promise<unknown> {
-  const { parseJsonInTurns } = await import("./json-in-turns.ts");
+  const { parseJsonInTurns } = await import("../core/json-in-turns.ts");
   return parseJsonInTurns(text);
 }
 

@@ -1,6 +1,6 @@
 // An answer on its way out: in one write, or in pieces that a client can see the end of.
 import type { ServerResponse } from "node:http";
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { privateHeaders } from "./node-http.ts";
 import type { Exchange } from "./request.ts";
@@ -75,7 +75,7 @@ async function writeComplete(
   response.writeHead(status, { ...headers, ...(status === 304 ? {} : { "Content-Length": length }) });
   for (const piece of pieces.slice(0, -1)) {
     response.write(piece, chooseEncoding(piece));
-    await nextTurn();
+    await yieldToEventLoop();
   }
   const last = pieces.at(-1) ?? "";
   response.end(last, chooseEncoding(last));
@@ -102,7 +102,7 @@ async function writeStream(
       unturned = 0;
       // Even a client that keeps up must not keep the event loop: others are waiting for it. What was written since the
       // last turn goes out together, which costs less than piece by piece.
-      await nextTurn();
+      await yieldToEventLoop();
     }
     response.end();
   } catch {

@@ -2,11 +2,20 @@
 // shows in the metrics alone: each one that is not kept is counted by its reason. It works on node's own request and
 // response, beside Yoga, because browsers need its answers on every origin and it has to bear any of them.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { isIPv6 } from "node:net";
+import { BlockList, isIPv6 } from "node:net";
 import { createReloadableRateLimit } from "../access/rate-limit.ts";
 import type { Site, Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
+import type { LimitName } from "../core/errors.ts";
 import { type Instant, type Millis, printMillis, toMillis } from "../core/time.ts";
+import {
+  awaitTurn,
+  type ConnectionGuard,
+  type ConnectionLimits,
+  deriveUnreadTimeout,
+  guardConnections,
+  resetStalledConnections,
+} from "../http/connections.ts";
 import {
   installProtocolErrorResponses,
   notFoundBody,
@@ -273,14 +282,47 @@ export function formatIndexName(pattern: string, at: Instant): string {
 
 const maxConnections = 2_000;
 
-/** A server of the intake alone: anything else is 404. */
-export function createIntakeServer(intake: Intake): Server {
-  const options = { keepAliveTimeout: 65_000, requestTimeout: 60_000, requireHostHeader: false };
-  const server = createServer(options, (request, response) => {
+/** A server of the intake alone, which does not listen yet. */
+interface IntakeServer {
+  readonly http: Server;
+  readonly guard: ConnectionGuard;
+}
+
+interface IntakeServerOptions {
+  /** How many proxies stand in front, as in the configuration. */
+  readonly proxies: number;
+  readonly onLimitReached: (limit: LimitName) => void;
+  /** How long a connection may be open before anything comes on it, instead of the program's own. */
+  readonly silenceLimit?: Millis;
+}
+
+/** As long as a body may take, and a little more for its head. */
+const readTimeouts = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 1_000 };
+
+/** Anything else than the intake's own routes is 404. */
+export function createIntakeServer(
+  intake: Intake,
+  { proxies, onLimitReached, silenceLimit }: IntakeServerOptions,
+): IntakeServer {
+  const options = { keepAliveTimeout: 65_000, requireHostHeader: false, ...readTimeouts };
+  const http = createServer(options, (request, response) => {
     if (rejectAmbiguousHead(request, response)) return;
-    if (!intake.tryAnswer(request, response)) sendJson(response, 404, notFoundBody);
+    awaitTurn(request.socket, response, () => {
+      if (!intake.tryAnswer(request, response)) sendJson(response, 404, notFoundBody);
+    });
   });
-  server.maxConnections = maxConnections;
-  installProtocolErrorResponses(server);
-  return server;
+  const guard = guardConnections(http, deriveConnectionLimits(proxies), onLimitReached, silenceLimit);
+  http.timeout = deriveUnreadTimeout(0);
+  resetStalledConnections(http, () => onLimitReached("unread"));
+  installProtocolErrorResponses(http, (code) => {
+    if (code === "HPE_HEADER_OVERFLOW") onLimitReached("head");
+    if (code === "ERR_HTTP_REQUEST_TIMEOUT") onLimitReached("reading_time");
+  });
+  return { http, guard };
+}
+
+/** Behind a proxy all connections come from its address. */
+export function deriveConnectionLimits(proxies: number): ConnectionLimits {
+  const perAddress = proxies === 0 ? maxConnections / 2 : maxConnections;
+  return { connections: maxConnections, perAddress, proxies: new BlockList() };
 }

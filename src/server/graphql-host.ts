@@ -135,7 +135,7 @@ function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
       const { text, principal } = hosted.get(serverContext) ?? {};
       if (text === undefined || principal === undefined) return;
       // What Yoga reads a body by: its own would parse a megabyte in one turn.
-      const json = () => dispatcher.bodies.parseJson(text, principal);
+      const json = async () => pickParameters(await dispatcher.bodies.parseJson(text, principal));
       Object.defineProperty(request, "json", { value: json });
     },
     onResponse({ response, serverContext }) {
@@ -143,6 +143,23 @@ function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
       if (known !== undefined) endHosted(dispatcher, known, response);
     },
   };
+}
+
+const parameters: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions"]);
+
+/**
+ * What a body holds of a request, and of what is none of it the first, which Yoga refuses. Yoga goes through all keys and
+ * copies them again and again, which takes a fifth of a second for the hundred thousand of a body.
+ */
+function pickParameters(body: unknown): unknown {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
+  const picked: [key: string, value: unknown][] = [];
+  for (const key in body) {
+    const value: unknown = body[key as keyof typeof body];
+    if (parameters.has(key)) picked.push([key, value]);
+    else if (value !== null) return Object.fromEntries([[key, value]]);
+  }
+  return Object.fromEntries(picked);
 }
 
 /** A slot is held while the body arrives; the operations of the query take their own. */

@@ -1,9 +1,9 @@
 // Calls: pairs of a caller and the request that it made. All callers of a range are read, and the requests of the range; what
 // else the callers have called is looked up. Work over many spans takes turns with other requests.
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { isNonEmpty } from "../core/collections.ts";
 import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
@@ -35,7 +35,7 @@ export async function* takeTurns<T>(items: Iterable<T>, signal: AbortSignal): As
     if (chunk.length < spansPerTurn) continue;
     yield chunk;
     chunk = [];
-    await nextTurn();
+    await yieldToEventLoop();
     signal.throwIfAborted();
   }
   if (chunk.length > 0) yield chunk;

@@ -45,7 +45,8 @@ beforeAll(async () => {
       telemetry: watched.telemetry,
       now: () => fromMillis(clock),
     }),
-  ).listen(0, "127.0.0.1");
+    { proxies, onLimitReached: () => {} },
+  ).http.listen(0, "127.0.0.1");
   await once(intake, "listening");
 });
 afterAll(async () => {

@@ -91,6 +91,46 @@ describe("a query that costs too much is refused before it runs, with one error"
     expect(data ?? undefined).toBeUndefined();
     expect(errors?.length).toBeGreaterThan(0);
   });
+  test("introspection by aliases, as large as many schemas", async () => {
+    const types = "types { name description fields { name description args { name } } }";
+    const twenty = fields(20, (at) => `a${at}: __schema { ${types} }`);
+    expect(await refused(twenty)).toMatch(/Introspection limit of \d+ values exceeded/);
+    const inner = fields(90, (at) => `a${at}: description`);
+    expect(await refused(`{ __schema { types { fields ${inner} } } }`)).toMatch(/Introspection limit/);
+    const fragment = `fragment T on __Type ${fields(40, (at) => `b${at}: description`)}`;
+    expect(await refused(`{ __schema { types { fields { type { ...T } } ...T } } } ${fragment}`)).toMatch(
+      /Introspection limit/,
+    );
+    const query = fields(90, (at) => `a${at}: __type(name: "Query") { fields { name args { name } } }`);
+    expect(await refused(query)).toMatch(/Introspection limit/);
+  });
+  test("but not the schema with all that it says, nor single types of it", async () => {
+    const all = getIntrospectionQuery({
+      ...{ descriptions: true, specifiedByUrl: true, directiveIsRepeatable: true },
+      ...{ schemaDescription: true, inputValueDeprecation: true, oneOf: true },
+    });
+    expect((await demo.graphql(all)).data).toHaveProperty("__schema.types");
+    const some = fields(20, (at) => `a${at}: __type(name: "LogLine") { fields { name type { name } } }`);
+    expect((await demo.graphql(some)).errors).toBeUndefined();
+    const named = "query ($name: String!) { __type(name: $name) { name fields { name } } }";
+    expect((await demo.graphql(named, { name: "Span" })).data).toHaveProperty("__type.name", "Span");
+  });
+  test("fragments, which are compared with each other", async () => {
+    const many = (n: number) =>
+      `${fields(n, (at) => `...F${at}`)} ${fields(n, (at) => `} fragment F${at} on Query { viewer { id }`).slice(3)}`;
+    expect(await refused(many(101))).toMatch(/Fragments limit of 100 exceeded, found 101/);
+    expect((await demo.graphql(many(50))).errors).toBeUndefined();
+  });
+  test("one field more often than can be compared", async () => {
+    expect(await refused(`{ viewer { ${"id ".repeat(1_900)} } }`)).toMatch(/Limit of comparisons exceeded/);
+  });
+  test("mistakes, of which the first are listed", async () => {
+    const { errors = [], data } = await demo.graphql(fields(500, (at) => `nothing${at}`));
+    expect(data).toBeUndefined();
+    expect(errors).toHaveLength(21);
+    expect(errors.at(-1)?.message).toMatch(/Mistakes limit of 20 exceeded/);
+    expect(errors[19]?.message).toMatch(/nothing19/);
+  });
   test("batches", async () => {
     const body = JSON.stringify(Array.from({ length: 10 }, () => ({ query: "{ viewer { id } }" })));
     const answer = await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body });

@@ -1,4 +1,6 @@
 // The bodies of requests: how many bytes of them are held, by all and by each token, and how they are parsed.
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { LimitReached, TooMany, Unprocessable } from "#src/core/errors.ts";
 import { createBodyReader, type Exchange } from "#src/http/request.ts";
@@ -126,6 +128,17 @@ describe("a JSON body", () => {
     [`${"[".repeat(200_000)}`, 200_000],
   ])("that is none tells where, small or large: %.20s…", async (text, position) => {
     await expect(read(text)).rejects.toMatchObject({ slug: "invalid_json", details: { position } });
+  });
+
+  test("is not kept when its request has it, also a large one", async () => {
+    setFlagsFromString("--expose-gc");
+    const collect: () => void = runInNewContext("gc");
+    const { parseJson } = createBodyReader();
+    const text = JSON.stringify(Array.from({ length: 40_000 }, (_, n) => ({ n })));
+    const parsed = new WeakRef((await parseJson(text, ana)) as object);
+    await settle();
+    collect();
+    expect(parsed.deref()).toBeUndefined();
   });
 
   test("is the same small and large", async () => {

@@ -10,6 +10,7 @@ import {
   bodyLimitBytes,
   createIntake,
   createIntakeServer,
+  deriveConnectionLimits,
   formatIndexName,
   type IntakeOptions,
 } from "#src/intake/intake.ts";
@@ -32,7 +33,11 @@ afterEach(() => {
   for (const server of servers.splice(0)) server.close().closeAllConnections();
 });
 
-async function open(over: Partial<IntakeOptions> = {}, changed: Partial<IntakeConfig> = {}) {
+async function open(
+  over: Partial<IntakeOptions> = {},
+  changed: Partial<IntakeConfig> = {},
+  silenceLimit?: number,
+) {
   const watched = createWatchedTelemetry();
   const spooler = over.spool ?? createMemorySpooler();
   const { spoolBytes, keyRate, proxies } = defaults;
@@ -46,7 +51,13 @@ async function open(over: Partial<IntakeOptions> = {}, changed: Partial<IntakeCo
     now: () => fromMillis(Date.UTC(2026, 10, 21, 12)),
     ...over,
   });
-  const server = createIntakeServer(intake).listen(0, "127.0.0.1");
+  const { proxies: own } = config;
+  const { http: server } = createIntakeServer(intake, {
+    proxies: own,
+    onLimitReached: watched.telemetry.recordLimit,
+    ...(silenceLimit !== undefined && { silenceLimit }),
+  });
+  server.listen(0, "127.0.0.1");
   servers.push(server);
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
@@ -368,6 +379,51 @@ test("answers a request correctly whose body is longer than its Content-Length",
   const other = connect(port, "127.0.0.1", () => other.write("garbage\r\n\r\n"));
   const [answer] = await once(other, "data");
   expect(String(answer)).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+describe("connections of the intake's own address", () => {
+  const head = "POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
+  /** Resolves when the server has closed it, with what it has sent. */
+  const readAll = (port: number, text: string) =>
+    new Promise<string>((resolve) => {
+      let received = "";
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+      socket.setEncoding("utf8").on("data", (chunk) => {
+        received += chunk;
+      });
+      socket.on("error", () => {}).on("end", () => resolve(received));
+      if (text !== "") socket.write(text);
+    });
+
+  test("on which nothing comes are closed", async () => {
+    const { port } = await open({}, {}, 100);
+    const silent = await Promise.all(Array.from({ length: 20 }, () => readAll(port, "")));
+    expect(new Set(silent)).toEqual(new Set([""]));
+  });
+
+  test("of one address are at most half of all, of proxies all", () => {
+    expect(deriveConnectionLimits(0)).toMatchObject({ connections: 2_000, perAddress: 1_000 });
+    expect(deriveConnectionLimits(2)).toMatchObject({ connections: 2_000, perAddress: 2_000 });
+  });
+
+  test("beyond their bound are closed unanswered and counted", async () => {
+    const { port, server, post, metric } = await open();
+    server.maxConnections = 3;
+    for (let n = 0; n < 3; n += 1) void readAll(port, "POST /errors HTTP/1.1\r\n");
+    const count = () => new Promise((resolve) => server.getConnections((_, open) => resolve(open)));
+    await expect.poll(count).toBe(3);
+    expect(await readAll(port, `${head}{}`)).toBe("");
+    await expect.poll(() => metric('readout_limited_total{limit="connections"}')).toBeGreaterThan(0);
+    server.maxConnections = 10;
+    expect(await post("/errors?api_key=key", "{}")).toMatchObject(ok);
+  });
+
+  test("have their requests answered one after the other", async () => {
+    const { port } = await open();
+    const last = head.replace("Host: x", "Host: x\r\nConnection: close");
+    const answers = await readAll(port, `${`${head}{}`.repeat(40)}${last}{}`);
+    expect(answers.match(/HTTP\/1\.1 200 /g)).toHaveLength(41);
+  });
 });
 
 describe("the intake on the main address", () => {

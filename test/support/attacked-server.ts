@@ -21,6 +21,8 @@ export interface Measured {
   readonly worstMs: number;
   /** Resident memory after a garbage collection. */
   readonly rssBytes: number;
+  /** What of it is objects and buffers in use; the rest may be room that was not given back to the system. */
+  readonly usedBytes: number;
   /** The most since the last reset. */
   readonly peakRssBytes: number;
 }
@@ -82,7 +84,8 @@ async function serveUnderMeasure(send: (message: object) => void): Promise<void>
     globalThis.gc?.();
     globalThis.gc?.();
     before = process.threadCpuUsage();
-    send({ stalls, worstMs, peakRssBytes, rssBytes: process.memoryUsage.rss() });
+    const { rss: rssBytes, heapUsed, external } = process.memoryUsage();
+    send({ stalls, worstMs, peakRssBytes, rssBytes, usedBytes: heapUsed + external });
   };
   process.on("message", (message: { measure?: true; close?: number }) => {
     if (message.measure) return setTimeout(measure, 2 * tick);

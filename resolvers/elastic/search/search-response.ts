@@ -2,7 +2,7 @@
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
 import { parseExactIntegers } from "../../../src/core/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { isValueObject } from "../document/flatten.ts";
 import { formatHitId, type Hit, type SearchResponse, scanSearchResponse } from "../document/hit-scanner.ts";
 import { malformedResponseError, noPickedFields, requireComplete } from "./search.ts";

@@ -3,8 +3,9 @@
 // forbidden, so this is checked with strict options and by counting shards.
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
-import { sleep, yieldToEventLoop } from "../../http/waiting.ts";
+import { sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
   encodePattern,

@@ -4,8 +4,8 @@
 
 import { BackendError } from "../../../src/core/errors.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { Budget, SpanSource } from "../../../src/store/spans.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { matchNone } from "../client/query-dsl.ts";
 import { fetchNextPage, releaseScroll, requireCompleteScroll } from "../client/scroll.ts";

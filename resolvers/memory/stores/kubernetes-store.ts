@@ -1,9 +1,10 @@
 // Kubernetes rows from whole observations of a cluster: what is there at a moment, figure by figure. It is as plain
 // as that on purpose, since other stores are compared with it. Only the network's deltas need a second observation.
-import { setImmediate as nextTurn } from "node:timers/promises";
+
 import { Refused } from "../../../src/core/errors.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { KubernetesStore, SnapshotQuery } from "../../../src/store/kubernetes.ts";
 import {
   calculateGrowth,
@@ -155,7 +156,7 @@ async function* iterateSnapshotTimes(
   signal.throwIfAborted();
   for (let index = 0; index < snapshots.count; index += 1) {
     yield snapshots.start + index * snapshots.step;
-    if (index % stride === stride - 1) await nextTurn();
+    if (index % stride === stride - 1) await yieldToEventLoop();
     signal.throwIfAborted();
   }
 }

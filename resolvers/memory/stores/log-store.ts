@@ -1,9 +1,10 @@
 // Log lines in arrays sorted by time, and `matches` for every one of them. It is the oracle that other stores are
 // compared with, so it prefers being plainly right over being fast.
-import { setImmediate as nextTurn } from "node:timers/promises";
+
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { listComparisons } from "../../../src/log-query/ast.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery, LogStore } from "../../../src/store/logs.ts";
@@ -94,7 +95,7 @@ async function* readLines(
     if (looked > query.documentLimit)
       throw createTooLargeError("documents would have to be read", query.documentLimit);
     if (looked % stride === 0) {
-      await nextTurn();
+      await yieldToEventLoop();
       signal.throwIfAborted();
     }
     if (!accepts(line)) continue;

@@ -1,11 +1,11 @@
 // Metrics as raw samples in arrays, grouped and measured anew by `src/metrics/samples.ts` for every query. Like the log lines
 // beside it, it is what other stores are compared with, so it prefers being plainly right over being fast.
 
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { findFirstAtOrAfter } from "../../../src/core/collections.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { compareLists, matchesTags } from "../../../src/metrics/measures.ts";
 import {
   type CounterSamples,
@@ -187,7 +187,7 @@ async function readSeries(
   }
   const found: Series[] = [];
   for (const { tags, series } of groups) {
-    await nextTurn();
+    await yieldToEventLoop();
     signal.throwIfAborted();
     const cut = (stored: StoredSeries) => sliceSamples(stored, query, begun);
     const values =

@@ -1,8 +1,9 @@
 // Spans in arrays, and every question answered by the definition of `src/tracing`. It is the oracle that other stores
 // are compared with, so it prefers being plainly right over being fast.
-import { setImmediate as nextTurn } from "node:timers/promises";
+
 import { compare, type Span } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
 import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources } from "../../../src/store/spans.ts";
 import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
@@ -111,7 +112,7 @@ async function* selectSpans(
     for (const span of candidates(index)) {
       looked += 1;
       if (looked % stride === 0) {
-        await nextTurn();
+        await yieldToEventLoop();
         signal.throwIfAborted();
       }
       if (!accepts(span)) continue;

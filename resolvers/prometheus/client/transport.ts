@@ -4,11 +4,11 @@ import { isUtf8 } from "node:buffer";
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { omitUndefined, type Tls } from "../../http/connection.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
 import { envelope, UnexpectedFormat } from "./response-scanner.ts";
 
 export interface ClientSettings extends GuardSettings {

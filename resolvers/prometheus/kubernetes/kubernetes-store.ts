@@ -1,7 +1,8 @@
 // The Kubernetes store of Prometheus: nodes and pods at the snapshots of a range, and the pod overview. Snapshots are read
 // in slices, each with the snapshot before it for the growth of counters.
-import { setImmediate as nextTurn } from "node:timers/promises";
+
 import type { Buckets, NodesRow, PodsRow } from "../../../src/core/rows.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { KubernetesStore, NodeFilter, PodFilter, SnapshotQuery } from "../../../src/store/kubernetes.ts";
 import { createPodFilter } from "../../../src/store/kubernetes-rules.ts";
 import {
@@ -181,7 +182,7 @@ async function* readPods(
       signal,
     );
     const listPods = joinPodState(answers, snapshots);
-    await nextTurn();
+    await yieldToEventLoop();
     const buildRows = joinPodRows(answers, samples, snapshots);
     for (let index = 1; index < snapshots.count; index += 1) {
       yield* yieldRows(buildRows(listPods(index), index).filter(accepts), signal);

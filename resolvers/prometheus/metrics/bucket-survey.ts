@@ -3,8 +3,8 @@
 import { readNumber, requireAt, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { CounterSamples } from "../../../src/metrics/samples.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
 import { binary, call, type Expression, markNonFinite, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";

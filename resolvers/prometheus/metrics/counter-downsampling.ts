@@ -5,8 +5,8 @@
 import { readNumber, requireAt, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { type CounterSamples, dropNonFinite, type Samples } from "../../../src/metrics/samples.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, joinSpellings } from "./bound-spellings.ts";

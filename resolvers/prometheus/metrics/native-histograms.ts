@@ -3,8 +3,8 @@
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { CounterSamples, Observations } from "../../../src/metrics/samples.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "./bucket-survey.ts";

@@ -2,8 +2,8 @@
 // each group into one series of the answer.
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Series } from "../../../src/core/rows.ts";
+import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
-import { yieldToEventLoop } from "../../http/waiting.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "./bucket-survey.ts";

@@ -6,7 +6,12 @@ import type { IntakeConfig } from "../../config/config.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { Instant, Millis } from "../../core/time.ts";
 import { startDelivery } from "../../intake/delivery.ts";
-import { createIntake, createIntakeServer, type Intake } from "../../intake/intake.ts";
+import {
+  createIntake,
+  createIntakeServer,
+  deriveConnectionLimits,
+  type Intake,
+} from "../../intake/intake.ts";
 import { type SpoolEvent, startSpoolClient } from "../../intake/spool-client.ts";
 import { SpoolInUse } from "../../intake/spool-lock.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
@@ -50,7 +55,11 @@ export async function openErrorIntake(
   let replaced = Promise.resolve();
   const spooled = (site: string) => delivery.wake(site);
   const intake = createIntake({ config, sites, spool, onSpooled: spooled, telemetry, now });
-  const own = config.listen && { address: config.listen, http: createIntakeServer(intake) };
+  const onLimitReached = telemetry.recordLimit;
+  const own = config.listen && {
+    address: config.listen,
+    ...createIntakeServer(intake, { proxies: config.proxies, onLimitReached }),
+  };
   return {
     intake,
     listen: async () => {
@@ -61,6 +70,7 @@ export async function openErrorIntake(
     },
     replace: (config, sites) => {
       intake.reload(config, sites);
+      own?.guard.setLimits(deriveConnectionLimits(config.proxies));
       replaced = replaced.then(async () => {
         await delivery.close();
         delivery = startDelivery({ spool, sites, telemetry });
@@ -68,11 +78,11 @@ export async function openErrorIntake(
       return replaced;
     },
     close: async (grace) => {
-      const timer = setTimeout(() => own?.http.closeAllConnections(), grace);
+      const timer = setTimeout(() => own?.guard.destroyAll(), grace);
       own?.http.close();
       await intake.close();
       clearTimeout(timer);
-      own?.http.closeAllConnections();
+      own?.guard.destroyAll();
       await replaced;
       await delivery.close();
       await spool.close();

@@ -1,7 +1,8 @@
 // `metrics/timeseries`: a series for each selector and combination of tags. Each series is printed when it is sent, so a large
 // answer is never held as text.
-import { setImmediate as nextTurn } from "node:timers/promises";
+
 import type { Buckets, Series } from "../../core/rows.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
 import { chooseResolution, computeGrid } from "../../metrics/measures.ts";
 import {
   type ChunkedBody,
@@ -91,7 +92,7 @@ async function* printTimeseries(
     const idOf = createIdPrinter(selector);
     const own: { readonly id: string; readonly series: Series }[] = [];
     for (const one of series) {
-      if (own.length % idsPerTurn === idsPerTurn - 1) await nextTurn();
+      if (own.length % idsPerTurn === idsPerTurn - 1) await yieldToEventLoop();
       own.push({ id: idOf(one.tags), series: one });
     }
     for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {

@@ -1,9 +1,10 @@
 // The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
 // the status is decided.
-import { setImmediate as nextTurn } from "node:timers/promises";
+
 import { BackendError, LimitReached, Refused } from "../../core/errors.ts";
 import { createReadProgress, describeLateRead, type ReadProgress } from "../../core/read-progress.ts";
 import type { Millis } from "../../core/time.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
 import type { RowBatch } from "./operation.ts";
 
 // Answers up to here are completed before the status is sent, so that a late failure is still a 500. Of those that cannot
@@ -108,7 +109,7 @@ export async function bufferHead(
       if (unprinted > 0) return { texts, state: unprinted <= bufferedChars ? "settled" : "open" };
       refusable = next.value.refusable ?? false;
       // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
-      if (texts.length > 1) await nextTurn();
+      if (texts.length > 1) await yieldToEventLoop();
     }
     return { texts, state: "open" };
   } catch (error) {

@@ -1,7 +1,7 @@
 // Large bodies are parsed in turns; whatever they hold, the value and the place of an error are those of JSON.parse.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { JsonSyntaxError, parseJsonInTurns } from "#src/http/json-in-turns.ts";
+import { JsonSyntaxError, parseJsonInTurns } from "#src/core/json-in-turns.ts";
 
 /** The value of JSON.parse, or where it stopped. */
 function parseAtOnce(text: string): { value: unknown } | { position: number | undefined } {

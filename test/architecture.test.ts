@@ -109,12 +109,16 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "resolvers/prometheus/kubernetes",
-    imports: ["resolvers/prometheus/{metrics,client}", "src/{store,metrics,core}"],
+    imports: ["resolvers/prometheus/{metrics,counters,client}", "src/{store,metrics,core}"],
   },
   {
     folder: "resolvers/prometheus/metrics",
-    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core}"],
+    imports: ["resolvers/prometheus/{counters,client}", "resolvers/http", "src/{metrics,core}"],
     types: ["src/store"],
+  },
+  {
+    folder: "resolvers/prometheus/counters",
+    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core}"],
   },
   {
     folder: "resolvers/memory",

@@ -18,7 +18,7 @@ import {
   selectRange,
 } from "./client/promql.ts";
 import { collectSeries, type SampleSeries } from "./client/response-scanner.ts";
-import { formatSeriesKey, readLabel } from "./metrics/series-reader.ts";
+import { formatSeriesKey, readLabel } from "./counters/series-reader.ts";
 
 /** The samples that are compared, per series. */
 const reach: Millis = 5 * minute;

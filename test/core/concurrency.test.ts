@@ -1,7 +1,7 @@
 // Some calls at a time: in order, and given up as soon as one fails, also by those who heed no signal.
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { runConcurrent } from "#resolvers/prometheus/metrics/series-reader.ts";
+import { runConcurrent } from "#resolvers/prometheus/counters/series-reader.ts";
 import { mapConcurrent } from "#src/core/concurrency.ts";
 
 const never = new AbortController().signal;

@@ -7,7 +7,7 @@ import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import { type Expression, metricName } from "../client/promql.ts";
 import type { SeriesFold } from "../client/response-scanner.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import {
   cadvisorMetrics,
   nodeDisks,

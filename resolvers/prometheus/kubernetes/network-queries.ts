@@ -9,7 +9,7 @@ import {
   metricName,
   type RangeSelector,
 } from "../client/promql.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import { nodeNetwork, podNetwork } from "./metric-sources.ts";
 import {
   aggregateMax,

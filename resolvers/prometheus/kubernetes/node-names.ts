@@ -3,7 +3,7 @@
 // length too: `ip-10-0-0-7` and `ip-10-0-0-7.ec2.internal` are one node, unless another one could be meant.
 import { metricName } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import { type NodeQueryName, resourceCpu } from "./queries.ts";
 import { isMachineMetric, isOtelMetric } from "./selectors.ts";
 import { findNewest, hasValue, type SnapshotAnswers, type SnapshotSeries } from "./snapshot-series.ts";

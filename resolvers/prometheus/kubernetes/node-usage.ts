@@ -2,7 +2,7 @@
 import type { Buckets, NodesRow } from "../../../src/core/rows.ts";
 import { compareNodes } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import {
   cadvisorMetrics,
   type DiskSource,

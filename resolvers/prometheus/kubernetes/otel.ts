@@ -6,7 +6,7 @@ import { requireFirst } from "../../../src/core/collections.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { aggregate, binary, type Expression, matchPresent, metricName } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import {
   nodeDisks,
   nodeFigures,

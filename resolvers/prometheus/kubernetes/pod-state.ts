@@ -12,7 +12,7 @@ import {
 } from "../../../src/core/rows.ts";
 import { derivePodState } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import type { IdentityQueryName, StateQueryName } from "./queries.ts";
 import {
   ensureList,

@@ -5,7 +5,7 @@ import type { Buckets, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { metricName } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
-import { readLabel } from "../metrics/series-reader.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import {
   cadvisorMetrics,
   type NetworkFigure,

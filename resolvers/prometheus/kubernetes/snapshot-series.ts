@@ -2,7 +2,7 @@
 import { readNumber, requireAt } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { type Labels, type SeriesFold, UnexpectedFormat } from "../client/response-scanner.ts";
-import { formatSeriesKey } from "../metrics/series-reader.ts";
+import { formatSeriesKey } from "../counters/series-reader.ts";
 
 /** One series: its value at each snapshot, NaN where it has none. */
 export interface SnapshotSeries {

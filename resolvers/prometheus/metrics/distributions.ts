@@ -23,14 +23,15 @@ import {
   narrowSelector,
 } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { dropBoundLabels, formatNumericKey, infinities } from "./bound-spellings.ts";
-import { type CounterQuery, surveySeries } from "./bucket-survey.ts";
+import { dropBoundLabels, formatNumericKey, infinities } from "../counters/bound-spellings.ts";
+import { type CounterQuery, surveySeries } from "../counters/bucket-survey.ts";
 import {
   type DownsampledSeries,
   downsampleCounter,
   downsampleCounters,
   formatHistogramKey,
-} from "./counter-downsampling.ts";
+} from "../counters/counter-downsampling.ts";
+import { formatSeriesKey, narrowToSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { selectPart } from "./family-listing.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
@@ -49,7 +50,6 @@ import {
   toObservations,
 } from "./native-histograms.ts";
 import { buildCounterQuery, combineByGroup, formatGroupKey, type SeriesPlan } from "./series-groups.ts";
-import { formatSeriesKey, narrowToSeries, readLabel, type SeriesReader } from "./series-reader.ts";
 import { dropCreatedTimestampZeros } from "./summary-quantiles.ts";
 
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;

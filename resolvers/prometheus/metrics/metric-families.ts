@@ -22,7 +22,7 @@ import {
 import type { Labels } from "../client/response-scanner.ts";
 import type { ServerTraits } from "../client/server-traits.ts";
 import { createSwrCache, type SwrCache } from "../client/swr-cache.ts";
-import { infinities } from "./bound-spellings.ts";
+import { infinities } from "../counters/bound-spellings.ts";
 import {
   type Family,
   type FamilyListing,

@@ -24,8 +24,13 @@ import {
   narrowSelector,
   type Selector,
 } from "../client/promql.ts";
-import { joinSpellings } from "./bound-spellings.ts";
-import { downsampleCounter, readRawBuckets } from "./counter-downsampling.ts";
+import { joinSpellings } from "../counters/bound-spellings.ts";
+import { downsampleCounter, readRawBuckets } from "../counters/counter-downsampling.ts";
+import {
+  createDuplicateSeriesError,
+  createSeriesReader,
+  type GridSeries,
+} from "../counters/series-reader.ts";
 import {
   readHistogram,
   readMixedHistogram,
@@ -44,7 +49,6 @@ import {
   type SeriesPlan,
   toSortedSeries,
 } from "./series-groups.ts";
-import { createDuplicateSeriesError, createSeriesReader, type GridSeries } from "./series-reader.ts";
 import type { MetricShape } from "./shape-detection.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;

@@ -7,9 +7,16 @@ import type { Millis } from "../../../src/core/time.ts";
 import { type Observations, parseBound, type Samples } from "../../../src/metrics/samples.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
-import { joinSpellings } from "./bound-spellings.ts";
-import type { CounterQuery } from "./bucket-survey.ts";
-import { formatHistogramKey } from "./counter-downsampling.ts";
+import { joinSpellings } from "../counters/bound-spellings.ts";
+import type { CounterQuery } from "../counters/bucket-survey.ts";
+import { formatHistogramKey } from "../counters/counter-downsampling.ts";
+import {
+  formatSeriesKey,
+  narrowToSeries,
+  type RawSeries,
+  readLabel,
+  type SeriesReader,
+} from "../counters/series-reader.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
   findCommonBounds,
@@ -17,13 +24,6 @@ import {
   type HistogramSeries,
   isInsideBucket,
 } from "./native-histograms.ts";
-import {
-  formatSeriesKey,
-  narrowToSeries,
-  type RawSeries,
-  readLabel,
-  type SeriesReader,
-} from "./series-reader.ts";
 
 /** The parts of a classic histogram that a measure needs beside its count. */
 export interface ClassicParts {

@@ -7,7 +7,17 @@ import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { CounterSamples, Observations } from "../../../src/metrics/samples.ts";
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
-import type { CounterQuery } from "./bucket-survey.ts";
+import type { CounterQuery } from "../counters/bucket-survey.ts";
+import {
+  chunkSeries,
+  createTooManyPointsError,
+  formatSeriesKey,
+  narrowToSeries,
+  roundUpToSeconds,
+  runConcurrent,
+  type SeriesReader,
+} from "../counters/series-reader.ts";
+import { classifySeriesStarts } from "../counters/series-start.ts";
 import {
   addClassicBounds,
   addHistogram,
@@ -18,16 +28,6 @@ import {
   type GrowthFold,
   type HistogramGrowth,
 } from "./histogram-growth.ts";
-import {
-  chunkSeries,
-  createTooManyPointsError,
-  formatSeriesKey,
-  narrowToSeries,
-  roundUpToSeconds,
-  runConcurrent,
-  type SeriesReader,
-} from "./series-reader.ts";
-import { classifySeriesStarts } from "./series-start.ts";
 
 /** One way in which a source keeps a histogram. */
 export interface HistogramForm {

@@ -6,9 +6,9 @@ import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import type { CounterQuery } from "./bucket-survey.ts";
+import type { CounterQuery } from "../counters/bucket-survey.ts";
+import { createTooManyPointsError, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { type Family, selectPart } from "./family-listing.ts";
-import { createTooManyPointsError, readLabel, type SeriesReader } from "./series-reader.ts";
 
 /** How many points and samples may be read for one answer, if its own limit is not higher. */
 const readLimit = 5_000_000;

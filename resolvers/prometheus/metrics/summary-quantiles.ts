@@ -5,10 +5,15 @@ import { readNumber } from "../../../src/core/collections.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Samples } from "../../../src/metrics/samples.ts";
 import { call } from "../client/promql.ts";
-import { dropBoundLabels, formatNumericKey, groupSpellings, joinSpellings } from "./bound-spellings.ts";
-import type { CounterQuery } from "./bucket-survey.ts";
-import { type DownsampledSeries, readRawBuckets } from "./counter-downsampling.ts";
-import { formatSeriesKey, type RawSeries, type SeriesReader } from "./series-reader.ts";
+import {
+  dropBoundLabels,
+  formatNumericKey,
+  groupSpellings,
+  joinSpellings,
+} from "../counters/bound-spellings.ts";
+import type { CounterQuery } from "../counters/bucket-survey.ts";
+import { type DownsampledSeries, readRawBuckets } from "../counters/counter-downsampling.ts";
+import { formatSeriesKey, type RawSeries, type SeriesReader } from "../counters/series-reader.ts";
 
 /**
  * The quantiles without the zeros at which the count of their summary is zero as well. `counting` finds these counts.

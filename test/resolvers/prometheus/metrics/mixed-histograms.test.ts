@@ -1,9 +1,9 @@
 // Detection of histograms that have to be read in both forms, by the number of samples of each form.
 import { describe, expect, test } from "vitest";
 import { type Expression, matchEqual, metricName, select } from "#resolvers/prometheus/client/promql.ts";
-import type { CounterQuery } from "#resolvers/prometheus/metrics/bucket-survey.ts";
+import type { CounterQuery } from "#resolvers/prometheus/counters/bucket-survey.ts";
+import type { GridSeries, SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import { findClassicNativeMismatch } from "#resolvers/prometheus/metrics/mixed-histograms.ts";
-import type { GridSeries, SeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
 
 const hour = 3_600_000;
 const start = 10 * hour;

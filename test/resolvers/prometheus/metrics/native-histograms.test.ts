@@ -3,14 +3,14 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { HistogramBucket, HistogramSample } from "#resolvers/prometheus/client/response-scanner.ts";
-import type { CounterQuery } from "#resolvers/prometheus/metrics/bucket-survey.ts";
+import type { CounterQuery } from "#resolvers/prometheus/counters/bucket-survey.ts";
+import type { SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import {
   findCommonBounds,
   type HistogramForm,
   readGrowth,
   toObservations,
 } from "#resolvers/prometheus/metrics/native-histograms.ts";
-import type { SeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
 import { combineObservations, type Observations } from "#src/metrics/samples.ts";
 
 const [start, step, count] = [1_000_000, 1_000, 8];

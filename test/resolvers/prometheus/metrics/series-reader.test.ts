@@ -9,7 +9,7 @@ import {
   select,
 } from "#resolvers/prometheus/client/promql.ts";
 import type { SampleSeries } from "#resolvers/prometheus/client/response-scanner.ts";
-import { createSeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
+import { createSeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 
 const signal = new AbortController().signal;
 

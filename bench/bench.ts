@@ -38,6 +38,7 @@ import {
   summarise,
 } from "./harness/report.ts";
 import { measureGraphql } from "./suites/graphql.ts";
+import { measureGroupedMetrics } from "./suites/grouped-metrics.ts";
 import { measureIntake } from "./suites/intake.ts";
 import { measureIsolation } from "./suites/isolation.ts";
 import { measureMetrics } from "./suites/metrics.ts";
@@ -558,9 +559,10 @@ await runSection("load", async () => {
 if (ours) {
   const serveMetrics = (yaml: readonly string[], stalls?: string) =>
     serve(yaml, stalls === undefined ? {} : buildStallPreload(stalls));
-  await runSection("metrics", () =>
-    measureMetrics({ agent, token, rounds, folder, serve: serveMetrics, readStall }),
-  );
+  await runSection("metrics", async () => [
+    ...(await measureMetrics({ agent, token, rounds, folder, serve: serveMetrics, readStall })),
+    ...(await measureGroupedMetrics({ agent, token, rounds, serve })),
+  ]);
   await runSection("streams", () => measureStreams({ agent, token, quick: options.quick, serve }));
   await runSection("tracing", () =>
     measureTracing({ agent, token, rounds, quick: options.quick, folder, serve }),

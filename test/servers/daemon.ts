@@ -18,6 +18,8 @@ export interface Command {
 }
 
 export interface Daemon {
+  /** Undefined if it could not be started. */
+  readonly pid: number | undefined;
   /** "exit code 1", "SIGKILL" or the error of the start; undefined while it runs. */
   readonly ended: () => string | undefined;
   /** The last lines that it printed. */
@@ -57,6 +59,7 @@ export async function launch(command: Command, folder: string): Promise<Daemon> 
     if (guard) await dismissGuard(guard);
   };
   return {
+    pid: child.pid,
     ended: () => ended,
     tail: async () => cutLastLines(await readFile(join(folder, "output.log"), "utf8")),
     stop: () => (ending ??= finish(requestEnd(child, end))),

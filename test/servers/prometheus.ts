@@ -33,6 +33,7 @@ export interface RunningPrometheus {
   readonly version: string;
   /** Without a trailing slash. It takes remote writes. */
   readonly url: string;
+  readonly pid: number;
   readonly stop: () => Promise<void>;
 }
 
@@ -43,7 +44,14 @@ export interface KeptData {
   /** Its data directory, which the caller removes. */
   readonly data: string;
   /** `host:port` of a target that is scraped every second. */
-  readonly target: string;
+  readonly target?: string;
+}
+
+/** OpenMetrics text, in pieces if it is too long for one string. */
+export interface LongText {
+  readonly pieces: Iterable<string>;
+  /** Of a block, such as `744h`: each block costs a pass over the text. */
+  readonly blockLength: string;
 }
 
 /**
@@ -52,7 +60,7 @@ export interface KeptData {
  */
 export async function startPrometheus(
   name: PrometheusName,
-  openMetrics: string,
+  openMetrics: string | LongText,
   signal?: AbortSignal,
   features: readonly string[] = [],
   kept?: KeptData,
@@ -67,7 +75,7 @@ export async function startPrometheus(
     const config = join(folder, "prometheus.yml");
     // The label takes no part in queries; it proves whose the answering server is.
     const scrapes =
-      kept === undefined
+      kept?.target === undefined
         ? ""
         : `scrape_configs: [{ job_name: app, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{ targets: ["${kept.target}"] }] }]\n`;
     await writeFile(config, `global: { external_labels: { run: ${basename(folder)} } }\n${scrapes}`);
@@ -84,7 +92,7 @@ export async function startPrometheus(
     daemon = await launch({ program, args }, folder);
     await awaitReady(url, basename(folder), daemon, signal);
     const { version } = prometheusServers[name];
-    return { name, product: "prometheus", version, url, stop: daemon.stop };
+    return { name, product: "prometheus", version, url, pid: daemon.pid ?? 0, stop: daemon.stop };
   } catch (error) {
     await (daemon?.kill() ?? rm(folder, { recursive: true, force: true }));
     throw error;
@@ -96,12 +104,15 @@ async function fill(
   promtool: string,
   file: string,
   data: string,
-  openMetrics: string,
+  openMetrics: string | LongText,
   signal?: AbortSignal,
 ): Promise<void> {
-  await writeFile(file, openMetrics);
-  const blocks = "--max-block-duration=48h"; // years of two-hour blocks would take minutes to write
+  const isLong = typeof openMetrics !== "string";
+  await writeFile(file, isLong ? openMetrics.pieces : openMetrics);
+  // Years of two-hour blocks would take minutes to write.
+  const blocks = `--max-block-duration=${isLong ? openMetrics.blockLength : "48h"}`;
   await run(promtool, ["tsdb", "create-blocks-from", "openmetrics", blocks, file, data], signal);
+  await rm(file);
 }
 
 interface Programs {

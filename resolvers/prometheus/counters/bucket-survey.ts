@@ -8,6 +8,7 @@ import type { CounterSamples } from "../../../src/metrics/samples.ts";
 import { binary, call, type Expression, markNonFinite, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";
+import { findMarks } from "./mark-search.ts";
 import {
   formatSeriesKey,
   type GridSeries,
@@ -45,6 +46,8 @@ export interface SurveyedSeries {
   baseline: CounterSamples["baseline"];
 }
 
+type RelaxedSelector = Awaited<ReturnType<SeriesReader["dropPresenceMatchers"]>>;
+
 /** Labels with values: all that is used of one sample of each series. */
 type LabelledSamples = Pick<RawSeries, "labels" | "values">;
 
@@ -71,11 +74,10 @@ export async function surveyLastSamples(
   const { selector, buckets, lookBack, canRestart, limit } = query;
   const isHidden = canRestart && reader.hidesRestarts;
   const relaxed = await reader.dropPresenceMatchers(selector, buckets);
-  const suspects = buildResetOrNonFinite(reader, relaxed.selector, buckets, canRestart);
   const reach = calculateReach(buckets);
-  const [lasts, suspectGrid, bases] = await Promise.all([
+  const [lasts, marked, bases] = await Promise.all([
     readLastValues(reader, relaxed, buckets, limit),
-    isHidden ? [] : reader.readGrid(suspects, buckets, limit, relaxed.matchesDropped),
+    isHidden ? [] : findRestartsAndNonFinite(reader, relaxed, query),
     lookBack === undefined
       ? []
       : readLastBefore(reader, relaxed.selector, buckets.start, Math.min(reach, lookBack)),
@@ -89,7 +91,7 @@ export async function surveyLastSamples(
     bases.filter(({ labels }) => relaxed.matchesDropped(labels)),
     reach,
   );
-  const marksByKey = groupSpellings(suspectGrid);
+  const marksByKey = groupSpellings(marked);
   return [...groupSpellings(lasts)].map(([key, spellings]): SurveyedSeries => {
     const marks = isHidden ? "all" : (marksByKey.get(key) ?? []);
     return surveyBuckets(joinGrids(spellings), baseByKey.get(key), marks, query);
@@ -173,27 +175,47 @@ function isMarked(marks: readonly GridSeries[] | "all", bucket: number): boolean
 }
 
 /**
- * An expression with any value where the bucket holds a sample that is not finite, or a restart lies in it or in the
- * reach before it. (A sample before the bucket that is not finite does not matter: as the last of its bucket it shows.)
+ * Series with a value in each bucket that holds a sample that is not finite, or where a restart lies in it or in the reach
+ * before it. (A sample before the bucket that is not finite does not matter: as the last of its bucket it shows.)
  */
-function buildResetOrNonFinite(
+async function findRestartsAndNonFinite(
   reader: SeriesReader,
-  selector: Selector,
-  buckets: Buckets,
-  canRestart: boolean,
-): Expression {
+  { selector, matchesDropped }: RelaxedSelector,
+  { buckets, canRestart, limit }: CounterQuery,
+): Promise<readonly GridSeries[]> {
+  const reach = calculateReach(buckets);
+  const query = { selector, accepts: matchesDropped, limit };
+  // Two questions, not one: a server takes long to match the series of two sides at each time.
+  const found = await Promise.all([
+    canRestart
+      ? findMarks(
+          reader,
+          { ...query, build: (of, length) => buildRestarts(reader, of, length, reach) },
+          buckets,
+        )
+      : [],
+    findMarks(reader, { ...query, build: (of, length) => buildNonFinite(reader, of, length) }, buckets),
+  ]);
+  return found.flat();
+}
+
+/** Where a restart lies in the window of this length or in the reach before it. */
+function buildRestarts(reader: SeriesReader, selector: Selector, length: Millis, reach: Millis): Expression {
+  const around = reader.selectRange(selector, { from: length + reach, to: 1 });
+  return binary(call("resets", around), ">", number(0));
+}
+
+/** Where the window of this length has a sample that is not finite. */
+function buildNonFinite(reader: SeriesReader, selector: Selector, length: Millis): Expression {
   // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
-  const samples = reader.selectRange(selector, { from: Math.max(2, buckets.step), to: 1 });
-  const nonFinite = markNonFinite(samples);
-  if (!canRestart) return binary(nonFinite, "!=", number(0));
-  const around = reader.selectRange(selector, { from: buckets.step + calculateReach(buckets), to: 1 });
-  return binary(binary(call("resets", around), "+", nonFinite), "!=", number(0));
+  const samples = reader.selectRange(selector, { from: Math.max(2, length), to: 1 });
+  return binary(markNonFinite(samples), "!=", number(0));
 }
 
 /** Left-closed ranges (Prometheus < 3) cannot express a window of 1 ms, so buckets of 1 ms are read raw. */
 async function readLastValues(
   reader: SeriesReader,
-  { selector, matchesDropped }: Awaited<ReturnType<SeriesReader["dropPresenceMatchers"]>>,
+  { selector, matchesDropped }: RelaxedSelector,
   buckets: Buckets,
   limit: number,
 ): Promise<readonly GridSeries[]> {

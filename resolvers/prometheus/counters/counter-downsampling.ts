@@ -18,6 +18,7 @@ import {
   surveyLastSamples,
   surveySeries,
 } from "./bucket-survey.ts";
+import { groupByBucket, groupIntoRuns, type SuspectBucket, sampleInterval } from "./raw-runs.ts";
 import {
   chunkSeries,
   formatSeriesKey,
@@ -195,18 +196,10 @@ function listLabels(series: readonly { readonly labels: Labels }[]): readonly La
 
 /** Steps of the grids that a wide bucket is surveyed in before raw samples are read, widest first. */
 const refinementSteps: readonly Millis[] = [365 * day, 30 * day, day, hour, 5 * minute];
-/** So many raw samples are read at once, estimated at one per second. */
+/** So many raw samples are read at once, as estimated. */
 const maxRawSamples = 50_000;
 
-type SuspectBucket = { readonly bucket: number; readonly labels: Labels };
 type SeriesPiece = { readonly labels: Labels; readonly samples: Samples };
-
-/** Buckets in a row, `to` included, that are read together. */
-interface BucketRun<T extends SuspectBucket> {
-  readonly from: number;
-  to: number;
-  readonly members: T[];
-}
 
 /**
  * The samples of the suspect buckets, by query and series. A restart affects a moment and not the whole bucket: a wide
@@ -218,7 +211,7 @@ async function refineSuspectBuckets(
 ): Promise<readonly ReadonlyMap<string, Samples>[]> {
   const [first] = parts;
   if (first === undefined) return [];
-  const { start, step, count } = first.query.buckets;
+  const { start, step } = first.query.buckets;
   const suspects = parts.flatMap(({ series }, part) =>
     series.flatMap(({ spellings, suspects }) =>
       spellings.flatMap((labels) => [...suspects].map((bucket) => ({ bucket, labels, part }))),
@@ -227,7 +220,7 @@ async function refineSuspectBuckets(
   const finer = reader.hidesRestarts ? undefined : refinementSteps.find((length) => length * 3 <= step);
   // Where the finer step does not divide the bucket, its last part would reach into the next bucket.
   const joinsBuckets = finer === undefined || step % finer === 0;
-  const runs = groupIntoRuns(suspects, joinsBuckets ? count : 0);
+  const runs = joinsBuckets ? groupIntoRuns(suspects, step) : groupByBucket(suspects);
   const found = await runConcurrent(runs, ({ from, to, members }) =>
     refineRun(reader, parts, members, { from: start + from * step, to: start + (to + 1) * step, finer }),
   );
@@ -252,7 +245,7 @@ async function refineRun(
     return { query: part.query, labels: [...labels], seriesCount: part.series.length };
   });
   const seriesCount = narrowed.reduce((sum, { labels }) => sum + labels.length, 0);
-  if (finer === undefined || (seriesCount * (to - from)) / 1_000 <= maxRawSamples) {
+  if (finer === undefined || (seriesCount * (to - from)) / sampleInterval <= maxRawSamples) {
     return Promise.all(narrowed.map((part) => readRawPieces(reader, part, from, to)));
   }
   // What the finer steps leave over at the end is a bucket of its own.
@@ -262,29 +255,6 @@ async function refineRun(
   if (rest < to) grids.push({ start: rest, step: to - rest, count: 1 });
   const pieces = await runConcurrent(grids, (grid) => downsampleFinerGrid(reader, narrowed, grid));
   return parts.map((_, at) => pieces.flatMap((ofGrid) => requireAt(ofGrid, at)));
-}
-
-/**
- * Groups suspects into runs. Of `count` buckets those that lie close are read together, so that there are never more
- * than some dozens of requests; each by itself if `count` is 0.
- */
-function groupIntoRuns<T extends SuspectBucket>(
-  suspects: readonly T[],
-  count: number,
-): readonly BucketRun<T>[] {
-  const maxDistance = count === 0 ? 0 : 1 + Math.floor(count / 32);
-  const runs: BucketRun<T>[] = [];
-  for (const one of suspects.toSorted((a, b) => a.bucket - b.bucket)) {
-    const { bucket } = one;
-    const run = runs.at(-1);
-    if (run === undefined || bucket - run.to > maxDistance)
-      runs.push({ from: bucket, to: bucket, members: [one] });
-    else {
-      run.to = bucket;
-      run.members.push(one);
-    }
-  }
-  return runs;
 }
 
 /** Some of the series of a query. */
@@ -343,10 +313,10 @@ export async function readRawBuckets(
   reader: SeriesReader,
   selector: Selector,
   suspects: readonly SuspectBucket[],
-  { start, step, count }: Buckets,
+  { start, step }: Buckets,
   limit: number,
 ): Promise<readonly RawSeries[]> {
-  const read = await runConcurrent(groupIntoRuns(suspects, count), ({ from, to, members }) => {
+  const read = await runConcurrent(groupIntoRuns(suspects, step), ({ from, to, members }) => {
     const narrowed = narrowToSeries(selector, listLabels(members));
     return reader.readRaw(narrowed, start + from * step, start + (to + 1) * step, limit);
   });

@@ -6,12 +6,7 @@ import { readNumber } from "../../../src/core/collections.ts";
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import {
-  combineCumulative,
-  combineIncrements,
-  combineSamples,
-  dropNonFinite,
-} from "../../../src/metrics/samples.ts";
+import { combineCumulative, combineSamples, dropNonFinite } from "../../../src/metrics/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
@@ -39,6 +34,7 @@ import {
   requireParts,
 } from "./distributions.ts";
 import { selectPart } from "./family-listing.ts";
+import { readIncrements } from "./increments.ts";
 import { isTag, type MetricFamilies, type MetricForm, typeByShape } from "./metric-families.ts";
 import {
   buildCounterQuery,
@@ -285,16 +281,6 @@ function buildGaugeExpression(
 }
 
 // ---- Counters ----------------------------------------------------------------------------------------------------
-
-async function readIncrements(plan: SeriesPlan, name: string): Promise<readonly Series[]> {
-  const found = await downsampleCounter(plan.reader, buildCounterQuery(plan, name, {}));
-  return combineByGroup(plan, found, (group) =>
-    combineIncrements(
-      group.map(({ samples }) => samples),
-      plan.query.buckets,
-    ),
-  );
-}
 
 /** The mean of the running values needs all raw samples. */
 async function readCumulativeMean(

@@ -1,0 +1,121 @@
+// Finds the few buckets in which an expression has a value, such as those with a restart. Nearly all series have none in
+// the whole range. So wide cells are asked first, and single buckets only of the series and cells that have one.
+import { zip } from "../../../src/core/collections.ts";
+import type { Buckets } from "../../../src/core/rows.ts";
+import type { Millis } from "../../../src/core/time.ts";
+import type { Expression, Selector } from "../client/promql.ts";
+import type { Labels } from "../client/response-scanner.ts";
+import {
+  formatSeriesKey,
+  type GridSeries,
+  narrowToSeries,
+  runConcurrent,
+  type SeriesReader,
+} from "./series-reader.ts";
+
+/** A question whose answer has a value where a window of some length is marked. */
+export interface MarkQuery {
+  readonly selector: Selector;
+  /** The expression for the window of this length that ends at the time of evaluation. */
+  readonly build: (selector: Selector, length: Millis) => Expression;
+  /** Which of the series count. */
+  readonly accepts: (labels: Labels) => boolean;
+  /** Series × buckets that may be read. */
+  readonly limit: number;
+}
+
+/** A range is asked about in so many cells first: each costs little over what its samples cost. */
+const cellCount = 16;
+
+/**
+ * The marked buckets: series that have any, with some value where a bucket is marked. A window that is marked has to be
+ * marked too as a part of a longer one.
+ */
+export async function findMarks(
+  reader: SeriesReader,
+  query: MarkQuery,
+  buckets: Buckets,
+): Promise<readonly GridSeries[]> {
+  const { selector, build, accepts, limit } = query;
+  if (buckets.count <= cellCount)
+    return reader.readGrid(build(selector, buckets.step), buckets, limit, accepts);
+  return findMarksInCells(reader, query, buckets, await findMarkedCells(reader, query, buckets));
+}
+
+/** The marked buckets within marked cells. */
+export async function findMarksInCells(
+  reader: SeriesReader,
+  { selector, build, accepts, limit }: MarkQuery,
+  { start, step, count }: Buckets,
+  cells: readonly MarkedCell[],
+): Promise<readonly GridSeries[]> {
+  const runs = joinNeighbours(cells);
+  const found = await runConcurrent(runs, ({ from, to, series }) => {
+    const narrowed = narrowToSeries(
+      selector,
+      series.map(({ labels }) => labels),
+    );
+    const part = { start: start + from * step, step, count: to - from };
+    return reader.readGrid(build(narrowed, step), part, limit, accepts);
+  });
+  const marks = new Map<string, GridSeries>();
+  for (const [{ from }, series] of zip(runs, found)) {
+    for (const { labels, values } of series) {
+      const key = formatSeriesKey(labels);
+      const mark = marks.get(key) ?? { labels, values: new Float64Array(count).fill(Number.NaN) };
+      mark.values.set(values, from);
+      marks.set(key, mark);
+    }
+  }
+  return [...marks.values()];
+}
+
+export interface MarkedCell {
+  /** Holds the buckets from `from` until before `to`. */
+  readonly from: number;
+  readonly to: number;
+  /** The series that are marked there, with the value of the mark. */
+  readonly series: readonly { readonly labels: Labels; readonly value: number }[];
+}
+
+/** The marked cells of at most so many buckets, in order. */
+export async function findMarkedCells(
+  reader: SeriesReader,
+  { selector, build, accepts, limit }: MarkQuery,
+  { start, step, count }: Buckets,
+): Promise<readonly MarkedCell[]> {
+  const size = Math.ceil(count / cellCount);
+  const whole = Math.floor(count / size);
+  const rest = count - whole * size;
+  const grids = [{ first: 0, start, step: size * step, count: whole }];
+  if (rest > 0) grids.push({ first: whole, start: start + whole * size * step, step: rest * step, count: 1 });
+  const found = await runConcurrent(grids, (grid) =>
+    reader.readGrid(build(selector, grid.step), grid, limit, accepts),
+  );
+  const cells = Array.from({ length: Math.ceil(count / size) }, (_, cell) => ({
+    from: cell * size,
+    to: Math.min(count, (cell + 1) * size),
+    series: [] as MarkedCell["series"][number][],
+  }));
+  for (const [{ first }, series] of zip(grids, found)) {
+    for (const { labels, values } of series) {
+      for (const [cell, value] of values.entries())
+        if (!Number.isNaN(value)) cells[first + cell]?.series.push({ labels, value });
+    }
+  }
+  return cells.filter(({ series }) => series.length > 0);
+}
+
+/** Neighbouring cells together. */
+function joinNeighbours(cells: readonly MarkedCell[]): readonly MarkedCell[] {
+  const runs: { from: number; to: number; series: MarkedCell["series"][number][] }[] = [];
+  for (const { from, to, series } of cells) {
+    const run = runs.at(-1);
+    if (run?.to !== from) runs.push({ from, to, series: [...series] });
+    else {
+      run.to = to;
+      for (const one of series) run.series.push(one);
+    }
+  }
+  return runs;
+}

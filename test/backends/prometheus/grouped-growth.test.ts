@@ -1,0 +1,64 @@
+// Growth that a running Prometheus groups equals the definition, for the same random counters as in the test without a
+// server, and with what only a server holds: samples that are NaN, and staleness markers.
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { guardDefaults } from "#resolvers/http/guard.ts";
+import { createPrometheusClient, type PrometheusClient } from "#resolvers/prometheus/client/client.ts";
+import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
+import { testIO } from "../../support/elastic/test-index.ts";
+import {
+  buildFleetQuery,
+  computeGrowth,
+  describeGrowthDifference,
+  fleet,
+  readGrouped,
+} from "../../support/prometheus/counter-fleets.ts";
+import { sendRemoteWrite } from "../../support/prometheus/remote-write.ts";
+import { namedPrometheus } from "../selected-servers.ts";
+
+const signal = AbortSignal.timeout(170_000);
+/** Each is a metric of its own. */
+const fleets = fc.sample(fleet, { numRuns: 150, seed: 30 });
+const nameFleet = (n: number): string => `fleet_${n}_total`;
+
+describe.each(namedPrometheus())("growth grouped by $name", ({ name }) => {
+  let server: RunningPrometheus;
+  let client: PrometheusClient;
+  beforeAll(async () => {
+    server = await startPrometheus(name, "");
+    const settings = { ...guardDefaults, url: server.url, headers: {}, answerBytes: 1e8 };
+    client = createPrometheusClient("prom", settings, testIO);
+    const all = fleets.flatMap(({ series }, n) =>
+      series.map(({ labels, samples }) => ({ labels: { __name__: nameFleet(n), ...labels }, samples })),
+    );
+    // A server takes samples in the order of their time, and none that lies more than an hour before the newest one.
+    const times = all.flatMap(({ samples }) => samples.map(([time]) => time));
+    const [first, last] = times.reduce(
+      ([a, b], time) => [Math.min(a, time), Math.max(b, time)],
+      [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+    );
+    const hour = 3_600_000;
+    for (let from = first; from <= last; from += hour / 2) {
+      const part = all.flatMap(({ labels, samples }) => {
+        const inside = samples.filter(([time]) => time >= from && time < from + hour / 2);
+        return inside.length === 0 ? [] : [{ labels, samples: inside }];
+      });
+      await sendRemoteWrite(server.url, part);
+    }
+  }, 120_000);
+  afterAll(async () => {
+    await client?.close();
+    await server?.stop();
+  });
+
+  test("equals the raw samples", { timeout: 170_000 }, async () => {
+    for (const [n, { step, series }] of fleets.entries()) {
+      for (const tags of [{}, { path: "*" }] as const) {
+        const query = buildFleetQuery(nameFleet(n), step, tags);
+        const found = await readGrouped(client, query, signal);
+        const difference = describeGrowthDifference(series, found, computeGrowth(query, series));
+        expect(difference && `${query.metric} ${JSON.stringify(tags)}: ${difference}`).toBeUndefined();
+      }
+    }
+  });
+});

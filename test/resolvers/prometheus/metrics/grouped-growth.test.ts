@@ -1,0 +1,59 @@
+// Growth that is grouped at the source equals the definition, computed from raw samples by an oracle that shares no code
+// with it.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
+import { printExpression, type RangeEdge } from "#resolvers/prometheus/client/promql.ts";
+import {
+  buildFleetQuery,
+  computeGrowth,
+  describeGrowthDifference,
+  dropStale,
+  type FleetSeries,
+  fleet,
+  readGrouped,
+} from "../../../support/prometheus/counter-fleets.ts";
+import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
+
+const signal = new AbortController().signal;
+const metric = "calls_total";
+
+/** A client over these samples. `sent` takes each query. NaN is left out: to the evaluator it is a staleness marker. */
+function createClient(series: readonly FleetSeries[], edge: RangeEdge, sent: string[]): PrometheusClient {
+  const written = series.map((one) => ({
+    labels: { __name__: metric, ...one.labels },
+    samples: dropStale(one),
+  }));
+  const { query, readTraits } = createEvaluator(written, edge);
+  const client: Pick<PrometheusClient, "query"> & { readTraits: typeof readTraits } = {
+    query: (expression, ...more) => {
+      sent.push(printExpression(expression));
+      return query(expression, ...more);
+    },
+    readTraits,
+  };
+  return client as unknown as PrometheusClient;
+}
+
+test.each(["closed", "open"] as const)("equals the raw samples, left edge %s", async (edge) => {
+  let [grouped, runs] = [0, 0];
+  const property = fc.asyncProperty(
+    fleet,
+    fc.constantFrom({}, { path: "*" }),
+    async ({ step, series }, tags) => {
+      const numbers = series.map((one) => ({
+        ...one,
+        samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
+      }));
+      const sent: string[] = [];
+      const query = buildFleetQuery(metric, step, tags);
+      const found = await readGrouped(createClient(numbers, edge, sent), query, signal);
+      expect(describeGrowthDifference(numbers, found, computeGrowth(query, numbers))).toBeUndefined();
+      runs += 1;
+      if (sent.some((text) => text.startsWith("sum") && text.includes("last_over_time"))) grouped += 1;
+    },
+  );
+  await fc.assert(property, { numRuns: 150 });
+  // Otherwise nothing was compared.
+  expect(grouped).toBeGreaterThan(runs / 2);
+});

@@ -56,6 +56,8 @@ export interface Survey {
 
 export interface FoundSource {
   readonly holds: "lines" | "spans" | "events";
+  /** Of events: whether a source of lines is looked for in the same indices. */
+  readonly areLines?: boolean;
   /** A data stream, or a pattern over indices whose names differ by dates and counters only. */
   readonly index: string;
   readonly layout: string;

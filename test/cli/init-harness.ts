@@ -75,6 +75,7 @@ export async function serve(
       const indices = names.map((name) => ({ name, attributes: ["open"] }));
       return sendJson(response, { indices, aliases: [], data_streams: streams.map((name) => ({ name })) });
     }
+    if (path.startsWith("/*/_settings/")) return sendJson(response, {});
     if (path.endsWith("/_search")) {
       const shards = { total: 1, successful: 1, skipped: 0, failed: 0 };
       return sendJson(response, { took: 1, timed_out: false, _shards: shards, hits: { hits: [] } });
@@ -125,6 +126,7 @@ export async function serveEach(definitions: ReadonlyMap<string, object>, stream
       const backing = streams.map((name) => ({ name, backing_indices: [behind(name)] }));
       return sendJson(response, { indices: plain, aliases: [], data_streams: backing });
     }
+    if (path.startsWith("/*/_settings/")) return sendJson(response, {});
     // As servers do: a data stream is taken out by a name with a star alone.
     const parts = path
       .slice(1)

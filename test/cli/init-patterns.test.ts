@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parseConfig } from "#src/config/config.ts";
 import { createFakeSearch, type FakeIndex } from "../support/elastic/fake-cluster.ts";
-import { openScriptedSource, sendJson } from "../support/scripted-http-source.ts";
+import { openScriptedSource } from "../support/scripted-http-source.ts";
 
 import {
   each,
@@ -98,11 +98,7 @@ describe("lines without a known layout", () => {
   const said = { message: "m", level: "WARN" };
   async function propose(indices: Readonly<Record<string, FakeIndex>>) {
     const search = createFakeSearch(indices, "Elasticsearch");
-    const names = Object.keys(indices).map((name) => ({ name, attributes: ["open"] }));
-    const fake = await openScriptedSource((response, request, body) => {
-      if (!request.url?.startsWith("/_resolve/")) return search.reply(response, request, body);
-      return sendJson(response, { indices: names, aliases: [], data_streams: [] });
-    });
+    const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
     fakes.push(fake);
     expect((await init(["--elastic", fake.url])).code).toBe(0);
     return parseConfig(written(), "r.yaml", world).sites.main?.logs?.sources;

@@ -21,6 +21,7 @@ function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes
     ...(metrics === undefined ? [] : [{ backend: "prom", survey: { ...nothing, ...metrics } }]),
   ];
   const url = "http://127.0.0.1:9200";
+  const proposal = proposeSites(found, "main", now);
   const text = printDraft({
     preface: ["Written by a test."],
     listen: "127.0.0.1:8080",
@@ -38,8 +39,8 @@ function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes
         ? []
         : [{ name: "prom", kind: "prometheus", url, auth: {}, tls: { ca: "ca.pem" }, reasons: [] }]),
     ],
-    sites: proposeSites(found, "main", now),
-    notes,
+    sites: proposal.sites,
+    notes: [...notes, ...proposal.notes],
   });
   return { text, config: parseConfig(text, "readout.yaml", { ...world, env: { KEY: "k" } }) };
 }
@@ -105,15 +106,24 @@ describe("a proposal of init", () => {
     ]);
   });
 
-  test("reads spans of several layouts by auto and omits events without spans", () => {
+  test("reads spans of several layouts by auto and leaves out events without spans", () => {
     const traces: FoundSource[] = [
       { ...lines("b-*", { layout: "jaeger" }), holds: "spans" },
       { ...lines("a-*,-a-x-*", { layout: "otel" }), holds: "spans" },
       { ...lines("e-*", { layout: "apm" }), holds: "events" },
     ];
-    const { config } = buildDraft({ traces });
+    const { config, text } = buildDraft({ traces });
     expect(config.sites.main?.traces).toMatchObject({ index: "a-*,-a-x-*,b-*", layout: "auto" });
-    expect(buildDraft({ traces: traces.slice(2) }).config.sites.main?.traces).toBeUndefined();
+    expect(text).toContain("#   e-*: events of spans of apm, of which none were found");
+    const alone = buildDraft({ traces: traces.slice(2) });
+    expect(alone.config.sites.main?.traces).toBeUndefined();
+    expect(alone.text).toContain("#   e-*: events of spans of apm, of which none were found");
+    const areLines = buildDraft({ traces: traces.slice(2).map((source) => ({ ...source, areLines: true })) });
+    expect(areLines.text).not.toContain("Found and left out");
+    const [mixed, , events] = traces;
+    if (mixed === undefined || events === undefined) throw new Error("three sources");
+    const joined = buildDraft({ traces: [{ ...mixed, layout: "apm, jaeger" }, events] });
+    expect(joined.config.sites.main?.traces).toMatchObject({ index: "b-*,e-*", layout: "auto" });
   });
 
   test.each([

@@ -6,6 +6,7 @@ import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
+import { adviseOnCopies } from "../mapping/index-copies.ts";
 import { listKeptStreams } from "../mapping/index-patterns.ts";
 import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
@@ -86,6 +87,11 @@ function inspectIndices({ source, metadata, findings }: InspectionContext): void
   }
   problems.push(...listUnreachableProblems(source.index, metadata));
   limitations.push(...listKeptStreams(source.index, metadata.indices));
+  if (metadata.copies.size > 0) {
+    const advice = adviseOnCopies(source.index, metadata.copies, metadata.indices);
+    const indices = [...metadata.copies.keys()];
+    limitations.push({ indices, text: `copies of other indices, whose lines are shown twice; ${advice}` });
+  }
 }
 
 function inspectLayouts({ layoutGroups, findings }: InspectionContext): void {

@@ -2,6 +2,7 @@
 // indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
 import { isJsonObject, type JsonObject } from "../../../src/core/lossless-json.ts";
+import { findCopies } from "./index-copies.ts";
 import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";
 import type { IndexGroup, IndexMetadata } from "./mapping.ts";
@@ -46,6 +47,7 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
   const closed: string[] = [];
   const shardsByIndex = new Map<string, number>();
   const uuids = new Map<string, string>();
+  const openSettings = new Map<string, JsonObject>();
   let minShards = 0;
   for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
@@ -55,6 +57,7 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
       continue;
     }
     indices.add(index);
+    openSettings.set(index, own);
     const shards = Number(own.number_of_shards ?? 1);
     shardsByIndex.set(index, shards);
     minShards += isOnlyRouted(pattern, index, String(own.hidden) === "true", aliases) ? 1 : shards;
@@ -72,6 +75,7 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
     shards: [...shardsByIndex.values()].reduce((sum, shards) => sum + shards, 0),
     shardsByIndex,
     uuids,
+    copies: findCopies(openSettings),
     closed,
     minShards,
   };

@@ -41,6 +41,8 @@ export interface IndexMetadata {
   readonly shardsByIndex: ReadonlyMap<string, number>;
   /** By index; a later index of the same name has another one. */
   readonly uuids: ReadonlyMap<string, string>;
+  /** Indices that hold the documents of another of the indices once more, with its name. */
+  readonly copies: ReadonlyMap<string, string>;
   /** Closed indices, which no search reaches. Nothing above includes them. */
   readonly closed: readonly string[];
   /** The fewest shards that a complete response reaches: an alias may route searches to some of the shards only. */
@@ -54,6 +56,7 @@ export const opaqueMetadata: IndexMetadata = {
   shards: 0,
   shardsByIndex: new Map(),
   uuids: new Map(),
+  copies: new Map(),
   closed: [],
   minShards: 0,
 };

@@ -22,6 +22,7 @@ import {
 import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
 import { type EventForm, listTimes, type SpanForm } from "../layout/span-layout.ts";
+import { adviseOnCopies } from "../mapping/index-copies.ts";
 import { isNameInPattern, listKeptStreams } from "../mapping/index-patterns.ts";
 import { findField, type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
@@ -86,6 +87,14 @@ function reportIndices(
   else if (spans.length === 0) problems.push(`no index of ${index} holds spans of a known layout`);
   problems.push(...listUnreachableProblems(index, metadata));
   limitations.push(...listKeptStreams(index, metadata.indices));
+  if (metadata.copies.size > 0) {
+    const advice = adviseOnCopies(index, metadata.copies, metadata.indices);
+    const indices = [...metadata.copies.keys()];
+    limitations.push({
+      indices,
+      text: `copies of other indices, whose spans figures count again; ${advice}`,
+    });
+  }
 }
 
 /** Which groups of indices have which layout, and what each layout lacks there. */
@@ -121,7 +130,10 @@ function reportLayouts(metadata: IndexMetadata, forms: PlacedForms, { limitation
 }
 
 /** The indices that hold copies of the spans of other indices. */
-export function listCopyIndices(copies: string | undefined, { indices }: IndexMetadata): readonly string[] {
+export function listCopyIndices(
+  copies: string | undefined,
+  { indices }: Pick<IndexMetadata, "indices">,
+): readonly string[] {
   return copies === undefined ? [] : [...indices].filter((name) => isNameInPattern(copies, name)).sort();
 }
 

@@ -99,6 +99,11 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
     return exitCodes.failed;
   }
   const token = generateToken();
+  const proposal = proposeSites(
+    found.map(({ draft: { name }, survey }) => ({ backend: name, survey })),
+    site,
+    shell.now(),
+  );
   const draft: Draft = {
     preface: [
       `Written by \`readout init\` on ${printMillis(toMillis(shell.now())).slice(0, 10)}: a proposal, to be changed as you like.`,
@@ -107,16 +112,15 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
     listen: "127.0.0.1:8080",
     token: { user, sha256: hashToken(token) },
     backends: found.map(({ draft, info }) => ({ ...draft, reasons: [`${info.product} ${info.version}`] })),
-    sites: proposeSites(
-      found.map(({ draft: { name }, survey }) => ({ backend: name, survey })),
-      site,
-      shell.now(),
-    ),
-    notes: found.flatMap(({ survey: { notes, metrics, kubernetes } }) => [
-      ...notes,
-      ...(metrics?.problems ?? []).map((problem) => `metrics: ${problem}`),
-      ...kubernetes.flatMap(({ report }) => report.problems.map((problem) => `kubernetes: ${problem}`)),
-    ]),
+    sites: proposal.sites,
+    notes: [
+      ...found.flatMap(({ survey: { notes, metrics, kubernetes } }) => [
+        ...notes,
+        ...(metrics?.problems ?? []).map((problem) => `metrics: ${problem}`),
+        ...kubernetes.flatMap(({ report }) => report.problems.map((problem) => `kubernetes: ${problem}`)),
+      ]),
+      ...proposal.notes,
+    ],
   };
   const text = printDraft(draft);
   // A file that cannot be parsed would be a defect of this command: better found before it is written.

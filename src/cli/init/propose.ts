@@ -35,12 +35,14 @@ export interface ProposedMetrics {
 /** More namespaces than this are no environments. */
 const maxSites = 12;
 
-/** Returns at least one site, called `name` where nothing separates several. A site may have no part. */
-export function proposeSites(
-  found: readonly Surveyed[],
-  name: string,
-  now: Instant,
-): readonly ProposedSite[] {
+interface Proposal {
+  readonly sites: readonly ProposedSite[];
+  /** What was found but is in no site, each with the reason. */
+  readonly notes: readonly string[];
+}
+
+/** Proposes at least one site, called `name` where nothing separates several. A site may have no part. */
+export function proposeSites(found: readonly Surveyed[], name: string, now: Instant): Proposal {
   const documents = found.find(({ survey: { logs, traces } }) => logs.length + traces.length > 0);
   const measured = found.find(({ survey: { metrics } }) => metrics !== undefined);
   const { logs = [], traces = [] } = documents?.survey ?? {};
@@ -53,9 +55,10 @@ export function proposeSites(
   const isOf = (id: string) => (source: FoundSource) =>
     !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
   const matches = proposeMetrics(measured, ids, home);
+  const notes: string[] = [];
   const sites = ids.map((id): ProposedSite => {
     const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };
-    const spans = documents && proposeTraces(documents.backend, own.traces, now);
+    const spans = documents && proposeTraces(documents.backend, own.traces, now, notes);
     const reasons = several
       ? [
           `the environment ${id}: the namespace of its data streams`,
@@ -76,10 +79,10 @@ export function proposeSites(
     };
   });
   const others = [...matches].filter(([id]) => !ids.includes(id));
-  return [
-    ...sites,
-    ...others.map(([id, parts]) => ({ id, reasons: [`Prometheus watches the cluster ${id}`], ...parts })),
-  ];
+  const clusters = others.map(([id, parts]) => {
+    return { id, reasons: [`Prometheus watches the cluster ${id}`], ...parts };
+  });
+  return { sites: [...sites, ...clusters], notes };
 }
 
 /** Returns the namespaces, those with the most sources first. Sources without a namespace join the first. */
@@ -111,16 +114,21 @@ function proposeSources(found: readonly FoundSource[], now: Instant): readonly P
   });
 }
 
-/** Undefined without spans. */
+/** Undefined without spans. Adds to the notes what is shown neither with spans nor as lines. */
 function proposeTraces(
   backend: string,
   found: readonly FoundSource[],
   now: Instant,
+  notes: string[],
 ): ProposedSite["traces"] | undefined {
   const spans = found.filter(({ holds }) => holds === "spans");
-  const layouts = new Set(spans.map(({ layout }) => layout));
+  const listLayouts = ({ layout }: FoundSource) => layout.split(", ");
+  const layouts = new Set(spans.flatMap(listLayouts));
   // Events are shown only with spans of their layout.
-  const used = found.filter(({ layout }) => layouts.has(layout));
+  const used = found.filter((source) => listLayouts(source).some((layout) => layouts.has(layout)));
+  const unused = found.filter((source) => !used.includes(source) && source.areLines !== true);
+  for (const { index, layout } of unused)
+    notes.push(`${index}: events of spans of ${layout}, of which none were found in the same environment`);
   if (spans.length === 0) return undefined;
   const [only] = layouts;
   const layout = layouts.size === 1 && only !== undefined ? toSingleLayout(only) : "auto";

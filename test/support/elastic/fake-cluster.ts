@@ -9,6 +9,11 @@ export interface FakeIndex {
   readonly documents: readonly JsonObject[];
   /** Another uuid makes it another index of the same name. */
   readonly uuid?: string;
+  readonly aliases?: readonly string[];
+  /** The data stream that it lies behind, whose aliases are then its own. */
+  readonly stream?: string;
+  /** Further settings, below `index`. */
+  readonly settings?: JsonObject;
 }
 type JsonObject = { readonly [key: string]: unknown };
 
@@ -188,8 +193,9 @@ export function createFakeSearch(
 function answer(fake: FakeSearch, request: IncomingMessage, text: string): object {
   const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
   const body: JsonObject = text === "" ? {} : JSON.parse(text);
-  const [, pattern = ""] = pathname.split("/");
+  const [, pattern = "", ...rest] = pathname.split("/");
   if (pathname === "/") return describeVersion(fake);
+  if (pattern === "_resolve") return resolveNames(fake, rest[1] ?? "");
   if (request.method === "DELETE") {
     for (const id of [body.scroll_id].flat()) fake.scrolls.delete(String(id));
     return { succeeded: true };
@@ -212,25 +218,81 @@ function describeVersion({ product }: FakeSearch): object {
 function describeMappings(fake: FakeSearch, pattern: string): object {
   const index = { number_of_shards: "1", version: { created: "8190899" } };
   return Object.fromEntries(
-    listMatchingIndices(fake, pattern).map(([name, { mappings, uuid = name }]) => [
+    listMatchingIndices(fake, pattern).map(([name, { mappings, uuid = name, aliases = [], settings }]) => [
       name,
-      { aliases: {}, mappings, settings: { index: { ...index, uuid } } },
+      {
+        aliases: Object.fromEntries(aliases.map((alias) => [alias, {}])),
+        mappings,
+        settings: { index: { ...index, uuid, ...settings } },
+      },
     ]),
   );
 }
 
-function listMatchingIndices({ indices }: FakeSearch, pattern: string): [string, FakeIndex][] {
-  const parts = decodeURIComponent(pattern)
-    .split(",")
-    .map((part) => {
-      const isExcluded = part.startsWith("-");
-      const stars = (isExcluded ? part.slice(1) : part).replaceAll(".", "\\.").replaceAll("*", ".*");
-      return { isExcluded, test: new RegExp(`^${stars}$`) };
-    });
-  // An exclusion takes away from the parts before it.
-  return Object.entries(indices).filter(
-    ([name]) => parts.findLast(({ test }) => test.test(name))?.isExcluded === false,
+/** What `_resolve/index` answers: an alias names what it stands for, also where the pattern matches the alias alone. */
+function resolveNames({ indices }: FakeSearch, pattern: string): object {
+  const all = Object.entries(indices).map(([name, { aliases = [], stream }]) => ({ name, aliases, stream }));
+  const isNamed = (name: string) => listMatchingNames(decodeURIComponent(pattern), [[name]]).length > 0;
+  const aliases = Map.groupBy(
+    all.flatMap((one) =>
+      one.aliases.filter(isNamed).map((alias) => ({ alias, target: one.stream ?? one.name })),
+    ),
+    ({ alias }) => alias,
   );
+  const streams = Map.groupBy(
+    all.filter(({ stream }) => stream !== undefined && isNamed(stream)),
+    ({ stream }) => stream,
+  );
+  return {
+    indices: all
+      .filter(({ name, stream }) => stream === undefined && isNamed(name))
+      .map(({ name, aliases }) => ({ name, aliases, attributes: ["open"] })),
+    aliases: [...aliases].map(([name, some]) => ({
+      name,
+      indices: [...new Set(some.map(({ target }) => target))],
+    })),
+    data_streams: [...streams].map(([name, some]) => ({
+      name,
+      backing_indices: some.map((one) => one.name),
+    })),
+  };
+}
+
+function listMatchingIndices({ indices }: FakeSearch, pattern: string): [string, FakeIndex][] {
+  const entries = Object.entries(indices);
+  const names = entries.map(([name, { aliases = [], stream }]) => [stream ?? name, ...aliases]);
+  const reached = new Set(
+    listMatchingNames(
+      decodeURIComponent(pattern),
+      names,
+      entries.map(([name]) => name),
+    ),
+  );
+  return entries.filter((_, at) => reached.has(at));
+}
+
+/**
+ * The positions of the indices that a pattern reaches. `names` are what each is called, its aliases last, `own` what it is called
+ * itself where that is behind a data stream. An exclusion takes away from the parts before it; one without a star only by the
+ * index's own name.
+ */
+function listMatchingNames(
+  pattern: string,
+  names: readonly (readonly string[])[],
+  own: readonly string[] = names.map(([name = ""]) => name),
+): readonly number[] {
+  let reached: number[] = [];
+  for (const part of pattern.split(",")) {
+    const glob = part.replace(/^-/, "");
+    const test = new RegExp(`^${glob.replaceAll(".", "\\.").replaceAll("*", ".*")}$`);
+    const isMatch = (at: number) =>
+      own[at] === glob ||
+      ((glob.includes("*") || !part.startsWith("-")) && names[at]?.some((name) => test.test(name)));
+    const matched = [...names.keys()].filter(isMatch);
+    if (part.startsWith("-")) reached = reached.filter((at) => !matched.includes(at));
+    else reached = [...new Set([...reached, ...matched])];
+  }
+  return reached;
 }
 
 function search(fake: FakeSearch, pattern: string, body: JsonObject): object {

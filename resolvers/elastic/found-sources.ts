@@ -1,0 +1,241 @@
+// What `readout init` proposes for one pattern: a source of its log lines, and sources of its spans and their events. Whatever
+// an inspection finds a problem with is left out with the reason.
+import { z } from "zod";
+import { BackendError } from "../../src/core/errors.ts";
+import type { FoundSource } from "../../src/store/inspection.ts";
+import type { SpanSource } from "../../src/store/spans.ts";
+import { encodePattern, searchOptions } from "./client/query-dsl.ts";
+import { placeForms } from "./layout/form-placement.ts";
+import { spanLayouts } from "./layout/span-layout.ts";
+import { collapseIndices, excludeOthers, type IndexPattern } from "./mapping/collapsed-patterns.ts";
+import type { ListedIndex } from "./mapping/listed-indices.ts";
+import { findField, type IndexGroup, type IndexMetadata } from "./mapping/mapping.ts";
+import {
+  divideMembers,
+  findOtherSignal,
+  hasLinesAmongSpans,
+  type SurveyContext,
+} from "./pattern-contents.ts";
+import { type Guess, hasMappedMessage, listMappedLayouts } from "./search/layout-detection.ts";
+import { needsMapping } from "./search/search.ts";
+import { inspectSpanSource } from "./spans/inspection.ts";
+
+/** What the server lists: what may be proposed, and what lies under the same patterns but is left out. */
+export interface ListedNames {
+  readonly proposable: readonly ListedIndex[];
+  readonly others: readonly ListedIndex[];
+}
+
+interface Classification {
+  readonly logs: readonly FoundSource[];
+  readonly traces: readonly FoundSource[];
+  /** What is left out of it, each with the reason. */
+  readonly notes: readonly string[];
+}
+
+const nothing: Classification = { logs: [], traces: [], notes: [] };
+
+function leaveOut(index: string, reason: string): Classification {
+  return { logs: [], traces: [], notes: [`${index}: ${reason}`] };
+}
+
+function joinClassifications(parts: readonly Classification[]): Classification {
+  return {
+    logs: parts.flatMap(({ logs }) => logs),
+    traces: parts.flatMap(({ traces }) => traces),
+    notes: parts.flatMap(({ notes }) => notes),
+  };
+}
+
+/** Leaves out a pattern that the user may not read, or that the server refuses to search. @throws {BackendError} */
+export async function classifyPattern(
+  pattern: IndexPattern,
+  listed: ListedNames,
+  context: SurveyContext,
+): Promise<Classification> {
+  try {
+    return await inspectPattern(pattern, listed, context);
+  } catch (error) {
+    if (!isUnreadable(error)) throw error;
+    if (error.failure === "denied") return leaveOut(pattern.index, "some of it may not be read by this user");
+    return leaveOut(pattern.index, "the server refuses to answer for it");
+  }
+}
+
+export function isUnreadable(error: unknown): error is BackendError {
+  return error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
+}
+
+async function inspectPattern(
+  pattern: IndexPattern,
+  listed: ListedNames,
+  context: SurveyContext,
+): Promise<Classification> {
+  const { client, mappingCache, signal } = context;
+  const { index } = pattern;
+  const metadata = await mappingCache.refresh(index, signal);
+  if (metadata.opaque) return leaveOut(index, `its mapping may not be read (it ${needsMapping})`);
+  if (metadata.indices.size === 0) {
+    // Who may list the names may not be allowed to read the mappings.
+    const isListed = pattern.members.length > 0;
+    return leaveOut(index, isListed ? `its mapping is not shown (it ${needsMapping})` : "no open index");
+  }
+  const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+  const contents = await divideMembers(pattern, metadata, forms, context);
+  const { all, lines, unknown, traces, copies } = contents;
+  const others = [...listed.proposable, ...listed.others];
+  /** Patterns for these members alone, by their own names. */
+  const collapse = (members: readonly ListedIndex[]): readonly IndexPattern[] => {
+    const names = new Set(members.map(({ name }) => name));
+    const rest = [...all, ...others].filter(({ name }) => !names.has(name));
+    return collapseIndices(members, Number.POSITIVE_INFINITY, undefined, rest);
+  };
+  /** The pattern without what else is in it. */
+  const narrow = (members: readonly ListedIndex[]): IndexPattern => {
+    if (members.length === all.length) return pattern;
+    const rest = all.filter((one) => !members.includes(one));
+    return { ...pattern, index: excludeOthers(index, members, rest), members };
+  };
+  const parts: Classification[] = [];
+  const found = lines.length === 0 ? undefined : await describeLines(narrow(lines), context);
+  if (found?.logs !== undefined) parts.push({ ...nothing, logs: [found.logs] });
+  if (found?.note !== undefined) {
+    const named = lines.length === all.length ? [pattern] : collapse(lines);
+    parts.push(...named.map((own) => leaveOut(own.index, found.note ?? "")));
+  }
+  for (const own of unknown.length === 0 ? [] : collapse(unknown)) {
+    const { note = noLayout } = await describeLines(own, context);
+    parts.push(leaveOut(own.index, note));
+  }
+  // Beside lines, which keep the pattern, the spans get patterns of their own.
+  const spans = traces.length === 0 ? [] : found?.logs === undefined ? [narrow(traces)] : collapse(traces);
+  for (const own of spans) parts.push(await describeSpans(own, lines, context));
+  if (copies.length > 0)
+    parts.push(
+      ...collapse(copies).map((own) => leaveOut(own.index, "copies of spans that other indices hold")),
+    );
+  if (await hasLinesAmongSpans(contents, forms, context))
+    parts.push(
+      leaveOut(narrow(traces).index, "its log lines: a source of them would show its spans as lines"),
+    );
+  return joinClassifications(parts);
+}
+
+async function describeSpans(
+  { index, members }: IndexPattern,
+  lines: readonly ListedIndex[],
+  { backend, client, mappingCache, signal }: SurveyContext,
+): Promise<Classification> {
+  const metadata = await mappingCache.refresh(index, signal);
+  const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+  const layout = forms.layouts.map(({ name }) => name).join(", ");
+  const namespace = deriveNamespace(members);
+  const common = { index, layout, indices: metadata.indices.size, namespace, limitations: [] };
+  if (forms.spans.length === 0) {
+    const areLines = members.every((one) => lines.includes(one));
+    return { ...nothing, traces: [{ holds: "events", areLines, ...common }] };
+  }
+  const source: SpanSource = {
+    ...{ site: "", index, layout: "auto", tagPrefixes: [] },
+    ...{ namespaceAttribute: "", actionAttribute: "" },
+  };
+  const { problems, newest } = await inspectSpanSource(backend, source, client, mappingCache, signal);
+  if (problems.length > 0) return leaveOut(index, problems.join("; "));
+  return { ...nothing, traces: [{ holds: "spans", ...common, newest }] };
+}
+
+/** A source of lines, or why there is none. */
+interface FoundLines {
+  readonly logs?: FoundSource;
+  readonly note?: string;
+}
+
+async function describeLines({ index, members }: IndexPattern, context: SurveyContext): Promise<FoundLines> {
+  const [signal, ...otherSignals] = new Set(members.map(({ name }) => findOtherSignal(name)));
+  if (signal !== undefined && otherSignals.length === 0 && !context.isRequested)
+    return { note: `its name begins with ${signal}, which is no log` };
+  const metadata = await context.mappingCache.refresh(index, context.signal);
+  const source = { id: "", index, layout: "auto" };
+  const layoutGroups = await context.mappingCache.readLayoutGroups(source, metadata, context.signal);
+  const known = layoutGroups.filter(({ layout, groups }) =>
+    groups.some((group) => listMappedLayouts(group, [layout]).length > 0),
+  );
+  const [first] = known;
+  let guess: Guess | undefined;
+  if (first === undefined) {
+    const guesses = await context.mappingCache.listGuesses(source, metadata, context.signal);
+    [guess] = guesses;
+    if (guess === undefined) return { note: noLayout };
+    if (!guesses.every(({ plausible }) => plausible)) return { note: explainGuess(guess) };
+  } else if (!known.some(({ layout, groups }) => groups.some((group) => hasMappedMessage(group, layout)))) {
+    const { name, message } = first.layout;
+    return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
+  }
+  const report = await context.inspect(source);
+  if (report.problems.length > 0)
+    return { note: [...(guess === undefined ? [] : [explainGuess(guess)]), ...report.problems].join("; ") };
+  return {
+    logs: {
+      holds: "lines",
+      ...{ index, layout: report.layout, indices: metadata.indices.size, newest: report.newest },
+      guess: guess?.reason,
+      namespace: deriveNamespace(members),
+      services: await findServices(index, metadata, context),
+      limitations: report.limitations,
+    },
+  };
+}
+
+const noLayout = "no known layout of lines or spans";
+
+function explainGuess({ reason }: Guess): string {
+  return `${noLayout}; a source of it is ${reason}`;
+}
+
+/** The namespace of data streams `<type>-<dataset>-<namespace>`; undefined unless all names have the same one. */
+function deriveNamespace(members: readonly ListedIndex[]): string | undefined {
+  const found = members.map(({ name }) => /^(?:logs|traces|metrics)-[^-]+-([^-]+)$/.exec(name)?.[1]);
+  return found.every((one) => one === found[0]) ? found[0] : undefined;
+}
+
+/** The names at which layouts have the service of a document. */
+const serviceNames = [
+  ...["service.name", "resource.attributes.service.name", "resource.service.name", "serviceName"],
+  ...["kubernetes.labels.app", "kubernetes.container_name"],
+];
+
+const servicesResponseSchema = z.object({
+  aggregations: z.object({ services: z.object({ buckets: z.array(z.object({ key: z.string() })) }) }),
+});
+
+/** The most frequent services, as a suggestion; undefined if there are none, or if the search fails. */
+async function findServices(
+  index: string,
+  { groups }: IndexMetadata,
+  { client, signal }: SurveyContext,
+): Promise<FoundSource["services"]> {
+  const [field] = serviceNames.flatMap((name) => findKeywordField(name, groups) ?? []);
+  if (field === undefined) return undefined;
+  const body = JSON.stringify({ size: 0, aggs: { services: { terms: { field, size: 8 } } } });
+  const path = `/${encodePattern(index)}/_search`;
+  try {
+    const answer = await client.sendJson({ method: "POST", path, query: searchOptions, body }, signal);
+    const names = servicesResponseSchema.parse(answer).aggregations.services.buckets.map(({ key }) => key);
+    return names.length === 0 ? undefined : { field, names };
+  } catch (error) {
+    if (error instanceof BackendError || error instanceof z.ZodError) return undefined;
+    throw error;
+  }
+}
+
+/** The field or its `keyword` multi-field, if a tenant filter may use it in all of these indices. */
+function findKeywordField(name: string, groups: readonly IndexGroup[]): string | undefined {
+  return [name, `${name}.keyword`].find((candidate) =>
+    groups.every((group) => {
+      const field = findField(group, candidate);
+      return (
+        field?.type === "keyword" && field.indexed && !field.hasCustomAnalysis && field.nested === undefined
+      );
+    }),
+  );
+}

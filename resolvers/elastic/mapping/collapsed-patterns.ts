@@ -1,0 +1,185 @@
+// Collapses the index names of a cluster into few patterns. Names that differ by a date, version or counter only form one
+// pattern, since tomorrow's index belongs to it too. Each index is reached by exactly one pattern, by its name or by an alias,
+// so that no document belongs to two sources.
+import { requireFirst, requireKey } from "../../../src/core/collections.ts";
+import { isGlobMatch, listReached } from "./index-patterns.ts";
+import type { ListedIndex } from "./listed-indices.ts";
+
+export interface IndexPattern {
+  /** The pattern as a request names it; exclusions follow what they are taken from. */
+  readonly index: string;
+  readonly members: readonly ListedIndex[];
+  /** Whether the names differ by more than dates, versions and counters. */
+  readonly merged: boolean;
+}
+
+/** With more patterns than this, names with a common beginning are merged. */
+const maxPatterns = 24;
+/** The address of a request has room for this many exclusions beside its patterns. */
+const maxExclusions = 24;
+
+/**
+ * Patterns for all names, sorted by `index`; they reach none of `others`. With more than `limit` patterns, merges names with a
+ * common beginning as long as `readKind` returns one kind for them.
+ */
+export function collapseIndices(
+  listed: readonly ListedIndex[],
+  limit = maxPatterns,
+  readKind: (name: string) => string = () => "",
+  others: readonly ListedIndex[] = [],
+): readonly IndexPattern[] {
+  const byName = new Map(listed.map((one) => [one.name, one]));
+  let stems = groupNames([...byName.keys()], deriveStem);
+  for (const widen of wideners) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
+  const patterns = mergeOverlapping(stems);
+  const stemOf = new Map(patterns.flatMap(([stem, names]) => names.map((name) => [name, stem])));
+  return patterns
+    .map(([stem, names]) => {
+      const members = names.sort().map((name) => requireKey(byName, name));
+      const foreign = [...byName.values(), ...others].filter(({ name }) => stemOf.get(name) !== stem);
+      return {
+        index: excludeOthers(stem, members, foreign, ({ name }) => stemOf.get(name) ?? deriveOtherStem(name)),
+        members,
+        merged: new Set(names.map(deriveStem)).size > 1,
+      };
+    })
+    .sort((a, b) => (a.index < b.index ? -1 : 1));
+}
+
+/**
+ * The pattern with exclusions for those of `others` that it reaches. Excludes them by their stem, which also holds for their
+ * indices of tomorrow, unless that takes away a member.
+ */
+export function excludeOthers(
+  pattern: string,
+  members: readonly ListedIndex[],
+  others: readonly ListedIndex[],
+  findStem = ({ name }: ListedIndex): string => deriveOtherStem(name),
+): string {
+  const kept = members.flatMap(({ own, aliases }) => [own, ...aliases]);
+  const foreign = others.filter((one) => listReached(pattern, one).length > 0);
+  const exclusions = [...Map.groupBy(foreign, findStem)].flatMap(([stem, some]) => {
+    const isUsable = stem.includes("*") && !kept.some((name) => isGlobMatch(stem, name));
+    return isUsable ? [stem] : some.flatMap((one) => nameAlone(one, kept));
+  });
+  return [pattern, ...[...new Set(exclusions)].sort().map((exclusion) => `-${exclusion}`)].join(",");
+}
+
+/** Dates, versions and counters: `2026.01.31`, `2026-w05`, `20260131`, `8.19.0`, `-000001`. */
+const counterPattern =
+  /(?<![A-Za-z0-9])(?:\d{4}[.\-_](?:w\d{2}|\d{2})(?:[.\-_]\d{2}){0,2}|\d{8}|\d+(?:\.\d+){2,3}|\d{6})(?![A-Za-z0-9])/g;
+
+/** The stem of an index that has no pattern of its own; copies that OpenSearch's policies make have one end. */
+function deriveOtherStem(name: string): string {
+  return name.endsWith("_shrunken") ? "*_shrunken" : deriveStem(name);
+}
+
+function deriveStem(name: string): string {
+  return name.replaceAll(counterPattern, "*").replaceAll(/\*(?:[.\-_]\*)+/g, "*");
+}
+
+/** Returns a pattern for all names with the same beginning as `stem`; undefined if it has no such beginning. */
+type StemWidener = (stem: string) => string | undefined;
+
+/** The type of a data stream with the first word of its dataset; then the first word of any name. */
+const beginnings = [/^(?:logs|traces|metrics)-[^-._*]+[-._]/, /^[^-._*]+[-._]/];
+/** The name of a data stream, as what precedes its namespace, and the namespace. */
+const dataStreamPattern = /^(?<head>(?:logs|traces|metrics)-[^-*]+)(?<namespace>-[^-*]+)$/;
+
+const withinNamespace = beginnings.map(
+  (beginning): StemWidener =>
+    (stem) => {
+      const { head, namespace } = dataStreamPattern.exec(stem)?.groups ?? {};
+      const start = head === undefined ? undefined : beginning.exec(head)?.[0];
+      return start && `${start}*${namespace}`;
+    },
+);
+const acrossNamespaces = beginnings.map(
+  (beginning): StemWidener =>
+    (stem) => {
+      const start = beginning.exec(stem)?.[0];
+      return start && `${start}*`;
+    },
+);
+/** Applied in order until there are few enough patterns. A namespace may be an environment or a tenant, so it stays longest. */
+const wideners = [...withinNamespace, ...acrossNamespaces];
+
+/** Merges stems with the same beginning, if more than two of them are of one kind. */
+function mergeStems(
+  stems: ReadonlyMap<string, readonly string[]>,
+  widen: StemWidener,
+  readKind: (name: string) => string,
+): Map<string, string[]> {
+  const merged = new Map<string, string[]>();
+  for (const [pattern, candidates] of groupNames([...stems.keys()], (stem) => widen(stem) ?? "")) {
+    const chosen = pattern === "" ? [] : selectOneKind(candidates, stems, readKind);
+    for (const stem of candidates) {
+      const key = chosen.includes(stem) ? pattern : stem;
+      merged.set(key, [...(merged.get(key) ?? []), ...requireKey(stems, stem)]);
+    }
+  }
+  return merged;
+}
+
+/**
+ * The largest set of candidates of one kind none of whose names matches another candidate. Empty if the set is too small, or
+ * if it leaves too many candidates to exclude.
+ */
+function selectOneKind(
+  candidates: readonly string[],
+  stems: ReadonlyMap<string, readonly string[]>,
+  readKind: (name: string) => string,
+): readonly string[] {
+  const kinds = groupNames(candidates, (stem) => {
+    const own = new Set(requireKey(stems, stem).map(readKind));
+    return own.size === 1 ? [...own].join() : `several, of ${stem}`;
+  });
+  let chosen = requireFirst([...kinds.values()].sort((a, b) => b.length - a.length));
+  for (let size = -1; size !== chosen.length; ) {
+    size = chosen.length;
+    const others = candidates.filter((stem) => !chosen.includes(stem));
+    chosen = chosen.filter(
+      (stem) => !others.some((other) => requireKey(stems, stem).some((name) => isGlobMatch(other, name))),
+    );
+  }
+  return chosen.length > 2 && candidates.length - chosen.length <= maxExclusions ? chosen : [];
+}
+
+function groupNames(names: readonly string[], formatKey: (name: string) => string): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const name of names) {
+    const key = formatKey(name);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [name]);
+    else group.push(name);
+  }
+  return groups;
+}
+
+/** Merges pairs of patterns that match a name of each other, which exclusions cannot separate, into the shorter one. */
+function mergeOverlapping(stems: Map<string, string[]>): readonly (readonly [string, string[]])[] {
+  const order = [...stems.keys()].sort((a, b) => a.length - b.length);
+  for (const [at, stem] of order.entries()) {
+    for (const other of order.slice(at + 1)) {
+      const [own, theirs] = [stems.get(stem), stems.get(other)];
+      if (own === undefined || theirs === undefined) continue;
+      const mutual =
+        theirs.some((name) => isGlobMatch(stem, name)) && own.some((name) => isGlobMatch(other, name));
+      if (!mutual) continue;
+      own.push(...theirs);
+      stems.delete(other);
+    }
+  }
+  return [...stems];
+}
+
+/**
+ * What takes one index or data stream out of a pattern, and none of the `kept` names. Servers exclude a data stream only by a
+ * name with a star (seen on Elasticsearch 8 and 9 and OpenSearch 3): they have expanded the pattern to its indices by then.
+ */
+function nameAlone({ own, isStream, indices }: ListedIndex, kept: readonly string[]): readonly string[] {
+  if (!isStream) return [own];
+  const spellings = Array.from({ length: own.length + 1 }, (_, at) => `${own.slice(0, at)}*${own.slice(at)}`);
+  const usable = spellings.find((spelling) => !kept.some((one) => isGlobMatch(spelling, one)));
+  return usable === undefined ? indices : [usable];
+}

@@ -1,0 +1,195 @@
+// What the members of a pattern hold: lines, spans, events of spans, copies, or nothing that is known; by the same detection as
+// reading.
+import type { SourceInspection } from "../../src/store/inspection.ts";
+import type { LogSource } from "../../src/store/logs.ts";
+import type { ElasticClient } from "./client/client.ts";
+import {
+  addSharedQuery,
+  allOf,
+  anyOf,
+  buildIndicesQuery,
+  matchNone,
+  not,
+  type Query,
+  type SharedQueries,
+} from "./client/query-dsl.ts";
+import { type PlacedForm, type PlacedForms, placeForms } from "./layout/form-placement.ts";
+import type { LogLayout } from "./layout/log-layout.ts";
+import { type EventForm, type SpanForm, spanLayouts } from "./layout/span-layout.ts";
+import { collapseIndices, type IndexPattern } from "./mapping/collapsed-patterns.ts";
+import type { ListedIndex } from "./mapping/listed-indices.ts";
+import type { IndexGroup, IndexMetadata } from "./mapping/mapping.ts";
+import { buildFormQuery } from "./query/span-upper-bounds.ts";
+import { buildLineQuery, hasMappedMessage, listMappedLayouts } from "./search/layout-detection.ts";
+import type { MappingCache } from "./search/mapping-cache.ts";
+import { searchComplete } from "./search/search.ts";
+import { listCopyIndices } from "./spans/inspection.ts";
+
+export interface SurveyContext {
+  readonly backend: string;
+  readonly client: ElasticClient;
+  readonly mappingCache: MappingCache;
+  readonly inspect: (source: LogSource) => Promise<SourceInspection>;
+  readonly signal: AbortSignal;
+  /** Whether the user has named the patterns. */
+  readonly isRequested: boolean;
+}
+
+/** The members of a pattern by what they hold. Some hold both lines and events of spans. */
+interface Contents {
+  readonly all: readonly ListedIndex[];
+  /** Lines; nothing that is recognised where no other is. */
+  readonly lines: readonly ListedIndex[];
+  /** Beside lines: nothing that is recognised, also not in indices whose names differ by a date or a counter. */
+  readonly unknown: readonly ListedIndex[];
+  /** Spans or events of spans. */
+  readonly traces: readonly ListedIndex[];
+  /** Indices that hold spans. */
+  readonly spanIndices: readonly string[];
+  /** Copies of spans. */
+  readonly copies: readonly ListedIndex[];
+  readonly pattern: string;
+}
+
+export async function divideMembers(
+  { index: pattern, members }: IndexPattern,
+  metadata: IndexMetadata,
+  forms: PlacedForms,
+  context: SurveyContext,
+): Promise<Contents> {
+  const { indices: known } = metadata;
+  const seen = members.filter(({ indices }) => indices.some((index) => known.has(index)));
+  const unseen = members.filter((one) => !seen.includes(one));
+  const listed = new Set(members.flatMap(({ indices }) => indices));
+  const unlisted = [...known]
+    .filter((index) => !listed.has(index))
+    .map((index) => ({ name: index, own: index, aliases: [], isStream: false, indices: [index] }));
+  const shown = [...seen, ...unlisted];
+  const holdsAny = (indices: Iterable<string>) => {
+    const holders = new Set(indices);
+    return (one: ListedIndex) => one.indices.some((index) => holders.has(index));
+  };
+  const copyIndices = new Set(
+    forms.layouts.flatMap(({ copies }) => listCopyIndices(copies, { indices: known })),
+  );
+  const copies = shown.filter(({ indices }) => indices.every((index) => copyIndices.has(index)));
+  const spanIndices = forms.spans.flatMap(({ group }) => group.indices);
+  const eventIndices = forms.events.flatMap(({ group }) => group.indices);
+  const spans = shown.filter(holdsAny(spanIndices)).filter((one) => !copies.includes(one));
+  const events = shown
+    .filter(holdsAny(eventIndices))
+    .filter((one) => !spans.includes(one) && !copies.includes(one));
+  // Events of spans may be log lines too, as those of OpenTelemetry, or the only documents, as the errors of APM.
+  const hasLines = events.length > 0 && (await hasOtherDocuments(pattern, events, forms, context));
+  const taken = new Set([...copies, ...spans, ...(hasLines ? [] : events)]);
+  const lines = shown.filter((one) => !taken.has(one));
+  const traces = [...spans, ...events];
+  const unknown = await findUnknown(pattern, lines, metadata, context);
+  // What is listed but whose mapping is not shown stays where the others are.
+  const areAllTraces = shown.length > 0 && lines.length === 0;
+  return {
+    ...{ all: [...shown, ...unseen], pattern, copies, spanIndices, unknown },
+    lines: areAllTraces ? lines : [...lines, ...unseen].filter((one) => !unknown.includes(one)),
+    traces: areAllTraces ? [...traces, ...unseen] : traces,
+  };
+}
+
+export const unrecognised = "neither lines nor spans";
+
+/** Those of `lines` that hold none in any index of the same stem; none where that is all of them. */
+async function findUnknown(
+  pattern: string,
+  lines: readonly ListedIndex[],
+  metadata: IndexMetadata,
+  context: SurveyContext,
+): Promise<readonly ListedIndex[]> {
+  const kinds = await readKinds(pattern, lines, metadata, context);
+  const isUnknown = ({ name }: ListedIndex) => [...(kinds.get(name) ?? [])].join() === unrecognised;
+  const stems = collapseIndices(lines, Number.POSITIVE_INFINITY);
+  const unknown = stems.flatMap(({ members }) => (members.every(isUnknown) ? members : []));
+  return unknown.length === lines.length ? [] : unknown;
+}
+
+/** What the indices of each name hold. @throws {BackendError} */
+export async function readKinds(
+  index: string,
+  members: readonly ListedIndex[],
+  metadata: IndexMetadata,
+  { client, mappingCache, signal }: SurveyContext,
+): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+  const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+  const copies = new Set(forms.layouts.flatMap((layout) => listCopyIndices(layout.copies, metadata)));
+  const source = { id: "", index, layout: "auto" };
+  const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
+  const guesses = await mappingCache.listGuesses(source, metadata, signal);
+  const guessed = new Set(guesses.flatMap(({ plausible, groups }) => (plausible ? groups : [])));
+  const found = new Map<string, Set<string>>();
+  for (const { layout, groups } of layoutGroups) {
+    for (const group of groups) {
+      const hasLines = guessed.has(group) || isReadableBy(group, layout);
+      for (const index of group.indices) {
+        const name = members.find(({ indices }) => indices.includes(index))?.name ?? index;
+        const lines = hasLines && findOtherSignal(name) === undefined ? layout : undefined;
+        const kind = copies.has(index) ? unrecognised : describeKind(group, forms, lines);
+        found.set(name, (found.get(name) ?? new Set()).add(kind));
+      }
+    }
+  }
+  return found;
+}
+
+/** Whether an index group has the marks of a layout, and a message. */
+function isReadableBy(group: IndexGroup, layout: LogLayout): boolean {
+  return listMappedLayouts(group, [layout]).length > 0 && hasMappedMessage(group, layout);
+}
+
+/** What an index group holds; `lines` is the layout of its log lines, if it holds any. */
+function describeKind(
+  group: IndexGroup,
+  { spans, events }: PlacedForms,
+  lines: LogLayout | undefined,
+): string {
+  const placed = spans.find((one) => one.group === group);
+  if (placed !== undefined) return `spans of ${placed.layout}`;
+  const eventLayouts = events.filter((one) => one.group === group).map(({ layout }) => layout);
+  return [...eventLayouts, lines === undefined ? unrecognised : `lines of ${lines.name}`].join();
+}
+
+/** Whether these indices have a document that is no event of a span. */
+async function hasOtherDocuments(
+  pattern: string,
+  members: readonly ListedIndex[],
+  { events }: PlacedForms,
+  { backend, client, signal }: SurveyContext,
+): Promise<boolean> {
+  const own = buildIndicesQuery(members.flatMap(({ indices }) => indices));
+  const body = { size: 1, track_total_hits: false, query: allOf([own, not(buildFormsQuery(events))]) };
+  return (await searchComplete(backend, client, pattern, body, signal)).hits.length > 0;
+}
+
+/** Whether documents with the marks of log lines lie in the indices of spans. */
+export async function hasLinesAmongSpans(
+  { pattern, spanIndices }: Contents,
+  { spans, events }: PlacedForms,
+  { backend, client, signal }: SurveyContext,
+): Promise<boolean> {
+  const lineQueries: SharedQueries = new Map();
+  for (const group of new Set(spans.map((placed) => placed.group)))
+    addSharedQuery(lineQueries, buildLineQuery(group), group.indices);
+  const lines = anyOf(
+    [...lineQueries.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
+  );
+  if (lines === matchNone || spanIndices.length === 0) return false;
+  const query = allOf([lines, not(buildFormsQuery([...spans, ...events]))]);
+  const body = { size: 1, track_total_hits: false, query };
+  return (await searchComplete(backend, client, pattern, body, signal)).hits.length > 0;
+}
+
+function buildFormsQuery(placed: readonly PlacedForm<SpanForm | EventForm>[]): Query {
+  return anyOf(placed.map((one) => allOf([buildIndicesQuery(one.group.indices), buildFormQuery(one)])));
+}
+
+/** The first word of an index name, if it is the name of a signal other than logs. */
+export function findOtherSignal(name: string): string | undefined {
+  return /^(?:metric|trace|synthetic|profiling|heartbeat)[a-z]*(?=[-._])/.exec(name)?.[0];
+}

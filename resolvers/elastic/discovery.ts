@@ -2,7 +2,7 @@
 // lines, spans or events of spans, by the same detection as reading. Sources for which an inspection finds a problem are left out.
 import type { FoundSource, Survey } from "../../src/store/inspection.ts";
 import { classifyPattern, isUnreadable, type ListedNames } from "./found-sources.ts";
-import { collapseIndices, excludeOthers, type IndexPattern } from "./mapping/collapsed-patterns.ts";
+import { collapseIndices, type IndexPattern, narrowPattern } from "./mapping/collapsed-patterns.ts";
 import { listReached } from "./mapping/index-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { readKinds, type SurveyContext, unrecognised } from "./pattern-contents.ts";
@@ -76,7 +76,7 @@ function dividePatterns(
     reached: proposable.filter((one) => listReached(index, one).length > 0),
   }));
   const order = patterns.toSorted((a, b) => a.reached.length - b.reached.length);
-  return patterns.flatMap(({ index, reached }): IndexPattern[] => {
+  return patterns.flatMap(({ index, reached }): readonly IndexPattern[] => {
     const narrower = order.slice(
       0,
       order.findIndex((one) => one.index === index),
@@ -86,8 +86,7 @@ function dividePatterns(
       notes.push(`${index}: all of its indices are in other patterns`);
       return [];
     }
-    const foreign = [...proposable.filter((one) => !members.includes(one)), ...others];
-    return [{ index: excludeOthers(index, members, foreign), members, merged: false }];
+    return narrowPattern(index, members, [...proposable, ...others]);
   });
 }
 

@@ -7,10 +7,11 @@ import type { SpanSource } from "../../src/store/spans.ts";
 import { encodePattern, searchOptions } from "./client/query-dsl.ts";
 import { placeForms } from "./layout/form-placement.ts";
 import { spanLayouts } from "./layout/span-layout.ts";
-import { collapseIndices, excludeOthers, type IndexPattern } from "./mapping/collapsed-patterns.ts";
+import { collapseIndices, type IndexPattern, narrowPattern } from "./mapping/collapsed-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "./mapping/mapping.ts";
 import {
+  type Contents,
   divideMembers,
   findOtherSignal,
   hasLinesAmongSpans,
@@ -82,7 +83,21 @@ async function inspectPattern(
   }
   const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
   const contents = await divideMembers(pattern, metadata, forms, context);
-  const { all, lines, unknown, traces, copies } = contents;
+  const found = await describeContents(pattern, contents, listed, context);
+  if (!(await hasLinesAmongSpans(contents, forms, context))) return found;
+  const reason = "its log lines: a source of them would show its spans as lines";
+  const mixed = found.traces
+    .filter(({ holds }) => holds === "spans")
+    .map(({ index }) => leaveOut(index, reason));
+  return joinClassifications([found, ...mixed]);
+}
+
+async function describeContents(
+  pattern: IndexPattern,
+  { all, lines, unknown, traces, copies }: Contents,
+  listed: ListedNames,
+  context: SurveyContext,
+): Promise<Classification> {
   const others = [...listed.proposable, ...listed.others];
   /** Patterns for these members alone, by their own names. */
   const collapse = (members: readonly ListedIndex[]): readonly IndexPattern[] => {
@@ -91,33 +106,27 @@ async function inspectPattern(
     return collapseIndices(members, Number.POSITIVE_INFINITY, undefined, rest);
   };
   /** The pattern without what else is in it. */
-  const narrow = (members: readonly ListedIndex[]): IndexPattern => {
-    if (members.length === all.length) return pattern;
-    const rest = all.filter((one) => !members.includes(one));
-    return { ...pattern, index: excludeOthers(index, members, rest), members };
+  const narrow = (members: readonly ListedIndex[]): readonly IndexPattern[] => {
+    if (members.length === all.length) return [pattern];
+    return members.length === 0 ? [] : narrowPattern(pattern.index, members, all);
   };
   const parts: Classification[] = [];
-  const found = lines.length === 0 ? undefined : await describeLines(narrow(lines), context);
-  if (found?.logs !== undefined) parts.push({ ...nothing, logs: [found.logs] });
-  if (found?.note !== undefined) {
-    const named = lines.length === all.length ? [pattern] : collapse(lines);
-    parts.push(...named.map((own) => leaveOut(own.index, found.note ?? "")));
+  for (const own of narrow(lines)) {
+    const { logs, note } = await describeLines(own, context);
+    if (logs !== undefined) parts.push({ ...nothing, logs: [logs] });
+    const left = own.members.length === all.length ? [own] : collapse(own.members);
+    if (note !== undefined) parts.push(...left.map(({ index }) => leaveOut(index, note)));
   }
-  for (const own of unknown.length === 0 ? [] : collapse(unknown)) {
+  // Beside lines, which keep the pattern, the spans get patterns of their own.
+  const hasLines = parts.some(({ logs }) => logs.length > 0);
+  for (const own of collapse(unknown)) {
     const { note = noLayout } = await describeLines(own, context);
     parts.push(leaveOut(own.index, note));
   }
-  // Beside lines, which keep the pattern, the spans get patterns of their own.
-  const spans = traces.length === 0 ? [] : found?.logs === undefined ? [narrow(traces)] : collapse(traces);
-  for (const own of spans) parts.push(await describeSpans(own, lines, context));
-  if (copies.length > 0)
-    parts.push(
-      ...collapse(copies).map((own) => leaveOut(own.index, "copies of spans that other indices hold")),
-    );
-  if (await hasLinesAmongSpans(contents, forms, context))
-    parts.push(
-      leaveOut(narrow(traces).index, "its log lines: a source of them would show its spans as lines"),
-    );
+  for (const own of hasLines ? collapse(traces) : narrow(traces))
+    parts.push(await describeSpans(own, lines, context));
+  for (const { index } of collapse(copies))
+    parts.push(leaveOut(index, "copies of spans that other indices hold"));
   return joinClassifications(parts);
 }
 

@@ -36,7 +36,7 @@ export interface SurveyContext {
 }
 
 /** The members of a pattern by what they hold. Some hold both lines and events of spans. */
-interface Contents {
+export interface Contents {
   readonly all: readonly ListedIndex[];
   /** Lines; nothing that is recognised where no other is. */
   readonly lines: readonly ListedIndex[];

@@ -107,6 +107,17 @@ describe("a requested pattern with spans", () => {
     expect(found.out).toContain("x-1: its log lines: a source of them would show its spans as lines\n");
   });
 
+  test("that is the name of an alias cannot exclude, so that its indices are named", async () => {
+    const named = Object.entries(indices).map(
+      ([name, index]) => [name, { ...index, aliases: ["all"] }] as const,
+    );
+    const found = await propose(Object.fromEntries(named), ["all"]);
+    expect(found.patterns).toEqual({ lines: ["x-app-*"], traces: ["x-spans-*"] });
+    expect(found.leftOut).toEqual(["x-strange"]);
+    const alike = await propose(Object.fromEntries(named.slice(0, 2)), ["all"]);
+    expect(alike.patterns).toEqual({ lines: ["all"], traces: [] });
+  });
+
   test("gives way to a narrower one", async () => {
     const found = await propose(indices, ["x-*", "x-app-*"]);
     expect(found.patterns).toEqual({ lines: ["x-app-*"], traces: ["x-*,-x-app-*,-x-strange"] });

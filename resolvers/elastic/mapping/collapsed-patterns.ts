@@ -47,6 +47,21 @@ export function collapseIndices(
 }
 
 /**
+ * The pattern for these members alone, without those of `others` that it reaches. One without a star cannot exclude: its
+ * members get patterns of their own.
+ */
+export function narrowPattern(
+  index: string,
+  members: readonly ListedIndex[],
+  others: readonly ListedIndex[],
+): readonly IndexPattern[] {
+  const foreign = others.filter((one) => !members.includes(one));
+  if (!index.includes("*") && foreign.some((one) => listReached(index, one).length > 0))
+    return collapseIndices(members, Number.POSITIVE_INFINITY, undefined, foreign);
+  return [{ index: excludeOthers(index, members, foreign), members, merged: false }];
+}
+
+/**
  * The pattern with exclusions for those of `others` that it reaches. Excludes them by their stem, which also holds for their
  * indices of tomorrow, unless that takes away a member.
  */

@@ -38,20 +38,28 @@ export function isGlobMatch(pattern: string, name: string): boolean {
 }
 
 /**
- * The indices behind a listed name that a pattern reaches. A part with a star matches aliases too, and an exclusion with a star
- * takes away what it matches by any name; one without takes away the index of that very name, no alias and no data stream.
- * (Seen on Elasticsearch 8 and OpenSearch 2.)
+ * The indices behind a listed name that a pattern reaches. A part with a star matches aliases too. An exclusion counts after a
+ * part with a star alone: with a star it takes away what it matches by any name, without one the index of that very name, but no
+ * alias and no data stream. (Seen on Elasticsearch 8 and OpenSearch 2.)
  */
 export function listReached(
   pattern: string,
   { own, aliases, isStream, indices }: ListedIndex,
 ): readonly string[] {
   const names = [own, ...aliases];
-  return pattern.split(",").reduce<readonly string[]>((reached, part) => {
-    if (!part.startsWith("-")) return names.some((name) => isGlobMatch(part, name)) ? indices : reached;
+  let reached: readonly string[] = [];
+  let mayExclude = false;
+  for (const part of pattern.split(",")) {
+    if (!part.startsWith("-")) {
+      mayExclude ||= part.includes("*");
+      if (names.some((name) => isGlobMatch(part, name))) reached = indices;
+      continue;
+    }
+    if (!mayExclude) continue;
     const excluded = part.slice(1);
-    if (excluded.includes("*")) return names.some((name) => isGlobMatch(excluded, name)) ? [] : reached;
-    if (excluded === own) return isStream ? reached : [];
-    return reached.filter((index) => index !== excluded);
-  }, []);
+    if (excluded.includes("*")) reached = names.some((name) => isGlobMatch(excluded, name)) ? [] : reached;
+    else if (excluded !== own) reached = reached.filter((index) => index !== excluded);
+    else if (!isStream) reached = [];
+  }
+  return reached;
 }

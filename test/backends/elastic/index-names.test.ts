@@ -85,6 +85,7 @@ onServers((server) => {
       "names-orders-*,-names-orders-000007",
       "names-orders-*,-shrink-a1b2-names-orders-000007",
       "names-app-*,-*_shrunken",
+      "names-orders-all,-names-legacy-000001",
       "names-*,-names-orders-*,names-orders-all",
       "names-*,-names-stream-a",
       "names-*,-*names-stream-a",

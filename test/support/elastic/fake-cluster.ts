@@ -273,8 +273,8 @@ function listMatchingIndices({ indices }: FakeSearch, pattern: string): [string,
 
 /**
  * The positions of the indices that a pattern reaches. `names` are what each is called, its aliases last, `own` what it is called
- * itself where that is behind a data stream. An exclusion takes away from the parts before it; one without a star only by the
- * index's own name.
+ * itself where that is behind a data stream. An exclusion takes away from the parts before it, if one has a star; one without a
+ * star only by the index's own name.
  */
 function listMatchingNames(
   pattern: string,
@@ -282,7 +282,10 @@ function listMatchingNames(
   own: readonly string[] = names.map(([name = ""]) => name),
 ): readonly number[] {
   let reached: number[] = [];
-  for (const part of pattern.split(",")) {
+  const parts = pattern.split(",");
+  const firstStar = parts.findIndex((part) => part.includes("*") && !part.startsWith("-"));
+  for (const [position, part] of parts.entries()) {
+    if (part.startsWith("-") && !(firstStar >= 0 && position > firstStar)) continue;
     const glob = part.replace(/^-/, "");
     const test = new RegExp(`^${glob.replaceAll(".", "\\.").replaceAll("*", ".*")}$`);
     const isMatch = (at: number) =>

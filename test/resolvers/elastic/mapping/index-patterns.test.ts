@@ -45,6 +45,9 @@ test.each<[string, readonly string[]]>([
   ["o-*,-.ds-o-s-1", ["shrink-x-o-7", ".ds-o-s-2"]],
   ["o-*,-o-*,all*", ["shrink-x-o-7", ".ds-o-s-1", ".ds-o-s-2"]],
   ["x-*", []],
+  // Without a star before it, an exclusion is the name of an index that is not there.
+  ["all,-shrink-x-o-7", ["shrink-x-o-7"]],
+  ["all,none-*,-shrink-x-o-7", []],
 ])("listReached: %s reaches %j", (pattern, reached) => {
   expect([index, stream].flatMap((one) => listReached(pattern, one))).toEqual(reached);
 });

@@ -58,7 +58,12 @@ const layers: readonly Layer[] = [
   },
   { folder: "src/tracing/spans", imports: ["src/{telemetry,core}"], types: ["src/store"] },
   { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core}"] },
-  { folder: "src/tracing", imports: ["src/tracing/{listing,spans}", "src/core"], types: ["src/store"] },
+  { folder: "src/tracing/rollups", imports: ["src/tracing/spans", "src/core"], types: ["src/store"] },
+  {
+    folder: "src/tracing",
+    imports: ["src/tracing/{listing,rollups,spans}", "src/core"],
+    types: ["src/store"],
+  },
   { folder: "src/{access,telemetry}", imports: ["src/core"], types: ["src/{config,store}"] },
   { folder: "src/{config,visuals}", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core"], types: ["src/log-query"] },
@@ -69,13 +74,18 @@ const layers: readonly Layer[] = [
   { folder: "resolvers/http", imports: ["src/{telemetry,config,core}"], types: ["src/store"] },
   {
     folder: "resolvers/elastic",
-    imports: ["resolvers/elastic/*", "resolvers/http", "src/{config,core}"],
+    imports: ["resolvers/elastic/*", "resolvers/http", "src/tracing/rollups", "src/{config,core}"],
+    types: ["src/store"],
+  },
+  {
+    folder: "resolvers/elastic/snapshot",
+    imports: ["resolvers/elastic/{mapping,client}", "src/core"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/elastic/{logs,spans}",
     imports: [
-      "resolvers/elastic/{search,query,layout,mapping,document,client}",
+      "resolvers/elastic/{snapshot,search,query,layout,mapping,document,client}",
       ...["resolvers/http", "src/tracing/**", "src/{telemetry,log-query,core}"],
     ],
     types: ["src/store"],

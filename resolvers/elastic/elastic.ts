@@ -3,6 +3,7 @@ import { z } from "zod";
 import { explainIssue, httpUrl, parseSettings } from "../../src/config/validation.ts";
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
+import { createRollupCache } from "../../src/tracing/rollups/rollups.ts";
 import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";
@@ -35,12 +36,13 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   create(name, config, io, own): Backend {
     const client = createElasticClient(name, toClientSettings(config, io), io);
     const mappingCache = createMappingCache(name, client, io, own);
+    const rollups = createRollupCache(io.rollupBytes, (hit) => io.recordCacheLookup("rollups", hit));
     return {
       name,
       kind: "elastic",
       stores: {
         logs: createLogStore(name, client, mappingCache),
-        traces: createSpanStore(name, client, mappingCache),
+        traces: createSpanStore(name, client, mappingCache, rollups),
         reports: createReportStore(name, client),
       },
       async probe(signal) {

@@ -208,7 +208,8 @@ function assemble(
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back, lines_per_millisecond, token_requests, token_streams, ...others } = file.limits;
+  const { look_back, lines_per_millisecond, token_requests, token_streams, rollup_bytes, ...others } =
+    file.limits;
   const { address_connections = Math.ceil(others.connections / 2), ...limits } = others;
   const { lateness, max_open, per_token } = file.tail;
   return {
@@ -253,6 +254,7 @@ function assemble(
       tokenRequests: token_requests,
       tokenStreams: token_streams,
       addressConnections: address_connections,
+      rollupBytes: rollup_bytes,
       tail: { lateness, maxOpen: max_open, perToken: per_token },
     },
   };

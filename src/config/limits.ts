@@ -31,6 +31,8 @@ export interface Limits {
   readonly rate: number;
   /** Documents read from a source for one export. */
   readonly export: number;
+  /** Memory for figures of spans that are kept between requests, of each backend. */
+  readonly rollupBytes: number;
   readonly tail: TailLimits;
 }
 
@@ -61,6 +63,7 @@ export const defaultLimits = {
   lookBack: day,
   rate: 100,
   export: 10_000_000,
+  rollupBytes: 64 * 1024 * 1024,
   tail: { lateness: minute, maxOpen: 500, perToken: 100 },
 } as const satisfies Limits;
 
@@ -86,6 +89,7 @@ export const limitsSchema = z.strictObject({
   address_connections: count(1).optional(),
   rate: count(1).default(defaultLimits.rate),
   export: count(1).default(defaultLimits.export),
+  rollup_bytes: count(0).default(defaultLimits.rollupBytes),
 });
 
 export const tailSchema = z.strictObject({

@@ -83,6 +83,8 @@ export interface IO {
   /** Reports one finished request to a source, for `/metrics`. */
   readonly recordRequest: (backend: string, outcome: string, duration: Millis) => void;
   readonly recordCacheLookup: (cache: string, hit: boolean) => void;
+  /** Bytes of memory that figures kept between requests may take, for each backend; 0 keeps none. */
+  readonly rollupBytes: number;
   /** Reads a file that the configuration names; relative paths are relative to the configuration file. */
   readonly readText: (path: string) => string;
 }

@@ -53,6 +53,15 @@ export interface SpanReader {
   ): Promise<readonly string[] | undefined>;
   /** Estimates how many spans a scan would read: a hint, which never changes an answer. Undefined where unknown. */
   count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
+  /**
+   * Opens a snapshot of the sources and compares it with an earlier one. Undefined where the source cannot hold one moment,
+   * or cannot tell what has changed. Errors as `scan`.
+   */
+  openSnapshot?(
+    sources: SpanSources,
+    since: SnapshotVersion | undefined,
+    signal: AbortSignal,
+  ): Promise<SpanSnapshot | undefined>;
 }
 
 /** The `traces` part of a site, or the index of the error reports of its browsers. */
@@ -200,4 +209,33 @@ export interface SplitPointQuery extends SpanScan {
   readonly order: "asc" | "desc";
   /** From 1 to 10,000. */
   readonly nth: number;
+}
+
+// ---- Snapshots ------------------------------------------------------------------------------------------------
+
+/** Identifies what a snapshot holds. Only the store that made it can read it. */
+export type SnapshotVersion = object;
+
+/**
+ * The spans of some sources as they were at one moment. It lets figures be kept that were read once: a later snapshot proves
+ * which of them still hold.
+ */
+export interface SpanSnapshot {
+  /** Reads the documents of the snapshot. Its scans and look-ups are `withoutEvents`. */
+  readonly reader: SpanReader;
+  readonly version: SnapshotVersion;
+  /**
+   * What this snapshot holds beyond an earlier one. Undefined without an earlier one, and where anything that the earlier one
+   * held has changed or is gone, or may have.
+   */
+  readonly added: AddedSpans | undefined;
+  /** Frees the snapshot at the source without waiting. */
+  readonly close: () => void;
+}
+
+interface AddedSpans {
+  /** How many documents were added, of these sources or of others in the same place. */
+  readonly documents: number;
+  /** Returns the added spans of the sources. Errors as `SpanReader.scan`. */
+  readonly read: (budget: Budget, signal: AbortSignal) => AsyncIterable<readonly Span[]>;
 }

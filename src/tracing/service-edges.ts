@@ -16,18 +16,11 @@ export async function findSiteEdges(
   query: EdgesQuery,
   signal: AbortSignal,
 ): Promise<SiteEdges> {
-  const { made, received } = await findCalls(reader, query, signal);
-  const { site } = query.sources[0];
-  const isInternal = ({ callee }: Call): boolean => callee?.site_id === site;
-  const deriveCallee = ({ caller, callee }: Call) => {
-    const service = callee?.service_name ?? caller.peer;
-    return service === undefined ? undefined : { service };
-  };
-  const external = made.filter((call) => !isInternal(call));
+  const { upstream, downstream, internal } = await listSiteCalls(reader, query, signal);
   return {
-    upstream: await groupCalls(received, ({ caller }) => ({ service: caller.service_name }), signal),
-    downstream: await groupCalls(external, deriveCallee, signal),
-    internal: await groupCalls(made.filter(isInternal), deriveCallee, signal),
+    upstream: await groupCalls(upstream, signal),
+    downstream: await groupCalls(downstream, signal),
+    internal: await groupCalls(internal, signal),
   };
 }
 
@@ -37,6 +30,48 @@ export async function findActionEdges(
   query: ActionEdgesQuery,
   signal: AbortSignal,
 ): Promise<ActionEdges> {
+  const { upstream, downstream } = await listActionCalls(reader, query, signal);
+  return {
+    upstream: await groupCalls(upstream, signal),
+    downstream: await groupCalls(downstream, signal),
+  };
+}
+
+/** Calls of one list of edges, and the edge to which each belongs; undefined for one that belongs to none. */
+export interface KeyedCalls<Key> {
+  readonly calls: readonly Call[];
+  readonly deriveKey: (call: Call) => Key | undefined;
+}
+
+export type SiteEdgeKey = Pick<Edge, "service">;
+export type ActionEdgeKey = Omit<ActionEdge, keyof Omit<Edge, "service">>;
+
+/** The calls of `SpanAnalytics.siteEdges`: from partners, of others, and within the site. */
+export async function listSiteCalls(
+  reader: SpanReader,
+  query: EdgesQuery,
+  signal: AbortSignal,
+): Promise<Readonly<Record<keyof SiteEdges, KeyedCalls<SiteEdgeKey>>>> {
+  const { made, received } = await findCalls(reader, query, signal);
+  const { site } = query.sources[0];
+  const isInternal = ({ callee }: Call): boolean => callee?.site_id === site;
+  const deriveKey = ({ caller, callee }: Call) => {
+    const service = callee?.service_name ?? caller.peer;
+    return service === undefined ? undefined : { service };
+  };
+  return {
+    upstream: { calls: received, deriveKey: ({ caller }) => ({ service: caller.service_name }) },
+    downstream: { calls: made.filter((call) => !isInternal(call)), deriveKey },
+    internal: { calls: made.filter(isInternal), deriveKey },
+  };
+}
+
+/** The calls of `SpanAnalytics.actionEdges`. */
+export async function listActionCalls(
+  reader: SpanReader,
+  query: ActionEdgesQuery,
+  signal: AbortSignal,
+): Promise<Readonly<Record<keyof ActionEdges, KeyedCalls<ActionEdgeKey>>>> {
   const { made, received } = await findCalls(reader, query, signal);
   // A partner may have an action of the same name.
   const toAction = [...received, ...made].filter(
@@ -50,21 +85,25 @@ export async function findActionEdges(
     const entry = ancestors.findEntry(caller);
     return entry !== undefined && isOfAction(query, entry);
   });
-  const deriveUpstream = (call: Call) => {
-    const entry = ancestors.findEntry(call.caller);
-    const service = (entry ?? call.caller).service_name;
-    return { service, ...deriveNamesAbove(entry), ...deriveEdgeKinds(call) };
-  };
-  const deriveDownstream = (call: Call) => {
-    const { caller, callee } = call;
-    if (callee !== undefined) {
-      return { service: callee.service_name, ...deriveNames(callee), ...deriveEdgeKinds(call) };
-    }
-    return caller.peer === undefined ? undefined : { service: caller.peer, ...deriveEdgeKinds(call) };
-  };
   return {
-    upstream: await groupCalls(toAction, deriveUpstream, signal),
-    downstream: await groupCalls(fromAction, deriveDownstream, signal),
+    upstream: {
+      calls: toAction,
+      deriveKey: (call) => {
+        const entry = ancestors.findEntry(call.caller);
+        const service = (entry ?? call.caller).service_name;
+        return { service, ...deriveNamesAbove(entry), ...deriveEdgeKinds(call) };
+      },
+    },
+    downstream: {
+      calls: fromAction,
+      deriveKey: (call) => {
+        const { caller, callee } = call;
+        if (callee !== undefined) {
+          return { service: callee.service_name, ...deriveNames(callee), ...deriveEdgeKinds(call) };
+        }
+        return caller.peer === undefined ? undefined : { service: caller.peer, ...deriveEdgeKinds(call) };
+      },
+    },
   };
 }
 
@@ -110,8 +149,7 @@ function deriveEdgeKinds({ caller, callee, isLinked }: Call): EdgeKinds {
 
 /** One edge per key. Calls without a key are left out. */
 async function groupCalls<K extends object>(
-  calls: readonly Call[],
-  deriveKey: (call: Call) => K | undefined,
+  { calls, deriveKey }: KeyedCalls<K>,
   signal: AbortSignal,
 ): Promise<readonly (K & Omit<Edge, "service">)[]> {
   const groups = new Map<string, { readonly key: K; readonly durations: DurationDistribution }>();

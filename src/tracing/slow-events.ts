@@ -7,6 +7,7 @@ import { createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { decodeDigest, type EventKey, encodeEventDigest, hashStatement } from "./spans/digest.ts";
 import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import {
+  type ActionNames,
   calculateDuration,
   calculateTotalTime,
   compareSpans,
@@ -83,29 +84,24 @@ function createEventGroups(): EventGroups {
   return {
     add: (tally) => {
       const { span } = tally;
-      const { service_name: service, span_kind: kind, span_name: name } = span;
-      const statement = span.statement === undefined ? undefined : normalise(span.statement);
-      const id = JSON.stringify([service, kind, name, statement]);
-      const group = groups.get(id) ?? {
-        key: { service, kind, name, statement },
-        stats: createDurationStats(),
-        longest: span,
-      };
+      const key = deriveEventKey(span, normalise);
+      const id = formatEventKey(key);
+      const group = groups.get(id) ?? { key, stats: createDurationStats(), longest: span };
       group.stats.addTally(tally);
       if (compareByDuration(span, group.longest) < 0) group.longest = span;
       groups.set(id, group);
     },
     listGreatest: (limit, total, attributes) =>
-      [...groups]
-        .sort(([idA, a], [idB, b]) => compare(b.stats.total(), a.stats.total()) || compare(idA, idB))
-        .slice(0, limit)
-        .map(([, { key, stats, longest }]) => ({
-          ...key,
+      rankEvents(
+        [...groups.values()].map(({ key, stats, longest }) => ({
+          key,
           count: stats.count(),
-          mean: stats.mean(),
-          impact: total === 0n ? 0 : (100 * Number(stats.total())) / Number(total),
+          total: stats.total(),
           attributes: pickAttributes(longest.span_attributes, attributes),
         })),
+        limit,
+        total,
+      ),
   };
 }
 
@@ -116,53 +112,125 @@ interface EventGroup {
   longest: Span;
 }
 
-/** The key of a span's slow event, with the hash of the statement as in digests. */
-function toEventKey(
+/** What the spans of one slow event have in common. */
+export function deriveEventKey(
   { service_name: service, span_kind: kind, span_name: name, statement }: Span,
   normalise: (statement: string) => string,
 ): EventKey {
-  return {
-    service,
-    kind,
-    name,
-    statement: statement === undefined ? undefined : hashStatement(normalise(statement)),
-  };
+  return { service, kind, name, statement: statement === undefined ? undefined : normalise(statement) };
+}
+
+/** Identifies a slow event. */
+export function formatEventKey({ service, kind, name, statement }: EventKey): string {
+  return JSON.stringify([service, kind, name, statement]);
+}
+
+export interface EventTotals {
+  readonly key: EventKey;
+  readonly count: number;
+  /** Nanoseconds. */
+  readonly total: bigint;
+  readonly attributes: Attributes;
+}
+
+/** The `limit` slow events with the greatest impact on `total` nanoseconds, then by key. */
+export function rankEvents(
+  events: readonly EventTotals[],
+  limit: number,
+  total: bigint,
+): readonly SlowEvent[] {
+  return events
+    .map((event) => ({ ...event, id: formatEventKey(event.key) }))
+    .sort((a, b) => compare(b.total, a.total) || compare(a.id, b.id))
+    .slice(0, limit)
+    .map((event) => ({
+      ...event.key,
+      count: event.count,
+      mean: event.count === 0 ? 0 : Number(event.total) / event.count / 1e6,
+      impact: total === 0n ? 0 : (100 * Number(event.total)) / Number(total),
+      attributes: event.attributes,
+    }));
+}
+
+/** The digest of a span's slow event. */
+function encodeSpanDigest(span: Span, normalise: (statement: string) => string): string {
+  const key = deriveEventKey(span, normalise);
+  const statement = key.statement === undefined ? undefined : hashStatement(key.statement);
+  return encodeEventDigest({ ...key, statement });
 }
 
 /** `SpanAnalytics.slowEventActions`: a row for each action. Empty for a digest of anything else. */
 export async function findSlowEventActions(
   reader: SpanReader,
-  { sources, range, digest, budget }: SlowEventActionsQuery,
+  query: SlowEventActionsQuery,
   signal: AbortSignal,
 ): Promise<readonly SlowEventAction[]> {
+  const { spans, deriveAction } = await readSpansOfEvent(reader, query, signal);
+  const byAction: EventActions = new Map();
+  for (const span of spans) addEventAction(byAction, deriveAction(span), toEventAction(span));
+  return listEventActions(byAction);
+}
+
+/** The spans of one slow event in actions, by `formatActionKey`. */
+export type EventActions = Map<string, { readonly names: ActionNames; readonly of: EventAction }>;
+
+/** Spans of one slow event in one action: their number, and the longest. */
+interface EventAction {
+  readonly count: number;
+  readonly longest: Pick<Span, "trace_id" | "span_id" | "site_id" | "span_kind" | "start" | "end">;
+}
+
+export function toEventAction({
+  count,
+  trace_id,
+  span_id,
+  site_id,
+  span_kind,
+  start,
+  end,
+}: Span): EventAction {
+  return { count, longest: { trace_id, span_id, site_id, span_kind, start, end } };
+}
+
+export function addEventAction(byAction: EventActions, names: ActionNames, added: EventAction): void {
+  const key = formatActionKey(names);
+  const known = byAction.get(key)?.of ?? { ...added, count: 0 };
+  const longest = compareByDuration(added.longest, known.longest) < 0 ? added.longest : known.longest;
+  byAction.set(key, { names, of: { count: known.count + added.count, longest } });
+}
+
+export function listEventActions(byAction: EventActions): readonly SlowEventAction[] {
+  return [...byAction.values()].map(({ names, of: { count, longest } }) => ({
+    namespace: names.namespace,
+    action_name: names.action,
+    count,
+    trace_id: longest.trace_id,
+    start_time: longest.start,
+  }));
+}
+
+/** The spans of a slow event, none for a digest of anything else, and what names the action above each. */
+export async function readSpansOfEvent(
+  reader: SpanReader,
+  { sources, range, digest, budget }: SlowEventActionsQuery,
+  signal: AbortSignal,
+): Promise<{ readonly spans: readonly Span[]; readonly deriveAction: (span: Span) => ActionNames }> {
   const key = decodeDigest(digest);
-  if (key?.of !== "event") return [];
+  if (key?.of !== "event") return { spans: [], deriveAction: () => deriveNamesAbove(undefined) };
   const { service, kind, name } = key;
   const normalise = createNormaliser();
   const spans: Span[] = [];
   const pushdown = { service, kind, name };
   const scan = { sources, range, select: "children", pushdown, withoutEvents: true, budget } as const;
   for await (const batch of reader.scan(scan, signal)) {
-    for (const span of batch) if (encodeEventDigest(toEventKey(span, normalise)) === digest) spans.push(span);
+    for (const span of batch) if (encodeSpanDigest(span, normalise) === digest) spans.push(span);
   }
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
-  const deriveAction = (span: Span) => deriveNamesAbove(ancestors.findEntry(span));
-  const spansByAction = Map.groupBy(spans, (span) => formatActionKey(deriveAction(span)));
-  return [...spansByAction.values()].map((own) => {
-    const longest = own.reduce((best, span) => (compareByDuration(span, best) < 0 ? span : best));
-    const { namespace, action } = deriveAction(longest);
-    return {
-      namespace,
-      action_name: action,
-      count: own.reduce((count, span) => count + span.count, 0),
-      trace_id: longest.trace_id,
-      start_time: longest.start,
-    };
-  });
+  return { spans, deriveAction: (span) => deriveNamesAbove(ancestors.findEntry(span)) };
 }
 
 /** The longest first, then the earliest, then by trace and span id. */
-function compareByDuration(a: Span, b: Span): number {
+function compareByDuration(a: EventAction["longest"], b: EventAction["longest"]): number {
   return (
     compare(calculateDuration(b), calculateDuration(a)) ||
     compare(a.start, b.start) ||

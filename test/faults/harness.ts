@@ -333,6 +333,7 @@ export async function startProgram(
     log: telemetry.log,
     recordRequest: telemetry.recordRequest,
     recordCacheLookup: telemetry.recordCacheLookup,
+    rollupBytes: 0,
     readText: () => "",
   };
   const settings = { answer_bytes };

@@ -56,7 +56,14 @@ export async function createDemo(
   } = {},
 ): Promise<Demo> {
   const now = (): Instant => fromMillis(clock);
-  const io = { now, log: () => {}, recordRequest: () => {}, recordCacheLookup: () => {}, readText: () => "" };
+  const io = {
+    now,
+    log: () => {},
+    recordRequest: () => {},
+    recordCacheLookup: () => {},
+    rollupBytes: 0,
+    readText: () => "",
+  };
   const config = buildDemoConfig(0, token);
   const made = memory.create("memory", memory.parseConfig({ seed: 1 }), io);
   const backend = over.watch?.(made) ?? made;

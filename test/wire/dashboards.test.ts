@@ -11,6 +11,7 @@ describe("dashboard queries on the demo sites", { timeout: 60_000 }, () => {
     log: () => {},
     recordRequest: () => {},
     recordCacheLookup: () => {},
+    rollupBytes: 0,
     readText: () => "",
   });
   afterAll(() => backend.close());
@@ -197,6 +198,7 @@ test("demo metrics are deterministic for a seed and time", {
       log: () => {},
       recordRequest: () => {},
       recordCacheLookup: () => {},
+      rollupBytes: 0,
       readText: () => "",
     };
     const backend = memory.create("memory", memory.parseConfig({}), io);

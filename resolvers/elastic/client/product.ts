@@ -16,6 +16,13 @@ export interface Product {
   readonly searchesDocValues: boolean;
   /** Whether the server refuses wildcard and nested queries: `search.allow_expensive_queries` is off. */
   readonly refusesExpensiveQueries: boolean;
+  /** How points in time are opened and closed: from Elasticsearch 7.12 and OpenSearch 2.4 on. */
+  readonly pointInTime: PointInTimePaths | undefined;
+}
+
+export interface PointInTimePaths {
+  readonly open: string;
+  readonly close: { readonly path: string; readonly isList: boolean };
 }
 
 export const unknownVersion = "unknown";
@@ -34,5 +41,18 @@ export function describeProduct(name: Product["name"], version: string): Product
     listsIgnored: isElasticsearch,
     searchesDocValues,
     refusesExpensiveQueries: false,
+    pointInTime: isDisguised ? undefined : findPointInTimePaths(isElasticsearch, major, minor),
   };
+}
+
+function findPointInTimePaths(
+  isElasticsearch: boolean,
+  major: number,
+  minor: number,
+): PointInTimePaths | undefined {
+  const [since, sinceMinor] = isElasticsearch ? [7, 12] : [2, 4];
+  if (major < since || (major === since && minor < sinceMinor)) return undefined;
+  return isElasticsearch
+    ? { open: "_pit", close: { path: "_pit", isList: false } }
+    : { open: "_search/point_in_time", close: { path: "_search/point_in_time", isList: true } };
 }

@@ -58,7 +58,7 @@ export function measureQuery(query: Query): { clauses: number; depth: number } {
 }
 
 /** Skips closed and missing indices. */
-const indexOptions = {
+export const indexOptions = {
   ignore_unavailable: "true",
   allow_no_indices: "true",
   expand_wildcards: "open",

@@ -1,5 +1,6 @@
 // Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
+import { z } from "zod";
 import { parseExactIntegers } from "../../../src/core/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
@@ -45,6 +46,20 @@ export async function parseCompleteResponse(
 /** @throws {SyntaxError} where the bytes are not a response of `_search` */
 export function parseResponse(bytes: Buffer, size: number): ParsedResponse {
   return splitResponse(bytes, size) ?? scanResponse(bytes);
+}
+
+const sortKey = Buffer.from('"sort":[');
+
+/** The sort values of the last document of a response, which come after all else of it; undefined without any. */
+export function findLastSortValues(bytes: Buffer): readonly unknown[] | undefined {
+  const begin = bytes.lastIndexOf(sortKey) + sortKey.length - 1;
+  const end = bytes.indexOf("]", begin);
+  if (begin < sortKey.length - 1 || end < 0) return undefined;
+  try {
+    return z.array(z.unknown()).parse(JSON.parse(bytes.toString("utf8", begin, end + 1)));
+  } catch {
+    return undefined;
+  }
 }
 
 // ---- The usual form ---------------------------------------------------------------------------------

@@ -189,22 +189,6 @@ export function isIndexClosedError(error: unknown): boolean {
   return error instanceof BackendError && /"index_closed_exception"/.test(error.message);
 }
 
-/** As `sendSearch`; returns the parsed response. @throws {BackendError} @throws {Refused} */
-export async function searchJson(
-  backend: string,
-  client: ElasticClient,
-  pattern: string,
-  body: object,
-  signal: AbortSignal,
-): Promise<unknown> {
-  const bytes = await sendSearch(client, pattern, JSON.stringify(body), signal);
-  try {
-    return JSON.parse(bytes.toString("utf8"));
-  } catch (cause) {
-    throw malformedResponseError(backend, bytes, cause);
-  }
-}
-
 /**
  * Whether a response came from an index that the metadata lacks, or from a different number of shards. Such a search may have
  * been compiled, sorted or filtered wrongly.

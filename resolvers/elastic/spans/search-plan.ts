@@ -7,6 +7,7 @@ import type { Millis } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
+import { type PointInTime, searchPointInTime } from "../client/point-in-time.ts";
 import {
   addSharedQuery,
   allOf,
@@ -23,6 +24,7 @@ import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
 import { refuseMaskedTenantFilter } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import {
+  malformedResponseError,
   mappingRefusedError,
   refuseClosed,
   refuseRemote,
@@ -44,6 +46,21 @@ export interface SpanSearchContext {
   readonly checkedAt: WeakMap<AbortSignal, Map<PlacedForms, Millis>>;
   /** By a derived signal: the signal of its read. */
   readonly readSignals: WeakMap<AbortSignal, AbortSignal>;
+  /** Where it is set, all searches are of these points in time. */
+  readonly view?: SpanView | undefined;
+}
+
+export type SearchBody = Readonly<Record<string, unknown>> & { readonly query: Query };
+
+/** Points in time of sources, each with the plan of its searches. */
+export interface SpanView {
+  /** @throws {RangeError} for a source that is not of the view */
+  readonly findPoint: (source: SpanSource) => PointInTime;
+  readonly findPlan: (source: SpanSource) => SearchPlan;
+  /** Orders the documents of a point in time, so that a page can follow another. */
+  readonly sort: readonly unknown[];
+  /** Only documents that also match this are searched for. */
+  readonly buildQuery?: ((point: PointInTime) => Query) | undefined;
 }
 
 export interface SearchPlan {
@@ -95,6 +112,7 @@ export async function planSearch(
   signal: AbortSignal,
 ): Promise<SearchPlan> {
   const plan = await readPlan(context, source, signal);
+  if (context.view !== undefined) return plan;
   return (await isPlanBehind(context, source, plan, signal)) ? refreshPlan(context, source, signal) : plan;
 }
 
@@ -104,7 +122,8 @@ export async function readPlan(
   source: SpanSource,
   signal: AbortSignal,
 ): Promise<SearchPlan> {
-  const { backend, client, mappingCache } = context;
+  const { backend, client, mappingCache, view } = context;
+  if (view !== undefined) return view.findPlan(source);
   refuseRemote(backend, source.index);
   const hasTenantFilter = readTenantFilter(backend, source) !== undefined;
   const cached = await mappingCache.read(source.index, hasTenantFilter, signal);
@@ -163,6 +182,21 @@ function hasOnlyUnknownLayouts({ forms: { spans, events, unrecognised } }: Searc
   return spans.length === 0 && events.length === 0 && unrecognised.length > 0;
 }
 
+/** As `searchSource`; returns the parsed response. */
+export async function searchSourceJson(
+  context: SpanSearchContext,
+  source: SpanSource,
+  body: SearchBody,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const bytes = await searchSource(context, source, body, signal);
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch (cause) {
+    throw malformedResponseError(context.backend, bytes, cause);
+  }
+}
+
 // ---- Freshness ------------------------------------------------------------------------------------------------
 
 /** Whether there may be documents that the mappings of this plan exclude. */
@@ -217,14 +251,38 @@ async function searchNewForm(
 }
 
 async function hasMatches(
-  { backend, client }: SpanSearchContext,
+  context: SpanSearchContext,
   source: SpanSource,
   query: Query,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const body = JSON.stringify({ size: 0, track_total_hits: true, query });
-  const bytes = await sendSearch(client, source.index, body, signal);
-  return requireTotal(backend, await parseCompleteResponse(backend, bytes, 0)) > 0;
+  return (await countMatches(context, source, query, signal)) > 0;
+}
+
+/** The number of documents that match. @throws {BackendError} */
+export async function countMatches(
+  context: SpanSearchContext,
+  source: SpanSource,
+  query: Query,
+  signal: AbortSignal,
+): Promise<number> {
+  const { backend } = context;
+  const bytes = await searchSource(context, source, { size: 0, track_total_hits: true, query }, signal);
+  return requireTotal(backend, await parseCompleteResponse(backend, bytes, 0));
+}
+
+/** Sends a search of the source, or of its point in time in a view. Errors as `sendSearch`. */
+export function searchSource(
+  { client, view }: SpanSearchContext,
+  source: SpanSource,
+  body: SearchBody,
+  signal: AbortSignal,
+  parameters: Readonly<Record<string, string>> = {},
+): Promise<Buffer> {
+  if (view === undefined) return sendSearch(client, source.index, JSON.stringify(body), signal, parameters);
+  const point = view.findPoint(source);
+  const query = view.buildQuery === undefined ? body.query : allOf([body.query, view.buildQuery(point)]);
+  return searchPointInTime(client, point, { ...body, query }, signal);
 }
 
 // ---- Shared with the searches ---------------------------------------------------------------------------------

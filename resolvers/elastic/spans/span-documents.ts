@@ -2,25 +2,31 @@
 // `_doc` and a scroll return each document once on every server. Their number is known and taken from the budget before the
 // first is read.
 
+import { requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
-import type { Budget, SpanSource } from "../../../src/store/spans.ts";
+import type { Budget, SnapshotVersion, SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { matchNone } from "../client/query-dsl.ts";
-import { fetchNextPage, releaseScroll, requireCompleteScroll } from "../client/scroll.ts";
+import { releaseScroll, requireCompleteScroll } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
+import { IndicesChangedError } from "../snapshot/shard-states.ts";
+import { openSnapshot, type Snapshot } from "../snapshot/snapshot.ts";
 import {
   combineSignals,
   createSpanSearchContext,
+  isPlanBehind,
   planSearch,
+  refreshPlan,
   requireTotal,
   type SearchPlan,
   type SpanSearchContext,
+  type SpanView,
 } from "./search-plan.ts";
 import {
   type AggregationQuery,
@@ -85,6 +91,25 @@ export interface SpanDocuments {
   countSpans(source: SpanSource, condition: Condition<SpanForm>, signal: AbortSignal): Promise<number>;
   /** How many documents `readEvents` would read. */
   countEvents(source: SpanSource, condition: Condition<EventForm>, signal: AbortSignal): Promise<number>;
+  /** The documents of the sources at one moment. Undefined where they cannot be held. */
+  openSnapshot(
+    sources: readonly SpanSource[],
+    since: SnapshotVersion | undefined,
+    signal: AbortSignal,
+  ): Promise<DocumentSnapshot | undefined>;
+}
+
+/** The documents of some sources at one moment. */
+export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
+  /** The documents of the shards with one number each, with the sources that have such shards. */
+  readonly shards: readonly ShardDocuments[];
+  /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
+  readonly added: { readonly documents: number; readonly shards: readonly ShardDocuments[] } | undefined;
+}
+
+export interface ShardDocuments {
+  readonly documents: SpanDocuments;
+  readonly sources: readonly SpanSource[];
 }
 
 interface SpanRead {
@@ -121,8 +146,13 @@ export function createSpanDocuments(
   client: ElasticClient,
   mappingCache: MappingCache,
 ): SpanDocuments {
-  const context = createSpanSearchContext(backend, client, mappingCache);
+  return createDocumentsOf(createSpanSearchContext(backend, client, mappingCache));
+}
+
+function createDocumentsOf(context: SpanSearchContext): SpanDocuments {
+  const { mappingCache } = context;
   return {
+    openSnapshot: (sources, since, signal) => openSpanSnapshot(context, sources, since, signal),
     readForms: async (source, signal) => (await planSearch(context, source, signal)).forms,
     planSearch: (source, signal) => planSearch(context, source, signal),
     refreshMappings: async ({ index }, signal) => void (await mappingCache.refresh(index, signal)),
@@ -140,6 +170,83 @@ export function createSpanDocuments(
       countDocuments(context, { source, condition, selectForms: selectEventForms }, signal),
   };
 }
+
+/** Undefined also where indices come and go, or mappings change, faster than the snapshot can be opened. */
+async function openSpanSnapshot(
+  context: SpanSearchContext,
+  sources: readonly SpanSource[],
+  since: SnapshotVersion | undefined,
+  signal: AbortSignal,
+): Promise<DocumentSnapshot | undefined> {
+  for (let attempt = 1; attempt <= maxSnapshotAttempts; attempt++) {
+    const plans = new Map<string, SearchPlan>();
+    for (const source of sources) plans.set(formatSource(source), await planSearch(context, source, signal));
+    const opened = await openPlannedSnapshot(context, sources, plans, since, signal);
+    if (opened !== "behind") return opened;
+    for (const source of sources) await refreshPlan(context, source, signal);
+  }
+  return undefined;
+}
+
+const maxSnapshotAttempts = 2;
+
+/** The plans come before the points in time, so these may show that a plan is behind. */
+async function openPlannedSnapshot(
+  context: SpanSearchContext,
+  sources: readonly SpanSource[],
+  plans: ReadonlyMap<string, SearchPlan>,
+  since: SnapshotVersion | undefined,
+  signal: AbortSignal,
+): Promise<DocumentSnapshot | "behind" | undefined> {
+  const findPlan = (source: SpanSource): SearchPlan => requireKey(plans, formatSource(source));
+  const patterns = new Map(sources.map((source) => [source.index, findPlan(source).metadata] as const));
+  const opening = openSnapshot(context.backend, context.client, patterns, since, signal);
+  const snapshot = await opening.catch((error: unknown) => {
+    if (error instanceof IndicesChangedError) return "behind" as const;
+    throw error;
+  });
+  if (snapshot === undefined || snapshot === "behind") return snapshot;
+  const createViews = (buildQuery: SpanView["buildQuery"]) =>
+    [...Map.groupBy(snapshot.points, ({ shard }) => shard).values()].map((points) => {
+      const byPattern = new Map(points.map((point) => [point.pattern, point]));
+      const findPoint = ({ index }: SpanSource) => requireKey(byPattern, index);
+      const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery };
+      // What was checked before the points in time were opened does not hold for them.
+      const own: SpanSearchContext = { ...context, view, checkedAt: new WeakMap() };
+      const held = sources.filter(({ index }) => byPattern.has(index));
+      return { context: own, shard: { documents: createDocumentsOf(own), sources: held } };
+    });
+  try {
+    const views = createViews(undefined);
+    for (const view of views) {
+      for (const source of view.shard.sources) {
+        if (!(await isPlanBehind(view.context, source, findPlan(source), signal))) continue;
+        snapshot.close();
+        return "behind";
+      }
+    }
+    const { version, close, added } = snapshot;
+    const listShards = (of: ReturnType<typeof createViews>) => of.map(({ shard }) => shard);
+    return {
+      ...{ shards: listShards(views), version, close },
+      added: added && {
+        documents: added.documents,
+        shards: listShards(createViews(added.buildQuery)),
+      },
+    };
+  } catch (error) {
+    snapshot.close();
+    throw error;
+  }
+}
+
+/** Identifies a source: equal ones have one plan. */
+export function formatSource(source: SpanSource): string {
+  return JSON.stringify(source);
+}
+
+/** Unique within a point in time: numbers are unique within a shard, and it has one shard of each index. */
+const snapshotSort = [{ _seq_no: "asc" }, { _index: "asc" }];
 
 function selectSpanForms({ spans }: PlacedForms): readonly PlacedForm<SpanForm>[] {
   return spans;
@@ -204,7 +311,7 @@ async function* scrollDocuments<Form extends SpanForm | EventForm>(
   if (total > spent) budget.spend(total - spent);
   let read = 0;
   const readNextPage = async (page: ParsedResponse): Promise<ParsedResponse> => {
-    const bytes = await fetchNextPage(backend, client, page, limited);
+    const bytes = await started.fetchNext(page, limited);
     return parseCompleteResponse(backend, bytes, Math.min(size, total - read), true);
   };
   try {

@@ -15,7 +15,7 @@ import {
   type Query,
   type SharedQueries,
 } from "../client/query-dsl.ts";
-import { releaseScroll, scrollOptions } from "../client/scroll.ts";
+import { fetchNextPage, releaseScroll, scrollOptions } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { queryLimits } from "../query/filter-compiler.ts";
@@ -28,19 +28,21 @@ import {
   isStale,
   mappingChangedError,
   rejectInexactTenantFilter,
-  searchJson,
-  sendSearch,
 } from "../search/search.ts";
-import { type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
+import { findLastSortValues, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import {
+  countMatches,
   isPlanBehind,
   PlanOutdatedError,
   readPlan,
   readTenantFilter,
   refreshPlan,
   requireTotal,
+  type SearchBody,
   type SearchPlan,
   type SpanSearchContext,
+  searchSource,
+  searchSourceJson,
 } from "./search-plan.ts";
 
 /** The query that a document of a form has to match, as an upper bound. */
@@ -66,6 +68,8 @@ interface StartedSearch {
   readonly response: ParsedResponse;
   /** The plan that fits all indices of the response. */
   readonly plan: SearchPlan;
+  /** The bytes of the page that follows one; pages are asked for in order. Only where `isScroll`. @throws {BackendError} */
+  readonly fetchNext: (page: ParsedResponse, signal: AbortSignal) => Promise<Buffer>;
 }
 
 const maxAttempts = 3;
@@ -82,14 +86,10 @@ export async function startSearch<Form extends SpanForm | EventForm>(
   options: SearchOptions,
   signal: AbortSignal,
 ): Promise<StartedSearch> {
-  if (options.plan !== undefined) {
-    const attempt = { plan: options.plan, pendingBehind: undefined, isLast: false };
-    const outcome = await attemptSearch(context, query, options, attempt, signal);
-    if (outcome.kind === "answered") return outcome.search;
-    throw new PlanOutdatedError();
-  }
-  const { backend, mappingCache } = context;
+  const { backend, mappingCache, view } = context;
   const { source } = query;
+  const fixed = options.plan ?? view?.findPlan(source);
+  if (fixed !== undefined) return searchWithPlan(context, query, options, fixed, signal);
   let renewed: SearchPlan | undefined;
   for (let attempt = 1; ; attempt++) {
     const isLast = attempt >= maxAttempts;
@@ -109,6 +109,21 @@ export async function startSearch<Form extends SpanForm | EventForm>(
     if (isLast) throw mappingChangedError(backend, source.index);
     await mappingCache.refresh(source.index, signal);
   }
+}
+
+/** The first page of a search with this plan only. Errors as `startSearch`. */
+async function searchWithPlan<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  query: DocumentQuery<Form>,
+  options: SearchOptions,
+  plan: SearchPlan,
+  signal: AbortSignal,
+): Promise<StartedSearch> {
+  const { backend, view } = context;
+  const attempt = { plan, pendingBehind: undefined, isLast: view !== undefined };
+  const outcome = await attemptSearch(context, query, options, attempt, signal);
+  if (outcome.kind === "answered") return outcome.search;
+  throw view === undefined ? new PlanOutdatedError() : mappingChangedError(backend, query.source.index);
 }
 
 interface Attempt {
@@ -132,7 +147,7 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   { plan, pendingBehind, isLast }: Attempt,
   signal: AbortSignal,
 ): Promise<AttemptOutcome> {
-  const { backend, client, mappingCache } = context;
+  const { backend, client } = context;
   const { index } = query.source;
   const compiled = tryCompile(() => compileQuery(context, query, plan));
   // Newer mappings may allow what these refuse. A scroll is not opened before, because nobody would read or close it.
@@ -140,9 +155,9 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   if (compiled instanceof Refused) throw compiled;
   await refuseMaskedFilter(backend, compiled, client, index, plan.metadata, signal);
   await refuseUnreadable(context, query.source, query.selectForms(plan.forms), query.condition, signal);
-  const body = JSON.stringify({ size, track_total_hits: true, query: compiled, sort: ["_doc"] });
-  const parameters = isScroll ? scrollOptions : {};
-  const search = sendSearch(client, index, body, signal, parameters).catch((error: unknown) => {
+  const body = { size, track_total_hits: true, query: compiled, sort: context.view?.sort ?? ["_doc"] };
+  const parameters = isScroll && context.view === undefined ? scrollOptions : {};
+  const search = searchSource(context, query.source, body, signal, parameters).catch((error: unknown) => {
     // An index that the mapping does not have may also reject what was compiled without it.
     if (isLast || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
     return undefined;
@@ -150,12 +165,44 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   const [bytes, isBehind] = await Promise.all([search, pendingBehind]);
   if (isBehind) return { kind: "behind" };
   const response = bytes && (await parseCompleteResponse(backend, bytes, size));
-  const accepted = mappingCache.findAcceptedShardCount(index);
-  if (response !== undefined && !isStale(plan.metadata, response, accepted)) {
-    return { kind: "answered", search: { response, plan } };
+  if (bytes !== undefined && response !== undefined && fitsPlan(context, query.source, plan, response)) {
+    const fetchNext = createPager(context, query.source, body, bytes);
+    return { kind: "answered", search: { response, plan, fetchNext } };
   }
   releaseScroll(client, response?.scrollId);
   return { kind: "stale", response };
+}
+
+/** Whether a response comes from the indices of the plan, and of a view from all its shards. */
+function fitsPlan(
+  { mappingCache, view }: SpanSearchContext,
+  source: SpanSource,
+  { metadata }: SearchPlan,
+  response: ParsedResponse,
+): boolean {
+  if (view === undefined)
+    return !isStale(metadata, response, mappingCache.findAcceptedShardCount(source.index));
+  const { total } = response.shards;
+  return total === view.findPoint(source).shards && !isStale(metadata, response, total);
+}
+
+/** Fetches the pages that follow a first one: by its scroll, or in a view by the position of the last document. */
+function createPager(
+  context: SpanSearchContext,
+  source: SpanSource,
+  body: SearchBody,
+  firstBytes: Buffer,
+): StartedSearch["fetchNext"] {
+  const { backend, client, view } = context;
+  if (view === undefined) return (page, signal) => fetchNextPage(backend, client, page, signal);
+  let last = findLastSortValues(firstBytes);
+  return async (_, signal) => {
+    if (last === undefined) throw new BackendError(backend, "malformed", "a document without sort values");
+    const next = { ...body, search_after: last };
+    const bytes = await searchSource(context, source, next, signal);
+    last = findLastSortValues(bytes);
+    return bytes;
+  };
 }
 
 /** How many documents a search would return. Errors as `startSearch`. */
@@ -225,16 +272,13 @@ async function refuseUnreadable<Form extends SpanForm | EventForm>(
   condition: Condition<Form>,
   signal: AbortSignal,
 ): Promise<void> {
-  const { backend, client } = context;
+  const { backend } = context;
   const unreadable = forms.filter((placed) => describeUnreadable(placed) !== undefined);
   const [reason] = unreadable.map(describeUnreadable);
   if (reason === undefined) return;
   const query = compileFormsQuery(context, source, unreadable, condition);
   if (query === matchNone) return;
-  const body = JSON.stringify({ size: 0, track_total_hits: true, query });
-  const bytes = await sendSearch(client, source.index, body, signal);
-  const found = requireTotal(backend, await parseCompleteResponse(backend, bytes, 0));
-  if (found > 0) throw createUnsupportedError(backend, reason);
+  if ((await countMatches(context, source, query, signal)) > 0) throw createUnsupportedError(backend, reason);
 }
 
 function tryCompile(compile: () => Query): Query | Refused {
@@ -280,12 +324,12 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   body: object,
   signal: AbortSignal,
 ): Promise<AggregationResult> {
-  const { backend, client, mappingCache } = context;
+  const { backend, client, mappingCache, view } = context;
   const { index } = source;
   const query = compileFormsQuery(context, source, forms, condition);
   await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
   await refuseUnreadable(context, source, forms, condition, signal);
-  const answer = await searchJson(backend, client, index, { size: 0, query, ...body }, signal);
+  const answer = await searchSourceJson(context, source, { size: 0, query, ...body }, signal);
   const { data, error } = aggregationSchema.safeParse(answer);
   if (data === undefined) {
     throw new BackendError(backend, "malformed", "an answer that is not a _search response", error);
@@ -297,9 +341,9 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   if (data.timed_out || failed > 0 || (total !== undefined && total.relation !== "eq")) {
     throw new BackendError(backend, "partial", "incomplete aggregations");
   }
-  const known = plan.metadata.shards;
+  const known = view?.findPoint(source).shards ?? plan.metadata.shards;
+  const accepted = view === undefined ? mappingCache.findAcceptedShardCount(index) : undefined;
   // Fewer shards than planned may be those of an accepted count; more shards were not all planned for.
-  if (shards > known || (shards < known && shards !== mappingCache.findAcceptedShardCount(index)))
-    throw new PlanOutdatedError();
+  if (shards > known || (shards < known && shards !== accepted)) throw new PlanOutdatedError();
   return { total: total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
 }

@@ -1,18 +1,27 @@
 // The span store of Elasticsearch and OpenSearch: the reads of the contract over one or several sites, and all analytics by
 // their definition over these. Queries narrow what is read; whether a span matches is decided on the decoded span.
 
+import { isNonEmpty } from "../../../src/core/collections.ts";
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { compare } from "../../../src/core/rows.ts";
+import { allTime } from "../../../src/core/time.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
-import type { Budget, SpanReader, SpanSources } from "../../../src/store/spans.ts";
-import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
+import type { Budget, SpanReader, SpanSnapshot, SpanSource, SpanSources } from "../../../src/store/spans.ts";
+import { createRollupAnalytics } from "../../../src/tracing/rollup-analytics.ts";
+import type { RollupCache } from "../../../src/tracing/rollups/rollups.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { combineHints, countCandidates, findSplitPoint, listTraceIdsWithExceptions } from "./index-hints.ts";
 import { findNPlusOneParents } from "./n-plus-one.ts";
 import { createSeenSpans } from "./seen-spans.ts";
 import type { ReadContext } from "./span-assembly.ts";
-import { createSpanDocuments, type SpanDocuments } from "./span-documents.ts";
+import {
+  createSpanDocuments,
+  type DocumentSnapshot,
+  formatSource,
+  type ShardDocuments,
+  type SpanDocuments,
+} from "./span-documents.ts";
 import { findInSite } from "./span-lookup.ts";
 import { scanSite, tallySite } from "./span-scan.ts";
 
@@ -20,9 +29,10 @@ export function createSpanStore(
   backend: string,
   client: ElasticClient,
   mappingCache: MappingCache,
+  rollups: RollupCache,
 ): SpanStore {
   const reader = createSpanReader(createSpanDocuments(backend, client, mappingCache));
-  return { ...reader, ...createSpanAnalytics(reader) };
+  return { ...reader, ...createRollupAnalytics(reader, rollups) };
 }
 
 function createSpanReader(documents: SpanDocuments): SpanReader {
@@ -49,6 +59,10 @@ function createSpanReader(documents: SpanDocuments): SpanReader {
       );
       return lists && [...new Set(lists.flat())];
     },
+    openSnapshot: async (sources, since, signal) => {
+      const snapshot = await documents.openSnapshot(sources, since, signal);
+      return snapshot && createSpanSnapshot(snapshot);
+    },
     count: async (query, signal) => {
       const counts = combineHints(
         await Promise.all(query.sources.map((source) => countCandidates(documents, source, query, signal))),
@@ -58,18 +72,70 @@ function createSpanReader(documents: SpanDocuments): SpanReader {
   };
 }
 
-/** Reads the sites at the same time. The sources of one site are read together, because they may share documents. */
-async function* readSites<T>(
+function createSpanSnapshot({ shards, added, version, close }: DocumentSnapshot): SpanSnapshot {
+  return {
+    reader: {
+      scan: (query, signal) => readShards(shards, query, signal, (context) => scanSite(query, context)),
+      tally: (query, signal) => readShards(shards, query, signal, (context) => tallySite(query, context)),
+      find: (query, signal) => readShards(shards, query, signal, (context) => findInSite(query, context)),
+      count: async (query, signal) => {
+        const reads = shards.flatMap(({ documents, sources }) =>
+          selectSources(query.sources, sources).map((source) =>
+            countCandidates(documents, source, query, signal),
+          ),
+        );
+        return combineHints(await Promise.all(reads))?.reduce((sum, count) => sum + count, 0);
+      },
+    },
+    ...{ version, close },
+    added: added && {
+      documents: added.documents,
+      read: (budget, signal) => {
+        const sources = [...new Set(added.shards.flatMap((shard) => shard.sources))];
+        if (!isNonEmpty(sources)) return readNothing();
+        const scan = { sources, range: allTime, select: "all", withoutEvents: true, budget } as const;
+        return readShards(added.shards, scan, signal, (context) => scanSite(scan, context));
+      },
+    },
+  };
+}
+
+async function* readNothing(): AsyncGenerator<never> {}
+
+function selectSources(wanted: readonly SpanSource[], held: readonly SpanSource[]): readonly SpanSource[] {
+  const keys = new Set(held.map(formatSource));
+  return wanted.filter((source) => keys.has(formatSource(source)));
+}
+
+/** Reads the sites at the same time. */
+function readSites<T>(
   documents: SpanDocuments,
+  query: { readonly sources: SpanSources; readonly budget: Budget },
+  signal: AbortSignal,
+  read: (context: ReadContext) => AsyncGenerator<T>,
+): AsyncGenerator<T> {
+  return readShards([{ documents, sources: query.sources }], query, signal, read);
+}
+
+/**
+ * Reads the sites in all these shards at the same time. The sources of one site are read together, because they may share
+ * documents, and so may shards, where an exporter sent a document twice.
+ */
+async function* readShards<T>(
+  shards: readonly ShardDocuments[],
   { sources, budget }: { readonly sources: SpanSources; readonly budget: Budget },
   signal: AbortSignal,
   read: (context: ReadContext) => AsyncGenerator<T>,
 ): AsyncGenerator<T> {
   signal.throwIfAborted();
   const leaving = new AbortController();
-  const limited = documents.combineSignals(signal, leaving.signal);
-  const contexts = [...Map.groupBy(sources, ({ site }) => site).values()].map((own): ReadContext => {
-    return { documents, sources: own, budget, signal: limited, seen: createSeenSpans() };
+  const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
+  const contexts = sites.flatMap((own) => {
+    const seen = createSeenSpans();
+    return shards.map(({ documents, sources: held }): ReadContext => {
+      const limited = documents.combineSignals(signal, leaving.signal);
+      return { documents, sources: selectSources(own, held), budget, signal: limited, seen };
+    });
   });
   try {
     yield* mergeConcurrent(contexts.map((context) => () => read(context)));

@@ -58,6 +58,7 @@ function connectBackends(
     log: telemetry.log,
     recordRequest: telemetry.recordRequest,
     recordCacheLookup: telemetry.recordCacheLookup,
+    rollupBytes: config.limits.rollupBytes,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   const backends = new Map<string, Backend>();

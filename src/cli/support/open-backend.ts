@@ -19,6 +19,7 @@ export function openBackend(
     log: () => undefined,
     recordRequest: () => undefined,
     recordCacheLookup: () => undefined,
+    rollupBytes: 0,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.layouts);

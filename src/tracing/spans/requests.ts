@@ -42,7 +42,7 @@ export function isRoot(span: Span): boolean {
 }
 
 /** Nanoseconds; 0 where a clock ran backwards. */
-export function calculateDuration({ start, end }: Span): bigint {
+export function calculateDuration({ start, end }: Pick<Span, "start" | "end">): bigint {
   return end > start ? end - start : 0n;
 }
 
@@ -82,8 +82,10 @@ export function compareRequests(a: Span, b: Span): number {
   return Number(isRoot(b)) - Number(isRoot(a)) || compareSpans(a, b);
 }
 
+type SpanOrder = Pick<Span, "start" | "span_id" | "site_id" | "span_kind">;
+
 /** Orders spans by start, span id, site and kind. */
-export function compareSpans(a: Span, b: Span): number {
+export function compareSpans(a: SpanOrder, b: SpanOrder): number {
   return (
     compare(a.start, b.start) ||
     compare(a.span_id, b.span_id) ||

@@ -121,6 +121,7 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
     log: () => {},
     recordRequest: () => {},
     recordCacheLookup: () => {},
+    rollupBytes: 0,
     readText: () => "",
   };
   const backend = memory.create("demo", memory.parseConfig({}), io);
@@ -222,6 +223,7 @@ test("the backend serves traces that are made up to now, and reports on their in
     log: () => {},
     recordRequest: () => {},
     recordCacheLookup: () => {},
+    rollupBytes: 0,
     readText: () => "",
   };
   const backend = memory.create("demo", memory.parseConfig({}), io);

@@ -28,6 +28,7 @@ export const testIO: IO = {
   log: () => undefined,
   recordRequest: () => undefined,
   recordCacheLookup: () => undefined,
+  rollupBytes: 0,
   readText: (path) => {
     throw new Error(`no file ${path} in this test`);
   },

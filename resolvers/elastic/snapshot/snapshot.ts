@@ -1,0 +1,146 @@
+// Snapshots: the documents behind some patterns at one moment, as points in time of their shards, and what has changed since an
+// earlier snapshot. Changes are told apart by the shards' states, the indices' uuids, and the mappings as this user sees them.
+import { mapConcurrent } from "../../../src/core/concurrency.ts";
+import { BackendError } from "../../../src/core/errors.ts";
+import type { SnapshotVersion } from "../../../src/store/spans.ts";
+import type { ElasticClient } from "../client/client.ts";
+import { closePointsInTime, openPointInTime, type PointInTime } from "../client/point-in-time.ts";
+import type { Query } from "../client/query-dsl.ts";
+import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
+import { buildAddedQuery, compareShards, type ShardStates } from "./shard-states.ts";
+
+export interface Snapshot {
+  readonly points: readonly PointInTime[];
+  readonly version: SnapshotVersion;
+  /** What the snapshot has beyond the earlier one; undefined where anything else has changed. */
+  readonly added:
+    | { readonly documents: number; readonly buildQuery: (point: PointInTime) => Query }
+    | undefined;
+  readonly close: () => void;
+}
+
+/** What a version stands for, by pattern. */
+type Held = ReadonlyMap<string, HeldPattern>;
+interface HeldPattern {
+  readonly metadata: IndexMetadata;
+  /** By the number of the shards. */
+  readonly states: readonly ShardStates[];
+}
+
+const versions = new WeakMap<SnapshotVersion, Held>();
+
+/** Points in time that one snapshot may take: the server holds resources for each. */
+const maxPoints = 16;
+const concurrency = 4;
+
+/**
+ * Opens a snapshot of the indices in `patterns`, by their metadata. Undefined where the server has no points in time, where the
+ * user may not open them, where an alias leaves out shards, or where they would be too many.
+ * @throws {IndicesChangedError} @throws {BackendError}
+ */
+export async function openSnapshot(
+  backend: string,
+  client: ElasticClient,
+  patterns: ReadonlyMap<string, IndexMetadata>,
+  since: SnapshotVersion | undefined,
+  signal: AbortSignal,
+): Promise<Snapshot | undefined> {
+  const { pointInTime: paths } = await client.detectProduct(signal);
+  if (paths === undefined) return undefined;
+  const wanted = [...patterns].flatMap(([pattern, metadata]) =>
+    countShards(metadata).map((shards, shard) => ({ pattern, shard, shards, paths })),
+  );
+  const isRouted = [...patterns.values()].some(({ shards, minShards }) => minShards < shards);
+  if (isRouted || wanted.length > maxPoints) return undefined;
+  const points: PointInTime[] = [];
+  try {
+    const open = async (point: Omit<PointInTime, "id">, own: AbortSignal): Promise<void> => {
+      points.push(await openPointInTime(backend, client, point, own));
+    };
+    await mapConcurrent(wanted, concurrency, open, signal);
+    const earlier = since === undefined ? undefined : versions.get(since);
+    const compare = async (point: PointInTime, own: AbortSignal) => {
+      const states = earlier?.get(point.pattern)?.states.at(point.shard);
+      return { point, ...(await compareShards(backend, client, point, states, own)) };
+    };
+    const compared = await mapConcurrent(points, concurrency, compare, signal);
+    const held: Held = new Map(
+      [...patterns].map(([pattern, metadata]) => {
+        const own = compared.filter(({ point }) => point.pattern === pattern);
+        const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
+        return [pattern, { metadata, states: sorted.map(({ states }) => states) }];
+      }),
+    );
+    const version: SnapshotVersion = {};
+    versions.set(version, held);
+    return {
+      points,
+      version,
+      added: earlier === undefined ? undefined : describeAdded(earlier, held, compared),
+      close: () => closePointsInTime(client, points),
+    };
+  } catch (error) {
+    closePointsInTime(client, points);
+    const isRefused =
+      error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
+    if (isRefused) return undefined;
+    throw error;
+  }
+}
+
+/** By the number of a shard: how many indices have it. */
+function countShards({ shardsByIndex }: IndexMetadata): readonly number[] {
+  const most = Math.max(0, ...shardsByIndex.values());
+  return Array.from({ length: most }, (_, number) => {
+    return [...shardsByIndex.values()].filter((shards) => shards > number).length;
+  });
+}
+
+function describeAdded(
+  earlier: Held,
+  held: Held,
+  compared: readonly { readonly point: PointInTime; readonly added: number | undefined }[],
+): Snapshot["added"] {
+  const counts = compared.map(({ point, added }) =>
+    // Shards with a number that no index of the pattern had before are all new.
+    earlier.get(point.pattern)?.states.at(point.shard) === undefined ? Number.POSITIVE_INFINITY : added,
+  );
+  let documents = 0;
+  for (const count of counts) {
+    if (count === undefined) return undefined;
+    documents += count;
+  }
+  for (const [pattern, { metadata, states }] of earlier) {
+    const now = held.get(pattern);
+    if (now === undefined || now.states.length < states.length) return undefined;
+    if (!keepsIndices(metadata, now.metadata)) return undefined;
+  }
+  return {
+    documents,
+    buildQuery: ({ pattern, shard }) => buildAddedQuery(earlier.get(pattern)?.states.at(shard)),
+  };
+}
+
+/** Whether all earlier indices are there and show all that they showed, so that the same documents match and read the same. */
+function keepsIndices(earlier: IndexMetadata, now: IndexMetadata): boolean {
+  if (earlier === now) return true;
+  const groups = new Map(
+    now.groups.flatMap((group) => group.indices.map((index) => [index, group] as const)),
+  );
+  const isKept = (index: string): boolean =>
+    now.indices.has(index) && earlier.uuids.get(index) === now.uuids.get(index);
+  return (
+    [...earlier.indices].every(isKept) &&
+    earlier.groups.every((group) =>
+      [...new Set(group.indices.map((index) => groups.get(index)))].every(
+        (other) => other !== undefined && keepsFields(group, other),
+      ),
+    )
+  );
+}
+
+function keepsFields(earlier: IndexGroup, now: IndexGroup): boolean {
+  return [...earlier.fields].every(
+    ([name, field]) => JSON.stringify(now.fields.get(name)) === JSON.stringify(field),
+  );
+}

@@ -1,0 +1,138 @@
+// The edges of sites and of actions as rollups: a call belongs to the segment in which its caller ends, wherever its callee
+// lies.
+import { requireAt } from "../core/collections.ts";
+import type { Edge } from "../core/rows.ts";
+import type { TimeRange } from "../core/time.ts";
+import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
+import { listAllSources, takeTurns } from "./calls.ts";
+import {
+  addFigures,
+  addSpan,
+  calculateMean,
+  createDurationFigures,
+  type DurationFigures,
+  findPercentile,
+  measureFigures,
+  measureText,
+} from "./rollups/duration-figures.ts";
+import type { RollupKind } from "./rollups/rollups.ts";
+import { findPiece } from "./rollups/segments.ts";
+import {
+  type ActionEdgeKey,
+  type KeyedCalls,
+  listActionCalls,
+  listSiteCalls,
+  type SiteEdgeKey,
+} from "./service-edges.ts";
+
+/** The figures of the callers, by the JSON text of the edge's key. */
+type EdgeFigures<Key> = Map<string, { readonly key: Key; readonly durations: DurationFigures }>;
+type FiguresBySide<Side extends string, Key> = Readonly<Record<Side, EdgeFigures<Key>>>;
+
+const siteSides = ["upstream", "downstream", "internal"] as const;
+const actionSides = ["upstream", "downstream"] as const;
+
+export const siteEdgeRollups: RollupKind<
+  EdgesQuery,
+  FiguresBySide<keyof SiteEdges, SiteEdgeKey>,
+  SiteEdges
+> = {
+  name: "site_edges",
+  // Tells the sources of the site from its partners.
+  key: ({ sources }) => [sources.length],
+  listSources: listAllSources,
+  select: "calls",
+  isLocal: false,
+  read: async (reader, query, ranges, signal) => {
+    const calls = await listSiteCalls(reader, query, signal);
+    return addUpBySide(siteSides, calls, ranges, signal);
+  },
+  combine: (pieces) => {
+    const list = (side: keyof SiteEdges) => combineEdges(pieces.map((piece) => piece[side]));
+    return { upstream: list("upstream"), downstream: list("downstream"), internal: list("internal") };
+  },
+  measure: (figures) => measureSides(siteSides, figures),
+};
+
+export const actionEdgeRollups: RollupKind<
+  ActionEdgesQuery,
+  FiguresBySide<keyof ActionEdges, ActionEdgeKey>,
+  ActionEdges
+> = {
+  name: "action_edges",
+  key: ({ sources, service, namespace, action }) => [sources.length, service, namespace, action],
+  listSources: listAllSources,
+  select: "calls",
+  isLocal: false,
+  read: async (reader, query, ranges, signal) => {
+    const calls = await listActionCalls(reader, query, signal);
+    return addUpBySide(actionSides, calls, ranges, signal);
+  },
+  combine: (pieces) => {
+    const list = (side: keyof ActionEdges) => combineEdges(pieces.map((piece) => piece[side]));
+    return { upstream: list("upstream"), downstream: list("downstream") };
+  },
+  measure: (figures) => measureSides(actionSides, figures),
+};
+
+/** The figures of each range. */
+async function addUpBySide<Side extends string, Key extends object>(
+  sides: readonly Side[],
+  keyedCalls: Readonly<Record<Side, KeyedCalls<Key>>>,
+  ranges: readonly TimeRange[],
+  signal: AbortSignal,
+): Promise<readonly FiguresBySide<Side, Key>[]> {
+  const bySide = new Map<Side, readonly EdgeFigures<Key>[]>();
+  for (const side of sides) {
+    const figures = ranges.map((): EdgeFigures<Key> => new Map());
+    const { calls, deriveKey } = keyedCalls[side];
+    for await (const chunk of takeTurns(calls, signal)) {
+      for (const call of chunk) {
+        const key = deriveKey(call);
+        if (key === undefined) continue;
+        const own = requireAt(figures, findPiece(ranges, call.caller.end));
+        addSpan(findDurations(own, JSON.stringify(key), key), call.caller);
+      }
+    }
+    bySide.set(side, figures);
+  }
+  return ranges.map((_, at) => {
+    const entries = [...bySide].map(([side, figures]) => [side, requireAt(figures, at)] as const);
+    return Object.fromEntries(entries) as FiguresBySide<Side, Key>;
+  });
+}
+
+function findDurations<Key>(figures: EdgeFigures<Key>, id: string, key: Key): DurationFigures {
+  const known = figures.get(id);
+  if (known !== undefined) return known.durations;
+  const durations = createDurationFigures();
+  figures.set(id, { key, durations });
+  return durations;
+}
+
+/** One edge for each key of all pieces. */
+function combineEdges<Key extends object>(
+  pieces: readonly EdgeFigures<Key>[],
+): readonly (Key & Omit<Edge, "service">)[] {
+  const sum: EdgeFigures<Key> = new Map();
+  for (const piece of pieces) {
+    for (const [id, { key, durations }] of piece) addFigures(findDurations(sum, id, key), durations);
+  }
+  return [...sum.values()].map(({ key, durations }) => ({
+    ...key,
+    count: durations.count,
+    error_count: durations.errors,
+    mean: calculateMean(durations),
+    p_90: findPercentile(durations, 90),
+    p_95: findPercentile(durations, 95),
+  }));
+}
+
+function measureSides<Side extends string, Key>(
+  sides: readonly Side[],
+  figures: FiguresBySide<Side, Key>,
+): number {
+  return sides
+    .flatMap((side) => [...figures[side]])
+    .reduce((bytes, [id, { durations }]) => bytes + 2 * measureText(id) + measureFigures(durations), 0);
+}

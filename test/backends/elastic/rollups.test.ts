@@ -1,0 +1,231 @@
+// Rollups on real servers: kept figures against reading, while documents come, change and go, indices too. Servers number their
+// documents by shard, and one case needs two shards to give a number twice.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { buildSpanSource } from "#src/access/sites.ts";
+import { requireAt, requireFirst } from "#src/core/collections.ts";
+import type { Span } from "#src/core/rows.ts";
+import { minute } from "#src/core/time.ts";
+import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-analytics.ts";
+import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupCache } from "#src/tracing/rollups/rollups.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { createRandom } from "../../conformance/trace-fixture.ts";
+import { apm7 } from "../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
+import { otel } from "../../support/elastic/span-shippers/otel.ts";
+import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+
+import { at, createSpan, signal } from "../../tracing/span-builder.ts";
+import { type NamedServer, onServers } from "../selected-servers.ts";
+
+const prefix = "rollups";
+const services = { shop: "x", stock: "y" } as const;
+
+function chooseShipper({ name }: NamedServer): { readonly shipper: SpanShipper; readonly service: string } {
+  if (name === "es7") return { shipper: apm7, service: "service.name" };
+  if (name === "os2" || name === "os3") return { shipper: dataPrepper, service: "serviceName" };
+  return { shipper: otel, service: "resource.attributes.service.name" };
+}
+
+onServers((server) => {
+  describe("rollups", () => {
+    const { shipper, service } = chooseShipper(server);
+    const random = createRandom(29);
+    const pick = <T>(list: readonly T[]): T => requireAt(list, Math.floor(random() * list.length));
+    const callers = ["c1", "c2", "c3", "c4"].map((id) => id.padStart(16, "0"));
+    let cluster: Cluster;
+    /** The indices of spans, the newest last. */
+    let indices: string[] = [];
+    /** By id: the index of each document. */
+    const documents = new Map<string, string>();
+    let written = 0;
+
+    beforeAll(async () => {
+      cluster = openCluster(server.url);
+    });
+    afterAll(async () => {
+      await cluster.remove(`${prefix}-*`);
+      await cluster.close();
+    });
+
+    async function start(): Promise<void> {
+      await cluster.remove(`${prefix}-*`);
+      documents.clear();
+      indices = [];
+      for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+        await cluster.createIndex(index, definition);
+        indices.push(index);
+      }
+    }
+
+    const openAnalytics = (recordLookup: (hit: boolean) => void) =>
+      // Claims many spans, so that segments are short and are kept at all.
+      createRollupAnalytics(
+        { ...cluster.traces, count: async () => 60_000 },
+        createRollupCache(1e7, recordLookup),
+      );
+
+    const source = (site: keyof typeof services) =>
+      buildSpanSource(site, {
+        index: shipper.pattern(prefix),
+        layout: "auto",
+        where: `${service}="${services[site]}"`,
+      });
+
+    async function expectAnswersOfReading(
+      analytics: ReturnType<typeof createRollupAnalytics>,
+      to = 30 * minute,
+    ): Promise<SiteEdges> {
+      const range = { from: at(0), to: at(to) };
+      const edges: EdgesQuery = {
+        sources: [source("shop")],
+        partners: [source("stock")],
+        ...{ range, budget: createBudget(1_000_000) },
+      };
+      const events: SlowEventsQuery = {
+        sources: [source("shop")],
+        ...{ range, budget: createBudget(1_000_000) },
+        ...{ requiredAttributes: [], excludedAttributes: [], limit: 100 },
+      };
+      const found = await analytics.siteEdges(edges, signal);
+      expect(withoutPercentiles(found)).toEqual(
+        withoutPercentiles(await cluster.traces.siteEdges(edges, signal)),
+      );
+      expect(await analytics.slowEvents(events, signal)).toEqual(
+        await cluster.traces.slowEvents(events, signal),
+      );
+      return found;
+    }
+
+    function makeSpan(): Span {
+      const kind = pick(["client", "server", "producer", "consumer", "internal"] as const);
+      const isCaller = kind === "client" || kind === "producer";
+      const to = Math.floor(random() * 30 * minute);
+      written += 1;
+      return createSpan({
+        trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
+        span_id: isCaller ? pick(callers) : `e${written}`.padStart(16, "0"),
+        parent_span_id: random() < 0.2 ? undefined : pick(callers),
+        span_kind: kind,
+        ...nameService(pick(["x", "x", "y", "z"])),
+        span_name: pick(["work", "rest"]),
+        status_code: pick(["OK", "ERROR"]),
+        span_attributes: isCaller ? { "peer.service": pick(["db", "queue"]) } : {},
+        ...{ from: to - pick([0, 10, 5_000]), to },
+      });
+    }
+
+    /** The newest index of the kind of a document, unless it is there already. */
+    const findIndex = (id: string, index: string): string =>
+      documents.get(id) ?? indices.findLast((name) => name.startsWith(index)) ?? index;
+
+    async function write(spans: ReadonlyMap<string, Span>, routing?: string): Promise<void> {
+      const lines = [...spans].flatMap(([id, span]) => {
+        const shipped = requireFirst(shipper.write(prefix, [span]));
+        const index = findIndex(id, shipped.index);
+        documents.set(id, index);
+        const of = { _index: index, _id: id, ...(routing === undefined ? {} : { routing }) };
+        return [JSON.stringify({ index: of }), shipped.document];
+      });
+      const answer = await cluster.request("POST", "/_bulk?refresh=true", `${lines.join("\n")}\n`);
+      expect(answer).toMatchObject({ errors: false });
+    }
+
+    const steps = {
+      add: async (count = 3) => {
+        const spans = Array.from({ length: count }, () => [`d${written + 1}`, makeSpan()] as const);
+        await write(new Map(spans));
+      },
+      remove: async () => {
+        const [id, index] = pick([...documents]);
+        await cluster.request("DELETE", `/${index}/_doc/${id}?refresh=true`);
+        documents.delete(id);
+      },
+      update: async () => write(new Map([[pick([...documents.keys()]), makeSpan()]])),
+      rollOver: async () => {
+        const [index, definition] = pick(Object.entries(shipper.indices(prefix)));
+        const name = `${index}-${indices.length}`;
+        await cluster.createIndex(name, definition);
+        indices.push(name);
+      },
+      nothing: async () => undefined,
+    };
+
+    test("answer as reading does, whatever comes, changes and goes", { timeout: 300_000 }, async () => {
+      await start();
+      const lookups: boolean[] = [];
+      const analytics = openAnalytics((hit) => lookups.push(hit));
+      await steps.add(40);
+      const order = ["add", "add", "nothing", "update", "add", "remove", "add", "rollOver", "add"] as const;
+      for (let round = 0; round < 2; round += 1) {
+        for (const step of order) {
+          await steps[step]();
+          await expectAnswersOfReading(analytics, pick([30 * minute, 30 * minute, 17 * minute + 1]));
+        }
+      }
+      const kept = lookups.filter((hit) => hit).length;
+      expect(kept / lookups.length).toBeGreaterThan(0.2);
+    });
+
+    test("sees a document that takes the number of one that another shard has lost", async () => {
+      await start();
+      const calls = (id: string, over: Partial<Span>): Span => ({
+        ...createSpan({
+          trace_id: "b".repeat(32),
+          span_id: id.padStart(16, "0"),
+          span_kind: "client",
+          ...nameService("x"),
+          span_attributes: { "peer.service": "db" },
+          from: 0,
+          to: 1,
+        }),
+        ...over,
+      });
+      const [first, second] = await findRoutings();
+      // One shard has the numbers 0 and 1, the other only 0.
+      await write(new Map([["a0", calls("a0", {})]]), first);
+      await write(new Map([["a1", calls("a1", {})]]), first);
+      await write(new Map([["b0", calls("b0", {})]]), second);
+      const lookups: boolean[] = [];
+      const analytics = openAnalytics((hit) => lookups.push(hit));
+      const before = await expectAnswersOfReading(analytics);
+      lookups.length = 0;
+      await cluster.request("DELETE", `/${documents.get("a1")}/_doc/a1?refresh=true&routing=${first}`);
+      await write(new Map([["b1", calls("b1", { status_code: "ERROR" })]]), second);
+      const after = await expectAnswersOfReading(analytics);
+      expect(lookups.length).toBeGreaterThan(0);
+      expect(before.downstream).toMatchObject([{ count: 3, error_count: 0 }]);
+      expect(after.downstream).toMatchObject([{ count: 3, error_count: 1 }]);
+    });
+
+    /** Routing values of two shards of the index of callers. */
+    async function findRoutings(): Promise<readonly [string, string]> {
+      const index = requireFirst(indices);
+      const ofShard = new Map<number, string>();
+      for (let value = 0; ofShard.size < 2; value += 1) {
+        const found = (await cluster.request("GET", `/${index}/_search_shards?routing=${value}`)) as {
+          shards: readonly (readonly { readonly shard: number }[])[];
+        };
+        ofShard.set(requireFirst(requireFirst(found.shards)).shard, String(value));
+      }
+      const [first, second] = [...ofShard.values()];
+      return [String(first), String(second)];
+    }
+  });
+});
+
+function nameService(name: string): Pick<Span, "service_name" | "resource_attributes"> {
+  return { service_name: name, resource_attributes: { "service.name": name } };
+}
+
+function withoutPercentiles(edges: SiteEdges): unknown {
+  return Object.fromEntries(
+    Object.entries(edges).map(([side, rows]) => [
+      side,
+      (rows as SiteEdges["upstream"])
+        .map(({ service, count, error_count, mean }) => ({ service, count, error_count, mean }))
+        .toSorted((a, b) => (a.service < b.service ? -1 : 1)),
+    ]),
+  );
+}

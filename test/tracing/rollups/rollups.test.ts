@@ -1,0 +1,183 @@
+// Rollups against reading: whatever comes, changes and goes between two questions, and whichever sites are visible.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { type SlowEventAction, type Span, spanKinds } from "#src/core/rows.ts";
+import { minute } from "#src/core/time.ts";
+import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-analytics.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupCache } from "#src/tracing/rollups/rollups.ts";
+import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import { at, createSource, createSpan, signal } from "../span-builder.ts";
+import { createStoredSpans, type DocumentCopies } from "./stored-spans.ts";
+
+const siteNames = ["a", "b", "c"] as const;
+const traceId = fc.constantFrom("t1", "t2", "t3");
+/** Callers have ids of their own, so that no span below a caller shares the id of another. */
+const callerId = fc.constantFrom("c1", "c2", "c3", "c4");
+const entryId = fc.constantFrom("e1", "e2");
+/** Milliseconds within half an hour, so that segments of a minute and of five are cut and whole. */
+const time = fc.oneof(
+  fc.integer({ min: 0, max: 30 * minute }),
+  fc.constantFrom(0, 5 * minute - 1, 5 * minute, 10 * minute, 10 * minute + 1),
+);
+const fields = fc.record({
+  trace_id: traceId,
+  parent_span_id: fc.option(fc.oneof(callerId, entryId), { nil: undefined }),
+  link: fc.option(fc.record({ trace_id: traceId, span_id: callerId }), { nil: undefined, freq: 2 }),
+  to: time,
+  length: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 90_000 })),
+  service_name: fc.constantFrom("x", "y"),
+  span_name: fc.constantFrom("work", "rest"),
+  status_code: fc.constantFrom("OK", "ERROR"),
+  peer: fc.constantFrom("db", undefined),
+  statement: fc.constantFrom("select 1", "select 2", undefined),
+  count: fc.constantFrom(1, 1, 3),
+  kind: fc.constantFrom(...spanKinds),
+  id: callerId,
+  otherId: fc.option(entryId, { nil: undefined }),
+  sites: fc.uniqueArray(fc.constantFrom(...siteNames), { minLength: 1, maxLength: 2 }),
+});
+let madeSpans = 0;
+const documentCopies = fields.map(
+  ({ kind, id, otherId, sites, link, to, length, ...rest }): DocumentCopies => {
+    const isCaller = kind === "client" || kind === "producer";
+    madeSpans += 1;
+    const [first = "a", ...others] = sites;
+    const copy = (site_id: string): Span =>
+      createSpan({
+        ...rest,
+        site_id,
+        span_kind: kind,
+        span_id: isCaller ? id : (otherId ?? `s${madeSpans}`),
+        links: link === undefined ? [] : [{ ...link, trace_state: "", attributes: {} }],
+        ...{ from: to - length, to },
+      });
+    return [copy(first), ...others.map(copy)];
+  },
+);
+
+const place = fc.nat(50);
+const views = [["a"], ["a", "b"], ["b", "a", "c"]] as const;
+const question = fc.record({
+  view: fc.constantFrom(...views),
+  ends: fc.oneof(fc.constant<readonly [number, number]>([0, 30 * minute]), fc.tuple(time, time)),
+});
+const change = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      does: fc.constant("add" as const),
+      documents: fc.array(documentCopies, { maxLength: 2 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("remove" as const), place }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place }) },
+);
+const history = fc.record({
+  /** From few to very many spans, so that segments are long and short. */
+  hint: fc.constantFrom(10_000, 60_000, 500_000),
+  first: fc.array(documentCopies, { maxLength: 30 }),
+  steps: fc.array(fc.record({ change, question }), { minLength: 1, maxLength: 12 }),
+});
+
+interface Question {
+  readonly view: readonly [string, ...string[]];
+  /** Milliseconds. */
+  readonly ends: readonly [number, number];
+}
+
+const budget = () => createBudget(Number.MAX_SAFE_INTEGER);
+
+describe("rollups", () => {
+  test("answer as reading does, through additions, deletions and updates, for each view", async () => {
+    let [kept, asked] = [0, 0];
+    const property = fc.asyncProperty(history, async ({ hint, first, steps }) => {
+      const store = createStoredSpans(hint);
+      const cache = createRollupCache(1_000_000, (hit) => {
+        asked += 1;
+        if (hit) kept += 1;
+      });
+      const analytics = createRollupAnalytics(store.reader, cache);
+      first.forEach(store.add);
+      for (const { change, question } of steps) {
+        await compareAnswers(question, store.listSpans(), analytics);
+        if (change.does === "add") change.documents.forEach(store.add);
+        else if (change.does === "remove") store.remove(change.place);
+        else store.replace(change.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
+        await compareAnswers(question, store.listSpans(), analytics);
+      }
+    });
+    await fc.assert(property, { numRuns: 150 });
+    // Else the property would compare reading with itself.
+    expect(kept / asked).toBeGreaterThan(0.2);
+  });
+
+  async function compareAnswers(
+    { view: [site, ...partners], ends: [one, other] }: Question,
+    spans: readonly Span[],
+    analytics: ReturnType<typeof createRollupAnalytics>,
+  ): Promise<void> {
+    const range = { from: at(Math.min(one, other)), to: at(Math.max(one, other)) };
+    const definition = createSpanAnalytics(createArrayReader(spans));
+    const edges: EdgesQuery = {
+      sources: [createSource(site)],
+      partners: partners.map(createSource),
+      ...{ range, budget: budget() },
+    };
+    expectEqualEdges(await analytics.siteEdges(edges, signal), await definition.siteEdges(edges, signal));
+    const actionEdges = { ...edges, service: "x", namespace: "web", action: "work" };
+    const [found, expected] = [
+      await analytics.actionEdges(actionEdges, signal),
+      await definition.actionEdges(actionEdges, signal),
+    ];
+    expectEqualEdges({ ...found, internal: [] }, { ...expected, internal: [] });
+    const key = { service: "x", kind: "client", name: "work", statement: hashStatement("select ?") } as const;
+    const actions = {
+      sources: [createSource(site)],
+      ...{ range, budget: budget(), digest: encodeEventDigest(key) },
+    } as const;
+    const byAction = (rows: readonly SlowEventAction[]) =>
+      rows.toSorted((x, y) =>
+        JSON.stringify([x.namespace, x.action_name]) < JSON.stringify([y.namespace, y.action_name]) ? -1 : 1,
+      );
+    expect(byAction(await analytics.slowEventActions(actions, signal))).toEqual(
+      byAction(await definition.slowEventActions(actions, signal)),
+    );
+    for (const kind of [undefined, "client"] as const) {
+      const events: SlowEventsQuery = {
+        sources: [createSource(site)],
+        ...{ range, budget: budget(), kind, requiredAttributes: [], excludedAttributes: [], limit: 3 },
+      };
+      expect(await analytics.slowEvents(events, signal)).toEqual(await definition.slowEvents(events, signal));
+    }
+  }
+});
+
+function expectEqualEdges(found: SiteEdges, expected: SiteEdges): void {
+  for (const side of ["upstream", "downstream", "internal"] as const) {
+    const byKey = (edges: SiteEdges) =>
+      edges[side].toSorted((x, y) => (formatEdgeKey(x) < formatEdgeKey(y) ? -1 : 1));
+    const [rows, wanted] = [byKey(found), byKey(expected)];
+    expect(rows.map(({ p_90, p_95, ...row }) => row)).toEqual(wanted.map(({ p_90, p_95, ...row }) => row));
+    for (const [index, row] of rows.entries()) {
+      for (const percentile of ["p_90", "p_95"] as const) {
+        const exact = wanted[index]?.[percentile] ?? Number.NaN;
+        expect(Math.abs(row[percentile] - exact)).toBeLessThanOrEqual(0.0101 * exact);
+      }
+    }
+  }
+}
+
+function formatEdgeKey({
+  count,
+  error_count,
+  mean,
+  p_90,
+  p_95,
+  ...key
+}: SiteEdges["upstream"][number]): string {
+  return JSON.stringify(Object.entries(key).sort());
+}

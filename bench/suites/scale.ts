@@ -1,11 +1,12 @@
 // Traces of a busy site over a real Elasticsearch: a day of a million spans, asked for an hour, six hours and the day. What is
-// read costs the source little more than a plain scan of the same documents; what is too much is refused at once.
+// read costs the source little more than a plain scan of the same documents; what is too much is refused at once. Then the same
+// questions are asked again and again while documents come, as dashboards do: what is kept is not read again.
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { start as startServer } from "../../test/servers/servers.ts";
 import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
-import { dayBegins } from "../fixtures/busy-site.ts";
+import { dayBegins, generateRequest, spansOfBusyRequest } from "../fixtures/busy-site.ts";
 import { hour } from "../fixtures/spans.ts";
 import { type Call, send } from "../harness/http-client.ts";
 import { readCpuMillis, runToEnd, type Subject } from "../harness/process.ts";
@@ -21,7 +22,7 @@ interface Bench {
 }
 
 /** The most that each figure may be. */
-const floors = { scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000 };
+const floors = { scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000, againRatio: 0.5 };
 
 interface Question {
   readonly name: string;
@@ -29,6 +30,8 @@ interface Question {
   readonly body: object;
   /** A search for the documents that the answer has to read, where it reads all of them. */
   readonly reads?: readonly object[];
+  /** Whether figures of its segments are kept. */
+  readonly isKept?: boolean;
 }
 
 const calls = { terms: { kind: ["Client", "Producer"] } };
@@ -43,12 +46,12 @@ const entries = {
 const site = { site_id: "shop" };
 const page = (cursor: string) => ({ site_ids: ["shop"], pagination: { per_page: 50, cursor } });
 const questions: readonly Question[] = [
-  { name: "site edges", route: "site_edges", body: site, reads: [calls, entries] },
+  { name: "site edges", route: "site_edges", body: site, reads: [calls, entries], isKept: true },
   {
-    ...{ name: "action edges", route: "action_edges", reads: [calls, entries] },
+    ...{ name: "action edges", route: "action_edges", reads: [calls, entries], isKept: true },
     body: { ...site, namespace: "shop/web", action: "Shop7#show" },
   },
-  { name: "slow events", route: "slow_events", body: site },
+  { name: "slow events", route: "slow_events", body: site, isKept: true },
   { name: "actions", route: "actions", body: site },
   { name: "errors by time", route: "traces/errors", body: page("Time") },
   { name: "errors by duration", route: "traces/errors", body: page("Duration") },
@@ -60,19 +63,18 @@ export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
   const source = await startServer("es8");
   try {
     await fill(bench, source.url);
-    const { subject, url } = await bench.serve([
+    const configuration = [
       `backends: { es: { kind: elastic, url: "${source.url}", timeout: 60s } }`,
       "sites:",
       ...["shop", "payments"].map(
         (name) => `  ${name}: { traces: { backend: es, index: "${otel.pattern(name)}", layout: otel } }`,
       ),
-    ]);
+    ];
+    const { subject, url } = await bench.serve([...configuration, "limits: { rollup_bytes: 0 }"]);
     const figures: Figure[] = [];
+    const reading = new Map<string, Measured>();
     for (const hours of ranges) {
-      const range = {
-        from: dayBegins + (24 - hours) * (hour / 2),
-        to: dayBegins + (24 + hours) * (hour / 2),
-      };
+      const range = findRange(hours);
       const scans = new Map<string, Promise<number>>();
       const measured = new Map<string, Measured>();
       for (const question of questions) {
@@ -83,6 +85,7 @@ export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
           range,
         );
         measured.set(question.name, result);
+        if (question.isKept) reading.set(`${question.name}, ${hours} h`, result);
         figures.push(...describe(question, hours, result));
         if (question.reads === undefined || result.status !== 200) continue;
         const key = JSON.stringify(question.reads);
@@ -100,10 +103,59 @@ export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
       });
     }
     await subject.stop();
+    figures.push(...(await measureAgain(bench, source.url, configuration, reading)));
     return figures;
   } finally {
     await source.stop();
   }
+}
+
+/** The middle of the day. */
+function findRange(hours: number): Range {
+  return { from: dayBegins + (24 - hours) * (hour / 2), to: dayBegins + (24 + hours) * (hour / 2) };
+}
+
+/** The kept questions, each asked again after documents have come. */
+async function measureAgain(
+  bench: Bench,
+  source: string,
+  configuration: readonly string[],
+  reading: ReadonlyMap<string, Measured>,
+): Promise<readonly Figure[]> {
+  const { subject, url } = await bench.serve(configuration);
+  const requests = Math.round(bench.spans / spansOfBusyRequest);
+  let added = 0;
+  const addDocuments = async (): Promise<void> => {
+    added += 1;
+    // A number between those of two requests of the day, in the middle of the range.
+    const lines = generateRequest(Math.floor(requests / 2) + added + 0.5, requests).flatMap(
+      ({ site: name, stream, text }) => [
+        JSON.stringify({ create: { _index: `${name}-${stream}-generic.otel-default` } }),
+        text,
+      ],
+    );
+    const headers = { "content-type": "application/x-ndjson" };
+    await fetch(`${source}/_bulk?refresh=true`, { method: "POST", headers, body: `${lines.join("\n")}\n` });
+  };
+  const figures: Figure[] = [];
+  for (const hours of ranges) {
+    for (const question of questions) {
+      const title = `${question.name}, ${hours} h`;
+      const before = reading.get(title);
+      if (before?.status !== 200) continue;
+      const target = { url, pid: subject.pid, source };
+      const again = await measureQuestion(bench, target, question, findRange(hours), addDocuments);
+      figures.push(
+        { name: `${title}, asked again: p50`, unit: "ms", value: again.millis },
+        {
+          ...{ name: `${title}, asked again: over reading`, unit: "×", floor: floors.againRatio },
+          value: again.millis / before.millis,
+        },
+      );
+    }
+  }
+  await subject.stop();
+  return figures;
 }
 
 /** By a process of its own, so that whoever measures has not a million documents' garbage to collect meanwhile. */
@@ -130,6 +182,7 @@ async function measureQuestion(
   { url, pid, source }: { readonly url: string; readonly pid: number; readonly source: string },
   { route, body }: Question,
   { from, to }: Range,
+  prepare: () => Promise<void> = async () => undefined,
 ): Promise<Measured> {
   const call: Call = {
     ...{ url: `${url}/api/v2/tracing/${route}`, method: "POST", token },
@@ -141,6 +194,7 @@ async function measureQuestion(
   const rounds: Measured[] = [];
   for (let round = 0; round < repetitions; round++) {
     await fetch(`${source}/_cache/clear?request=true`, { method: "POST" });
+    await prepare();
     const before = { source: await readSourceCpu(source), own: readCpuMillis(pid) };
     const begun = performance.now();
     status = await sendCall();

@@ -70,8 +70,8 @@ export function createRollupCache(maxBytes: number, recordLookup: (hit: boolean)
 
 /** Fewer spans than this are read again each time, since the proof costs as much. */
 const minSpans = 10_000;
-/** About so many spans lie in a segment. */
-const segmentSpans = 20_000;
+/** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
+const segmentSpans = 8_000;
 const maxPieces = 2_000;
 /** More added documents than this cost as much as reading the segments again. */
 const maxAdded = 50_000;

@@ -1,8 +1,13 @@
 // Surveys a cluster for `readout init`: collapses its index names into few patterns, and finds whether each pattern holds log
 // lines, spans or events of spans, by the same detection as reading. Sources for which an inspection finds a problem are left out.
 import type { FoundSource, Survey } from "../../src/store/inspection.ts";
-import { classifyPattern, isUnreadable, type ListedNames } from "./found-sources.ts";
-import { collapseIndices, type IndexPattern, narrowPattern } from "./mapping/collapsed-patterns.ts";
+import { classifyPattern, type FoundTraces, isUnreadable, type ListedNames } from "./found-sources.ts";
+import {
+  collapseIndices,
+  excludeOthers,
+  type IndexPattern,
+  narrowPattern,
+} from "./mapping/collapsed-patterns.ts";
 import { listReached } from "./mapping/index-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { readKinds, type SurveyContext, unrecognised } from "./pattern-contents.ts";
@@ -25,14 +30,33 @@ export async function surveyIndices(
   for (const { index } of patterns.slice(maxPatterns))
     notes.push(`${index}: not inspected; name it with --index`);
   const logs: FoundSource[] = [];
-  const traces: FoundSource[] = [];
+  const traces: FoundTraces[] = [];
   for (const pattern of patterns.slice(0, maxPatterns)) {
     const found = await classifyPattern(pattern, listed, context);
     notes.push(...found.notes);
     logs.push(...found.logs);
     traces.push(...found.traces);
   }
-  return { logs, traces, labels: new Map(), kubernetes: [], notes };
+  return { logs, traces: keepApart(traces, listed), labels: new Map(), kubernetes: [], notes };
+}
+
+/**
+ * The `traces` of a site name the patterns of all of its spans in one list, where an exclusion takes away what stands before it.
+ * So a pattern does not exclude the members of another one of the same namespace.
+ */
+function keepApart(traces: readonly FoundTraces[], listed: ListedNames): readonly FoundSource[] {
+  const namespaces = new Set(traces.flatMap(({ namespace }) => namespace ?? []));
+  return traces.map(({ members: _, ...source }) => {
+    const beside = traces.filter(({ namespace }) => namespaces.size < 2 || namespace === source.namespace);
+    const members = [...new Set(beside.flatMap((one) => one.members))];
+    const isHarmless = beside.every((other) =>
+      other.members.every((one) => listReached(`${other.index},${source.index}`, one).length > 0),
+    );
+    if (isHarmless) return source;
+    const included = source.index.split(",").filter((part) => !part.startsWith("-"));
+    const others = [...listed.proposable, ...listed.others].filter((one) => !members.includes(one));
+    return { ...source, index: excludeOthers(included.join(","), members, others) };
+  });
 }
 
 /** Leaves out copies of other indices, and the servers' own indices unless they are requested. */

@@ -27,9 +27,14 @@ export interface ListedNames {
   readonly others: readonly ListedIndex[];
 }
 
+/** Spans or events of spans, with the names that hold them. */
+export interface FoundTraces extends FoundSource {
+  readonly members: readonly ListedIndex[];
+}
+
 interface Classification {
   readonly logs: readonly FoundSource[];
-  readonly traces: readonly FoundSource[];
+  readonly traces: readonly FoundTraces[];
   /** What is left out of it, each with the reason. */
   readonly notes: readonly string[];
 }
@@ -139,7 +144,7 @@ async function describeSpans(
   const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
   const layout = forms.layouts.map(({ name }) => name).join(", ");
   const namespace = deriveNamespace(members);
-  const common = { index, layout, indices: metadata.indices.size, namespace, limitations: [] };
+  const common = { index, layout, indices: metadata.indices.size, namespace, limitations: [], members };
   if (forms.spans.length === 0) {
     const areLines = members.every((one) => lines.includes(one));
     return { ...nothing, traces: [{ holds: "events", areLines, ...common }] };

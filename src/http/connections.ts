@@ -3,6 +3,7 @@
 import type { Server as HttpServer, ServerResponse } from "node:http";
 import { type BlockList, isIPv6, type Socket } from "node:net";
 import type { Millis } from "../core/time.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
 
 export interface ConnectionLimits {
   /** Connections open at once; one more is closed unanswered. */
@@ -169,14 +170,20 @@ function findPipeline(socket: Socket): Pipeline {
 
 function beginTurn(socket: Socket, pipeline: Pipeline, response: ServerResponse, begin: () => void): void {
   pipeline.isBusy = true;
-  response.once("close", () => {
-    pipeline.isBusy = false;
-    const next = pipeline.waiting.shift();
-    if (next === undefined) return;
-    if (pipeline.waiting.length === maxReadAhead - 1) socket.resume();
-    beginTurn(socket, pipeline, ...next);
-  });
+  response.once("close", () => void beginNext(socket, pipeline));
   begin();
+}
+
+/** In a turn of the event loop of its own: answers that wait for nothing would follow each other in one, for seconds. */
+async function beginNext(socket: Socket, pipeline: Pipeline): Promise<void> {
+  if (pipeline.waiting.length > 0) await yieldToEventLoop();
+  const next = pipeline.waiting.shift();
+  if (next === undefined) {
+    pipeline.isBusy = false;
+    return;
+  }
+  if (pipeline.waiting.length === maxReadAhead - 1) socket.resume();
+  beginTurn(socket, pipeline, ...next);
 }
 
 // ---- Clients that do not read -------------------------------------------------------------------------------

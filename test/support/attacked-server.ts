@@ -5,9 +5,18 @@
 //
 // Started by `startAttackedServer`, or by node, with whom it then speaks over IPC.
 import { fork } from "node:child_process";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { elastic } from "#resolvers/elastic/elastic.ts";
 import { hashToken } from "#src/access/auth.ts";
+import { connectSites, type Site } from "#src/access/sites.ts";
 import type { Limits } from "#src/config/limits.ts";
-import { createDemo, token } from "./demo-server.ts";
+import { defaults } from "#src/config/schema.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { createIntake, createIntakeServer } from "#src/intake/intake.ts";
+import type { LogStore } from "#src/store/logs.ts";
+import { clock, createDemo, token } from "./demo-server.ts";
+import { createMemorySpooler, createSites, createWatchedTelemetry } from "./error-reports.ts";
 
 const tick = 5;
 /** No request may hold the event loop up for longer, in milliseconds of processor time. */
@@ -30,6 +39,8 @@ export interface Measured {
 export interface AttackedServer {
   readonly port: number;
   readonly adminPort: number;
+  /** Of the intake's own address. */
+  readonly intakePort: number;
   /** What has happened since the last call. */
   readonly measure: () => Promise<Measured>;
   /** Ends the server as SIGTERM does, with this grace. Resolves with how long that took. */
@@ -37,8 +48,12 @@ export interface AttackedServer {
   readonly kill: () => void;
 }
 
-export async function startAttackedServer(limits: Partial<Limits> = {}): Promise<AttackedServer> {
-  const child = fork(new URL(import.meta.url).pathname, [JSON.stringify(limits)], {
+/** The site `demo-blog` has long lines, or those of a cluster at `sourceUrl`. */
+export async function startAttackedServer(
+  limits: Partial<Limits> = {},
+  sourceUrl = "",
+): Promise<AttackedServer> {
+  const child = fork(new URL(import.meta.url).pathname, [JSON.stringify(limits), sourceUrl], {
     execArgv: ["--expose-gc", "--max-semi-space-size=12", "--v8-pool-size=2"],
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
@@ -50,7 +65,7 @@ export async function startAttackedServer(limits: Partial<Limits> = {}): Promise
     if (message !== undefined) child.send(message as object);
     return (await answered.promise) as Answer;
   };
-  const ports = await ask<{ port: number; adminPort: number }>(undefined);
+  const ports = await ask<{ port: number; adminPort: number; intakePort: number }>(undefined);
   return {
     ...ports,
     measure: () => ask<Measured>({ measure: true }),
@@ -59,14 +74,65 @@ export async function startAttackedServer(limits: Partial<Limits> = {}): Promise
   };
 }
 
+/** Ten thousand make 15 MB. */
+const longLine = JSON.stringify({ text: "x".repeat(1_400), quoted: '"é"' });
+const longLines: LogStore = {
+  async *lines({ sources: [{ id: source_id }], expectedLines }) {
+    for (let first = 0; first < expectedLines; first += 500) {
+      yield Array.from({ length: Math.min(500, expectedLines - first) }, (_, at) => {
+        const time = fromMillis(clock - first - at);
+        return { id: `l${first + at}`, time, source_id, severity: "error" as const, json: longLine };
+      });
+    }
+  },
+  isWithinLimits: async () => true,
+};
+
+const io = {
+  now: () => fromMillis(clock),
+  ...{ log: () => {}, recordRequest: () => {}, recordCacheLookup: () => {}, readText: () => "" },
+};
+
+/** The logs of a site whose source is that cluster. */
+function connectLogs(url: string): Site["logs"] {
+  const backend = elastic.create("elk", elastic.parseConfig({ url }), io);
+  const logs = { backend: "elk", sources: { app: { index: "logs-app", layout: "ecs" } } };
+  const { listen, limits, retention } = defaults;
+  const config = { listen, tokens: [], backends: {}, limits, sites: { evil: { retention, logs } } };
+  return connectSites(config, new Map([["elk", backend]])).get("evil")?.logs;
+}
+
+async function listenForReports(): Promise<number> {
+  const { spoolBytes, proxies } = defaults;
+  const { telemetry } = createWatchedTelemetry();
+  const intake = createIntake({
+    config: { spool: ":memory:", spoolBytes, keyRate: 1e9, addressRate: 1e9, proxies },
+    sites: createSites({ shop: { keys: ["key"], store: { deliver: async () => new Map() } } }),
+    spool: createMemorySpooler(),
+    onSpooled: () => {},
+    telemetry,
+    now: io.now,
+  });
+  const { http } = createIntakeServer(intake, { proxies, onLimitReached: telemetry.recordLimit });
+  await once(http.listen(0, "127.0.0.1"), "listening");
+  return (http.address() as AddressInfo).port;
+}
+
 async function serveUnderMeasure(send: (message: object) => void): Promise<void> {
+  const [, , limits = "{}", sourceUrl = ""] = process.argv;
   const { server } = await createDemo({
-    limits: JSON.parse(process.argv[2] ?? "{}"),
+    limits: JSON.parse(limits),
+    site: (site) => {
+      if (site.id !== "demo-blog" || site.logs === undefined) return site;
+      const logs = sourceUrl === "" ? { ...site.logs, store: longLines } : connectLogs(sourceUrl);
+      return logs === undefined ? site : { ...site, logs };
+    },
     tokens: [{ user: "bystander", sha256: hashToken(otherToken), sites: "*" }],
   });
   const loopback = { host: "127.0.0.1", port: 0 };
   const { port } = await server.listen(loopback);
   const adminPort = (await server.listenForProbes(loopback)).port;
+  const intakePort = await listenForReports();
   const seen = { stalls: 0, worstMs: 0, peakRssBytes: 0 };
   let before = process.threadCpuUsage();
   const count = () => {
@@ -97,7 +163,7 @@ async function serveUnderMeasure(send: (message: object) => void): Promise<void>
   });
   // Ends with whoever has started it.
   process.on("disconnect", () => process.exit());
-  send({ port, adminPort });
+  send({ port, adminPort, intakePort });
 }
 
 if (process.send !== undefined && process.argv[1] === new URL(import.meta.url).pathname) {

@@ -89,6 +89,7 @@ const longLines: LogStore = {
 };
 
 const io = {
+  rollupBytes: 0,
   now: () => fromMillis(clock),
   ...{ log: () => {}, recordRequest: () => {}, recordCacheLookup: () => {}, readText: () => "" },
 };

@@ -8,7 +8,7 @@ const listNumbered = (word: string, from: number, to: number): readonly string[]
   Array.from({ length: to - from + 1 }, (_, at) => `${word}${from + at}`);
 
 /**
- * In lower case, by severity. Single letters are those of klog, logcat, MongoDB, PHP's and Ruby's loggers. Numbers are those of
+ * In lower case, by severity. Single letters are those of klog, logcat, MongoDB and Ruby's logger. Numbers are those of
  * OpenTelemetry's short names (`WARN2`), of Apache (`trace8`), PostgreSQL (`DEBUG5`) and MongoDB (`D5`).
  */
 const words: Readonly<Record<Severity, readonly string[]>> = {
@@ -17,17 +17,8 @@ const words: Readonly<Record<Severity, readonly string[]>> = {
   trace: ["trace", ...listNumbered("trace", 1, 8), "trac", "trce", "trc", "t", "v", "finest", "silly"],
   // `fine`, `finer` and `config` are java.util.logging's.
   debug: [
-    ...[
-      "debug",
-      ...listNumbered("debug", 1, 5),
-      "debugging",
-      "debu",
-      "dbug",
-      "dbg",
-      "d",
-      ...listNumbered("d", 1, 5),
-    ],
-    ...["verbose", "vrb", "fine", "finer", "config"],
+    ...["debug", ...listNumbered("debug", 1, 5), ...listNumbered("d", 1, 5)],
+    ...["debugging", "debu", "dbug", "dbg", "d", "verbose", "vrb", "fine", "finer", "config"],
   ],
   // `log` is PostgreSQL's, `system` MySQL's, `http` winston's, `success` loguru's.
   info: [

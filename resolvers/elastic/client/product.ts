@@ -14,7 +14,7 @@ export interface Product {
    * versions find nothing and report no error (seen on 7.17).
    */
   readonly searchesDocValues: boolean;
-  /** Whether the server refuses wildcard and nested queries: `search.allow_expensive_queries` is off. */
+  /** Whether the server refuses wildcards, regular expressions and nested queries: `search.allow_expensive_queries` is off. */
   readonly refusesExpensiveQueries: boolean;
   /** How points in time are opened and closed: from Elasticsearch 7.12 and OpenSearch 2.4 on. */
   readonly pointInTime: PointInTimePaths | undefined;

@@ -82,6 +82,8 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
       for await (const batch of backend.stores.logs?.lines(query, signal()) ?? []) lines.push(...batch);
       return lines;
     },
+    /** What `init` would propose of the indices. */
+    survey: async () => backend.survey?.(["logs-*"], signal()),
     async report(over: Partial<LogSource> = {}) {
       const report = await backend.inspections.logs?.({ ...source, ...over }, signal());
       if (report === undefined) throw new Error("no inspection of logs");

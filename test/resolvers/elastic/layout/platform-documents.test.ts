@@ -27,6 +27,12 @@ describe("GELF by Logstash", () => {
     ["no level", { facility: "shop" }, { severity: "unknown" }],
     ["a message that was not renamed", { message: undefined, short_message: "m", level: 3 }, {}],
     ["no address of a sender", { source_host: undefined, level: 3 }, { severity: "error" }],
+    [
+      "a facility without the input's address and version",
+      { source_host: undefined, version: undefined, facility: "shop", level: 5 },
+      { severity: "notice", group: "shop" },
+    ],
+    ["a host that was renamed for ECS", { host: { name: "h" }, level: 3 }, { severity: "error" }],
     ["no version", { version: undefined, level: 1 }, { severity: "alert" }],
     ["no host", { host: undefined, level: 0 }, { severity: "fatal", hostname: "172.17.0.1" }],
   ])("reads %s", async (_, own, line) => {

@@ -1,4 +1,4 @@
-// A cluster with `search.allow_expensive_queries` off, which rejects wildcards, as a small search server in memory.
+// A cluster with `search.allow_expensive_queries` off, which rejects wildcards and regular expressions, as a small search server in memory.
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -29,12 +29,12 @@ const documents = [
 const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
 const limits = { expectedLines: 100_000, documentLimit: 10_000, tieLimit: 10_000 };
 
-/** A cluster that rejects wildcards with this message. */
+/** A cluster that rejects expensive queries with this message. */
 async function serve(words: string) {
   const search = createFakeSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
   let refused = 0;
   const fake = await openScriptedSource((response, request, text) => {
-    if (!text.includes('"wildcard"')) return search.reply(response, request, text);
+    if (!/"(?:wildcard|regexp)"/.test(text)) return search.reply(response, request, text);
     refused += 1;
     sendJson(response, { error: words }, 400);
   });
@@ -75,6 +75,17 @@ describe("log store, cluster without expensive queries", () => {
       expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);
     },
   );
+
+  test.each([rejection, "in other words"])("finds severities: %s", async (words) => {
+    const { fake, read, refused } = await serve(words);
+    expect(await read("severity=error tenant=b")).toEqual(["a boot"]);
+    expect(await read("severity=warn")).toEqual([]);
+    expect(await read("severity!=warn tenant=b")).toEqual(["a boot"]);
+    if (words !== rejection) return;
+    expect(refused()).toBe(1);
+    const asked = fake.requests.map(({ body }) => body).join("");
+    expect(asked).toContain('{"value":"warn","case_insensitive":true}');
+  });
 
   test("retries expensive queries only every five minutes and keeps the other filters pushed down", async () => {
     vi.useFakeTimers({ toFake: ["performance"] });

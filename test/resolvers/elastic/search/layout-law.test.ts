@@ -77,4 +77,16 @@ describe("layout detection, any optional fields", () => {
       { numRuns: 25, seed: 28 },
     );
   });
+
+  test.each(all)("init proposes what %s writes", async (_, shipper) => {
+    const required = { time: at, message: "boom", hostname: "web-1", group: "shop", json: '{"n":5}' };
+    const document = JSON.parse(shipper.document({ ...required, severity: "error" }));
+    const { survey } = await openIndices({ "logs-1": createIndex(shipper.layout, [document]) });
+    expect(await survey()).toMatchObject({ logs: [{ index: "logs-*", layout: shipper.layout }], notes: [] });
+  });
+
+  test("knows the layouts that one resembles", () => {
+    for (const { resembles } of logLayouts.values())
+      expect(resembles.filter((name) => !logLayouts.has(name))).toEqual([]);
+  });
 });

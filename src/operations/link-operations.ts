@@ -2,6 +2,7 @@
 // they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
 
 import { Refused } from "../core/errors.ts";
+import { reportRead } from "../core/read-progress.ts";
 import type { LogLine, PodsRow, Span } from "../core/rows.ts";
 import {
   floorToMilli,
@@ -230,6 +231,7 @@ export function prepareLinkedLines(
       expectedLines,
       documentLimit,
       tieLimit: linesPerMillisecond,
+      progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
     };
     let read = 0;
     reading: for await (const batch of logs.store.lines(query, context.signal)) {

@@ -53,8 +53,10 @@ export interface LogQuery {
   readonly documentLimit: number;
   /** How many lines of one millisecond may be held for sorting. */
   readonly tieLimit: number;
-  /** The store calls it for each answer of the source, because many documents may be read before a line is found. */
-  readonly progressed?: (() => void) | undefined;
+  /**
+   * The store calls it for each answer of the source, with the documents in it: many may be read before a line is found.
+   */
+  readonly progressed?: ((documents: number) => void) | undefined;
 }
 
 /** How a log store answers a query from one of its sources. */

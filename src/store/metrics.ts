@@ -62,4 +62,6 @@ export interface SeriesQuery {
   readonly lookBack: Millis;
   /** The most series times buckets. The caller has made sure that one series fits. */
   readonly pointLimit: number;
+  /** The store calls it for each part of the answer that the source has sent, with the samples in it. */
+  readonly reportRead?: ((samples: number) => void) | undefined;
 }

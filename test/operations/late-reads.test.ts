@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
+import { countSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
 import { createBudget, createBudgetShare, trackBudget } from "#src/tracing/spans/read-budget.ts";
+import { createDemo } from "../support/demo-server.ts";
 
 async function describeLate(
   read: (budget: ReturnType<typeof createBudget>) => void,
@@ -47,6 +49,79 @@ describe("deadline of a request", () => {
   test("names a source that did not answer when none has sent documents", async () => {
     expect(await describeLate((budget) => budget.spend(400))).toEqual({ error: failures.timeout });
   });
+});
+
+describe("a late answer over HTTP says how far it came", () => {
+  const page = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z" };
+  /** Sends ten at a time, and never the last. */
+  async function readForEver(
+    report: ((count: number) => void) | undefined,
+    signal: AbortSignal,
+  ): Promise<never> {
+    for (;;) {
+      report?.(10);
+      await sleep(20, undefined, { signal });
+    }
+  }
+
+  test.each([
+    [
+      "of log lines",
+      "/api/v2/logs/lines",
+      { source_ids: ["app"], query: "", pagination: { per_page: 5, order: "DESC" } },
+      /^The request took longer than .*; [\d,]+0 documents were read; narrow the range or the filters$/,
+    ],
+    [
+      "of metrics",
+      "/api/v2/metrics/timeseries",
+      { select: [{ name: "cpu", field: "gauge", tags: {} }], resolution: "HOURLY" },
+      /^The request took longer than .*; [\d,]+0 samples were read; ask for fewer series, a coarser resolution or a shorter range$/,
+    ],
+  ])("%s", async (_, path, body, sentence) => {
+    const demo = await createDemo({
+      limits: { deadline: 400 },
+      site: (site) => ({
+        ...site,
+        ...(site.logs && {
+          logs: {
+            ...site.logs,
+            store: {
+              async *lines({ progressed }, signal) {
+                yield await readForEver(progressed, signal);
+              },
+            },
+          },
+        }),
+        ...(site.metrics && {
+          metrics: {
+            ...site.metrics,
+            store: {
+              ...site.metrics.store,
+              series: ({ reportRead }, signal) => readForEver(reportRead, signal),
+            },
+          },
+        }),
+      }),
+    });
+    const answer = await demo.rest("POST", path, { site_id: "demo-shop", ...page, ...body });
+    expect(answer).toEqual({ status: 500, body: { error: expect.stringMatching(sentence) } });
+    await demo.close();
+  });
+});
+
+test("a reader of series reports the samples of each part", async () => {
+  const series = [
+    { labels: {}, values: new Float64Array(3), times: new Float64Array(3), histograms: [] },
+    { labels: { a: "b" }, values: new Float64Array(4), times: new Float64Array(4), histograms: [] },
+  ];
+  const bare = { readGrid: async () => series, readRaw: async () => series, readInstant: async () => series };
+  const read: number[] = [];
+  const reader = countSamples(bare as unknown as SeriesReader, (samples) => read.push(samples));
+  const buckets = { start: 0, width: 60_000, count: 3 } as unknown as Parameters<SeriesReader["readGrid"]>[1];
+  const selector = {} as unknown as Parameters<SeriesReader["readRaw"]>[0];
+  expect(await reader.readGrid(selector, buckets, 10)).toBe(series);
+  expect(await reader.readRaw(selector, 0, 1, 10)).toBe(series);
+  expect(read).toEqual([7, 7]);
 });
 
 test("a spent budget says how much there is and what the limit is", () => {

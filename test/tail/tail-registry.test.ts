@@ -226,7 +226,7 @@ describe("a tail over a failing source", () => {
         async *lines({ progressed }) {
           for (let n = 0; n < 8; n += 1) {
             await delay(300);
-            progressed?.();
+            progressed?.(1);
           }
           over = true;
         },

@@ -174,7 +174,7 @@ describe("log export over HTTP", () => {
         for (let n = 0; n < 8; n += 1) {
           await delay(300);
           signal.throwIfAborted();
-          progressed?.();
+          progressed?.(1);
         }
         yield* feed(1).store.lines({} as never, signal);
       },

@@ -82,7 +82,7 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
  */
 export function countDocuments({ context, budget }: GroupReader, plan: SearchPlan, count: number): void {
   const { query } = context;
-  query.progressed?.();
+  query.progressed?.(count);
   budget.documents += count;
   if (budget.documents <= query.documentLimit) return;
   const obstacles = plan.listObstacles().slice(0, maxObstacles).join("; ");

@@ -7,6 +7,7 @@ import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
 import type { Samples } from "../../../src/metrics/samples.ts";
+import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,
@@ -174,6 +175,21 @@ export function createSeriesReader(
     estimateSeries: (selector, by, buckets, limit) => estimateSeries(state, selector, by, buckets, limit),
     dropPresenceMatchers: (selector, buckets) => dropPresenceMatchers(state, selector, buckets),
     markUnderestimated: (selector) => sizes.set(printExpression(selector), Number.POSITIVE_INFINITY),
+  };
+}
+
+/** The same reader, which reports the samples of each part that it has read. */
+export function countSamples(reader: SeriesReader, reportRead: SeriesQuery["reportRead"]): SeriesReader {
+  if (reportRead === undefined) return reader;
+  const count = <Read extends { readonly values: Float64Array }>(found: readonly Read[]) => {
+    reportRead(found.reduce((sum, { values }) => sum + values.length, 0));
+    return found;
+  };
+  return {
+    ...reader,
+    readGrid: (...asked) => reader.readGrid(...asked).then(count),
+    readInstant: (...asked) => reader.readInstant(...asked).then(count),
+    readRaw: (...asked) => reader.readRaw(...asked).then(count),
   };
 }
 

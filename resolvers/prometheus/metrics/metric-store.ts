@@ -22,6 +22,7 @@ import {
 import { joinSpellings } from "../counters/bound-spellings.ts";
 import { downsampleCounter, readRawBuckets } from "../counters/counter-downsampling.ts";
 import {
+  countSamples,
   createDuplicateSeriesError,
   createSeriesReader,
   type GridSeries,
@@ -116,7 +117,7 @@ async function readConsistentSeries(
     const ending = new AbortController();
     try {
       const both = AbortSignal.any([signal, ending.signal]);
-      const reader = createSeriesReader(backend, client, traits, sizes, both);
+      const reader = countSamples(createSeriesReader(backend, client, traits, sizes, both), query.reportRead);
       const result = await runPlan(shape, createPlan(backend, query, family, reader));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;
     } finally {

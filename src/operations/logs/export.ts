@@ -3,6 +3,7 @@
 // candidates are counted first. A failure after it breaks the connection off, so that a client sees the cut.
 import * as z from "zod";
 import { Refused } from "../../core/errors.ts";
+import { reportRead } from "../../core/read-progress.ts";
 import type { LogLine } from "../../core/rows.ts";
 import type { LogQuery } from "../../store/logs.ts";
 import { type CsvCell, printCsv } from "../runtime/csv.ts";
@@ -98,7 +99,10 @@ async function* printAllLines(
     expectedLines: maxCountedDocuments,
     documentLimit: limit,
     tieLimit: computeTieLimit(context.limits),
-    progressed: context.reportProgress,
+    progressed: (documents) => {
+      reportRead(context.progress, documents, "documents");
+      context.reportProgress?.();
+    },
   };
   // Counted by documents alone: how many lines one millisecond holds is only met by reading.
   const fits = await store.isWithinLimits?.({ ...query, tieLimit: limit }, context.signal);

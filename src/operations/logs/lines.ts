@@ -6,6 +6,7 @@ import * as z from "zod";
 import type { Site } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
+import { reportRead } from "../../core/read-progress.ts";
 import type { LogLine } from "../../core/rows.ts";
 import {
   countFractionDigits,
@@ -192,6 +193,7 @@ function planPage(request: LinesRequest, context: Context) {
     expectedLines: page.perPage + countExcludedLines(page),
     documentLimit: context.limits.documents,
     tieLimit: computeTieLimit(context.limits),
+    progressed: (documents) => reportRead(context.progress, documents, "documents"),
   };
   return { store, backend, filter, page, query };
 }

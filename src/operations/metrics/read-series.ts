@@ -3,6 +3,7 @@
 import type { Site } from "../../access/sites.ts";
 import { mapConcurrent } from "../../core/concurrency.ts";
 import { createMissingPartError, Refused, Unprocessable } from "../../core/errors.ts";
+import { reportRead } from "../../core/read-progress.ts";
 import type { Buckets, MetricType, Series } from "../../core/rows.ts";
 import { printNanos } from "../../core/time.ts";
 import { listAllowedFields, planMeasure, type SelectorPlan } from "../../metrics/measures.ts";
@@ -84,9 +85,10 @@ export async function readSelectors<S extends Selector>(
   select: readonly S[],
   metrics: MetricsPart,
   buckets: Buckets,
-  { limits, signal }: Context,
+  { limits, signal, progress }: Context,
 ): Promise<readonly AnsweredSelector<S>[]> {
   const { store, match, counterDefault } = metrics;
+  const report = (samples: number) => reportRead(progress, samples, "samples");
   const types = await readTypes(select, metrics, signal);
   const planned = select.flatMap((selector) => {
     const known = types.get(selector.name);
@@ -99,7 +101,8 @@ export async function readSelectors<S extends Selector>(
     async ({ selector, plan }, signal) => {
       const { name: metric, tags } = selector;
       const query = { match, metric, tags, measure: plan.measure, buckets, lookBack: limits.lookBack };
-      const series = await store.series({ ...query, pointLimit: limits.points }, signal);
+      const bounded = { ...query, pointLimit: limits.points, reportRead: report };
+      const series = await store.series(bounded, signal);
       left -= series.length * buckets.count;
       if (left < 0) {
         const message = `The answer has more than ${limits.points} points; ask for fewer series, a coarser resolution or a shorter range`;

@@ -1,6 +1,6 @@
 // Budgets: how many documents one request may read, over all its calls to all its backends.
 import { Refused } from "../../core/errors.ts";
-import type { ReadProgress } from "../../core/read-progress.ts";
+import { type ReadProgress, reportRead } from "../../core/read-progress.ts";
 import type { Budget } from "../../store/spans.ts";
 import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 
@@ -61,10 +61,6 @@ export function createBudget(limit: number, progress?: ReadProgress): Budget {
       const message = `At least ${spent.toLocaleString("en")} documents would have to be read, and the limit is ${limit.toLocaleString("en")}; narrow the range or the filters`;
       throw new Refused("result_too_large", message, { limit, wanted: spent });
     },
-    reportRead: (documents) => {
-      if (progress === undefined) return;
-      progress.read += documents;
-      progress.lastReadAt = performance.now();
-    },
+    reportRead: (documents) => reportRead(progress, documents, "documents"),
   };
 }

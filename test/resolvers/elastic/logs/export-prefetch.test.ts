@@ -250,19 +250,22 @@ describe("log export", () => {
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
     const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
     let progressCalls = 0;
+    let documents = 0;
     const query: LogQuery = {
       sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
       filter: parse("nowhere=x"),
       order: "asc",
       ...{ expectedLines: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
-      progressed: () => {
+      progressed: (count) => {
         progressCalls += 1;
+        documents += count;
       },
     };
     for await (const _ of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
       throw new Error("a line");
     await backend.close();
     expect(progressCalls).toBeGreaterThan(3);
+    expect(documents).toBe(times.length);
   });
 });

@@ -7,7 +7,6 @@ import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
 import type { Samples } from "../../../src/metrics/samples.ts";
-import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,
@@ -179,7 +178,10 @@ export function createSeriesReader(
 }
 
 /** The same reader, which reports the samples of each part that it has read. */
-export function countSamples(reader: SeriesReader, reportRead: SeriesQuery["reportRead"]): SeriesReader {
+export function countSamples(
+  reader: SeriesReader,
+  reportRead: ((samples: number) => void) | undefined,
+): SeriesReader {
   if (reportRead === undefined) return reader;
   const count = <Read extends { readonly values: Float64Array }>(found: readonly Read[]) => {
     reportRead(found.reduce((sum, { values }) => sum + values.length, 0));

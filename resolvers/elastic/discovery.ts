@@ -37,14 +37,14 @@ export async function surveyIndices(
     logs.push(...found.logs);
     traces.push(...found.traces);
   }
-  return { logs, traces: keepApart(traces, listed), labels: new Map(), kubernetes: [], notes };
+  return { logs, traces: removeRivalExclusions(traces, listed), labels: new Map(), kubernetes: [], notes };
 }
 
 /**
  * The `traces` of a site name the patterns of all of its spans in one list, where an exclusion takes away what stands before it.
  * So a pattern does not exclude the members of another one of the same namespace.
  */
-function keepApart(traces: readonly FoundTraces[], listed: ListedNames): readonly FoundSource[] {
+function removeRivalExclusions(traces: readonly FoundTraces[], listed: ListedNames): readonly FoundSource[] {
   const namespaces = new Set(traces.flatMap(({ namespace }) => namespace ?? []));
   return traces.map(({ members: _, ...source }) => {
     const beside = traces.filter(({ namespace }) => namespaces.size < 2 || namespace === source.namespace);

@@ -1,4 +1,4 @@
-// Parses large request bodies with turns of the event loop between: JSON.parse takes a tenth of a second for a megabyte of
+// Parses large texts, such as request bodies, with turns of the event loop between: JSON.parse takes a tenth of a second for a megabyte of
 // brackets or of keys, in which nobody else is answered. Containers under way stand on a stack of their own, so that any
 // depth is read. Values, duplicate keys and positions of errors are those of JSON.parse.
 import { yieldToEventLoop } from "./turns.ts";
@@ -27,6 +27,7 @@ type OpenContainer =
 
 interface ReaderState {
   readonly text: string;
+  readonly toNumber: (source: string) => unknown;
   position: number;
   readonly open: OpenContainer[];
 }
@@ -34,9 +35,12 @@ interface ReaderState {
 /** Stands for a value whose parts are still to be read. */
 const unfinished = Symbol("unfinished");
 
-/** @throws {JsonSyntaxError} */
-export async function parseJsonInTurns(text: string): Promise<unknown> {
-  const state: ReaderState = { text, position: 0, open: [] };
+/** `toNumber` makes the value of a number from its text. @throws {JsonSyntaxError} */
+export async function parseJsonInTurns(
+  text: string,
+  toNumber: (source: string) => unknown = Number,
+): Promise<unknown> {
+  const state: ReaderState = { text, toNumber, position: 0, open: [] };
   let value: unknown = unfinished;
   let turned = 0;
   for (;;) {
@@ -158,7 +162,7 @@ const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 /** As far as a number goes that then breaks off. */
 const brokenNumber = /(?:-?(?:0|[1-9]\d*)(?:(?:\.\d+)?[eE][+-]?|\.)|-)?/y;
 
-function readNumber(state: ReaderState): number {
+function readNumber(state: ReaderState): unknown {
   const { text, position } = state;
   number.lastIndex = position;
   const found = number.exec(text)?.[0] ?? "";
@@ -168,7 +172,7 @@ function readNumber(state: ReaderState): number {
     throw new JsonSyntaxError(position + Math.max(found.length, brokenNumber.exec(text)?.[0].length ?? 0));
   }
   state.position += found.length;
-  return Number(found);
+  return state.toNumber(found);
 }
 
 function readWord<Value>(state: ReaderState, word: string, value: Value): Value {

@@ -15,6 +15,12 @@ const { rawJSON, isRawJSON } = JSON as unknown as {
 const reviveSpelledNumber: Reviver = (_, value, { source }) =>
   typeof value === "number" && source !== undefined && String(value) !== source ? rawJSON(source) : value;
 
+/** One number, which keeps its spelling where it would print differently. */
+export function parseNumberLossless(source: string): unknown {
+  const value = Number(source);
+  return String(value) === source ? value : rawJSON(source);
+}
+
 /** A number that may print differently: over 15 digits, an exponent, a trailing zero, minus zero or very small. */
 const respelledNumberPattern = /[:,[]\s*(?:-0|-?(?:[\d.]{16}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{5}))/;
 

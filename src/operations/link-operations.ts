@@ -14,6 +14,7 @@ import {
   type TimeRange,
   toMillis,
 } from "../core/time.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
 import { parse } from "../log-query/parse.ts";
 import type { LogSource } from "../store/logs.ts";
 import type { ListingQuery } from "../store/span-analytics.ts";
@@ -26,7 +27,7 @@ import { normaliseId } from "../tracing/spans/span-ids.ts";
 import { buildTraceDetail } from "../tracing/trace-detail.ts";
 import { printLine } from "./logs/lines.ts";
 import { readRows } from "./runtime/executor.ts";
-import type { Context, PreparedOperation } from "./runtime/operation.ts";
+import { type Context, type PreparedOperation, rowsPerChunk } from "./runtime/operation.ts";
 import { addDigest } from "./traces/analytics.ts";
 import { maxTiedRows } from "./traces/listing-page.ts";
 import { createRequestBudget, readTraces } from "./traces/read-traces.ts";
@@ -44,11 +45,19 @@ export function prepareLinkedSpans(site: string, traceIds: readonly string[]): P
     const ids = traceIds.map((id) => normaliseId(id, 32));
     const spans = await readTraces([site], [...new Set(ids)], createRequestBudget(context), context);
     const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
-    const rowsOf = cacheByKey((id: string) =>
-      readRows(joinRows(buildTraceDetail(byTrace.get(id) ?? []).map(toSpanRow))),
-    );
-    return ids.map(rowsOf);
+    const rowsOf = cacheByKey((id: string) => toRows(buildTraceDetail(byTrace.get(id) ?? []).map(toSpanRow)));
+    return Promise.all(ids.map(rowsOf));
   });
+}
+
+/** The rows as they are answered, some in each turn of the event loop. */
+async function toRows(members: readonly RowMembers[]): Promise<unknown[]> {
+  const rows: unknown[] = [];
+  for (let first = 0; first < members.length; first += rowsPerChunk) {
+    if (first > 0) await yieldToEventLoop();
+    rows.push(...readRows(joinRows(members.slice(first, first + rowsPerChunk))));
+  }
+  return rows;
 }
 
 /** The newest requests of each action in the range, by the action's digest; null where the site has no traces. */
@@ -81,7 +90,7 @@ export function prepareLinkedRequests(
       }
       if (open === 0) break;
     }
-    return digests.map((digest) => readRows(joinRows(found.get(digest) ?? [])));
+    return Promise.all(digests.map((digest) => toRows(found.get(digest) ?? [])));
   });
 }
 
@@ -97,9 +106,9 @@ export function prepareLinkedSlowEvents(
     if (traces === undefined) return actions.map(() => null);
     const query = { sources: [traces.source] as const, range, budget: createRequestBudget(context) };
     const found = await findSlowEventsByAction(traces.store, query, limit, context.signal);
-    return actions.map((action) =>
-      readRows(
-        joinRows((found.get(formatActionKey(action)) ?? []).map((event) => toSlowEventRow(addDigest(event)))),
+    return Promise.all(
+      actions.map((action) =>
+        toRows((found.get(formatActionKey(action)) ?? []).map((event) => toSlowEventRow(addDigest(event)))),
       ),
     );
   });

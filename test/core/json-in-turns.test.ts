@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { JsonSyntaxError, parseJsonInTurns } from "#src/core/json-in-turns.ts";
+import { parseLossless, parseNumberLossless } from "#src/core/lossless-json.ts";
 
 /** The value of JSON.parse, or where it stopped. */
 function parseAtOnce(text: string): { value: unknown } | { position: number | undefined } {
@@ -44,6 +45,14 @@ describe("a body that is parsed in turns", () => {
       ),
       { numRuns: 500 },
     );
+  });
+
+  test("keeps the spelling of numbers where it is asked to, as parseLossless does", async () => {
+    const numbers = ["200.0", "1e5", "-0", "12345678901234567890", "0.1", "7", "1E-7", "0.0000001"];
+    const text = `{"a":[${numbers.join()}],"at":"12:30:20.000Z"}`;
+    const value = await parseJsonInTurns(text, parseNumberLossless);
+    expect(JSON.stringify(value)).toBe(text);
+    expect(JSON.stringify(parseLossless(text))).toBe(text);
   });
 
   test("keeps the order of keys, the last of equal ones, and `__proto__` as a key", async () => {

@@ -4,8 +4,10 @@ import type { Principal } from "../../access/auth.ts";
 import { createSiteViews, type Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
 import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../../core/errors.ts";
-import { parseLossless } from "../../core/lossless-json.ts";
+import { parseJsonInTurns } from "../../core/json-in-turns.ts";
+import { parseLossless, parseNumberLossless } from "../../core/lossless-json.ts";
 import type { Instant } from "../../core/time.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
 import { findLimit } from "./error-response.ts";
 import { closeIterator, type RequestLifetime, startRequest } from "./lifetime.ts";
@@ -339,10 +341,9 @@ async function collectAnswer(
     if ("pieces" in result) {
       const pieces = await collectBatches(result.pieces, work, budget, countRows);
       const text = pieces.map(({ text }) => text).join("");
-      return result.headers === undefined ? parseLossless(text) : text;
+      return result.headers === undefined ? await parseJsonInTurns(text, parseNumberLossless) : text;
     }
-    const batches = await collectBatches(result, work, budget, countRows);
-    return batches.flatMap(({ text }) => readRows(text));
+    return await readBatches(await collectBatches(result, work, budget, countRows));
   } catch (error) {
     throw work.signal.aborted ? work.signal.reason : error;
   } finally {
@@ -417,6 +418,16 @@ async function collectBatches<Batch>(
 }
 
 const countRows = ({ count }: RowBatch): number => count;
+
+/** The rows of all batches, those of one in each turn of the event loop. */
+async function readBatches(batches: readonly RowBatch[]): Promise<unknown[]> {
+  const all: unknown[] = [];
+  for (const { text } of batches) {
+    if (all.length > 0) await yieldToEventLoop();
+    for (const row of readRows(text)) all.push(row);
+  }
+  return all;
+}
 
 /** The rows of a printed batch. Numbers that a double cannot hold keep their spelling. */
 export function readRows(text: string): unknown[] {

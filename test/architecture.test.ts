@@ -152,7 +152,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "@opensearch-project/opensearch": ["resolvers/elastic/client"],
   "@escape.tech/graphql-armor": ["src/graphql/query-bounds.ts"],
   "@graphql-mesh/config": ["src/graphql/mesh.ts"],
-  "@graphql-mesh/runtime": ["src/graphql/mesh.ts"],
+  "@graphql-mesh/runtime": ["src/graphql/{mesh,source-fetch}.ts"],
   "@graphql-mesh/store": ["src/graphql/mesh.ts"],
   "@graphql-mesh/utils": ["src/graphql/mesh.ts"],
   "@graphql-yoga/render-graphiql": ["src/server/pages.ts"],

@@ -274,6 +274,7 @@ export function createSession(options: SessionOptions): Session {
   const waiting: (() => void)[] = [];
   return {
     user: principal.user,
+    gone,
     sites: [...executor.selectVisibleSites(principal).values()],
     runOperation: async (name, input) => {
       const endpoint = operations.find((one) => one.name === name);
@@ -369,7 +370,12 @@ interface LongText {
   readonly rest: Iterator<string> | undefined;
 }
 
-/** An answer up to this length is printed at once and has a length; a longer one is printed while it is sent. */
+/**
+ * An answer up to this length is printed at once and has a length; a longer one is printed while it is sent. That takes no place
+ * in `limits.streams`, which keep streams of REST from holding sources: nothing is read any more by now, and to refuse an
+ * answer that has been read would waste all of it. What is held is bounded by `limits.rows`, and its client by the time in
+ * which it may leave an answer unread.
+ */
 const maxCharsAtOnce = 131_072;
 
 function printLongText(value: object): LongText {

@@ -9,6 +9,7 @@ import { ownSource, parseMeshrc } from "../config/mesh-config.ts";
 import { ConfigError, toErrorMessage } from "../core/errors.ts";
 import type { LogEvent } from "../store/backend.ts";
 import { schema } from "./schema.ts";
+import { boundSourceFetch } from "./source-fetch.ts";
 
 /** A schema that can be served, and what its resolvers need around them. */
 export interface UnifiedSchema {
@@ -85,7 +86,8 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
         store: new MeshStore(dir, storage, { readonly: false, validate: false }),
       },
     );
-    const mesh = await getMesh({ ...config, logger });
+    const fetchFn = boundSourceFetch(config.fetchFn ?? fetch);
+    const mesh = await getMesh({ ...config, logger, fetchFn });
     const stitched = mesh.rawSources.length > 1;
     // Of Mesh's plug-ins those that give resolvers their context, and the file's own. The others are an executor, which
     // the gateway has, and one that shows clients the stack of an error.

@@ -6,6 +6,8 @@ import type { PreparedOperation } from "../operations/runtime/operation.ts";
 
 export interface Session {
   readonly user: string;
+  /** Aborted when nobody waits for the answer any more. */
+  readonly gone: AbortSignal;
   /** The sites that the token may see, in the configuration's order. */
   readonly sites: readonly Site[];
   /**

@@ -2,7 +2,8 @@
 // `check` and a reload say of one's own.
 
 import { readFile } from "node:fs/promises";
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
+import { createGzip } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { run as check } from "#src/cli/check.ts";
 import { createGraphqlLoader } from "#src/cli/support/graphql-loader.ts";
@@ -23,10 +24,31 @@ const service = createServer((request, response) => {
   const site = /^\/oncall\/([^/]+)$/.exec(request.url ?? "")?.[1];
   response.setHeader("content-type", "application/json");
   if (request.url === "/openapi.json") response.end(JSON.stringify(document));
+  else if (site === "demo-blog") answerWithoutEnd(response);
   else if (request.url === "/viewer") response.end('{"id":"a stranger"}');
   else if (site === "demo-shop") response.end('{"person":"Ana","since":"2026-01-12"}');
   else response.writeHead(500).end('{"error":"secret of the other service"}');
 });
+/** Compressed, a mebibyte in a kilobyte, until nobody reads it. */
+let withoutEnd = { mebibytes: 0, closed: false };
+function answerWithoutEnd(response: ServerResponse): void {
+  const gzip = createGzip();
+  response.writeHead(200, { "content-encoding": "gzip" });
+  gzip.pipe(response);
+  const blanks = Buffer.alloc(1_048_576, " ");
+  const write = () => {
+    while (!response.closed && withoutEnd.mebibytes < 10_000) {
+      withoutEnd.mebibytes += 1;
+      if (!gzip.write(blanks)) return void gzip.once("drain", write);
+    }
+    gzip.end();
+  };
+  response.on("close", () => {
+    withoutEnd.closed = true;
+    gzip.destroy();
+  });
+  write();
+}
 let document: object;
 let port = 0;
 beforeAll(async () => {
@@ -132,6 +154,18 @@ describe("a source beside ours", { timeout: 240_000 }, () => {
     const { errors } = await through.graphql(refused);
     expect(errors?.[0]?.extensions).toEqual((await without.graphql(refused)).errors?.[0]?.extensions);
     await Promise.all([through.close(), without.close()]);
+  });
+
+  test("is given up where its answer has no end", async () => {
+    withoutEnd = { mebibytes: 0, closed: false };
+    const unified = await loadMesh({ file: own, text: beside(), ...quiet });
+    const demo = await createDemo({ graphql: async () => unified });
+    const { data, errors } = await demo.graphql(`{ site(id: "demo-blog") { id on_call { person } } }`);
+    expect(data).toEqual({ site: { id: "demo-blog", on_call: null } });
+    expect(errors?.map(({ message }) => message)).toEqual(["Internal server error"]);
+    await expect.poll(() => withoutEnd.closed).toBe(true);
+    expect(withoutEnd.mebibytes).toBeLessThan(1_000);
+    await demo.close();
   });
 
   test("takes no field of ours, wherever it stands in the file", async () => {

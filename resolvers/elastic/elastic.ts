@@ -36,7 +36,10 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   create(name, config, io, own): Backend {
     const client = createElasticClient(name, toClientSettings(config, io), io);
     const mappingCache = createMappingCache(name, client, io, own);
-    const rollups = createRollupCache(io.rollupBytes, (hit) => io.recordCacheLookup("rollups", hit));
+    const rollups = createRollupCache({
+      maxBytes: io.rollupBytes,
+      recordLookup: (hit) => io.recordCacheLookup("rollups", hit),
+    });
     return {
       name,
       kind: "elastic",

@@ -12,7 +12,7 @@ import type {
   SpanSnapshot,
   SpanSources,
 } from "../../store/spans.ts";
-import { createBudgetShare, suppressShareSpent } from "../spans/read-budget.ts";
+import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
 import { lockMutex, type Mutex } from "./mutex.ts";
 import { divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
 
@@ -46,10 +46,18 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> {
 }
 
 /** Kept figures, by what they depend on; the group that was used last comes last. */
-export interface RollupCache {
-  readonly maxBytes: number;
+export interface RollupCache extends RollupSettings {
   readonly groups: Map<string, Group>;
   bytes: number;
+}
+
+interface RollupSettings {
+  /** Of all kept figures; 0 keeps none. */
+  readonly maxBytes: number;
+  /** Fewer spans than this are read again each time, since the proof costs as much. */
+  readonly minSpans: number;
+  /** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
+  readonly segmentSpans: number;
   readonly recordLookup: (hit: boolean) => void;
 }
 
@@ -62,16 +70,16 @@ interface Group {
   readonly mutex: Mutex;
   /** Requests that use the group or wait for it. */
   users: number;
+  /** Whether all of a range took few documents, because the source counts: reading the whole range is quicker then. */
+  readsLittle: boolean;
 }
 
-export function createRollupCache(maxBytes: number, recordLookup: (hit: boolean) => void): RollupCache {
-  return { maxBytes, groups: new Map(), bytes: 0, recordLookup };
+export function createRollupCache(
+  settings: Pick<RollupSettings, "maxBytes" | "recordLookup"> & Partial<RollupSettings>,
+): RollupCache {
+  return { minSpans: 10_000, segmentSpans: 8_000, ...settings, groups: new Map(), bytes: 0 };
 }
 
-/** Fewer spans than this are read again each time, since the proof costs as much. */
-const minSpans = 10_000;
-/** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
-const segmentSpans = 8_000;
 const maxPieces = 2_000;
 /** More added documents than this cost as much as reading the segments again. */
 const maxAdded = 50_000;
@@ -94,9 +102,10 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   if (reader.openSnapshot === undefined || cache.maxBytes === 0) return undefined;
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
-  if (spans === undefined || spans < minSpans) return undefined;
+  if (spans === undefined || spans < cache.minSpans) return undefined;
   const key = JSON.stringify([kind.name, sources, kind.key(query)]);
   const group = findGroup(cache, key);
+  if (group.readsLittle) return undefined;
   group.users += 1;
   try {
     const release = await lockMutex(group.mutex, signal);
@@ -108,7 +117,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   } finally {
     group.users -= 1;
     evict(cache, group);
-    if (group.segments.size === 0 && group.users === 0) cache.groups.delete(key);
+    if (group.segments.size === 0 && group.users === 0 && !group.readsLittle) cache.groups.delete(key);
   }
 }
 
@@ -135,7 +144,14 @@ async function answerLocked<Query extends RollupQuery, Figures, Answer>(
     chooseLength(cache, group, spans, range);
     const pieces = divideRange(range, group.length);
     if (await exceedsBudget(group, pieces, { sources, budget }, kind, snapshot, signal)) return undefined;
-    const figures = await readPieces(cache, group, pieces, kind, snapshot, query, signal);
+    const isFirst = group.segments.size === 0;
+    const tracked = trackBudget(budget);
+    const own = { ...query, budget: tracked.budget };
+    const figures = await readPieces(cache, group, pieces, kind, snapshot, own, signal);
+    if (isFirst && tracked.spent() < cache.minSpans) {
+      group.readsLittle = true;
+      dropSegments(cache, group);
+    }
     return kind.combine(figures, query);
   } finally {
     snapshot.close();
@@ -149,6 +165,7 @@ function findGroup({ groups }: RollupCache, key: string): Group {
     segments: new Map(),
     mutex: { last: Promise.resolve() },
     users: 0,
+    readsLittle: false,
   };
   groups.delete(key);
   groups.set(key, group);
@@ -223,10 +240,10 @@ function chooseLength(cache: RollupCache, group: Group, spans: number, { from, t
     const perSegment = (spans * Number(length)) / Number(time);
     return time / length <= BigInt(maxPieces) && perSegment <= most;
   };
-  if (group.segments.size > 0 && isFit(group.length, 4 * segmentSpans)) return;
-  for (const segment of [...group.segments.keys()]) dropSegment(cache, group, segment);
+  if (group.segments.size > 0 && isFit(group.length, 4 * cache.segmentSpans)) return;
+  dropSegments(cache, group);
   const [shortest = 1n] = segmentLengths.filter((length) => time / length <= BigInt(maxPieces));
-  group.length = segmentLengths.findLast((length) => isFit(length, segmentSpans)) ?? shortest;
+  group.length = segmentLengths.findLast((length) => isFit(length, cache.segmentSpans)) ?? shortest;
 }
 
 /** Whether more spans have to be read than the budget allows. */
@@ -306,12 +323,16 @@ function dropSegment(cache: RollupCache, group: Group, segment: Instant): void {
   group.segments.delete(segment);
 }
 
+function dropSegments(cache: RollupCache, group: Group): void {
+  for (const segment of [...group.segments.keys()]) dropSegment(cache, group, segment);
+}
+
 /** Drops the groups that were used longest ago, then the oldest segments of the group in use, until the rest fits. */
 function evict(cache: RollupCache, current: Group): void {
   for (const [key, group] of cache.groups) {
     if (cache.bytes <= cache.maxBytes) return;
     if (group.users > 0 || group === current) continue;
-    for (const segment of [...group.segments.keys()]) dropSegment(cache, group, segment);
+    dropSegments(cache, group);
     cache.groups.delete(key);
   }
   for (const segment of [...current.segments.keys()].sort(compare)) {

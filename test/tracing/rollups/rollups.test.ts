@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { type SlowEventAction, type Span, spanKinds } from "#src/core/rows.ts";
 import { minute } from "#src/core/time.ts";
 import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-analytics.ts";
+import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollups.ts";
@@ -77,8 +78,8 @@ const change = fc.oneof(
   { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place }) },
 );
 const history = fc.record({
-  /** From few to very many spans, so that segments are long and short. */
-  hint: fc.constantFrom(10_000, 60_000, 500_000),
+  /** So that segments are short and long. */
+  segmentSpans: fc.constantFrom(1, 10, 20),
   first: fc.array(documentCopies, { maxLength: 30 }),
   steps: fc.array(fc.record({ change, question }), { minLength: 1, maxLength: 12 }),
 });
@@ -94,12 +95,13 @@ const budget = () => createBudget(Number.MAX_SAFE_INTEGER);
 describe("rollups", () => {
   test("answer as reading does, through additions, deletions and updates, for each view", async () => {
     let [kept, asked] = [0, 0];
-    const property = fc.asyncProperty(history, async ({ hint, first, steps }) => {
-      const store = createStoredSpans(hint);
-      const cache = createRollupCache(1_000_000, (hit) => {
+    const property = fc.asyncProperty(history, async ({ segmentSpans, first, steps }) => {
+      const store = createStoredSpans();
+      const recordLookup = (hit: boolean) => {
         asked += 1;
         if (hit) kept += 1;
-      });
+      };
+      const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 0, segmentSpans, recordLookup });
       const analytics = createRollupAnalytics(store.reader, cache);
       first.forEach(store.add);
       for (const { change, question } of steps) {
@@ -113,6 +115,113 @@ describe("rollups", () => {
     await fc.assert(property, { numRuns: 150 });
     // Else the property would compare reading with itself.
     expect(kept / asked).toBeGreaterThan(0.2);
+  });
+
+  /** A store with ten calls a minute for ten minutes, and the edges of all of them. */
+  function openBusyStore(settings: Partial<Parameters<typeof createRollupCache>[0]> = {}) {
+    const store = createStoredSpans();
+    for (let n = 0; n < 100; n += 1) store.add([makeCall(n)]);
+    const lookups: boolean[] = [];
+    const cache = createRollupCache({
+      ...{ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 10 },
+      ...{ recordLookup: (hit: boolean) => lookups.push(hit), ...settings },
+    });
+    const analytics = createRollupAnalytics(store.reader, cache);
+    const ask = (limit = 1_000, own = signal) => {
+      const range = { from: at(0), to: at(10 * minute - 1e-6) };
+      const query = {
+        sources: [createSource("a")],
+        partners: [],
+        range,
+        budget: createBudget(limit),
+      } as const;
+      return analytics.siteEdges(query, own);
+    };
+    return { store, cache, lookups, ask };
+  }
+
+  const makeCall = (n: number): Span =>
+    createSpan({
+      ...{ site_id: "a", span_id: `c${n}`, trace_id: `t${n}`, span_kind: "client", peer: "db" },
+      ...{ from: n * 6_000, to: n * 6_000 + 5 },
+    });
+
+  test("reads only what has come since", async () => {
+    const { store, lookups, ask } = openBusyStore();
+    await ask();
+    const first = store.countRead();
+    lookups.length = 0;
+    store.add([{ ...makeCall(55), span_id: "late" }]);
+    expect((await ask()).downstream).toMatchObject([{ service: "db", count: 101 }]);
+    expect(lookups.filter((hit) => !hit)).toHaveLength(1);
+    // The added span, its trace, and its segment twice: as callers and as entries.
+    expect(store.countRead() - first).toBeLessThan(first / 3);
+  });
+
+  test("read a range once for two requests at the same time", async () => {
+    const { lookups, ask } = openBusyStore();
+    expect(await Promise.all([ask(), ask()])).toMatchObject([
+      { downstream: [{ count: 100 }] },
+      { downstream: [{ count: 100 }] },
+    ]);
+    expect(lookups.filter((hit) => hit)).toHaveLength(10);
+  });
+
+  test("let a request leave that waits for another one", async () => {
+    const { ask } = openBusyStore();
+    const leaving = AbortSignal.abort(new Error("the client left"));
+    const first = ask();
+    await expect(ask(1_000, leaving)).rejects.toThrow("the client left");
+    expect(await first).toMatchObject({ downstream: [{ count: 100 }] });
+    expect(await ask()).toMatchObject({ downstream: [{ count: 100 }] });
+  });
+
+  test("take no more memory than they may", async () => {
+    const { cache, ask } = openBusyStore({ maxBytes: 1_500 });
+    expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
+    expect(cache.bytes).toBeLessThanOrEqual(1_500);
+    expect(cache.bytes).toBeGreaterThan(0);
+    expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
+  });
+
+  test("answer a range beyond the budget once its parts are kept", async () => {
+    const { store, cache, ask } = openBusyStore();
+    await expect(ask(90)).rejects.toMatchObject({ slug: "result_too_large" });
+    const analytics = createRollupAnalytics(store.reader, cache);
+    for (const half of [0, 1]) {
+      const range = { from: at(half * 5 * minute), to: at((half + 1) * 5 * minute - 1e-6) };
+      const budget = createBudget(300);
+      await analytics.siteEdges({ sources: [createSource("a")], partners: [], range, budget }, signal);
+    }
+    expect((await ask(90)).downstream).toMatchObject([{ count: 100 }]);
+  });
+
+  test("leave questions to the source that it answers by counting", async () => {
+    const { store } = openBusyStore();
+    const tally: SpanReader["tally"] = async function* ({ budget }) {
+      budget.spend(1);
+      yield [{ span: makeCall(0), isSingle: false, spans: 100, total: 100n }];
+    };
+    const lookups: boolean[] = [];
+    const recordLookup = (hit: boolean) => lookups.push(hit);
+    const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 50, segmentSpans: 10, recordLookup });
+    const openSnapshot: SpanReader["openSnapshot"] = async (...query) => {
+      const snapshot = await store.reader.openSnapshot?.(...query);
+      return snapshot && { ...snapshot, reader: { ...snapshot.reader, tally } };
+    };
+    const analytics = createRollupAnalytics({ ...store.reader, tally, openSnapshot }, cache);
+    const ask = () =>
+      analytics.slowEvents(
+        {
+          ...{ sources: [createSource("a")], range: { from: at(0), to: at(10 * minute - 1e-6) } },
+          ...{ requiredAttributes: [], excludedAttributes: [], limit: 1, budget: createBudget(1_000) },
+        },
+        signal,
+      );
+    await ask();
+    expect(lookups.splice(0)).toHaveLength(10);
+    await ask();
+    expect(lookups).toHaveLength(0);
   });
 
   async function compareAnswers(

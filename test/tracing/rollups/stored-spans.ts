@@ -29,8 +29,7 @@ interface Held {
   readonly documents: number;
 }
 
-/** `hint` is how many spans each scan claims to have. */
-export function createStoredSpans(hint: number): StoredSpans {
+export function createStoredSpans(): StoredSpans {
   let documents: readonly StoredDocument[] = [];
   let sequence = 0;
   let read = 0;
@@ -40,7 +39,7 @@ export function createStoredSpans(hint: number): StoredSpans {
     return {
       scan: (query, signal) => countBatches(reader.scan(query, signal)),
       find: (query, signal) => countBatches(reader.find(query, signal)),
-      count: async () => hint,
+      count: async () => held.length,
     };
   };
   async function* countBatches(batches: AsyncIterable<readonly Span[]>) {
@@ -77,7 +76,7 @@ export function createStoredSpans(hint: number): StoredSpans {
     reader: {
       scan: (query, signal) => open(documents).scan(query, signal),
       find: (query, signal) => open(documents).find(query, signal),
-      count: async () => hint,
+      count: async () => documents.length,
       openSnapshot: async (sources, since) => openSnapshot(sources, since),
     },
     countRead: () => read,

@@ -158,12 +158,21 @@ onServers((server) => {
       const lookups: boolean[] = [];
       const analytics = openAnalytics((hit) => lookups.push(hit));
       await steps.add(40);
-      const order = ["add", "add", "nothing", "update", "add", "remove", "add", "rollOver", "add"] as const;
-      for (let round = 0; round < 2; round += 1) {
-        for (const step of order) {
-          await steps[step]();
-          await expectAnswersOfReading(analytics, pick([length, length, 7 * minute + 1]));
-        }
+      const order = [
+        "add",
+        "nothing",
+        "add",
+        "update",
+        "add",
+        "remove",
+        "add",
+        "rollOver",
+        "add",
+        "add",
+      ] as const;
+      for (const step of order) {
+        await steps[step]();
+        await expectAnswersOfReading(analytics, pick([length, length, 7 * minute + 1]));
       }
       const kept = lookups.filter((hit) => hit).length;
       expect(kept / lookups.length).toBeGreaterThan(0.2);

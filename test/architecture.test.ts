@@ -123,7 +123,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "resolvers/prometheus/metrics",
-    imports: ["resolvers/prometheus/{counters,client}", "resolvers/http", "src/{metrics,core}"],
+    imports: ["resolvers/prometheus/{counters,client}", "resolvers/http", "src/{telemetry,metrics,core}"],
     types: ["src/store"],
   },
   {

@@ -24,6 +24,15 @@ export interface RecordedRequest extends BackendRequest {
   readonly outcome: "ok" | "abandoned" | Failure;
 }
 
+/** Which of several ways to the same answer a store has taken. */
+export interface Choice {
+  readonly backend: string;
+  /** What was asked for, such as the name of a metric. */
+  readonly of: string;
+  readonly how: string;
+  readonly why: string;
+}
+
 export interface Recorder {
   /** A backend request has ended. A retry is recorded as a second request. */
   readonly sent: (request: RecordedRequest) => void;
@@ -31,6 +40,7 @@ export interface Recorder {
   readonly read: (part: { source?: string; documents: number; kept?: number }) => void;
   /** A source of metrics sent this many series, with this many samples in all. */
   readonly sampled: (part: { backend: string; series: number; samples: number }) => void;
+  readonly chose?: (choice: Choice) => void;
 }
 
 const recorders = new AsyncLocalStorage<Recorder>();

@@ -3,6 +3,7 @@
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import { combineIncrements } from "../../../src/metrics/samples.ts";
+import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
@@ -28,11 +29,15 @@ const fewestSeriesPerGroup = 4;
 /** The growth of the part of this name. @throws {Refused | BackendError} */
 export async function readIncrements(plan: SeriesPlan, name: string): Promise<readonly Series[]> {
   const query = buildCounterQuery(plan, name, {});
-  const { keys: by, query: asked, reader } = plan;
-  if (await isWorthGrouping(plan, query)) {
-    const grown = await growGroups(reader, { ...query, by, pointLimit: asked.pointLimit });
-    if (grown !== undefined) return completeGroups(plan, query, grown.groups, grown.ungrouped);
-  }
+  const { keys: by, query: asked, reader, backend } = plan;
+  const { isWorth, why } = await judgeGrouping(plan, query);
+  const grown = isWorth
+    ? await growGroups(reader, { ...query, by, pointLimit: asked.pointLimit })
+    : undefined;
+  const unread = isWorth && grown === undefined ? ", but too few buckets have the same series" : "";
+  const how = grown === undefined ? "read" : "grouped";
+  findCurrentRecorder()?.chose?.({ backend, of: name, how, why: `${why}${unread}` });
+  if (grown !== undefined) return completeGroups(plan, query, grown.groups, grown.ungrouped);
   const found = await downsampleCounter(reader, query);
   return combineByGroup(plan, found, (group) =>
     combineIncrements(
@@ -43,15 +48,16 @@ export async function readIncrements(plan: SeriesPlan, name: string): Promise<re
 }
 
 /** Whether there are many series in few groups, as counted at some times of the range. */
-async function isWorthGrouping(
-  { keys, reader, query }: SeriesPlan,
+async function judgeGrouping(
+  { keys, reader, query: { buckets, pointLimit } }: SeriesPlan,
   { selector }: CounterQuery,
-): Promise<boolean> {
-  const { buckets, pointLimit } = query;
+): Promise<{ readonly isWorth: boolean; readonly why: string }> {
+  if (reader.hidesRestarts) return { isWorth: false, why: "the source hides restarts" };
   const series = await reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY);
-  if (!(series * buckets.count >= fewestPointsToGroup)) return false;
+  const size = `about ${series} series in ${buckets.count} buckets`;
+  if (!(series * buckets.count >= fewestPointsToGroup)) return { isWorth: false, why: size };
   const groups = await reader.estimateSeries(selector, keys, buckets, pointLimit);
-  return series >= groups * fewestSeriesPerGroup;
+  return { isWorth: series >= groups * fewestSeriesPerGroup, why: `${size}, and ${groups} groups` };
 }
 
 /** The answer from what was grouped and what has yet to be read. */

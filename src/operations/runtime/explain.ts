@@ -5,7 +5,12 @@ import { BackendError, NotFound, Unprocessable } from "../../core/errors.ts";
 import { type Millis, printInstant, type TimeRange } from "../../core/time.ts";
 import { print } from "../../log-query/print.ts";
 import type { LeafPlan, LogStore, SourcePlan } from "../../store/logs.ts";
-import { type RecordedRequest, type Recorder, runWithRecorder } from "../../telemetry/request-recorder.ts";
+import {
+  type Choice,
+  type RecordedRequest,
+  type Recorder,
+  runWithRecorder,
+} from "../../telemetry/request-recorder.ts";
 import { describeFailure, type FailureResponse } from "./error-response.ts";
 import type { Context, PreparedOperation } from "./operation.ts";
 import { createInvalidRequest } from "./request-body.ts";
@@ -18,6 +23,8 @@ export interface Explanation extends Meaning {
     | { readonly rows: number }
     | { readonly failed: FailureResponse["body"]; readonly status: number };
   readonly read: readonly (ReadReport | SampledReport)[];
+  /** Where a store had several ways to the same answer. */
+  readonly choices?: readonly Choice[];
   /** In the order in which they were begun. */
   readonly requests: readonly RequestReport[];
   /** Beyond those that are shown. */
@@ -69,6 +76,17 @@ export const explanationSchema = z
     read: z.array(z.looseObject({})).meta({
       description: "What was read of each source: documents, and how many were kept; or series and samples.",
     }),
+    choices: z
+      .array(
+        z.looseObject({
+          backend: z.string().meta({ description: "A name of the configuration." }),
+          of: z.string().meta({ description: "The metric." }),
+          how: z.string().meta({ description: "`grouped` by the source, or `read` by series." }),
+          why: z.string().meta({ description: "In words." }),
+        }),
+      )
+      .optional()
+      .meta({ description: "Where there are several ways to the same answer, which was taken." }),
     requests: z
       .array(
         z.looseObject({
@@ -131,7 +149,7 @@ async function runExplained(
   const now = moving.now();
   const context = { ...moving, now: () => now };
   const began = performance.now();
-  const { recorder, requests, read, sampled } = createRequestLedger();
+  const { recorder, requests, read, sampled, choices } = createRequestLedger();
   return runWithRecorder(recorder, async () => {
     // A query that cannot be parsed is answered as ever; what fails later is part of the explanation.
     const meaning = await explain(context);
@@ -146,6 +164,7 @@ async function runExplained(
       ...meaning,
       answer,
       read: [...read.values(), ...sampled.values()],
+      ...(choices.length > 0 && { choices }),
       requests: sent.slice(0, maxRequestsShown).map((request) => toRequestReport(request, began)),
       more_requests: Math.max(0, sent.length - maxRequestsShown),
       time: {
@@ -161,6 +180,7 @@ function createRequestLedger() {
   const requests: RecordedRequest[] = [];
   const read = new Map<string | undefined, ReadReport>();
   const sampled = new Map<string, SampledReport>();
+  const choices: Choice[] = [];
   const recorder: Recorder = {
     sent: (request) => void requests.push(request),
     read({ source, documents, kept }) {
@@ -179,8 +199,9 @@ function createRequestLedger() {
         samples: before.samples + samples,
       });
     },
+    chose: (choice) => void choices.push(choice),
   };
-  return { recorder, requests, read, sampled };
+  return { recorder, requests, read, sampled, choices };
 }
 
 /** How many rows the answer has; one value is one row. */

@@ -4,6 +4,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { printExpression, type RangeEdge } from "#resolvers/prometheus/client/promql.ts";
+import { type Choice, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
+import { base, minute } from "../../../conformance/metrics/fixture.ts";
 import {
   buildFleetQuery,
   computeGrowth,
@@ -56,4 +58,43 @@ test.each(["closed", "open"] as const)("equals the raw samples, left edge %s", a
   await fc.assert(property, { numRuns: 150 });
   // Otherwise nothing was compared.
   expect(grouped).toBeGreaterThan(runs / 2);
+});
+
+test("tells which way was taken, and why", async () => {
+  const series = [1, 2, 3].map(
+    (n): FleetSeries => ({
+      labels: { tenant: "shop", n: String(n) },
+      samples: Array.from({ length: 180 }, (_, at) => [base - 5 * minute + at * 15_000, at * n]),
+    }),
+  );
+  const choices: Choice[] = [];
+  const recorder: Recorder = {
+    sent: () => undefined,
+    read: () => undefined,
+    sampled: () => undefined,
+    chose: (choice) => void choices.push(choice),
+  };
+  const query = buildFleetQuery(metric, minute, {});
+  const ask = (own: readonly FleetSeries[]) =>
+    runWithRecorder(recorder, () => readGrouped(createClient(own, "open", []), query, signal));
+  await ask(series);
+  const everyOtherMinute = series.map(({ labels, samples }) => ({
+    labels,
+    samples: samples.filter(([time]) => (time / minute) % 2 < 1),
+  }));
+  await ask(everyOtherMinute);
+  expect(choices).toEqual([
+    {
+      backend: "prom",
+      of: metric,
+      how: "grouped",
+      why: "about 1000000 series in 30 buckets, and 1 groups",
+    },
+    {
+      backend: "prom",
+      of: metric,
+      how: "read",
+      why: "about 1000000 series in 30 buckets, and 1 groups, but too few buckets have the same series",
+    },
+  ]);
 });

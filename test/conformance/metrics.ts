@@ -85,6 +85,7 @@ const selections: Readonly<Record<string, readonly Readonly<Record<string, strin
   "http.server.größe": [{}, { "http.route": "*" }, { "http.route": "*", größe: "X*" }, { größe: "*" }],
   latency_seconds: [{}, { route: "*" }, { method: "GET" }, { route: "/rare", method: "*" }],
   balance: [{}, { account: "*" }],
+  waits_seconds: [{}, { job: "*" }, { job: "no *" }],
   rpc_seconds: [{ method: "read" }],
 };
 
@@ -294,6 +295,17 @@ export function metricStoreSuite(subject: MetricSubject): void {
           await verify({ ...summary, measure: { of: "observations", combine } });
           await verify({ ...summary, tags: { method: "*" }, measure: { of: "observations", combine } });
         }
+      });
+    });
+
+    describe("a histogram with neither a count nor a bucket +Inf", () => {
+      test.each(measures.measurement)("is refused, and others are not: %j", async (measure) => {
+        const over = { metric: "lost_seconds", measure };
+        for (const tags of [{}, { job: "*" }, { job: "lost" }]) {
+          const answer = running.store.series(queryOf({ ...over, tags }), signal);
+          await expect(answer).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+        }
+        await verify({ ...over, tags: { job: "all parts" } });
       });
     });
 

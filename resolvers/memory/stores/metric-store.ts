@@ -193,7 +193,7 @@ async function readSeries(
     const values =
       family.kind === "summary" && isQuantile(query.measure)
         ? readExportedQuantile(backend, series, query.measure, query.buckets, cut)
-        : combineSeries(series, query.measure, query.buckets, cut);
+        : combineSeries(backend, series, query.measure, query.buckets, cut);
     if (values.some((value) => !Number.isNaN(value))) found.push({ tags: Object.fromEntries(tags), values });
   }
   return found;
@@ -279,6 +279,7 @@ function sliceSamples(
 }
 
 function combineSeries(
+  backend: string,
   series: readonly StoredSeries[],
   measure: Measure,
   buckets: Buckets,
@@ -293,7 +294,7 @@ function combineSeries(
       return combineCumulative(series.map(cut), measure, buckets);
     case "observations":
       return combineObservations(
-        groupByObserver(series).map((parts) => toObservations(parts, cut)),
+        groupByObserver(series).map((parts) => toObservations(backend, parts, cut)),
         measure,
         buckets,
       );
@@ -303,18 +304,34 @@ function combineSeries(
 
 const noSamples: CounterSamples = { times: new Float64Array(), values: new Float64Array(), baseline: "own" };
 
+/**
+ * The count and the bucket +Inf say the same: where one of them is missing, the other stands for it.
+ * @throws {Refused} `not_supported_by_backend` where buckets have neither
+ */
 function toObservations(
+  backend: string,
   parts: readonly StoredSeries[],
   cut: (stored: StoredSeries) => CounterSamples,
 ): Observations {
-  const one = (wanted: SeriesPart): CounterSamples => {
+  const one = (wanted: SeriesPart): CounterSamples | undefined => {
     const found = parts.find(({ part }) => part === wanted);
-    return found === undefined ? noSamples : cut(found);
+    return found && cut(found);
   };
   const buckets = parts
     .filter(({ part }) => part === "bucket")
     .map((stored) => ({ bound: parseBound(stored.labels.get("le") ?? ""), samples: cut(stored) }));
-  return { count: one("count"), sum: one("sum"), buckets };
+  const all = buckets.find(({ bound }) => bound === Number.POSITIVE_INFINITY)?.samples;
+  const count = one("count") ?? all;
+  if (count === undefined && buckets.length > 0) {
+    const feature = "a histogram without a count or a bucket +Inf";
+    throw new Refused("not_supported_by_backend", `The source cannot answer ${feature}`, {
+      backend,
+      feature,
+    });
+  }
+  if (count !== undefined && all === undefined && buckets.length > 0)
+    buckets.push({ bound: Number.POSITIVE_INFINITY, samples: count });
+  return { count: count ?? noSamples, sum: one("sum") ?? noSamples, buckets };
 }
 
 /** The parts of each histogram or summary: series whose labels differ only in what tells parts apart. */

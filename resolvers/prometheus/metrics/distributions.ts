@@ -137,6 +137,8 @@ async function readClassicHistograms(
   measure: ObservationMeasure,
 ): Promise<readonly ObservedSeries[]> {
   const { family } = plan;
+  // Estimates read all buckets, and see it themselves.
+  if (family.kind === "histogram" && !isEstimated(measure.combine)) await requireCounts(plan);
   if (!family.hasCount) return readWithInfinity(plan, measure, undefined);
   const { count: counting, sum, bucket } = buildClassicParts(plan, measure);
   const other = sum ?? bucket;
@@ -175,8 +177,7 @@ async function readWithInfinity(
   const counted = new Set(counts.map(({ labels }) => formatSeriesKey(labels)));
   const isLost = ({ labels }: DownsampledSeries) =>
     (keys?.has(formatHistogramKey(labels)) ?? true) && !counted.has(formatHistogramKey(labels));
-  if (parts.some(isLost))
-    throw createUnsupportedError(plan.backend, "a histogram without a count or a bucket +Inf");
+  if (parts.some(isLost)) throw createNoCountError(plan.backend);
   return buildObservedSeries(measure, counts, parts);
 }
 
@@ -192,6 +193,33 @@ function buildObservedSeries(
     const observations = isEstimated(combine) ? buildObservations(count, own) : { count, sum, buckets: [] };
     return { labels, observations };
   });
+}
+
+/** A count and a mean would leave out what has buckets alone, and no bucket +Inf. @throws {Refused | BackendError} */
+async function requireCounts({
+  backend,
+  query,
+  reader,
+  matchers,
+  listUncountable,
+}: SeriesPlan): Promise<void> {
+  const uncountable = await listUncountable();
+  if (uncountable.length === 0) return;
+  const { start, step, count } = query.buckets;
+  const bucket = narrowSelector(selectPart(query.match, `${query.metric}_bucket`), [
+    matchPresent("le"),
+    ...matchers,
+  ]);
+  // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
+  const span = { from: Math.max(2, step * count), to: 1 };
+  const last = call("last_over_time", reader.selectRange(narrowToSeries(bucket, uncountable), span));
+  const keys = new Set(uncountable.map(formatSeriesKey));
+  const found = await reader.readInstant(last, start + step * count);
+  if (found.some(({ labels }) => keys.has(formatHistogramKey(labels)))) throw createNoCountError(backend);
+}
+
+function createNoCountError(backend: string): Refused<"not_supported_by_backend"> {
+  return createUnsupportedError(backend, "a histogram without a count or a bucket +Inf");
 }
 
 /** The labels of histograms that have a bucket +Inf in the range, but no count. */

@@ -11,6 +11,7 @@ import type { PrometheusClient } from "../client/client.ts";
 import {
   matchAnyOf,
   matchEqual,
+  matchNoneOf,
   matchPresent,
   metadataLabels,
   metricName,
@@ -22,7 +23,8 @@ import {
 import type { Labels } from "../client/response-scanner.ts";
 import type { ServerTraits } from "../client/server-traits.ts";
 import { createSwrCache, type SwrCache } from "../client/swr-cache.ts";
-import { infinities } from "../counters/bound-spellings.ts";
+import { dropBoundLabels, infinities } from "../counters/bound-spellings.ts";
+import { formatSeriesKey } from "../counters/series-reader.ts";
 import {
   type Family,
   type FamilyListing,
@@ -57,6 +59,11 @@ export interface MetricFamilies {
     metric: string,
     signal: AbortSignal,
   ): Promise<readonly (readonly string[])[] | undefined>;
+  /**
+   * The labels of the histograms, of all times, that have buckets but neither a count nor a bucket +Inf: how much they have
+   * observed is not known. @throws {BackendError}
+   */
+  listUncountable(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<readonly Labels[]>;
 }
 
 /** How a metric is stored, and which parts it has. */
@@ -75,6 +82,8 @@ interface FamilyContext {
   readonly shapes: SwrCache<DetectedShape>;
   /** The same with the form. */
   readonly tags: SwrCache<readonly (readonly string[])[]>;
+  /** By the same key as `shapes`. */
+  readonly uncountable: SwrCache<readonly Labels[]>;
 }
 
 export const typeByShape: Readonly<Record<MetricShape, MetricType>> = {
@@ -94,7 +103,7 @@ const never = new AbortController().signal;
 
 export function createMetricFamilies(backend: string, client: PrometheusClient, io: IO): MetricFamilies {
   const context = createContext(backend, client, io);
-  const { listings, tags } = context;
+  const { listings, tags, uncountable } = context;
   return {
     async listNames(match, signal) {
       return [...(await listings.read(formatMatchKey(match), signal)).keys()];
@@ -109,6 +118,8 @@ export function createMetricFamilies(backend: string, client: PrometheusClient, 
       if (form === undefined) return undefined;
       return tags.read(JSON.stringify([formatMatchKey(match), metric, form]), signal);
     },
+    listUncountable: (match, metric, signal) =>
+      uncountable.read(JSON.stringify([formatMatchKey(match), metric]), signal),
   };
 }
 
@@ -162,7 +173,39 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
     },
     io,
   );
-  return { backend, client, io, listings, shapes, tags };
+  const uncountable = createSwrCache<readonly Labels[]>(
+    {
+      name: "metric_parts",
+      entries: 5_000,
+      maxAge: minute,
+      load: (key) => {
+        const [match, metric]: [string, string] = JSON.parse(key);
+        return findUncountable(client, JSON.parse(match), metric);
+      },
+    },
+    io,
+  );
+  return { backend, client, io, listings, shapes, tags, uncountable };
+}
+
+async function findUncountable(
+  client: PrometheusClient,
+  match: ForcedLabels,
+  metric: string,
+): Promise<readonly Labels[]> {
+  const bucket = selectPart(match, `${metric}_bucket`);
+  const finite = [matchPresent("le"), matchNoneOf("le", infinities)];
+  const [all, totals, counts] = await Promise.all(
+    [
+      narrowSelector(bucket, finite),
+      narrowSelector(bucket, [matchAnyOf("le", infinities)]),
+      selectPart(match, `${metric}_count`),
+    ].map((selector) => client.listSeries(selector, never)),
+  );
+  const keyOf = (labels: Labels) => formatSeriesKey(dropBoundLabels(labels));
+  const countable = new Set([...(totals ?? []), ...(counts ?? [])].map(keyOf));
+  const lost = new Map(all?.map((labels) => [keyOf(labels), dropBoundLabels(labels)]));
+  return [...lost].flatMap(([key, labels]) => (countable.has(key) ? [] : [labels]));
 }
 
 /** How many histograms are looked at at once. */

@@ -103,7 +103,7 @@ async function readSeries(
 
 /** Runs the query again if the server was upgraded between the detection of its range edge and its answer. */
 async function readConsistentSeries(
-  { backend, client, sizes }: StoreContext,
+  { backend, client, families, sizes }: StoreContext,
   { shape, family }: MetricForm,
   query: SeriesQuery,
   signal: AbortSignal,
@@ -118,7 +118,8 @@ async function readConsistentSeries(
     try {
       const both = AbortSignal.any([signal, ending.signal]);
       const reader = countSamples(createSeriesReader(backend, client, traits, sizes, both), query.reportRead);
-      const result = await runPlan(shape, createPlan(backend, query, family, reader));
+      const listUncountable = () => families.listUncountable(query.match, query.metric, signal);
+      const result = await runPlan(shape, createPlan(backend, query, family, reader, listUncountable));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;
     } finally {
       // Ends the requests that a failed part leaves behind.

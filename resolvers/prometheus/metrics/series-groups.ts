@@ -26,6 +26,8 @@ export interface SeriesPlan {
   readonly reader: SeriesReader;
   /** How many points and samples may be read. */
   readonly limit: number;
+  /** As in `MetricFamilies`, of the metric. */
+  readonly listUncountable: () => Promise<readonly Labels[]>;
 }
 
 export function createPlan(
@@ -33,10 +35,20 @@ export function createPlan(
   query: SeriesQuery,
   family: Family,
   reader: SeriesReader,
+  listUncountable: SeriesPlan["listUncountable"],
 ): SeriesPlan {
   const matchers = Object.entries(query.tags).map(([key, pattern]) => matchGlob(key, pattern));
   const limit = Math.max(query.pointLimit, readLimit);
-  return { backend, query, family, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
+  return {
+    backend,
+    query,
+    family,
+    keys: Object.keys(query.tags).sort(),
+    matchers,
+    reader,
+    limit,
+    listUncountable,
+  };
 }
 
 /** The tags of the group that a series belongs to. */

@@ -265,6 +265,31 @@ function buildFamilies(tenant: Tenant, random: () => number): readonly RawFamily
       },
     ),
   };
+  // Targets that export a histogram without its count, or without the bucket +Inf, beside one with all parts.
+  const incomplete: RawFamily = {
+    metric: "waits_seconds",
+    kind: "histogram",
+    series: [
+      ...observed({ job: "all parts" }, { restart: (n) => n % 97 === 40 }),
+      ...observed({ job: "no count" }, { restart: (n) => n % 53 === 11 }).filter(
+        ({ suffix }) => suffix !== "_count",
+      ),
+      ...observed({ job: "no infinity" }, { restart: (n) => n % 71 === 30 }).filter(
+        ({ labels }) => labels.le !== "+Inf",
+      ),
+    ],
+  };
+  // How many it has observed is not known.
+  const uncountable: RawFamily = {
+    metric: "lost_seconds",
+    kind: "histogram",
+    series: [
+      ...observed({ job: "all parts" }, {}),
+      ...observed({ job: "lost" }, {}).filter(
+        ({ suffix, labels }) => suffix !== "_count" && labels.le !== "+Inf",
+      ),
+    ],
+  };
   const summaries: RawFamily = {
     metric: "rpc_seconds",
     kind: "summary",
@@ -288,7 +313,10 @@ function buildFamilies(tenant: Tenant, random: () => number): readonly RawFamily
       ];
     }),
   };
-  return [gauges, counters, births, ...long, ...plain, zoo, keys, quoted, own, histograms, signed, summaries];
+  return [
+    ...[gauges, counters, births, ...long, ...plain, zoo, keys, quoted, own],
+    ...[histograms, signed, incomplete, uncountable, summaries],
+  ];
 }
 
 // ---- Making samples -----------------------------------------------------------------------------------------

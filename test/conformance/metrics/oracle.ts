@@ -107,9 +107,7 @@ function computeValues(
   const at = (time: number) => Math.floor((time - start) / step);
   const members = series.map((one): Member => {
     const inside = clean(one.samples).filter(([time]) => time >= start && at(time) < count);
-    const partner = series.find(
-      (other) => other.suffix === "_count" && formatIdentity(other) === formatIdentity(one),
-    );
+    const partner = findCount(series, one);
     const steps = listSteps(one, one === partner ? undefined : partner, query, metricBegan);
     let running = 0;
     const runnings = inside.map(([time, value], n) => {
@@ -159,6 +157,12 @@ function computeValue(bucket: number, members: readonly Member[], measure: Measu
     case "observations":
       return combineObservations(bucket, members, measure);
   }
+}
+
+/** The series that counts all observations of a histogram or summary: without a count it is the bucket +Inf. */
+function findCount(series: readonly RawSeries[], one: RawSeries): RawSeries | undefined {
+  const own = series.filter((other) => formatIdentity(other) === formatIdentity(one));
+  return own.find(({ suffix }) => suffix === "_count") ?? own.find(({ labels }) => labels.le === "+Inf");
 }
 
 function listGrowth(bucket: number, members: readonly Member[]): readonly number[] {
@@ -219,9 +223,11 @@ function combineObservations(
   measure: Extract<Measure, { of: "observations" }>,
 ): number {
   const part = (suffix: RawSeries["suffix"]) => members.filter(({ series }) => series.suffix === suffix);
-  if (measure.combine === "count") return sum(listGrowth(bucket, part("_count")), Number.NaN);
+  const all = members.map(({ series }) => series);
+  const counts = members.filter(({ series }) => findCount(all, series) === series);
+  if (measure.combine === "count") return sum(listGrowth(bucket, counts), Number.NaN);
   if (measure.combine === "mean") {
-    const count = sum(listGrowth(bucket, part("_count")));
+    const count = sum(listGrowth(bucket, counts));
     return count > 0 ? sum(listGrowth(bucket, part("_sum"))) / count : Number.NaN;
   }
   const quantiles = part("");
@@ -230,8 +236,14 @@ function combineObservations(
     const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === quantile);
     return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
   }
-  const boundOf = ({ series }: Member) => Number(series.labels.le?.replace("+Inf", "Infinity"));
-  const byBound = Map.groupBy(part("_bucket"), boundOf);
+  const boundOf = ({ series }: Member) => Number((series.labels.le ?? "+Inf").replace("+Inf", "Infinity"));
+  // A count stands for a missing bucket +Inf.
+  const infinite = counts.filter(
+    ({ series }) =>
+      series.suffix === "_count" &&
+      !all.some((other) => other.labels.le === "+Inf" && formatIdentity(other) === formatIdentity(series)),
+  );
+  const byBound = Map.groupBy([...part("_bucket"), ...infinite], boundOf);
   const bounds = [...byBound.keys()].sort((a, b) => a - b);
   const below = bounds.map((bound) => sum(listGrowth(bucket, byBound.get(bound) ?? [])));
   return estimate(bounds, below, measure.combine === "quantile" ? measure.quantile : measure.combine);

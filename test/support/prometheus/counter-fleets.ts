@@ -141,7 +141,10 @@ export async function readGrouped(
   const sizes = { get: (key: string) => (key.startsWith("group") ? 1 : 1_000_000), set: () => undefined };
   const reader = createSeriesReader("prom", client, await client.readTraits(signal), sizes, signal);
   const family = { kind: "counter", hasCount: false, hasSum: false, hasRanges: false } as never;
-  return readIncrements(createPlan("prom", query, family, reader), query.metric);
+  return readIncrements(
+    createPlan("prom", query, family, reader, async () => []),
+    query.metric,
+  );
 }
 
 /** The first difference. Whole numbers are exact. */

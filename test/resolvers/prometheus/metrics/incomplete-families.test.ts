@@ -98,6 +98,24 @@ describe("a histogram", () => {
     const all = buckets("h_seconds").filter(({ labels }) => labels.le !== "+Inf");
     const store = await openStore(all);
     await expect(store.read("h_seconds", p90)).rejects.toMatchObject(refused);
+    await expect(store.read("h_seconds", observed("count"))).rejects.toMatchObject(refused);
+  });
+
+  test("with neither, beside one with all parts, is refused where it is asked for", async () => {
+    const lone = buckets("h_seconds", { job: "lone" }).filter(({ labels }) => labels.le !== "+Inf");
+    const store = await openStore([
+      ...buckets("h_seconds", { job: "full" }),
+      grow("h_seconds_count", 10, { job: "full" }),
+      grow("h_seconds_sum", 13, { job: "full" }),
+      ...lone,
+      grow("h_seconds_sum", 13, { job: "lone" }),
+    ]);
+    for (const measure of [observed("count"), observed("mean"), p90]) {
+      await expect(store.read("h_seconds", measure)).rejects.toMatchObject(refused);
+      await expect(store.read("h_seconds", measure, { job: "lone" })).rejects.toMatchObject(refused);
+    }
+    expect(await store.read("h_seconds", observed("count"), { job: "full" })).toEqual([["full", 40, 40]]);
+    expect(await store.read("h_seconds", observed("mean"), { job: "full" })).toEqual([["full", 1.3, 1.3]]);
   });
 
   // Such as the scheduler's latencies, which one library exports with all parts and another as buckets alone.

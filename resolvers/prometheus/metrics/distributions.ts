@@ -34,6 +34,7 @@ import {
 import { formatSeriesKey, narrowToSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { selectPart } from "./family-listing.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
+import { readIncrements } from "./increments.ts";
 import {
   type ClassicParts,
   chooseBounds,
@@ -65,6 +66,11 @@ export async function readHistogram(
   plan: SeriesPlan,
   measure: ObservationMeasure,
 ): Promise<readonly Series[]> {
+  const { family, query } = plan;
+  if (measure.combine === "count" && family.kind === "histogram" && family.hasCount) {
+    const [uncounted] = await Promise.all([findUncounted(plan), requireCounts(plan)]);
+    if (uncounted.length === 0) return readIncrements(plan, `${query.metric}_count`);
+  }
   const found = await readClassicHistograms(plan, measure);
   if (hasOnlySummaries(measure, found)) {
     if (plan.family.hasRanges) throw createRangesError(plan.backend, measure.combine);

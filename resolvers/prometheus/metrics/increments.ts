@@ -25,6 +25,8 @@ import {
 /** To group takes some more passes over the samples, but series × buckets less to send. */
 const fewestPointsToGroup = 20_000;
 const fewestSeriesPerGroup = 4;
+/** The labels of each are read once. */
+const mostSeriesToGroup = 200_000;
 
 /** The growth of the part of this name. @throws {Refused | BackendError} */
 export async function readIncrements(plan: SeriesPlan, name: string): Promise<readonly Series[]> {
@@ -55,7 +57,8 @@ async function judgeGrouping(
   if (reader.hidesRestarts) return { isWorth: false, why: "the source hides restarts" };
   const series = await reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY);
   const size = `about ${series} series in ${buckets.count} buckets`;
-  if (!(series * buckets.count >= fewestPointsToGroup)) return { isWorth: false, why: size };
+  const isFit = series * buckets.count >= fewestPointsToGroup && series <= mostSeriesToGroup;
+  if (!isFit) return { isWorth: false, why: size };
   const groups = await reader.estimateSeries(selector, keys, buckets, pointLimit);
   return { isWorth: series >= groups * fewestSeriesPerGroup, why: `${size}, and ${groups} groups` };
 }

@@ -138,7 +138,7 @@ export async function readGrouped(
   query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
-  const sizes = { get: (key: string) => (key.startsWith("group") ? 1 : 1_000_000), set: () => undefined };
+  const sizes = { get: (key: string) => (key.startsWith("group") ? 1 : 100_000), set: () => undefined };
   const reader = createSeriesReader("prom", client, await client.readTraits(signal), sizes, signal);
   const family = { kind: "counter", hasCount: false, hasSum: false, hasRanges: false } as never;
   return readIncrements(

@@ -88,13 +88,13 @@ test("tells which way was taken, and why", async () => {
       backend: "prom",
       of: metric,
       how: "grouped",
-      why: "about 1000000 series in 30 buckets, and 1 groups",
+      why: "about 100000 series in 30 buckets, and 1 groups",
     },
     {
       backend: "prom",
       of: metric,
       how: "read",
-      why: "about 1000000 series in 30 buckets, and 1 groups, but too few buckets have the same series",
+      why: "about 100000 series in 30 buckets, and 1 groups, but too few buckets have the same series",
     },
   ]);
 });

@@ -8,7 +8,7 @@ import type { CounterSamples } from "../../../src/metrics/samples.ts";
 import { binary, call, type Expression, markNonFinite, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";
-import { findMarks } from "./mark-search.ts";
+import { findMarks, type Mark } from "./mark-search.ts";
 import {
   formatSeriesKey,
   type GridSeries,
@@ -91,11 +91,26 @@ export async function surveyLastSamples(
     bases.filter(({ labels }) => relaxed.matchesDropped(labels)),
     reach,
   );
-  const marksByKey = groupSpellings(marked);
+  const marksByKey = indexMarks(marked);
   return [...groupSpellings(lasts)].map(([key, spellings]): SurveyedSeries => {
-    const marks = isHidden ? "all" : (marksByKey.get(key) ?? []);
+    const marks = isHidden ? "all" : (marksByKey.get(key) ?? noMarks);
     return surveyBuckets(joinGrids(spellings), baseByKey.get(key), marks, query);
   });
+}
+
+const noMarks: ReadonlySet<number> = new Set();
+
+/** The marked buckets by `formatNumericKey`. */
+function indexMarks(marks: readonly Mark[]): ReadonlyMap<string, ReadonlySet<number>> {
+  const byKey = new Map<string, Set<number>>();
+  // Marks of one series share their labels, and the key is formatted once.
+  for (const [labels, own] of Map.groupBy(marks, (mark) => mark.labels)) {
+    const key = formatNumericKey(labels);
+    const buckets = byKey.get(key) ?? new Set();
+    byKey.set(key, buckets);
+    for (const { bucket } of own) buckets.add(bucket);
+  }
+  return byKey;
 }
 
 /** The values of one series in all its spellings. */
@@ -130,11 +145,11 @@ function joinGrids(series: readonly GridSeries[]): JoinedGrid {
   return { labels: requireAt(spellings, newest), spellings, values, sources };
 }
 
-/** `marks` have a value in each suspect bucket; `all` if the source hides restarts. */
+/** `marks` are the suspect buckets; `all` if the source hides restarts. */
 function surveyBuckets(
   { labels, spellings, values, sources }: JoinedGrid,
   base: SeriesBase | undefined,
-  marks: readonly GridSeries[] | "all",
+  marks: ReadonlySet<number> | "all",
   { buckets, lookBack, canRestart }: CounterQuery,
 ): SurveyedSeries {
   const { start, step } = buckets;
@@ -153,7 +168,8 @@ function surveyBuckets(
     const fell = canRestart && before !== undefined && value < before;
     // The search for restarts does not see one between two spellings.
     const isUncovered = at - beforeAt > reach || source !== beforeSource;
-    if (fell || source === mixed || !Number.isFinite(value) || isMarked(marks, bucket)) suspects.add(bucket);
+    if (fell || source === mixed || !Number.isFinite(value) || marks === "all" || marks.has(bucket))
+      suspects.add(bucket);
     else if (before === undefined ? lookBack !== undefined : canRestart && isUncovered) gaps.add(bucket);
     before = value;
     beforeAt = at;
@@ -170,19 +186,15 @@ function findSpelling(spellings: readonly Labels[], labels: Labels): number {
   return spellings.findIndex((one) => formatSeriesKey(one) === key);
 }
 
-function isMarked(marks: readonly GridSeries[] | "all", bucket: number): boolean {
-  return marks === "all" || marks.some(({ values }) => !Number.isNaN(readNumber(values, bucket)));
-}
-
 /**
- * Series with a value in each bucket that holds a sample that is not finite, or where a restart lies in it or in the reach
+ * Each bucket that holds a sample that is not finite, or where a restart lies in it or in the reach
  * before it. (A sample before the bucket that is not finite does not matter: as the last of its bucket it shows.)
  */
 async function findRestartsAndNonFinite(
   reader: SeriesReader,
   { selector, matchesDropped }: RelaxedSelector,
   { buckets, canRestart, limit }: CounterQuery,
-): Promise<readonly GridSeries[]> {
+): Promise<readonly Mark[]> {
   const reach = calculateReach(buckets);
   const query = { selector, accepts: matchesDropped, limit };
   // Two questions, not one: a server takes long to match the series of two sides at each time.

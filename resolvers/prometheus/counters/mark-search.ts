@@ -5,13 +5,7 @@ import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Expression, Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import {
-  formatSeriesKey,
-  type GridSeries,
-  narrowToSeries,
-  runConcurrent,
-  type SeriesReader,
-} from "./series-reader.ts";
+import { narrowToSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
 
 /** A question whose answer has a value where a window of some length is marked. */
 export interface MarkQuery {
@@ -24,50 +18,62 @@ export interface MarkQuery {
   readonly limit: number;
 }
 
+/** A bucket of a series that is marked. */
+export interface Mark {
+  readonly labels: Labels;
+  readonly bucket: number;
+}
+
 /** A range is asked about in so many cells first: each costs little over what its samples cost. */
 const cellCount = 16;
+/** More buckets are searched by narrower cells again: each takes an evaluation. */
+const mostBuckets = 1_000;
 
-/**
- * The marked buckets: series that have any, with some value where a bucket is marked. A window that is marked has to be
- * marked too as a part of a longer one.
- */
+/** The marked buckets. A window that is marked has to be marked too as a part of a longer one. */
 export async function findMarks(
   reader: SeriesReader,
   query: MarkQuery,
   buckets: Buckets,
-): Promise<readonly GridSeries[]> {
-  const { selector, build, accepts, limit } = query;
-  if (buckets.count <= cellCount)
-    return reader.readGrid(build(selector, buckets.step), buckets, limit, accepts);
+): Promise<readonly Mark[]> {
+  if (buckets.count <= cellCount) return readMarks(reader, query, buckets, 0, buckets.count);
   return findMarksInCells(reader, query, buckets, await findMarkedCells(reader, query, buckets));
 }
 
 /** The marked buckets within marked cells. */
 export async function findMarksInCells(
   reader: SeriesReader,
-  { selector, build, accepts, limit }: MarkQuery,
-  { start, step, count }: Buckets,
+  query: MarkQuery,
+  buckets: Buckets,
   cells: readonly MarkedCell[],
-): Promise<readonly GridSeries[]> {
-  const runs = joinNeighbours(cells);
-  const found = await runConcurrent(runs, ({ from, to, series }) => {
-    const narrowed = narrowToSeries(
-      selector,
-      series.map(({ labels }) => labels),
-    );
-    const part = { start: start + from * step, step, count: to - from };
-    return reader.readGrid(build(narrowed, step), part, limit, accepts);
+): Promise<readonly Mark[]> {
+  const isWide = cells.some(({ from, to }) => to - from > mostBuckets);
+  const runs = isWide ? cells : joinNeighbours(cells);
+  const found = await runConcurrent(runs, async ({ from, to, series }) => {
+    const labels = series.map((one) => one.labels);
+    const narrowed = { ...query, selector: narrowToSeries(query.selector, labels) };
+    if (!isWide) return readMarks(reader, narrowed, buckets, from, to);
+    const part = { start: buckets.start + from * buckets.step, step: buckets.step, count: to - from };
+    const marks = await findMarks(reader, narrowed, part);
+    return marks.map((mark) => ({ ...mark, bucket: from + mark.bucket }));
   });
-  const marks = new Map<string, GridSeries>();
-  for (const [{ from }, series] of zip(runs, found)) {
-    for (const { labels, values } of series) {
-      const key = formatSeriesKey(labels);
-      const mark = marks.get(key) ?? { labels, values: new Float64Array(count).fill(Number.NaN) };
-      mark.values.set(values, from);
-      marks.set(key, mark);
-    }
-  }
-  return [...marks.values()];
+  return found.flat();
+}
+
+/** The marks of the buckets from `from` until before `to`. */
+async function readMarks(
+  reader: SeriesReader,
+  { selector, build, accepts, limit }: MarkQuery,
+  { start, step }: Buckets,
+  from: number,
+  to: number,
+): Promise<readonly Mark[]> {
+  const part = { start: start + from * step, step, count: to - from };
+  const found = await reader.readGrid(build(selector, step), part, limit, accepts);
+  return found.flatMap(({ labels, values }) =>
+    [...values.entries()].flatMap(([at, value]) =>
+      Number.isNaN(value) ? [] : [{ labels, bucket: from + at }],
+    ),
+  );
 }
 
 export interface MarkedCell {
@@ -106,12 +112,12 @@ export async function findMarkedCells(
   return cells.filter(({ series }) => series.length > 0);
 }
 
-/** Neighbouring cells together. */
+/** Neighbouring cells together, as far as they are not too wide. */
 function joinNeighbours(cells: readonly MarkedCell[]): readonly MarkedCell[] {
   const runs: { from: number; to: number; series: MarkedCell["series"][number][] }[] = [];
   for (const { from, to, series } of cells) {
     const run = runs.at(-1);
-    if (run?.to !== from) runs.push({ from, to, series: [...series] });
+    if (run?.to !== from || to - run.from > mostBuckets) runs.push({ from, to, series: [...series] });
     else {
       run.to = to;
       for (const one of series) run.series.push(one);

@@ -63,10 +63,7 @@ async function readRestarts(
   const scale = step / reach;
   const finer = { start, step: reach, count: count * scale };
   const scaled = cells.map(({ from, to, series }) => ({ from: from * scale, to: to * scale, series }));
-  const marked = await findMarksInCells(reader, marks, finer, scaled);
-  const suspects = marked.flatMap(({ labels, values }) =>
-    [...values.entries()].flatMap(([bucket, value]) => (Number.isNaN(value) ? [] : [{ bucket, labels }])),
-  );
+  const suspects = await findMarksInCells(reader, marks, finer, scaled);
   const found = await runConcurrent(groupIntoRuns(suspects, reach), async ({ from, to, members }) => {
     const narrowed = narrowToSeries(
       selector,

@@ -85,6 +85,10 @@ function globToRegExp(pattern: string): RegExp {
 /** One series with what is computed from it, by the number of the bucket. */
 interface Member {
   readonly series: RawSeries;
+  /** Counts all observations of its histogram or summary. */
+  readonly isCount: boolean;
+  /** A count that stands for a missing bucket +Inf. */
+  readonly isInfinite: boolean;
   readonly values: ReadonlyMap<number, readonly number[]>;
   readonly growth: ReadonlyMap<number, number>;
   /** Its own values since the first within the buckets, made monotonic. */
@@ -122,8 +126,13 @@ function computeValues(
       ({ time }) => time,
       ({ growth }) => growth,
     );
+    const hasInfinity = series.some(
+      (other) => other.labels.le === "+Inf" && formatIdentity(other) === formatIdentity(one),
+    );
     return {
       series: one,
+      isCount: one === partner,
+      isInfinite: one.suffix === "_count" && !hasInfinity,
       values: gather(
         inside,
         ([time]) => time,
@@ -223,8 +232,7 @@ function combineObservations(
   measure: Extract<Measure, { of: "observations" }>,
 ): number {
   const part = (suffix: RawSeries["suffix"]) => members.filter(({ series }) => series.suffix === suffix);
-  const all = members.map(({ series }) => series);
-  const counts = members.filter(({ series }) => findCount(all, series) === series);
+  const counts = members.filter(({ isCount }) => isCount);
   if (measure.combine === "count") return sum(listGrowth(bucket, counts), Number.NaN);
   if (measure.combine === "mean") {
     const count = sum(listGrowth(bucket, counts));
@@ -237,12 +245,7 @@ function combineObservations(
     return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
   }
   const boundOf = ({ series }: Member) => Number((series.labels.le ?? "+Inf").replace("+Inf", "Infinity"));
-  // A count stands for a missing bucket +Inf.
-  const infinite = counts.filter(
-    ({ series }) =>
-      series.suffix === "_count" &&
-      !all.some((other) => other.labels.le === "+Inf" && formatIdentity(other) === formatIdentity(series)),
-  );
+  const infinite = members.filter(({ isInfinite }) => isInfinite);
   const byBound = Map.groupBy([...part("_bucket"), ...infinite], boundOf);
   const bounds = [...byBound.keys()].sort((a, b) => a - b);
   const below = bounds.map((bound) => sum(listGrowth(bucket, byBound.get(bound) ?? [])));

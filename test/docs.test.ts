@@ -1,6 +1,6 @@
 // The documents that users read: every example is run or parsed, every table that repeats the code is compared with it,
 // every link leads somewhere, and no page is too long. A fenced block of a kind that is not known here is an error.
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { Script } from "node:vm";
 import { parser as promqlParser } from "@prometheus-io/lezer-promql";
@@ -254,6 +254,15 @@ describe("what repeats the code", () => {
       expect(text).toBe(usage);
     },
   );
+
+  test("test/README.md names files and folders that exist", () => {
+    const text = readFileSync(new URL("README.md", import.meta.url), "utf8");
+    const paths = [...text.matchAll(/`([a-z][\w.-]*\/[\w./-]*)`/g)].map(([, path = ""]) => path);
+    const exists = (path: string) =>
+      [path, `../${path}`].some((place) => existsSync(new URL(place, import.meta.url)));
+    expect(paths.length).toBeGreaterThan(30);
+    expect(paths.filter((path) => !exists(path))).toEqual([]);
+  });
 
   test("cli.md has every command", () => {
     expect(helpBlocks.map(({ kind }) => kind.slice("text help=".length))).toEqual(Object.keys(commands));

@@ -150,7 +150,7 @@ async function describeSpans(
     return { ...nothing, traces: [{ holds: "events", areLines, ...common }] };
   }
   const source: SpanSource = {
-    ...{ site: "", index, layout: "auto", tagPrefixes: [] },
+    ...{ site: "", index, layout: "auto", tenantFilter: undefined, tagPrefixes: [] },
     ...{ namespaceAttribute: "", actionAttribute: "" },
   };
   const { problems, newest } = await inspectSpanSource(backend, source, client, mappingCache, signal);
@@ -169,7 +169,7 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
   if (signal !== undefined && otherSignals.length === 0 && !context.isRequested)
     return { note: `its name begins with ${signal}, which is no log` };
   const metadata = await context.mappingCache.refresh(index, context.signal);
-  const source = { id: "", index, layout: "auto" };
+  const source = { id: "", index, layout: "auto", tenantFilter: undefined };
   const layoutGroups = await context.mappingCache.readLayoutGroups(source, metadata, context.signal);
   const known = layoutGroups.filter(({ layout, groups }) =>
     groups.some((group) => listMappedLayouts(group, [layout]).length > 0),

@@ -119,7 +119,7 @@ export async function readKinds(
 ): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
   const copies = new Set(forms.layouts.flatMap((layout) => listCopyIndices(layout.copies, metadata)));
-  const source = { id: "", index, layout: "auto" };
+  const source = { id: "", index, layout: "auto", tenantFilter: undefined };
   const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const guesses = await mappingCache.listGuesses(source, metadata, signal);
   const guessed = new Set(guesses.flatMap(({ plausible, groups }) => (plausible ? groups : [])));

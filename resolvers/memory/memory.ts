@@ -89,13 +89,13 @@ export const memory: BackendKind<MemorySettings> = {
           limitations: [],
           problems: [],
         }),
-        logs: async ({ index, where }) => {
+        logs: async ({ index, tenantFilter }) => {
           writeLines();
-          return describeIndices([index], where, logs);
+          return describeIndices([index], tenantFilter, logs);
         },
-        traces: async ({ index, where }) => {
+        traces: async ({ index, tenantFilter }) => {
           writeSpans();
-          return describeIndices(index.split(","), where, spans);
+          return describeIndices(index.split(","), tenantFilter, spans);
         },
         metrics: async (match) => {
           measure();
@@ -161,12 +161,12 @@ function describeCluster(observed: Observation | undefined): PartInspection {
 
 function describeIndices(
   indices: readonly string[],
-  where: string | undefined,
+  tenantFilter: string | undefined,
   held: Pick<MemorySpans, "indices" | "newest">,
 ): SourceInspection {
   const known = held.indices();
   const missing = indices.filter((index) => !known.includes(index));
-  const fault = where === undefined ? undefined : "where: generated data have no tenant filter";
+  const fault = tenantFilter === undefined ? undefined : "where: generated data have no tenant filter";
   return {
     layout: "memory",
     indices: indices.length - missing.length,

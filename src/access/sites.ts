@@ -107,8 +107,15 @@ function connectSite(
 const datePlaceholder = /\{(?:date|month)\}/g;
 
 function buildLogSources({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
-  return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
+  return new Map(Object.entries(sources).map(([id, entry]) => [id, buildLogSource(id, entry)]));
 }
+
+/** A source of lines as the configuration has it. */
+export function buildLogSource(id: string, { index, layout, where }: LogSourceConfig): LogSource {
+  return { id, index, layout, tenantFilter: where };
+}
+
+type LogSourceConfig = NonNullable<SiteConfig["logs"]>["sources"][string];
 
 /** Fills in the defaults of a part: contract, "Requests and their names". */
 export function buildSpanSource(
@@ -119,7 +126,7 @@ export function buildSpanSource(
     site,
     index: part.index,
     layout: part.layout,
-    where: part.where,
+    tenantFilter: part.where,
     tagPrefixes: part.tagPrefixes ?? ["appsignal.tag."],
     namespaceAttribute: part.namespaceAttribute ?? "appsignal.namespace",
     actionAttribute: part.actionAttribute ?? "appsignal.action_name",

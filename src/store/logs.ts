@@ -39,7 +39,7 @@ export interface LogSource {
   readonly index: string;
   readonly layout: string;
   /** The tenant filter. The index must answer it exactly; a source for which it cannot is refused when it is checked. */
-  readonly where?: string | undefined;
+  readonly tenantFilter: string | undefined;
 }
 
 export interface LogQuery {

@@ -71,7 +71,7 @@ export interface SpanSource {
   readonly index: string;
   readonly layout: string;
   /** The tenant filter, as of a `LogSource`. It applies to every request, also to look-ups by id. */
-  readonly where?: string | undefined;
+  readonly tenantFilter: string | undefined;
   /** Attributes whose keys begin with one of these are tags. */
   readonly tagPrefixes: readonly string[];
   readonly namespaceAttribute: string;

@@ -15,9 +15,9 @@ logStoreSuite({
     return {
       store,
       sources: {
-        app: { id: "app", index: "app", layout: "auto" },
-        nginx: { id: "nginx", index: "nginx", layout: "auto" },
-        twin: { id: "twin", index: "app", layout: "auto" },
+        app: { id: "app", index: "app", layout: "auto", tenantFilter: undefined },
+        nginx: { id: "nginx", index: "nginx", layout: "auto", tenantFilter: undefined },
+        twin: { id: "twin", index: "app", layout: "auto", tenantFilter: undefined },
       },
       seed: async (index, lines) => {
         store.forget(index, fromMillis(Number.MAX_SAFE_INTEGER));

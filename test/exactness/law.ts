@@ -151,7 +151,7 @@ export async function read(
 ): Promise<LogLine[]> {
   const lines: LogLine[] = [];
   const limits = { expectedLines: 100, documentLimit: 100_000, tieLimit: 100_000 };
-  const sources = [{ id: "app", index: `${prefix}-*`, layout: layout }] as const;
+  const sources = [{ id: "app", index: `${prefix}-*`, layout: layout, tenantFilter: undefined }] as const;
   const batches = cluster.store.lines(
     { sources, range, filter: parse(text), order: "asc", ...limits },
     AbortSignal.timeout(60_000),

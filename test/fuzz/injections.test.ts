@@ -249,7 +249,7 @@ async function check({ route, text, path, body }: Asked): Promise<void> {
       logs: {
         backend: "elk",
         store: logs,
-        sources: new Map([["app", { id: "app", index: "logs-*", layout: "ecs", where }]]),
+        sources: new Map([["app", { id: "app", index: "logs-*", layout: "ecs", tenantFilter: where }]]),
       },
       traces: {
         backend: "elk",

@@ -71,7 +71,7 @@ export function createWorld(): World {
     logs: {
       backend: "memory",
       store: stores.logs,
-      sources: new Map([["app", { id: "app", index: id, layout: "auto" }]]),
+      sources: new Map([["app", { id: "app", index: id, layout: "auto", tenantFilter: undefined }]]),
     },
     traces: {
       backend: "memory",

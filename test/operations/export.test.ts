@@ -30,7 +30,7 @@ function serve(written: readonly Line[], over: { limits?: Partial<Limits>; store
     })),
   );
   const store = over.store ?? memory;
-  const sources = new Map([["app", { id: "app", index: "app", layout: "auto" }]]);
+  const sources = new Map([["app", { id: "app", index: "app", layout: "auto", tenantFilter: undefined }]]);
   const logs = { backend: "memory", store, sources };
   const context: Context = {
     user: "ana",

@@ -32,7 +32,7 @@ function serve(offsets: readonly number[], cap: number) {
     logs: {
       backend: "memory",
       store,
-      sources: new Map([["app", { id: "app", index: "app", layout: "auto" }]]),
+      sources: new Map([["app", { id: "app", index: "app", layout: "auto", tenantFilter: undefined }]]),
     },
   };
   const context: Context = {

@@ -73,7 +73,7 @@ test("a tail over Elasticsearch delivers late documents and survives a failing s
     log: () => {},
   });
   const gone = new AbortController();
-  const sources = [{ id: "app", index: "logs-*", layout: "ecs" }] as const;
+  const sources = [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }] as const;
   const chunks = await tails.open(
     { store, sources, filter: parse(""), from: fromMillis(base), to: undefined },
     { principal: ana, lastEventId: undefined, clientGone: gone.signal, onClose: () => {} },

@@ -94,7 +94,7 @@ export function createSubject(
     const chunks = await tails.open(
       {
         store,
-        sources: [{ id: "app", index: "app", layout: "auto" }],
+        sources: [{ id: "app", index: "app", layout: "auto", tenantFilter: undefined }],
         filter: parse(query),
         from: from === undefined ? undefined : fromMillis(base + from),
         to: to === undefined ? undefined : fromMillis(base + to),

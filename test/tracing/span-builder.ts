@@ -17,6 +17,7 @@ export function createSource(site: string): SpanSource {
     site,
     index: site,
     layout: "auto",
+    tenantFilter: undefined,
     tagPrefixes: ["appsignal.tag."],
     namespaceAttribute: "appsignal.namespace",
     actionAttribute: "appsignal.action_name",

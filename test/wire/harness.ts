@@ -54,7 +54,7 @@ export function createSubject(
     json: '{"n":1.0}',
   }));
   logs.add("app", lines);
-  const sources = new Map([["app", { id: "app", index: "app", layout: "auto" }]]);
+  const sources = new Map([["app", { id: "app", index: "app", layout: "auto", tenantFilter: undefined }]]);
   const site = (id: string, parts: Omit<Site, "id" | "retention" | "counterDefault">): [string, Site] => [
     id,
     { id, retention: 86_400_000, counterDefault: "cumulative", ...parts },

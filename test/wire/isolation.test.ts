@@ -30,7 +30,7 @@ function serve(
   { metrics, tokenRequests = requests }: { metrics?: MetricStore; tokenRequests?: number } = {},
 ) {
   const sites = Object.entries(stores).map(([id, store]): [string, Site] => {
-    const sources = new Map([["app", { id: "app", index: "app", layout: "ecs" }]]);
+    const sources = new Map([["app", { id: "app", index: "app", layout: "ecs", tenantFilter: undefined }]]);
     return [
       id,
       { id, retention: 86_400_000, counterDefault: "cumulative", logs: { backend: id, store, sources } },

@@ -38,7 +38,7 @@ function configuration(number: number) {
     },
     isWithinLimits: async () => true,
   };
-  const sources = new Map([["app", { id: "app", index: "app", layout: "auto" }]]);
+  const sources = new Map([["app", { id: "app", index: "app", layout: "auto", tenantFilter: undefined }]]);
   const site: Site = {
     ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
     logs: { backend: "memory", store, sources },

@@ -33,7 +33,7 @@ export async function explainSource(
   signal: AbortSignal,
 ): Promise<SourcePlan> {
   const product = await client.detectProduct(signal);
-  const metadata = await mappingCache.read(source.index, source.where !== undefined, signal);
+  const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
   const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
   return {
     source,
@@ -97,14 +97,14 @@ function isSameQuery(a: Query, b: Query): boolean {
 }
 
 function listNotes(
-  { where }: LogSource,
+  { tenantFilter }: LogSource,
   filter: Filter,
   layoutGroups: readonly ExplainedGroup[],
   metadata: IndexMetadata,
   product: Product,
 ): readonly string[] {
   const notes: string[] = [];
-  if (where !== undefined) notes.push(`every search includes the tenant filter: ${where}`);
+  if (tenantFilter !== undefined) notes.push(`every search includes the tenant filter: ${tenantFilter}`);
   if (filter.kind === "all") notes.push("every document of the range is a line");
   for (const { layout, groups } of metadata.opaque || filter.kind === "all" ? [] : layoutGroups) {
     const named = layoutGroups.length > 1 ? `${layout.name}: ` : "";

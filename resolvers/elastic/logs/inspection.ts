@@ -108,9 +108,9 @@ function inspectLayouts({ layoutGroups, findings }: InspectionContext): void {
 }
 
 function inspectTenantFilter({ source, metadata, findings }: InspectionContext): void {
-  if (source.where === undefined) return;
+  if (source.tenantFilter === undefined) return;
   try {
-    const filter = parseTenantFilter(source.where);
+    const filter = parseTenantFilter(source.tenantFilter);
     if (metadata.opaque)
       throw new TenantFilterError("where: the mapping may not be read, so the filter cannot be proved exact");
     for (const group of metadata.groups) compileTenantFilter(filter, group);
@@ -154,9 +154,9 @@ async function inspectTimes(context: InspectionContext): Promise<Instant | undef
 }
 
 /** @throws {TenantFilterError} */
-function buildTenantQuery({ where }: LogSource, { groups }: LayoutGroup): Query {
-  if (where === undefined) return matchAll;
-  const filter = parseTenantFilter(where);
+function buildTenantQuery({ tenantFilter }: LogSource, { groups }: LayoutGroup): Query {
+  if (tenantFilter === undefined) return matchAll;
+  const filter = parseTenantFilter(tenantFilter);
   return anyOf(
     groups.map((group) => allOf([buildIndicesQuery(group.indices), compileTenantFilter(filter, group)])),
   );

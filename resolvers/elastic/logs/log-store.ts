@@ -96,11 +96,9 @@ function createReadContext(
   query: LogQuery,
   signal: AbortSignal,
 ): ReadContext {
-  const { where } = source;
+  const { tenantFilter: text } = source;
   const tenantFilter =
-    where === undefined
-      ? undefined
-      : rejectInexactTenantFilter(store.backend, () => parseTenantFilter(where));
+    text === undefined ? undefined : rejectInexactTenantFilter(store.backend, () => parseTenantFilter(text));
   return { ...store, source, layoutGroup, layoutGroups, query, tenantFilter, signal };
 }
 
@@ -117,7 +115,7 @@ async function readGroups(
 ): Promise<SourceGroups> {
   const { backend, client, mappingCache } = store;
   refuseRemote(backend, source.index);
-  const metadata = await mappingCache.read(source.index, source.where !== undefined, signal);
+  const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const isOpaque = metadata.opaque;
   try {

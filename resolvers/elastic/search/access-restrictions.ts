@@ -135,13 +135,13 @@ async function listMaskedFields(
 export async function refuseMaskedTenantFilter(
   backend: string,
   client: ElasticClient,
-  { index, where }: { readonly index: string; readonly where?: string | undefined },
+  { index, tenantFilter }: Pick<LogSource, "index" | "tenantFilter">,
   metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<void> {
-  if (where === undefined) return;
+  if (tenantFilter === undefined) return;
   const names = listFieldNames(
-    rejectInexactTenantFilter(backend, () => parseTenantFilter(where)),
+    rejectInexactTenantFilter(backend, () => parseTenantFilter(tenantFilter)),
     metadata.groups,
   );
   const masked = await listMaskedFields(client, index, metadata, new Set(names), signal);

@@ -85,7 +85,7 @@ interface DetectionContext {
   readonly backend: string;
   readonly client: ElasticClient;
   readonly pattern: string;
-  readonly where: string | undefined;
+  readonly tenantFilter: string | undefined;
   readonly samples: LRUCache<string, SampleVerdict>;
   readonly signal: AbortSignal;
   readonly found: Map<IndexGroup, LogLayout>;
@@ -97,13 +97,13 @@ interface DetectionContext {
 export async function detectLayouts(
   backend: string,
   client: ElasticClient,
-  { index: pattern, where }: Pick<LogSource, "index" | "where">,
+  { index: pattern, tenantFilter }: Pick<LogSource, "index" | "tenantFilter">,
   metadata: IndexMetadata,
   samples: LRUCache<string, SampleVerdict>,
   signal: AbortSignal,
 ): Promise<Detection> {
   const context: DetectionContext = {
-    ...{ backend, client, pattern, where, samples, signal },
+    ...{ backend, client, pattern, tenantFilter, samples, signal },
     found: new Map(),
     undecided: new Map(),
     isSettled: true,
@@ -135,18 +135,23 @@ async function detectOpaque(context: DetectionContext, metadata: IndexMetadata):
 }
 
 async function detectGroup(context: DetectionContext, group: IndexGroup): Promise<void> {
-  const { where, samples, pattern, found, undecided } = context;
+  const { tenantFilter, samples, pattern, found, undecided } = context;
   const timely = listTimelyLayouts(group);
   const mapped = listMappedLayouts(group, timely);
   const [first] = mapped;
-  if (where === undefined && first !== undefined && mapped.length === 1 && hasMappedMessage(group, first)) {
+  if (
+    tenantFilter === undefined &&
+    first !== undefined &&
+    mapped.length === 1 &&
+    hasMappedMessage(group, first)
+  ) {
     found.set(group, first);
     return;
   }
   // Those that the mapping shows come first, so that they are taken where the documents make no difference.
   const candidates = [...mapped, ...timely.filter((layout) => !mapped.includes(layout))];
-  const key = JSON.stringify([pattern, where, group.indices, candidates.map(({ name }) => name)]);
-  const own = allOf([buildIndicesQuery(group.indices), buildTenantQuery(where, group)]);
+  const key = JSON.stringify([pattern, tenantFilter, group.indices, candidates.map(({ name }) => name)]);
+  const own = allOf([buildIndicesQuery(group.indices), buildTenantQuery(tenantFilter, group)]);
   const sample = samples.get(key) ?? (await readSample(context, own, candidates));
   if (sample.documents === 0) context.isSettled = false;
   // A young index has few documents, which say little about those to come.
@@ -192,10 +197,10 @@ function listTimelyLayouts(group: IndexGroup): readonly LogLayout[] {
 }
 
 /** The tenant's documents of an index. An inexact filter is refused by whoever reads, and restricts nothing here. */
-function buildTenantQuery(where: string | undefined, group: IndexGroup): Query {
-  if (where === undefined) return matchAll;
+function buildTenantQuery(tenantFilter: string | undefined, group: IndexGroup): Query {
+  if (tenantFilter === undefined) return matchAll;
   try {
-    return compileTenantFilter(parseTenantFilter(where), group);
+    return compileTenantFilter(parseTenantFilter(tenantFilter), group);
   } catch (error) {
     if (error instanceof TenantFilterError) return matchAll;
     throw error;

@@ -184,17 +184,17 @@ async function detectSource(
   metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<Detection> {
-  const { layout: name, where } = source;
+  const { layout: name, tenantFilter } = source;
   if (name !== "auto") {
     const layout = findLayout(name, logLayouts, customLayouts?.logs);
     const layoutGroups = partitionByLayout(() => layout, metadata, layout);
     return { layoutGroups, isSettled: true, guesses: [] };
   }
   const byFilter = detections.get(metadata) ?? new Map<string | undefined, Detection>();
-  const known = byFilter.get(where);
+  const known = byFilter.get(tenantFilter);
   if (known !== undefined) return known;
   const detection = await detectLayouts(backend, client, source, metadata, samples, signal);
-  if (detection.isSettled) detections.set(metadata, byFilter.set(where, detection));
+  if (detection.isSettled) detections.set(metadata, byFilter.set(tenantFilter, detection));
   return detection;
 }
 

@@ -183,11 +183,15 @@ function reportForm(placed: PlacedForm<SpanForm>, { limitations, problems }: Fin
 }
 
 /** A tenant filter that some group of indices cannot compile exactly is a problem. */
-function reportTenantFilter({ where }: SpanSource, { spans, events }: PlacedForms, findings: Findings): void {
-  if (where === undefined) return;
+function reportTenantFilter(
+  { tenantFilter }: SpanSource,
+  { spans, events }: PlacedForms,
+  findings: Findings,
+): void {
+  if (tenantFilter === undefined) return;
   try {
-    const tenantFilter = parseTenantFilter(where);
-    for (const { group } of [...spans, ...events]) compileTenantFilter(tenantFilter, group);
+    const filter = parseTenantFilter(tenantFilter);
+    for (const { group } of [...spans, ...events]) compileTenantFilter(filter, group);
   } catch (error) {
     addTenantFilterFault(findings, error);
   }
@@ -322,11 +326,11 @@ async function searchSorted(
 
 /** Documents of these forms behind the tenant filter that match a condition. */
 function buildFormsQuery<Form extends SpanForm | EventForm>(
-  { where }: SpanSource,
+  { tenantFilter: text }: SpanSource,
   forms: readonly PlacedForm<Form>[],
   condition: (placed: PlacedForm<Form>) => Query,
 ): Query {
-  const tenantFilter = where === undefined ? undefined : parseTenantFilter(where);
+  const tenantFilter = text === undefined ? undefined : parseTenantFilter(text);
   return anyOf(
     forms.map((placed) => {
       const filter = tenantFilter === undefined ? matchAll : compileTenantFilter(tenantFilter, placed.group);

@@ -288,8 +288,10 @@ export function searchSource(
 // ---- Shared with the searches ---------------------------------------------------------------------------------
 
 /** The configured tenant filter, if the source has one. @throws {Refused} where it cannot be exact */
-export function readTenantFilter(backend: string, { where }: SpanSource): Filter | undefined {
-  return where === undefined ? undefined : rejectInexactTenantFilter(backend, () => parseTenantFilter(where));
+export function readTenantFilter(backend: string, { tenantFilter }: SpanSource): Filter | undefined {
+  return tenantFilter === undefined
+    ? undefined
+    : rejectInexactTenantFilter(backend, () => parseTenantFilter(tenantFilter));
 }
 
 /** The exact number of matching documents. @throws {BackendError} `malformed` without one */

@@ -1,7 +1,7 @@
 // Lists the inspections of a backend for a configuration: one for each log source of a site, and one for each other part.
 // `check` prints the results, `serve` logs the problems. Both use this list, so neither can forget a part.
 
-import { buildSpanSource } from "../../access/sites.ts";
+import { buildLogSource, buildSpanSource } from "../../access/sites.ts";
 import type { Config, SiteConfig } from "../../config/config.ts";
 import type { SitePart } from "../../config/schema.ts";
 import { type Instant, now } from "../../core/time.ts";
@@ -53,7 +53,8 @@ function listLogInspections(
     part: "logs",
     path: `sites.${site}.logs.sources.${id}`,
     title: [id, entry.index],
-    inspect: async (signal) => describeSource(await inspect({ id, ...entry }, signal), entry.index, "line"),
+    inspect: async (signal) =>
+      describeSource(await inspect(buildLogSource(id, entry), signal), entry.index, "line"),
   }));
 }
 

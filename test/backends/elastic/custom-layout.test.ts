@@ -153,7 +153,7 @@ onServers((server) => {
       ["c", '{"at":"2024-06-01T10:00:02.000Z","payload":{"user": {"id":1.0}},"node":"n1","app":"blue"}'],
     ]);
     const own = elasticWith("parts.yaml", inParts);
-    const source = { id: "app", index: "app-odd-parts", layout: "parts.yaml" };
+    const source = { id: "app", index: "app-odd-parts", layout: "parts.yaml", tenantFilter: undefined };
     async function find(text: string): Promise<LogLine[]> {
       const found: LogLine[] = [];
       const range = { from: fromMillis(Date.UTC(2024, 5, 1)), to: now };

@@ -33,7 +33,7 @@ onServers((server) => {
   });
 
   const buildQuery = (text: string, index: string): LogQuery => ({
-    sources: [{ id: "app", index, layout: "ecs" }],
+    sources: [{ id: "app", index, layout: "ecs", tenantFilter: undefined }],
     range: { from: fromMillis(start), to: fromMillis(start + 3_600_000) },
     filter: parse(text),
     order: "asc",

@@ -44,7 +44,7 @@ onServers((server) => {
     const found: LogLine[] = [];
     const range = { from: fromMillis(start), to: fromMillis(start + 3_600_000) };
     const limits = { expectedLines: 1_000, documentLimit: 10_000, tieLimit: 10_000 };
-    const sources = [{ id: "app", index: pattern, layout: "ecs" }] as const;
+    const sources = [{ id: "app", index: pattern, layout: "ecs", tenantFilter: undefined }] as const;
     const lines = cluster.store.lines(
       { sources, range, filter: parse(""), order: "asc", ...limits },
       AbortSignal.timeout(60_000),

@@ -41,9 +41,9 @@ onServers(
     });
 
     test("a tenant filter on a key of a flat_object finds the lines of the tenant alone", async () => {
-      const source = createSource(index, { layout: "ss4o", where: 'resource.service.name="shop"' });
+      const source = createSource(index, { layout: "ss4o", tenantFilter: 'resource.service.name="shop"' });
       expect(listIds(await logs.read(source)).sort()).toEqual(mine);
-      const others = createSource(index, { layout: "ss4o", where: 'resource.service.name!="shop"' });
+      const others = createSource(index, { layout: "ss4o", tenantFilter: 'resource.service.name!="shop"' });
       expect(listIds(await logs.read(others)).sort()).toEqual(
         Object.keys(resources)
           .filter((name) => !mine.includes(name))
@@ -55,7 +55,7 @@ onServers(
 
     test("a tenant filter whose name or value has an equals sign is refused", async () => {
       for (const where of ['resource.service.name="shop=web"', 'resource.service.name\\=shop="x"']) {
-        const source = createSource(index, { layout: "ss4o", where });
+        const source = createSource(index, { layout: "ss4o", tenantFilter: where });
         await expect(logs.read(source), where).rejects.toThrow(Refused);
         const { tenantFilterFault } = await logs.cluster.inspect(source, signal());
         expect(tenantFilterFault, where).toMatch(
@@ -71,7 +71,7 @@ onServers(
         ss4o,
         names.map((service, number) => make({ id: id(0xb0 + number), service, name: service })),
       );
-      const found = await spans.scan(spans.source(ss4o, { where: 'resource.service.name="shop"' }));
+      const found = await spans.scan(spans.source(ss4o, { tenantFilter: 'resource.service.name="shop"' }));
       expect(found.map(({ service_name }) => service_name)).toEqual(["shop"]);
       expect(await spans.scan(spans.source(ss4o))).toHaveLength(names.length);
     });

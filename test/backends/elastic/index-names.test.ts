@@ -111,7 +111,8 @@ onServers((server) => {
   });
 
   test("check tells that the lines of copies are shown twice", async () => {
-    const inspect = (index: string) => cluster.inspect({ id: "app", index, layout: "ecs" }, signal());
+    const inspect = (index: string) =>
+      cluster.inspect({ id: "app", index, layout: "ecs", tenantFilter: undefined }, signal());
     const told = (await inspect("names-app-*")).limitations.filter((text) => text.includes("copies"));
     expect(told).toEqual([
       "names-app-000001_shrunken: copies of other indices, whose lines are shown twice; let the pattern end in ,-*_shrunken",

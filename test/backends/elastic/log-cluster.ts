@@ -15,7 +15,7 @@ export function at(millis: number): string {
 }
 
 export function createSource(index: string, over: Partial<LogSource> = {}): LogSource {
-  return { id: "app", index, layout: "auto", ...over };
+  return { id: "app", index, layout: "auto", tenantFilter: undefined, ...over };
 }
 
 /** The ids of the documents behind lines, without their indices. */

@@ -178,6 +178,7 @@ function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subje
         id,
         index: `${prefix}-${index}-*`,
         layout: shipper.layout,
+        tenantFilter: undefined,
       });
       let seeds = 0;
       return {

@@ -24,7 +24,7 @@ onServers((server) => {
   afterAll(() => cluster.close());
 
   function source(index: string, over: Partial<LogSource> = {}): LogSource {
-    return { id: "app", index, layout: "ecs", ...over };
+    return { id: "app", index, layout: "ecs", tenantFilter: undefined, ...over };
   }
   async function read(over: Partial<LogQuery> & Pick<LogQuery, "sources">): Promise<LogLine[]> {
     const lines: LogLine[] = [];
@@ -67,7 +67,9 @@ onServers((server) => {
       const old = printDocument({ time: "2019-01-15T10:00:00.000Z", message: "old", json: "{}" });
       await cluster.write("filebeat-burst-old", [["old", old]]);
     });
-    const sources: readonly [LogSource] = [{ id: "app", index: "filebeat-burst-*", layout: "ecs" }];
+    const sources: readonly [LogSource] = [
+      { id: "app", index: "filebeat-burst-*", layout: "ecs", tenantFilter: undefined },
+    ];
 
     test.each(["asc", "desc"] as const)("scans all lines in order, %s", async (order) => {
       const found = await read({ sources, order, expectedLines: 10_000 });
@@ -223,17 +225,21 @@ onServers((server) => {
       await cluster.write("filebeat-tenant-2", [line("d", "shop", "mine"), line("e", "blog", "theirs")]);
     });
     const report = (where: string, index = "filebeat-tenant-1") =>
-      cluster.inspect(source(index, { where }), AbortSignal.timeout(10_000));
+      cluster.inspect(source(index, { tenantFilter: where }), AbortSignal.timeout(10_000));
 
     test("finds only the lines of the tenant", async () => {
-      const own = await read({ sources: [source("filebeat-tenant-*", { where: 'service.name="shop"' })] });
+      const own = await read({
+        sources: [source("filebeat-tenant-*", { tenantFilter: 'service.name="shop"' })],
+      });
       expect(own.map(({ id }) => id)).toEqual(["filebeat-tenant-1/a"]);
       const others = await read({
-        sources: [source("filebeat-tenant-1", { where: 'service.name!="shop"' })],
+        sources: [source("filebeat-tenant-1", { tenantFilter: 'service.name!="shop"' })],
       });
       expect(others.map(({ id }) => id)).toEqual(["filebeat-tenant-1/b", "filebeat-tenant-1/c"]);
       const filtered = await read({
-        sources: [source("filebeat-tenant-*", { where: 'service.name="shop" OR service.name="Shop"' })],
+        sources: [
+          source("filebeat-tenant-*", { tenantFilter: 'service.name="shop" OR service.name="Shop"' }),
+        ],
         filter: parse("message:a OR service.name=blog"),
       });
       expect(filtered.map(({ id }) => id)).toEqual(["filebeat-tenant-1/c"]);
@@ -247,12 +253,12 @@ onServers((server) => {
         /not mapped/,
       );
       await expect(
-        read({ sources: [source("filebeat-tenant-1", { where: 'message="mine"' })] }),
+        read({ sources: [source("filebeat-tenant-1", { tenantFilter: 'message="mine"' })] }),
       ).rejects.toThrow(Refused);
     });
 
     test("applies the tenant filter to an index that appears under the pattern", async () => {
-      const filteredSource = source("filebeat-tenant-*", { where: 'service.name="shop"' });
+      const filteredSource = source("filebeat-tenant-*", { tenantFilter: 'service.name="shop"' });
       await read({ sources: [filteredSource] });
       await cluster.createIndex("filebeat-tenant-3", filebeat);
       await cluster.write("filebeat-tenant-3", [
@@ -278,7 +284,7 @@ onServers((server) => {
 
   test("reports layout, indices and newest line of a source", async () => {
     const found = await cluster.inspect(
-      { id: "app", index: "filebeat-burst-*", layout: "auto" },
+      { id: "app", index: "filebeat-burst-*", layout: "auto", tenantFilter: undefined },
       AbortSignal.timeout(10_000),
     );
     expect(found).toMatchObject({ layout: "ecs", indices: 3, problems: [] });

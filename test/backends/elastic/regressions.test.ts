@@ -96,7 +96,7 @@ onServers((server) => {
     over: Partial<LogSource> = {},
     from: Instant = fromMillis(0),
   ): Promise<string[]> {
-    const source: LogSource = { id: "app", index: "trap-*", layout: "ecs", ...over };
+    const source: LogSource = { id: "app", index: "trap-*", layout: "ecs", tenantFilter: undefined, ...over };
     const ids: string[] = [];
     const range = { from, to: fromMillis(Date.UTC(2030, 0)) };
     const lines = cluster.store.lines(
@@ -149,9 +149,9 @@ onServers((server) => {
     const index = "trap-tenant";
     await cluster.createIndex(index, { mappings: { properties: { "@timestamp": { type: "date" } } } });
     const where = 'tenant="acme"';
-    expect(await find("", { index, where })).toEqual([]);
+    expect(await find("", { index, tenantFilter: where })).toEqual([]);
     await write(index, { evil: '{"tenant":"Evil ACME rival"}' });
-    const found = await find("", { index, where }).catch((error: unknown) => error);
+    const found = await find("", { index, tenantFilter: where }).catch((error: unknown) => error);
     if (Array.isArray(found)) expect(found).toEqual([]);
     else expect(found).toBeInstanceOf(Refused);
   });

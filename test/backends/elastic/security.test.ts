@@ -82,7 +82,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
       user,
       async ({ stores: { logs } }) => {
         const logQuery: LogQuery = {
-          sources: [{ id: "app", index: "app-*", layout: "ecs", ...over }],
+          sources: [{ id: "app", index: "app-*", layout: "ecs", tenantFilter: undefined, ...over }],
           range: { from: fromMillis(0), to: fromMillis(Date.UTC(2025, 0)) },
           filter: parse(query),
           order: "asc",
@@ -100,14 +100,17 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
   }
   const inspected = (user: string): Promise<SourceInspection | undefined> =>
     use(user, async ({ inspections }) =>
-      inspections.logs?.({ id: "app", index: "app-*", layout: "ecs" }, AbortSignal.timeout(60_000)),
+      inspections.logs?.(
+        { id: "app", index: "app-*", layout: "ecs", tenantFilter: undefined },
+        AbortSignal.timeout(60_000),
+      ),
     );
 
   test("reads its own indices only with the smallest documented role", async () => {
     expect(await lines("reader")).toEqual(["app-1/a", "app-2/a"]);
     expect(await lines("reader", "message:app-2 AND severity=info")).toEqual(["app-2/a"]);
     expect(await lines("reader", "", { index: "*" })).toEqual(["app-1/a", "app-2/a"]);
-    expect(await lines("reader", "", { where: "log.level=info" })).toEqual(["app-1/a", "app-2/a"]);
+    expect(await lines("reader", "", { tenantFilter: "log.level=info" })).toEqual(["app-1/a", "app-2/a"]);
     expect(await inspected("reader")).toMatchObject({ indices: 2, problems: [] });
   });
 
@@ -122,7 +125,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
   test("verifies every line without mapping access, and reports a tenant filter as denied", async () => {
     expect(await lines("blind")).toEqual(["app-1/a", "app-2/a"]);
     expect(await lines("blind", "message:app-2")).toEqual(["app-2/a"]);
-    await expect(lines("blind", "", { where: "log.level=info" })).rejects.toMatchObject({
+    await expect(lines("blind", "", { tenantFilter: "log.level=info" })).rejects.toMatchObject({
       failure: "denied",
     });
     const report = await inspected("blind");

@@ -21,7 +21,7 @@ onServers((server) => {
       const field = shipper === apm ? "service.name" : "serviceName";
       await empty(shipper);
       await write(shipper, [make({})]);
-      const from = source(shipper, { where: `${field}="shop-web"` });
+      const from = source(shipper, { tenantFilter: `${field}="shop-web"` });
       expect(await scan(from)).toHaveLength(1);
       for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
         const next = `${index}-next`;
@@ -113,7 +113,7 @@ onServers((server) => {
       await write(shipper, [make({})]);
       const good = await store.cluster.inspectTraces(source(shipper), never);
       expect(good).toMatchObject({ layout: shipper.layout, problems: [], newest: at(10) });
-      const wrong = await store.cluster.inspectTraces(source(shipper, { where: "nothing!=x" }), never);
+      const wrong = await store.cluster.inspectTraces(source(shipper, { tenantFilter: "nothing!=x" }), never);
       expect(wrong.problems.join()).toContain("where: nothing is not mapped");
       const none = await store.cluster.inspectTraces(
         { ...source(shipper), index: "nothing-like-it-*" },

@@ -134,7 +134,7 @@ onServers((server) => {
       ].map((span) => ({ ...span, service: "blog-web" }));
       await empty(shipper);
       await write(shipper, [mine, call, ...theirs]);
-      const filteredSource = source(shipper, { where: `${field}="shop-web"` });
+      const filteredSource = source(shipper, { tenantFilter: `${field}="shop-web"` });
 
       const selections = ["all", "entries", "children", "calls", "exceptions", "statements"] as const;
       const spans = [mine, call, ...theirs].map((span) => ({ trace_id: span.trace, span_id: span.id }));
@@ -173,7 +173,7 @@ onServers((server) => {
       expect(JSON.stringify(answers)).not.toContain(secret);
       // Without the tenant filter everything is found, so it was the filter that hid it.
       expect(await scan(source(shipper))).toHaveLength(6);
-      await expect(scan(source(shipper, { where: `${field}:shop` }))).rejects.toMatchObject({
+      await expect(scan(source(shipper, { tenantFilter: `${field}:shop` }))).rejects.toMatchObject({
         slug: "not_supported_by_backend",
       });
     },

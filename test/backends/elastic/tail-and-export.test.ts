@@ -43,7 +43,7 @@ onServers((server) => {
       const chunks = await tails.open(
         {
           store: cluster.store,
-          sources: [{ id: "app", index, layout: "ecs" }],
+          sources: [{ id: "app", index, layout: "ecs", tenantFilter: undefined }],
           filter: parse(query),
           from: fromMillis(from),
           to: undefined,
@@ -128,7 +128,7 @@ onServers((server) => {
         printDocument({ time: new Date(time).toISOString(), message: `line ${n}`, json: `{"n":${n}.0}` }),
       ]),
     );
-    const source = { id: "app", index: "tail-export", layout: "ecs" };
+    const source = { id: "app", index: "tail-export", layout: "ecs", tenantFilter: undefined };
     const logs = { backend: "elk", store: cluster.store, sources: new Map([["app", source]]) };
     const context: Context = {
       user: "ana",

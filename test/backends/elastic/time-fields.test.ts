@@ -47,7 +47,7 @@ onServers((server) => {
     const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
     const limits = { expectedLines: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
     return {
-      sources: [{ id: "app", index, layout }],
+      sources: [{ id: "app", index, layout, tenantFilter: undefined }],
       range,
       filter: parse(""),
       order: "asc",
@@ -63,7 +63,7 @@ onServers((server) => {
   const describeLines = (lines: readonly LogLine[]) =>
     lines.map(({ id, time, severity, message }) => [id.slice(id.indexOf("/") + 1), time, severity, message]);
   const inspect = (index: string, layout = "auto") =>
-    cluster.inspect({ id: "app", index, layout: layout }, signal());
+    cluster.inspect({ id: "app", index, layout: layout, tenantFilter: undefined }, signal());
 
   describe("pino time in milliseconds", () => {
     const levels = [20, 30, 40, 50] as const;

@@ -72,7 +72,7 @@ describe("the memory store", () => {
     json: "{}",
   });
   const query: LogQuery = {
-    sources: [{ id: "app", index: "app", layout: "auto" }],
+    sources: [{ id: "app", index: "app", layout: "auto", tenantFilter: undefined }],
     range: { from: 0n as Instant, to: fromMillis(1_000) },
     filter: parse(""),
     order: "asc",
@@ -125,7 +125,7 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
     readText: () => "",
   };
   const backend = memory.create("demo", memory.parseConfig({}), io);
-  const source = { id: "app", index: "demo-shop-app", layout: "auto" };
+  const source = { id: "app", index: "demo-shop-app", layout: "auto", tenantFilter: undefined };
   const signal = new AbortController().signal;
   const read = async (): Promise<bigint[]> => {
     const times: bigint[] = [];
@@ -150,7 +150,7 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
   expect(after[0]).toBeGreaterThan(before[0] ?? 0n);
   const inspect = (source: LogSource) => backend.inspections.logs?.(source, signal);
   expect((await inspect(source))?.problems).toEqual([]);
-  expect((await inspect({ ...source, index: "x", where: "a=b" }))?.problems).toHaveLength(2);
+  expect((await inspect({ ...source, index: "x", tenantFilter: "a=b" }))?.problems).toHaveLength(2);
   expect(await backend.probe(signal)).toEqual({ product: "memory", version: "generated" });
   await backend.close();
 });
@@ -238,7 +238,7 @@ test("the backend serves traces that are made up to now, and reports on their in
   now = fromMillis(base + 600_000);
   expect(await actions()).toBeGreaterThan(before);
   const inspect = (index: string, where?: string) =>
-    backend.inspections.traces?.({ ...source, index, where }, signal);
+    backend.inspections.traces?.({ ...source, index, tenantFilter: where }, signal);
   expect(await inspect("demo-shop-traces")).toMatchObject({ indices: 1, problems: [] });
   expect((await inspect("demo-shop-traces,nothing", "a=b"))?.problems).toHaveLength(2);
   await backend.close();

@@ -67,7 +67,7 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
   const fake: ScriptedSource = await openScriptedSource((...parameters) => search.reply(...parameters));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   opened.push(fake, backend);
-  const source = { id: "app", index: "logs-*", layout: "auto" };
+  const source = { id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined };
   const signal = () => AbortSignal.timeout(10_000);
   return {
     fake,

@@ -185,7 +185,7 @@ describe("request recorder", () => {
     return { fake, backend: elastic.create("elk", elastic.parseConfig(settings), testIO) };
   }
   const ask = (text: string, where?: string) => ({
-    sources: [{ id: "app", index: "logs-*", layout: "ecs", where }] as const,
+    sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: where }] as const,
     range: { from: fromMillis(0), to: fromMillis(10_000) },
     filter: parse(text),
     order: "asc" as const,

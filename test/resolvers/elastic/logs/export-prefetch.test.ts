@@ -77,7 +77,7 @@ async function serve(reply: (n: number, ...asked: Parameters<Responder>) => void
 async function* read(url: string, order: "asc" | "desc"): AsyncGenerator<readonly LogLine[]> {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO);
   const query: LogQuery = {
-    sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+    sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
     range: { from: fromMillis(0), to: fromMillis(1_000_000) },
     filter: parse(""),
     order,
@@ -252,7 +252,7 @@ describe("log export", () => {
     let progressCalls = 0;
     let documents = 0;
     const query: LogQuery = {
-      sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+      sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
       filter: parse("nowhere=x"),
       order: "asc",

@@ -77,7 +77,7 @@ async function read(
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {
-      sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+      sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
       filter: parse(""),
       order: "asc",

@@ -30,7 +30,7 @@ describe("log store", () => {
       });
       const cluster = openCluster(fake.url);
       const query = {
-        sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+        sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
         range: { from: fromMillis(0), to: fromMillis(10_000) },
         filter: parse(""),
         order: "asc",

@@ -43,7 +43,11 @@ async function serve(words: string) {
   const { logs } = backend.stores;
   if (logs === undefined) throw new Error("logs expected");
   const buildQuery = (text: string, source: Partial<LogSource>): LogQuery => ({
-    ...{ sources: [{ id: "app", index: "logs-*", layout: "ecs", ...source }], range, ...limits },
+    ...{
+      sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined, ...source }],
+      range,
+      ...limits,
+    },
     ...{ filter: parse(text), order: "asc" },
   });
   return {
@@ -68,8 +72,8 @@ describe("log store, cluster without expensive queries", () => {
     "falls back to reading and verifying within the tenant filter: %s",
     async (words) => {
       const { fake, read, fits } = await serve(words);
-      expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
-      expect(await fits("message:boo", { where: "tenant=a" })).toBe(true);
+      expect(await read("message:boo", { tenantFilter: "tenant=a" })).toEqual(["a boot"]);
+      expect(await fits("message:boo", { tenantFilter: "tenant=a" })).toBe(true);
       // No search counts a line of the other tenant.
       const asked = fake.requests.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
       expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);

@@ -9,7 +9,7 @@ import {
   listFieldNames,
   parseTenantFilter,
 } from "#resolvers/elastic/query/tenant-filter.ts";
-import { buildSpanSource } from "#src/access/sites.ts";
+import { buildLogSource, buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
@@ -47,7 +47,7 @@ describe("tenant filter, field names", () => {
     const fake = await openScriptedSource((...asked) => search.reply(...asked));
     const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
     opened.push(fake, backend);
-    const source = { id: "app", index: "logs-*", layout: "ecs", where };
+    const source = { id: "app", index: "logs-*", layout: "ecs", tenantFilter: where };
     const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
     const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
     const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
@@ -84,16 +84,16 @@ describe("an inspection", () => {
 
   test.each(["logs", "traces"] as const)(
     "of %s tells which problem is that of the tenant filter",
-    async (part) => {
+    async (kind) => {
       const search = createFakeSearch({ "x-1": { documents: [], mappings: { properties } } }, "OpenSearch");
       const fake = await openScriptedSource((...asked) => search.reply(...asked));
       const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
       opened.push(fake, backend);
       const inspect = async (index: string, where: string) => {
-        const source = { index, layout: "auto", where };
+        const part = { index, layout: "auto", where };
         const signal = AbortSignal.timeout(10_000);
-        if (part === "logs") return backend.inspections.logs?.({ id: "app", ...source }, signal);
-        return backend.inspections.traces?.(buildSpanSource("shop", source), signal);
+        if (kind === "logs") return backend.inspections.logs?.(buildLogSource("app", part), signal);
+        return backend.inspections.traces?.(buildSpanSource("shop", part), signal);
       };
       const [fault, problem] = [
         "where: tenant is of type text in x-1; it must be a keyword",

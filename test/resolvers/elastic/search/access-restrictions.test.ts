@@ -85,7 +85,7 @@ async function lines(
   const { logs } = (await open(answers, settings)).stores;
   const ids: string[] = [];
   const query = {
-    sources: [{ id: "app", index, layout: "ecs", where }] as const,
+    sources: [{ id: "app", index, layout: "ecs", tenantFilter: where }] as const,
     ...{ range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) }, filter: parse(text) },
     ...({ order: "asc", expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
   };
@@ -95,7 +95,10 @@ async function lines(
 }
 const inspect = async (answers: Answers, settings?: object) => {
   const { inspections } = await open(answers, settings);
-  return inspections.logs?.({ id: "app", index: "app-1", layout: "ecs" }, AbortSignal.timeout(30_000));
+  return inspections.logs?.(
+    { id: "app", index: "app-1", layout: "ecs", tenantFilter: undefined },
+    AbortSignal.timeout(30_000),
+  );
 };
 
 describe("refused credentials", () => {
@@ -289,7 +292,7 @@ describe("hidden data", () => {
     const auth = { username: "u", password: "p" };
     backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
     const report = await backend.inspections.logs?.(
-      { id: "app", index: "app-1", layout: "ecs" },
+      { id: "app", index: "app-1", layout: "ecs", tenantFilter: undefined },
       AbortSignal.timeout(30_000),
     );
     expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([

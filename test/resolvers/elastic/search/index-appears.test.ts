@@ -29,7 +29,7 @@ describe("log store", () => {
     const fake = await openScriptedSource((...request) => search.reply(...request));
     const cluster = openCluster(fake.url);
     const query = {
-      sources: [{ id: "app", index: "logs-*", layout: "auto" }],
+      sources: [{ id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined }],
       range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
       filter: parse(""),
       order: "asc",

@@ -20,7 +20,7 @@ const held = (message: string) => ({
 const read = async (backend: Backend, index: string) => {
   const messages: (string | undefined)[] = [];
   const query = {
-    sources: [{ id: "app", index, layout: "ecs" }],
+    sources: [{ id: "app", index, layout: "ecs", tenantFilter: undefined }],
     range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
     filter: parse(""),
     order: "asc",
@@ -117,7 +117,7 @@ describe("log store, closed index", () => {
     // A missing index also makes the server reject the whole pattern, so the rest is searched by itself.
     await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
     await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
-    const source = { id: "app", index: "logs-*", layout: "ecs" };
+    const source = { id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined };
     const report = await backend.inspections.logs?.(source, AbortSignal.timeout(30_000));
     expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
   });

@@ -34,7 +34,7 @@ describe("log store", () => {
       const read = (expectedLines: number) =>
         cluster.store.lines(
           {
-            sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
+            sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
             range: { from: fromMillis(0), to: fromMillis(100_000) },
             filter: parse(""),
             order: "asc",

@@ -486,12 +486,12 @@ describe("layout detection, with a tenant filter", () => {
   test("samples only documents of the tenant", async () => {
     const { read, report } = await openIndices({ "logs-1": createFakeIndex([...theirs, own]) });
     expect((await report()).layout).toBe("ecs");
-    const within = { where: 'tenant="b"' };
+    const within = { tenantFilter: 'tenant="b"' };
     expect((await report(within)).layout).toBe("fluent-bit");
     expect((await read("severity=error hostname=n", within)).map(({ message }) => message)).toEqual(["boom"]);
     // A verdict on one source is not reused for the other.
-    expect((await report({ where: 'tenant="a"' })).layout).toBe("ecs");
-    expect(await read("severity=info", { where: 'tenant="a"' })).toHaveLength(20);
+    expect((await report({ tenantFilter: 'tenant="a"' })).layout).toBe("ecs");
+    expect(await read("severity=info", { tenantFilter: 'tenant="a"' })).toHaveLength(20);
   });
 });
 

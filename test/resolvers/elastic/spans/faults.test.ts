@@ -376,7 +376,7 @@ describe("index hints", () => {
 test("every search carries the tenant filter and refuses partial results", async () => {
   const url = await serve((response) => sendJson(response, answer([])));
   await using(url, async (store) => {
-    const filtered = source({ where: 'process.serviceName="shop"' });
+    const filtered = source({ tenantFilter: 'process.serviceName="shop"' });
     const budget = createBudget(100);
     const range = { from: fromMillis(0), to: fromMillis(1) };
     const ids = [{ trace_id: "1", span_id: "2" }];

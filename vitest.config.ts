@@ -2,10 +2,13 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
+/** `npm run test:faults` sets the number of its seeds. Only it makes attacks, which take minutes. */
+const hasSeeds = process.env.SEEDS !== undefined;
+
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    exclude: ["test/backends/**", "node_modules/**"],
+    exclude: ["test/backends/**", "node_modules/**", ...(hasSeeds ? [] : ["test/faults/attacks.test.ts"])],
     // Loading the modules anew for each file would take half as long as the tests; no test leaves anything in them.
     isolate: false,
     // Node runs the modules as it does in the program. Vite would make others of them, whose imports are slower, and

@@ -13,6 +13,7 @@ import type {
   SpanSources,
 } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
+import { measureText } from "./duration-figures.ts";
 import { lockMutex, type Mutex } from "./mutex.ts";
 import { divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
 
@@ -117,7 +118,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   } finally {
     group.users -= 1;
     evict(cache, group);
-    if (group.segments.size === 0 && group.users === 0 && !group.readsLittle) cache.groups.delete(key);
+    if (group.segments.size === 0 && group.users === 0 && !group.readsLittle) dropGroup(cache, key, group);
   }
 }
 
@@ -158,8 +159,9 @@ async function answerLocked<Query extends RollupQuery, Figures, Answer>(
   }
 }
 
-function findGroup({ groups }: RollupCache, key: string): Group {
-  const group: Group = groups.get(key) ?? {
+function findGroup(cache: RollupCache, key: string): Group {
+  const known = cache.groups.get(key);
+  const group: Group = known ?? {
     version: undefined,
     length: 0n,
     segments: new Map(),
@@ -167,8 +169,9 @@ function findGroup({ groups }: RollupCache, key: string): Group {
     users: 0,
     readsLittle: false,
   };
-  groups.delete(key);
-  groups.set(key, group);
+  if (known === undefined) cache.bytes += measureGroup(key);
+  cache.groups.delete(key);
+  cache.groups.set(key, group);
   return group;
 }
 
@@ -323,6 +326,16 @@ function dropSegment(cache: RollupCache, group: Group, segment: Instant): void {
   group.segments.delete(segment);
 }
 
+/** Clients choose the keys of groups, so these count too. */
+function measureGroup(key: string): number {
+  return measureText(key) + segmentOverhead;
+}
+
+function dropGroup(cache: RollupCache, key: string, group: Group): void {
+  dropSegments(cache, group);
+  if (cache.groups.delete(key)) cache.bytes -= measureGroup(key);
+}
+
 function dropSegments(cache: RollupCache, group: Group): void {
   for (const segment of [...group.segments.keys()]) dropSegment(cache, group, segment);
 }
@@ -332,8 +345,7 @@ function evict(cache: RollupCache, current: Group): void {
   for (const [key, group] of cache.groups) {
     if (cache.bytes <= cache.maxBytes) return;
     if (group.users > 0 || group === current) continue;
-    dropSegments(cache, group);
-    cache.groups.delete(key);
+    dropGroup(cache, key, group);
   }
   for (const segment of [...current.segments.keys()].sort(compare)) {
     if (cache.bytes <= cache.maxBytes) return;

@@ -229,9 +229,9 @@ function subtractGroup(
   }
   const used = sums.slice(from - 1, to);
   const isWhole =
-    series.every(({ values: [total] }) => Number.isSafeInteger(total)) &&
-    used.every((sum) => Number.isSafeInteger(sum)) &&
-    lost.every((value) => Number.isSafeInteger(value));
+    series.every(({ values: [total] }) => isWholeNumber(total)) &&
+    used.every(isWholeNumber) &&
+    restarts.every(({ left }) => isWholeNumber(left));
   const grown = lost.map((more, at) => readNumber(used, at + 1) - readNumber(used, at) + more);
   if (isWhole) return grown;
   const isExact = grown.every((value, at) => {
@@ -241,6 +241,13 @@ function subtractGroup(
     return Number.isFinite(added) && (series.length + 3) * added * unitRoundoff <= tolerance * value;
   });
   return isExact ? grown : undefined;
+}
+
+/** From here on, sums of fractions are whole by their rounding. */
+const largestWhole = 2 ** 48;
+
+function isWholeNumber(value: number | undefined): boolean {
+  return Number.isInteger(value) && Math.abs(value ?? Number.NaN) < largestWhole;
 }
 
 /** The most that one rounding changes a number, as a part of it. */

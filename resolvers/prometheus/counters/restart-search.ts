@@ -7,7 +7,13 @@ import { binary, call, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { findMarkedCells, findMarksInCells, type MarkedCell, type MarkQuery } from "./mark-search.ts";
 import { groupIntoRuns } from "./raw-runs.ts";
-import { formatSeriesKey, narrowToSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
+import {
+  chunkSeries,
+  formatSeriesKey,
+  narrowToSeries,
+  runConcurrent,
+  type SeriesReader,
+} from "./series-reader.ts";
 
 /** A sample below the one before it. */
 export interface Restart {
@@ -64,11 +70,12 @@ async function readRestarts(
   const finer = { start, step: reach, count: count * scale };
   const scaled = cells.map(({ from, to, series }) => ({ from: from * scale, to: to * scale, series }));
   const suspects = await findMarksInCells(reader, marks, finer, scaled);
-  const found = await runConcurrent(groupIntoRuns(suspects, reach), async ({ from, to, members }) => {
-    const narrowed = narrowToSeries(
-      selector,
-      members.map(({ labels }) => labels),
-    );
+  // A selector is narrowed to so many values of a label only.
+  const runs = groupIntoRuns(suspects, reach).flatMap(({ from, to, members }) =>
+    chunkSeries(members).map((chunk) => ({ from, to, labels: chunk.map(({ labels }) => labels) })),
+  );
+  const found = await runConcurrent(runs, async ({ from, to, labels }) => {
+    const narrowed = narrowToSeries(selector, labels);
     const [first, last] = [start + (from - 1) * reach, start + (to + 1) * reach];
     const raw = await reader.readRaw(narrowed, first, last, limit);
     return raw.flatMap(({ labels, times, values }) => listFalls(labels, times, values));

@@ -1,6 +1,7 @@
 // Reads the growth of counters by group. Where many series make few groups the source adds them up, and only what it
 // cannot add up exactly is read by series.
 import { requireFirst } from "../../../src/core/collections.ts";
+import { Refused } from "../../../src/core/errors.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import { combineIncrements } from "../../../src/metrics/samples.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
@@ -34,9 +35,12 @@ export async function readIncrements(plan: SeriesPlan, name: string): Promise<re
   const { keys: by, query: asked, reader, backend } = plan;
   const { isWorth, why } = await judgeGrouping(plan, query);
   const grown = isWorth
-    ? await growGroups(reader, { ...query, by, pointLimit: asked.pointLimit })
+    ? await growGroups(reader, { ...query, by, pointLimit: asked.pointLimit }).catch(suppressRefused)
     : undefined;
-  const unread = isWorth && grown === undefined ? ", but too few buckets have the same series" : "";
+  const unread =
+    isWorth && grown === undefined
+      ? ", but too few buckets have the same series, or a limit is in the way"
+      : "";
   const how = grown === undefined ? "read" : "grouped";
   findCurrentRecorder()?.chose?.({ backend, of: name, how, why: `${why}${unread}` });
   if (grown !== undefined) return completeGroups(plan, query, grown.groups, grown.ungrouped);
@@ -47,6 +51,12 @@ export async function readIncrements(plan: SeriesPlan, name: string): Promise<re
       asked.buckets,
     ),
   );
+}
+
+/** Grouping may exceed a limit that reading does not. */
+function suppressRefused(error: unknown): undefined {
+  if (error instanceof Refused) return undefined;
+  throw error;
 }
 
 /** Whether there are many series in few groups, as counted at some times of the range. */

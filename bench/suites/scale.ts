@@ -70,7 +70,7 @@ export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
         (name) => `  ${name}: { traces: { backend: es, index: "${otel.pattern(name)}", layout: otel } }`,
       ),
     ];
-    const { subject, url } = await bench.serve([...configuration, "limits: { rollup_bytes: 0 }"]);
+    const { subject, url } = await bench.serve(configuration);
     const figures: Figure[] = [];
     const reading = new Map<string, Measured>();
     for (const hours of ranges) {
@@ -122,7 +122,7 @@ async function measureAgain(
   configuration: readonly string[],
   reading: ReadonlyMap<string, Measured>,
 ): Promise<readonly Figure[]> {
-  const { subject, url } = await bench.serve(configuration);
+  const { subject, url } = await bench.serve([...configuration, "limits: { rollup_bytes: 67108864 }"]);
   const requests = Math.round(bench.spans / spansOfBusyRequest);
   let added = 0;
   const addDocuments = async (): Promise<void> => {

@@ -42,7 +42,12 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
         for (const { span, isSingle, spans, total } of batch) {
           const key = deriveEventKey(span, normalise);
           figures.total += total;
-          addEvent(figures.events, { key, count: isSingle ? span.count : spans, total, attributes: {} });
+          addEvent(figures.events, formatEventKey(key), {
+            key,
+            count: isSingle ? span.count : spans,
+            total,
+            attributes: {},
+          });
         }
       }
       all.push(figures);
@@ -52,8 +57,8 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
   combine: (pieces, { kind, limit }) => {
     const sum = new Map<string, EventTotals>();
     for (const { events } of pieces) {
-      for (const event of events.values()) {
-        if (kind === undefined || event.key.kind === kind) addEvent(sum, event);
+      for (const [id, event] of events) {
+        if (kind === undefined || event.key.kind === kind) addEvent(sum, id, event);
       }
     }
     return rankEvents(
@@ -65,8 +70,7 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
   measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 100, 0),
 };
 
-function addEvent(sum: Map<string, EventTotals>, event: EventTotals): void {
-  const id = formatEventKey(event.key);
+function addEvent(sum: Map<string, EventTotals>, id: string, event: EventTotals): void {
   const known = sum.get(id);
   if (known === undefined) sum.set(id, event);
   else sum.set(id, { ...known, count: known.count + event.count, total: known.total + event.total });

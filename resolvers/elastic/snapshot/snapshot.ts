@@ -55,7 +55,9 @@ export async function openSnapshot(
   const points: PointInTime[] = [];
   try {
     const open = async (point: Omit<PointInTime, "id">, own: AbortSignal): Promise<void> => {
-      points.push(await openPointInTime(backend, client, point, own));
+      const opened = await openPointInTime(backend, client, point, own);
+      if (own.aborted) closePointsInTime(client, [opened]);
+      else points.push(opened);
     };
     await mapConcurrent(wanted, concurrency, open, signal);
     const earlier = since === undefined ? undefined : versions.get(since);
@@ -81,9 +83,9 @@ export async function openSnapshot(
     };
   } catch (error) {
     closePointsInTime(client, points);
-    const isRefused =
-      error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
-    if (isRefused) return undefined;
+    // OpenSearch refuses points in time above a number as an overload.
+    const failures: readonly BackendError["failure"][] = ["denied", "rejected", "overloaded"];
+    if (error instanceof BackendError && failures.includes(error.failure)) return undefined;
     throw error;
   }
 }
@@ -121,8 +123,8 @@ function describeAdded(
   };
 }
 
-/** Whether all earlier indices are there and show all that they showed, so that the same documents match and read the same. */
-function keepsIndices(earlier: IndexMetadata, now: IndexMetadata): boolean {
+/** Whether all earlier indices are there and show what they showed, so that the same documents match and read the same. */
+export function keepsIndices(earlier: IndexMetadata, now: IndexMetadata): boolean {
   if (earlier === now) return true;
   const groups = new Map(
     now.groups.flatMap((group) => group.indices.map((index) => [index, group] as const)),
@@ -139,8 +141,12 @@ function keepsIndices(earlier: IndexMetadata, now: IndexMetadata): boolean {
   );
 }
 
+/** A field that is new may let old documents match, or show more of them. */
 function keepsFields(earlier: IndexGroup, now: IndexGroup): boolean {
-  return [...earlier.fields].every(
-    ([name, field]) => JSON.stringify(now.fields.get(name)) === JSON.stringify(field),
+  return (
+    earlier.fields.size === now.fields.size &&
+    [...earlier.fields].every(
+      ([name, field]) => JSON.stringify(now.fields.get(name)) === JSON.stringify(field),
+    )
   );
 }

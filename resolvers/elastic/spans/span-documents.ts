@@ -12,11 +12,12 @@ import { matchNone } from "../client/query-dsl.ts";
 import { releaseScroll, requireCompleteScroll } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import { IndicesChangedError } from "../snapshot/shard-states.ts";
-import { openSnapshot, type Snapshot } from "../snapshot/snapshot.ts";
+import { keepsIndices, openSnapshot, type Snapshot } from "../snapshot/snapshot.ts";
 import {
   combineSignals,
   createSpanSearchContext,
@@ -200,6 +201,8 @@ async function openPlannedSnapshot(
 ): Promise<DocumentSnapshot | "behind" | undefined> {
   const findPlan = (source: SpanSource): SearchPlan => requireKey(plans, formatSource(source));
   const patterns = new Map(sources.map((source) => [source.index, findPlan(source).metadata] as const));
+  // Plans of one pattern are made one after the other, and it may have changed in between.
+  if (sources.some((source) => patterns.get(source.index) !== findPlan(source).metadata)) return "behind";
   const opening = openSnapshot(context.backend, context.client, patterns, since, signal);
   const snapshot = await opening.catch((error: unknown) => {
     if (error instanceof IndicesChangedError) return "behind" as const;
@@ -218,6 +221,10 @@ async function openPlannedSnapshot(
     });
   try {
     const views = createViews(undefined);
+    if (!(await arePlansCurrent(context, patterns, signal))) {
+      snapshot.close();
+      return "behind";
+    }
     for (const view of views) {
       for (const source of view.shard.sources) {
         if (!(await isPlanBehind(view.context, source, findPlan(source), signal))) continue;
@@ -238,6 +245,22 @@ async function openPlannedSnapshot(
     snapshot.close();
     throw error;
   }
+}
+
+/**
+ * Whether the mappings are those of the plans. They are read anew: cached ones would show an index that was deleted and made
+ * again as the one that it was.
+ */
+async function arePlansCurrent(
+  { mappingCache }: SpanSearchContext,
+  patterns: ReadonlyMap<string, IndexMetadata>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (const [pattern, metadata] of patterns) {
+    const now = await mappingCache.refresh(pattern, signal);
+    if (now.indices.size !== metadata.indices.size || !keepsIndices(metadata, now)) return false;
+  }
+  return true;
 }
 
 /** Identifies a source: equal ones have one plan. */

@@ -2,6 +2,7 @@
 // figures are used, a snapshot proves that they still hold: what was added since they were read names the segments to read
 // again, and if anything else has changed, all are read again. Everything that an answer needs is read from that snapshot, so
 // the answer is the definition's over one moment.
+import { requireFirst, requireLast } from "../../core/collections.ts";
 import { compare, type Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type {
@@ -15,7 +16,7 @@ import type {
 import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
 import { measureText } from "./duration-figures.ts";
 import { lockMutex, type Mutex } from "./mutex.ts";
-import { divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
+import { countPieces, divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
 
 interface RollupQuery {
   readonly sources: SpanSources;
@@ -82,6 +83,10 @@ export function createRollupCache(
 }
 
 const maxPieces = 2_000;
+/** So many pieces cost little, however few spans are in each. */
+const fewPieces = 300;
+/** Figures are kept after so many pieces, so that a request that ends early has not read in vain. */
+const piecesPerRead = 50;
 /** More added documents than this cost as much as reading the segments again. */
 const maxAdded = 50_000;
 /** What fills the group of a short key: names, an empty map. */
@@ -100,7 +105,8 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   signal: AbortSignal,
 ): Promise<Answer | undefined> {
   const { range, budget } = query;
-  if (reader.openSnapshot === undefined || cache.maxBytes === 0) return undefined;
+  const mayKeep = reader.openSnapshot !== undefined && cache.maxBytes > 0;
+  if (!mayKeep || countPieces(range, requireLast(segmentLengths)) > maxPieces) return undefined;
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
   if (spans === undefined || spans < cache.minSpans) return undefined;
@@ -141,7 +147,7 @@ async function answerLocked<Query extends RollupQuery, Figures, Answer>(
   const snapshot = await reader.openSnapshot?.(sources, group.version, signal);
   if (snapshot === undefined) return undefined;
   try {
-    await dropChanged(cache, group, { kind, sources, snapshot, budget }, signal);
+    await dropChanged(cache, group, { kind, sources, snapshot }, signal);
     chooseLength(cache, group, spans, range);
     const pieces = divideRange(range, group.length);
     if (await exceedsBudget(group, pieces, { sources, budget }, kind, snapshot, signal)) return undefined;
@@ -175,13 +181,14 @@ function findGroup(cache: RollupCache, key: string): Group {
   return group;
 }
 
+const unlimited: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
+
 // ---- Changes --------------------------------------------------------------------------------------------------
 
 interface Comparison<Query extends RollupQuery, Figures, Answer> {
   readonly kind: RollupKind<Query, Figures, Answer>;
   readonly sources: SpanSources;
   readonly snapshot: SpanSnapshot;
-  readonly budget: Budget;
 }
 
 /** Drops the figures that do not hold any more. Those that are left hold as of the snapshot. */
@@ -205,14 +212,15 @@ async function dropChanged<Query extends RollupQuery, Figures, Answer>(
 /** The segments whose figures the added spans may change. Undefined where finding them takes too much. */
 async function findChangedSegments<Query extends RollupQuery, Figures, Answer>(
   { length }: Group,
-  { kind, sources, snapshot, budget }: Comparison<Query, Figures, Answer>,
+  { kind, sources, snapshot }: Comparison<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<ReadonlySet<Instant> | undefined> {
   const changed = new Set<Instant>();
   const { added, reader } = snapshot;
   if (added === undefined) return undefined;
   if (added.documents === 0) return changed;
-  const share = createBudgetShare(budget, Math.min(4 * maxAdded, Math.floor(budget.limit / 2)));
+  // Of its own: a request that reads all in the end has the whole of its budget for that.
+  const share = createBudgetShare(unlimited, 4 * maxAdded);
   const traceIds = new Set<string>();
   const addSegments = async (batches: AsyncIterable<readonly Span[]>): Promise<true> => {
     for await (const batch of batches) for (const { end } of batch) changed.add(findSegment(end, length));
@@ -238,15 +246,19 @@ async function findChangedSegments<Query extends RollupQuery, Figures, Answer>(
 
 /** Keeps the length of the group's segments as long as they hold a fair number of spans; else drops them for a better one. */
 function chooseLength(cache: RollupCache, group: Group, spans: number, { from, to }: TimeRange): void {
-  const time = to - from + 1n;
-  const isFit = (length: bigint, most: number): boolean => {
-    const perSegment = (spans * Number(length)) / Number(time);
-    return time / length <= BigInt(maxPieces) && perSegment <= most;
+  const measure = (length: bigint) => {
+    const pieces = countPieces({ from, to }, length);
+    return { length, pieces, perSegment: (spans * Number(length)) / Number(to - from + 1n) };
   };
-  if (group.segments.size > 0 && isFit(group.length, 4 * cache.segmentSpans)) return;
+  if (group.segments.size > 0) {
+    const { pieces, perSegment } = measure(group.length);
+    const isWorth = pieces <= fewPieces || perSegment >= cache.segmentSpans / 8;
+    if (isWorth && pieces <= maxPieces && perSegment <= 4 * cache.segmentSpans) return;
+  }
   dropSegments(cache, group);
-  const [shortest = 1n] = segmentLengths.filter((length) => time / length <= BigInt(maxPieces));
-  group.length = segmentLengths.findLast((length) => isFit(length, cache.segmentSpans)) ?? shortest;
+  const possible = segmentLengths.map(measure).filter(({ pieces }) => pieces <= maxPieces);
+  const longest = possible.findLast(({ perSegment }) => perSegment <= cache.segmentSpans);
+  group.length = (longest ?? requireFirst(possible)).length;
 }
 
 /** Whether more spans have to be read than the budget allows. */
@@ -295,7 +307,7 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
     else missing.push(piece);
     if (piece.segment !== undefined) cache.recordLookup(kept !== undefined);
   }
-  for (const run of joinPieces(missing)) {
+  for (const run of joinPieces(missing).flatMap(cutRun)) {
     const ranges = run.map(({ range }) => range);
     const read = await kind.read(reader, { ...query, range: joinRange(run) }, ranges, signal);
     for (const [at, figures] of read.entries()) {
@@ -305,6 +317,12 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
     }
   }
   return all;
+}
+
+function cutRun(run: readonly Piece[]): readonly (readonly Piece[])[] {
+  return Array.from({ length: Math.ceil(run.length / piecesPerRead) }, (_, part) =>
+    run.slice(part * piecesPerRead, (part + 1) * piecesPerRead),
+  );
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,11 @@ export function findSegment(instant: Instant, length: bigint): Instant {
   return (rest < 0n ? instant - rest - length : instant - rest) as Instant;
 }
 
+/** How many pieces a range has at most. */
+export function countPieces({ from, to }: TimeRange, length: bigint): number {
+  return Number((to - from) / length) + 2;
+}
+
 /** The pieces of a range in the order of time, without gaps. */
 export function divideRange({ from, to }: TimeRange, length: bigint): readonly Piece[] {
   const pieces: Piece[] = [];

@@ -176,6 +176,17 @@ describe("rollups", () => {
     expect(await ask()).toMatchObject({ downstream: [{ count: 100 }] });
   });
 
+  test.each([
+    ["501 days", 501 * 86_400_000],
+    ["two centuries", 200 * 365 * 86_400_000],
+  ])("leave a range of %s to the definition or cut it into few pieces", async (_, millis) => {
+    const { store, cache } = openBusyStore();
+    const analytics = createRollupAnalytics(store.reader, cache);
+    const range = { from: at(0), to: at(millis) };
+    const query = { sources: [createSource("a")], partners: [], range, budget: createBudget(1_000) } as const;
+    expect((await analytics.siteEdges(query, signal)).downstream).toMatchObject([{ count: 100 }]);
+  });
+
   test("take no more memory than they may", async () => {
     const { cache, ask } = openBusyStore({ maxBytes: 3_000 });
     expect((await ask()).downstream).toMatchObject([{ count: 100 }]);

@@ -21,7 +21,7 @@ import { type RunningPrometheus, startPrometheus } from "../../servers/prometheu
 import { testIO } from "../../support/elastic/test-index.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
-const signal = AbortSignal.timeout(170_000);
+const signal = AbortSignal.timeout(900_000);
 const began = base - day - 30 * minute;
 const step = 30 * second;
 const deploy = base - 9 * hour - 7 * minute;

@@ -1,5 +1,7 @@
 // What every request to a backend passes through: the bulkhead, the circuit breaker, a deadline of its own within the
 // caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
+
+import { raceAbort } from "../../src/core/concurrency.ts";
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
@@ -13,7 +15,7 @@ import { findCurrentSpan, type OwnSpan, runInSpan } from "../../src/telemetry/tr
 import { type AuthBackoff, createAuthBackoff } from "./auth-backoff.ts";
 import { type Bulkhead, createBulkhead, QueueFullError } from "./bulkhead.ts";
 import { type BreakerOutcome, type CircuitBreaker, createCircuitBreaker } from "./circuit-breaker.ts";
-import { raceAbort, sleep } from "./waiting.ts";
+import { sleep } from "./waiting.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;

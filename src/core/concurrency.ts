@@ -69,3 +69,18 @@ export async function* mergeConcurrent<T>(
     for (const source of pending.keys()) source.return(undefined).catch(() => undefined);
   }
 }
+
+/** Settles with `shared`, or rejects with the signal's reason as soon as this caller leaves. */
+export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+  // A caller who has already left does not handle the failure of `shared`.
+  if (signal.aborted) shared.catch(() => {});
+  signal.throwIfAborted();
+  const left = Promise.withResolvers<never>();
+  const leave = () => left.reject(signal.reason);
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    return await Promise.race([shared, left.promise]);
+  } finally {
+    signal.removeEventListener("abort", leave);
+  }
+}

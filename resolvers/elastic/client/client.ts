@@ -1,11 +1,11 @@
 // The client of Elasticsearch and OpenSearch: takes a request and returns the bytes of the response. It detects the product of
 // the server, loads the official client of that product, and sends each request through the guard and the node pool.
 import { z } from "zod";
+import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
-import { raceAbort } from "../../http/waiting.ts";
 import { createNodePool, type Transport } from "./node-pool.ts";
 import { describeProduct, type Product, unknownVersion } from "./product.ts";
 import {

@@ -2,9 +2,9 @@
 // OpenSearch does not, and it can also mask fields: documents and columns then show digests, and a search finds nothing by
 // either value. So a value that an aggregation returns and a search does not find is a digest.
 import { z } from "zod";
+import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
-import { raceAbort } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";

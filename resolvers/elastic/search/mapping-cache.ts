@@ -2,12 +2,13 @@
 // new indices by themselves and ask for a refresh. Only a fresh mapping shows that an index was deleted and recreated under its
 // name, so the age of a copy is limited, and strictly so where a tenant filter depends on it.
 import { LRUCache } from "lru-cache";
+import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CustomLayouts, IO } from "../../../src/store/backend.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
-import { raceAbort, sleep } from "../../http/waiting.ts";
+import { sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";

@@ -2,10 +2,10 @@
 // Thanos, and whether a frontend moves ranges. Traits are detected by queries, since a proxy may hide the product.
 // They are kept for a minute: behind a load balancer the server may change without a broken connection.
 import { z } from "zod";
+import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { type Millis, minute, toMillis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
-import { raceAbort } from "../../http/waiting.ts";
 import { call, number, type RangeEdge } from "./promql.ts";
 import { buildQueryRequest, printSeconds } from "./query-request.ts";
 import { detectAlignment, type RangeAlignment } from "./range-alignment.ts";

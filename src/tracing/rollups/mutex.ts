@@ -1,5 +1,7 @@
 // A mutex: callers that must not work at the same time go one after the other.
 
+import { raceAbort } from "../../core/concurrency.ts";
+
 export interface Mutex {
   /** Settles when the last caller has released it. */
   last: Promise<void>;
@@ -11,16 +13,11 @@ export async function lockMutex(mutex: Mutex, signal: AbortSignal): Promise<() =
   const before = mutex.last;
   const own = Promise.withResolvers<void>();
   mutex.last = before.then(() => own.promise);
-  const aborted = Promise.withResolvers<never>();
-  const leave = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", leave, { once: true });
   try {
-    await Promise.race([before, aborted.promise]);
+    await raceAbort(before, signal);
     return own.resolve;
   } catch (error) {
     own.resolve();
     throw error;
-  } finally {
-    signal.removeEventListener("abort", leave);
   }
 }

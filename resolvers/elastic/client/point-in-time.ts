@@ -5,6 +5,7 @@ import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "./client.ts";
 import type { PointInTimePaths } from "./product.ts";
 import { encodePattern, indexOptions } from "./query-dsl.ts";
+import type { ElasticRequest } from "./transports.ts";
 
 export interface PointInTime {
   /** The pattern whose indices it covers. */
@@ -42,19 +43,30 @@ export async function openPointInTime(
 /** The bytes of the response of a search. @throws {BackendError} */
 export function searchPointInTime(
   client: ElasticClient,
-  { id }: PointInTime,
+  point: PointInTime,
   body: object,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  return client.send(
-    {
-      method: "POST",
-      path: "/_search",
-      query: { allow_partial_search_results: "false" },
-      body: JSON.stringify({ ...body, pit: { id, keep_alive: keepAlive } }),
-    },
-    signal,
-  );
+  return client.send(buildSearchRequest(point, body), signal);
+}
+
+/** As `searchPointInTime`; returns the parsed response. */
+export function searchPointInTimeJson(
+  client: ElasticClient,
+  point: PointInTime,
+  body: object,
+  signal: AbortSignal,
+): Promise<unknown> {
+  return client.sendJson(buildSearchRequest(point, body), signal);
+}
+
+function buildSearchRequest({ id }: PointInTime, body: object): ElasticRequest {
+  return {
+    method: "POST",
+    path: "/_search",
+    query: { allow_partial_search_results: "false" },
+    body: JSON.stringify({ ...body, pit: { id, keep_alive: keepAlive } }),
+  };
 }
 
 /** Frees points in time at the server without waiting. The server frees them by itself a minute after the last search. */

@@ -5,8 +5,8 @@
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { type PointInTime, searchPointInTime } from "../client/point-in-time.ts";
-import { allOf, anyOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";
+import { type PointInTime, searchPointInTimeJson } from "../client/point-in-time.ts";
+import { allOf, anyOf, buildIndicesQuery, matchAll, not, type Query } from "../client/query-dsl.ts";
 
 interface ShardState {
   /** At least one. */
@@ -62,8 +62,8 @@ export async function compareShards(
   signal: AbortSignal,
 ): Promise<ShardComparison> {
   const search = async (body: object): Promise<Answer> => {
-    const bytes = await searchPointInTime(client, point, { track_total_hits: false, ...body }, signal);
-    const { data, error } = answerSchema.safeParse(JSON.parse(bytes.toString("utf8")));
+    const answer = await searchPointInTimeJson(client, point, { track_total_hits: false, ...body }, signal);
+    const { data, error } = answerSchema.safeParse(answer);
     if (data === undefined) {
       throw new BackendError(backend, "partial", "incomplete states of shards", { cause: error });
     }
@@ -128,7 +128,7 @@ export function buildAddedQuery(earlier: ShardStates | undefined): Query {
   const above = [...earlier].map(([index, { newest }]) =>
     allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest } } }]),
   );
-  return anyOf([...above, { bool: { must_not: [buildIndicesQuery([...earlier.keys()])] } }]);
+  return anyOf([...above, not(buildIndicesQuery([...earlier.keys()]))]);
 }
 
 /** The newest document of each earlier state. */

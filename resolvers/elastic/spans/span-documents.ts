@@ -221,16 +221,14 @@ async function openPlannedSnapshot(
     });
   try {
     const views = createViews(undefined);
-    if (!(await arePlansCurrent(context, patterns, signal))) {
+    const checks = views.flatMap(({ context: own, shard }) =>
+      shard.sources.map((source) => () => isPlanBehind(own, source, findPlan(source), signal)),
+    );
+    let isBehind = !(await arePlansCurrent(context, patterns, signal));
+    for (const check of checks) isBehind ||= await check();
+    if (isBehind) {
       snapshot.close();
       return "behind";
-    }
-    for (const view of views) {
-      for (const source of view.shard.sources) {
-        if (!(await isPlanBehind(view.context, source, findPlan(source), signal))) continue;
-        snapshot.close();
-        return "behind";
-      }
     }
     const { version, close, added } = snapshot;
     const listShards = (of: ReturnType<typeof createViews>) => of.map(({ shard }) => shard);

@@ -89,7 +89,7 @@ const fewPieces = 300;
 const piecesPerRead = 50;
 /** More added documents than this cost as much as reading the segments again. */
 const maxAdded = 50_000;
-/** What fills the group of a short key: names, an empty map. */
+/** Bytes of a segment besides its figures, or of a group besides its key. */
 const segmentOverhead = 200;
 
 /**

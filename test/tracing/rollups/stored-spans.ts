@@ -1,5 +1,4 @@
 // A store of spans whose documents come, change and go, with snapshots: the smallest that the rollups can be held against.
-import { requireKey } from "#src/core/collections.ts";
 import type { Span } from "#src/core/rows.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSource } from "#src/store/spans.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
@@ -52,7 +51,7 @@ export function createStoredSpans(): StoredSpans {
     const held = documents;
     const version: SnapshotVersion = {};
     versions.set(version, { newest: sequence, documents: held.length });
-    const earlier = since && requireKey(new Map([[since, versions.get(since)]]), since);
+    const earlier = since && versions.get(since);
     const added = held.filter((document) => document.sequence > (earlier?.newest ?? 0));
     const isWhole = earlier !== undefined && held.length - added.length === earlier.documents;
     const isOfSources = ({ site_id }: Span): boolean => sources.some(({ site }) => site === site_id);

@@ -43,7 +43,9 @@ async function countStalls(name: string, run: () => Promise<void>): Promise<stri
 const statuses = [200, 400, 404, 422];
 
 test(`no request of ${chosen.length} kinds stalls the event loop in ${tries} tries each`, async () => {
-  for (const [, one] of chosen) for (let n = 0; n < 2; n += 1) await attack(one);
+  // A whole round before memory is measured: until then each kind still takes room that the process goes on using.
+  for (const [, one] of chosen) for (let n = 0; n < tries; n += 1) await attack(one);
+  await server.measure();
   const { rssBytes: before } = await server.measure();
   const stalled: string[] = [];
   for (const [name, one] of chosen) {
@@ -60,7 +62,7 @@ test(`no request of ${chosen.length} kinds stalls the event loop in ${tries} tri
   expect(stalled).toEqual([]);
   // Some tries more or less show in so little memory.
   if (long) expect(after / before).toBeLessThan(1.1);
-}, 600_000);
+}, 1_200_000);
 
 test("no burst of large queries stalls the event loop, and their trees are not kept", async () => {
   const burst = long ? 30 : 5;

@@ -83,7 +83,9 @@ export async function openExampleShell(demo: string, file: string | undefined): 
       statuses.push(status);
       return [isFailure ? 22 : 0, text];
     }
-    if (name === "npx" && args[0] === "readout") return runCommand(args.slice(1), env);
+    const own =
+      name === "npx" && args.findIndex((argument) => /^readout$|^\.\/.*readout-.*\.tgz$/.test(argument));
+    if (own !== false && own !== -1) return runCommand(args.slice(own + 1), env);
     if (name === "npm" && args[0] === "start") return runCommand(["demo", ...args.slice(2)], env);
     const complaint = findMisuse(name, args);
     return complaint === undefined ? [0, ""] : [1, `${name} ${args.join(" ")}: ${complaint}\n`];

@@ -1,0 +1,156 @@
+// The npm package without its dependencies: its files, its imports, its manifest, and the program as it is started from them.
+// `test/backends/program/package.test.ts` installs the whole tarball.
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { isBuiltin } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join, normalize } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isNeeded } from "../../release/dependencies.ts";
+import { buildPackage } from "../../release/package.ts";
+import { nameJavaScript } from "../../release/program.ts";
+import { endAll, start } from "../support/process.ts";
+
+let folder: string;
+let files: readonly string[];
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "readout-package-"));
+  files = buildPackage(folder);
+  symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
+});
+afterAll(() => {
+  endAll();
+  rmSync(folder, { recursive: true });
+});
+
+const read = (path: string) => readFileSync(join(folder, path), "utf8");
+const readManifest = (path: string) => JSON.parse(readFileSync(path, "utf8"));
+const listModules = () => files.filter((file) => file.endsWith(".js") && !file.startsWith("src/console/"));
+const withoutComments = (code: string) =>
+  code.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/(^|[\s;{}(,])\/\/.*$/gm, "$1");
+const listSpecifiers = (code: string) =>
+  [
+    ...code.matchAll(/^(?:import|export)\s+(?:[^"';]*?\sfrom\s+)?"([^"]+)"/gm),
+    ...code.matchAll(/\bimport\("([^"\n]+)"/g),
+    ...code.matchAll(/\bnew URL\("([^"\n]+)", import\.meta\.url\)/g),
+  ].map(([text, specifier = ""]) => (text.startsWith("new URL") ? `./${specifier}` : specifier));
+
+describe("the package", () => {
+  test("has the files of the program, and neither TypeScript nor tests", () => {
+    expect(files.filter((file) => /\.(?:ts|test\.js|map)$|(?:^|\/)(?:test|bench)\//.test(file))).toEqual([]);
+    expect(files.filter((file) => !existsSync(join(folder, file)))).toEqual([]);
+    const top = [...new Set(files.map((file) => file.split("/")[0]))].toSorted();
+    const documents = ["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"];
+    expect(top).toEqual([".meshrc.yaml", ...documents, "package.json", "resolvers", "src"].toSorted());
+    expect(files).toContain("resolvers/elastic/layout/layouts/logs/ecs.yaml");
+    expect(files).toContain("src/cli/demo/throughput.yaml");
+  });
+
+  test("imports only modules that it has, and packages that its manifest names", () => {
+    const { imports, dependencies } = readManifest(join(folder, "package.json"));
+    const isThere = (from: string, specifier: string): boolean => {
+      if (isBuiltin(specifier)) return true;
+      if (specifier.startsWith("."))
+        return existsSync(join(folder, normalize(join(dirname(from), specifier))));
+      const [prefix = "", target = ""] =
+        Object.entries<string>(imports).find(([name]) => specifier.startsWith(name.slice(0, -1))) ?? [];
+      if (prefix !== "")
+        return existsSync(join(folder, target.replace("*", specifier.slice(prefix.length - 1))));
+      const name = /^(?:@[^/]+\/)?[^/]+/.exec(specifier)?.[0] ?? "";
+      return name in dependencies;
+    };
+    const named = listModules().flatMap((file) =>
+      listSpecifiers(withoutComments(read(file))).map((specifier) => [file, specifier] as const),
+    );
+    expect(named.length).toBeGreaterThan(1_000);
+    expect(named.filter(([file, specifier]) => !isThere(file, specifier))).toEqual([]);
+  });
+
+  test("names no TypeScript in any text of its code", () => {
+    const isNamed = (line: string) => /["`']\S*\.ts["`'#]/.test(line);
+    const found = listModules().flatMap((file) => withoutComments(read(file)).split("\n").filter(isNamed));
+    expect(found).toEqual([]);
+    expect(read(".meshrc.yaml")).toContain("./src/graphql/schema.js#schema");
+  });
+
+  test("keeps each line where the checkout has it", () => {
+    const built = read("src/intake/spool-client.js").split("\n");
+    const source = readFileSync("src/intake/spool-client.ts", "utf8").split("\n");
+    const isThread = (line: string) => line.includes("new Worker(");
+    expect(built).toHaveLength(source.length);
+    expect(built.findIndex(isThread)).toBe(source.findIndex(isThread));
+    expect(built.find(isThread)).toContain("./spool-worker.js");
+  });
+
+  test("has a manifest that can be published, of the checkout's version, with every dependency bundled", () => {
+    const manifest = readManifest(join(folder, "package.json"));
+    const checkout = readManifest("package.json");
+    const { name, version, bin, engines, dependencies } = checkout;
+    expect(manifest).toMatchObject({ name, version, bin, engines, dependencies });
+    expect(manifest.bundleDependencies).toEqual(Object.keys(dependencies));
+    expect(Object.keys(manifest)).not.toEqual(
+      expect.arrayContaining(["private", "scripts", "devDependencies"]),
+    );
+    expect(checkout.private).toBe(true);
+    expect(files).toContain(bin.readout);
+  });
+});
+
+describe("the program of the package", () => {
+  const startPackage = (...args: string[]) =>
+    start(process.execPath, [join(folder, "src/readout.js"), ...args]);
+
+  test("serves the demo, with its thread, its layouts, its pages and GraphQL", async () => {
+    const { listening, told } = startPackage("demo", "--port", "0", "--token", "t");
+    const address = await listening;
+    const report = { timestamp: 1_780_000_000, namespace: "frontend", error: { name: "TypeError" } };
+    const answers = await Promise.all([
+      fetch(`${address}/errors?api_key=demo-key`, { method: "POST", body: JSON.stringify(report) }),
+      fetch(`${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg`),
+      fetch(`${address}/console/normalise.js`),
+      fetch(`${address}/graphql?query={__typename}`, {
+        headers: { authorization: "Bearer t", "x-graphql-yoga-csrf": "1" },
+      }),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(await answers[3]?.json()).toEqual({ data: { __typename: "Query" } });
+    expect(told.err).toBe("");
+  });
+
+  test("says which Node it needs on an older one, and ends with 2", async () => {
+    const older = "Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.19.0'}})";
+    const preload = `data:text/javascript,${encodeURIComponent(older)}`;
+    const { ended, told } = start(process.execPath, [
+      ...["--import", preload],
+      ...[join(folder, "src/readout.js"), "demo"],
+    ]);
+    expect(await ended).toBe(2);
+    expect(told.err).toBe(`readout needs Node 24 or later, and this is ${process.version}\n`);
+  });
+});
+
+test("JavaScript is named where a module is, and nowhere else", () => {
+  const code = [
+    'import { a } from "./a.ts";',
+    'import "./b.ts";',
+    'export * from "../c.ts";',
+    'await import("#src/d.ts");',
+    'new Worker(new URL("./e.ts", import.meta.url));',
+    'const text = "./f.ts";',
+  ].join("\n");
+  expect(nameJavaScript(code)).toBe(code.replaceAll(/([a-e])\.ts/g, "$1.js"));
+});
+
+test.each([
+  ["package.json", true],
+  ["LICENSE.md", true],
+  ["dist/index.js", true],
+  ["dist/data.json", true],
+  ["dist/index.js.map", false],
+  ["dist/index.d.ts", false],
+  ["src/index.ts", false],
+  ["README.md", false],
+  ["test/index.js", false],
+  ["node_modules/other/index.js", false],
+])("of a dependency, %s is packed: %s", (path, expected) => {
+  expect(isNeeded(path)).toBe(expected);
+});

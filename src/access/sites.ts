@@ -1,6 +1,16 @@
 // A site is what a token gives access to. This file connects the parts of each site with the stores that serve them.
-import type { Config, FrontendPart, SiteConfig, TracesPart } from "../config/config.ts";
+import type {
+  Config,
+  FrontendPart,
+  LogSourceConfig,
+  LogSourceInOne,
+  LogsPart,
+  SiteConfig,
+  TracesPart,
+} from "../config/config.ts";
+import type { SitePart } from "../config/schema.ts";
 import type { Millis } from "../core/time.ts";
+import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
 import type { Backend, Stores } from "../store/backend.ts";
 import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { KubernetesStore } from "../store/kubernetes.ts";
@@ -42,16 +52,21 @@ export function createSiteViews(sites: Sites): (principal: { maySee(site: string
 }
 
 interface Part<Store> {
+  /** The name of its backend; of several, all names joined by a comma and a space. */
   readonly backend: string;
+  /** All names, where there are several. */
+  readonly backends?: readonly string[];
   readonly store: Store;
 }
 
 /** Connects each site with the stores of its backends. The configuration has checked that these exist. */
 export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
-  const find = <K extends keyof Stores>(kind: K, backend: string | undefined): Stores[K] | undefined =>
+  const find: FindStore = (kind, backend) =>
     backend === undefined ? undefined : backends.get(backend)?.stores[kind];
   return new Map(Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find)]));
 }
+
+type FindStore = <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined;
 
 function connectSite(
   id: string,
@@ -66,9 +81,8 @@ function connectSite(
     metrics,
     kubernetes,
   }: SiteConfig,
-  find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
+  find: FindStore,
 ): Site {
-  const logStore = find("logs", logs?.backend);
   const traceStore = find("traces", traces?.backend);
   const reportReader = find("traces", frontend?.backend);
   const metricStore = find("metrics", metrics?.backend);
@@ -80,8 +94,7 @@ function connectSite(
     environment,
     retention,
     counterDefault,
-    ...(logs &&
-      logStore && { logs: { backend: logs.backend, store: logStore, sources: buildLogSources(logs) } }),
+    ...(logs && connectLogs(logs, find)),
     ...(traces &&
       traceStore && {
         traces: { backend: traces.backend, store: traceStore, source: buildSpanSource(id, traces) },
@@ -106,16 +119,60 @@ function connectSite(
 /** The placeholders for the date of a report in the name of its index. */
 const datePlaceholder = /\{(?:date|month)\}/g;
 
-function buildLogSources({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
-  return new Map(Object.entries(sources).map(([id, entry]) => [id, buildLogSource(id, entry)]));
+/** Returns no logs where one of their backends has no store for them. */
+function connectLogs(logs: LogsPart, find: FindStore): Pick<Site, "logs"> {
+  const places = Object.entries(logs.sources).map(
+    ([id, source]) => [id, listLogPlaces(id, source, logs)] as const,
+  );
+  const backends = [...new Set(places.flatMap(([, all]) => all.map(({ backend }) => backend)))];
+  const [first = ""] = backends;
+  if (backends.length === 1) {
+    const store = find("logs", first);
+    const sources = new Map(places.flatMap(([id, all]) => all.map(({ source }) => [id, source] as const)));
+    return store === undefined ? {} : { logs: { backend: first, store, sources } };
+  }
+  const federated = new Map<string, FederatedSource>();
+  const sources = new Map<string, LogSource>();
+  for (const [id, all] of places) {
+    const connected = all.flatMap((place) => {
+      const store = find("logs", place.backend);
+      return store === undefined ? [] : [{ ...place, store }];
+    });
+    if (connected.length < all.length) return {};
+    federated.set(id, { places: connected, dedupe: logs.sources[id]?.dedupe });
+    const [only] = all;
+    const index = all.map(({ source }) => source.index).join(",");
+    if (only !== undefined) sources.set(id, { ...only.source, index });
+  }
+  return { logs: { backend: backends.join(", "), backends, store: createFederatedLogs(federated), sources } };
+}
+
+/** The places of a source's lines, as the configuration has them. */
+export function listLogPlaces(
+  id: string,
+  source: LogSourceConfig,
+  { backend: ofPart = "" }: Pick<LogsPart, "backend">,
+): readonly { readonly backend: string; readonly source: LogSource }[] {
+  const entries = source.backends ?? [{ ...source, backend: source.backend ?? ofPart }];
+  return entries.map((entry) => ({ backend: entry.backend, source: buildLogSource(id, entry) }));
 }
 
 /** A source of lines as the configuration has it. */
-export function buildLogSource(id: string, { index, layout, where }: LogSourceConfig): LogSource {
+export function buildLogSource(
+  id: string,
+  { index, layout, where }: Pick<LogSourceInOne, "index" | "layout" | "where">,
+): LogSource {
   return { id, index, layout, tenantFilter: where };
 }
 
-type LogSourceConfig = NonNullable<SiteConfig["logs"]>["sources"][string];
+/** Lists the backends of a part of a site, in the order of the configuration. */
+export function listPartBackends(site: SiteConfig, part: SitePart): readonly string[] {
+  const { logs } = site;
+  if (part !== "logs") return site[part] === undefined ? [] : [site[part].backend];
+  if (logs === undefined) return [];
+  const named = Object.entries(logs.sources).flatMap(([id, source]) => listLogPlaces(id, source, logs));
+  return [...new Set(named.map(({ backend }) => backend))];
+}
 
 /** Fills in the defaults of a part: contract, "Requests and their names". */
 export function buildSpanSource(

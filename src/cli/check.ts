@@ -1,5 +1,6 @@
 // `readout check`: reports what of a configuration works, by the file and by the sources themselves. A limitation
 // (something that will be refused or be slow) is reported but is no failure; whatever would make a request fail is one.
+import { listPartBackends } from "../access/sites.ts";
 import type { Config, SiteConfig } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
 import { mapConcurrent } from "../core/concurrency.ts";
@@ -254,11 +255,10 @@ function describeSite(
 ): void {
   const { lines } = notes;
   lines.push("", `Site ${id}, retention ${printDuration(site.retention)}`);
-  let configured = 0;
-  for (const part of siteParts) {
-    const backend = site[part]?.backend;
-    if (backend === undefined) continue;
-    configured += 1;
+  const parts = siteParts.flatMap((part) =>
+    listPartBackends(site, part).map((backend) => ({ part, backend })),
+  );
+  for (const { part, backend } of parts) {
     const finding = findings.find(({ name }) => name === backend);
     lines.push(`  ${part} in ${backend}`);
     if (finding === undefined || "failure" in finding.info) {
@@ -276,7 +276,7 @@ function describeSite(
       );
     }
   }
-  if (configured === 0) lines.push("  nothing configured");
+  if (parts.length === 0) lines.push("  nothing configured");
 }
 
 function describePart(all: readonly PartFinding[], now: Instant, notes: CheckReport): void {

@@ -1,8 +1,9 @@
 // `readout explain`: explains what a request means and how it is answered. It sends the backend requests that the server
 // would send. The result is the answer of `?explain=true`, made in this process and printed as YAML.
 import { parseArgs } from "node:util";
-import { connectSites } from "../access/sites.ts";
+import { connectSites, listPartBackends } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
+import { siteParts } from "../config/schema.ts";
 import { printYaml } from "../config/yaml.ts";
 import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
@@ -74,9 +75,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     shell.err(`${file}: no site is called "${site}"; there are ${Object.keys(config.sites).join(", ")}\n`);
     return exitCodes.failed;
   }
-  const names = [entry.logs, entry.traces, entry.metrics, entry.frontend].flatMap(
-    (part) => part?.backend ?? [],
-  );
+  const names = siteParts.flatMap((part) => listPartBackends(entry, part));
   const backends = new Map<string, Backend>();
   const work = startRequest(shell.signal, config.limits.deadline);
   try {

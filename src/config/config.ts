@@ -94,11 +94,31 @@ export interface SiteConfig {
   readonly frontend?: FrontendPart | undefined;
 }
 
-interface LogsPart {
-  readonly backend: string;
-  readonly sources: Readonly<
-    Record<string, { readonly index: string; readonly layout: string; readonly where?: string | undefined }>
-  >;
+export interface LogsPart {
+  /** Of the sources that name none. */
+  readonly backend?: string | undefined;
+  readonly sources: Readonly<Record<string, LogSourceConfig>>;
+}
+
+export type LogSourceConfig = LogSourceInOne | LogSourceInSeveral;
+
+interface LogPlaceConfig {
+  readonly index: string;
+  readonly layout: string;
+  readonly where?: string | undefined;
+}
+
+export interface LogSourceInOne extends LogPlaceConfig {
+  readonly backend?: string | undefined;
+  readonly backends?: undefined;
+  readonly dedupe?: undefined;
+}
+
+interface LogSourceInSeveral extends Partial<Record<keyof LogPlaceConfig | "backend", undefined>> {
+  /** The places of its lines, each in another backend. */
+  readonly backends: readonly (LogPlaceConfig & { readonly backend: string })[];
+  /** Whether a line with an id that an earlier place has too is a copy of that line. */
+  readonly dedupe?: "id" | undefined;
 }
 
 export interface TracesPart {

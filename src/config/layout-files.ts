@@ -4,6 +4,7 @@ import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { BackendKind, CustomLayouts, LayoutReader } from "../store/backend.ts";
+import { listWrittenPlaces } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
 import type { Path } from "./yaml.ts";
@@ -45,19 +46,17 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
   const { backends, sites } = toMapping(file);
   for (const [site, entry] of Object.entries(toMapping(sites))) {
     for (const part of ["logs", "traces", "frontend"] as const) {
-      const own = toMapping(toMapping(entry)[part]);
-      const backend = String(own.backend);
-      const kind = kinds.get(String(toMapping(toMapping(backends)[backend]).kind));
       const of = part === "logs" ? "logs" : "traces";
-      const layouts = kind?.layouts?.[of];
-      if (layouts === undefined) continue;
-      const path = ["sites", site, part];
-      const sources: readonly (readonly [Path, unknown])[] =
-        part === "logs"
-          ? Object.entries(toMapping(own.sources)).map(([id, source]) => [[...path, "sources", id], source])
-          : [[path, own]];
-      for (const [path, source] of sources) {
-        const { layout: name } = toMapping(source);
+      for (const { path, entry: place, backend: named } of listWrittenPlaces(
+        site,
+        part,
+        toMapping(entry)[part],
+      )) {
+        const backend = String(named);
+        const kind = kinds.get(String(toMapping(toMapping(backends)[backend]).kind));
+        const layouts = kind?.layouts?.[of];
+        if (layouts === undefined) continue;
+        const { layout: name } = place;
         if (typeof name !== "string" || name === "" || name === "auto" || layouts.names.has(name)) continue;
         yield { name, path: [...path, "layout"], backend, of, layouts };
       }

@@ -1,10 +1,11 @@
 // What only the whole file shows: names of backends and sites must exist, and no key, token or index may have two owners.
 
 import { formatSuggestion } from "../core/suggestion.ts";
+import { listWrittenPlaces, type WrittenPlace } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
 import { siteParts } from "./schema.ts";
 import type { IssueReporter } from "./validation.ts";
-import { quoteAsWritten, type YamlTree } from "./yaml.ts";
+import { type Path, quoteAsWritten, type YamlTree } from "./yaml.ts";
 
 type Sites = Readonly<Record<string, unknown>>;
 
@@ -26,16 +27,46 @@ function checkBackendNames(
   known: readonly string[],
   report: IssueReporter,
 ): void {
+  const checkName = (path: Path, backend: unknown) => {
+    if (typeof backend !== "string" || backend === "" || known.includes(backend)) return;
+    report(path, `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, known)}`);
+  };
   for (const [site, entry] of Object.entries(sites)) {
-    for (const part of siteParts) {
-      const { backend } = toMapping(toMapping(entry)[part]);
-      if (typeof backend !== "string" || backend === "" || known.includes(backend)) continue;
-      const path = ["sites", site, part, "backend"];
-      report(
-        path,
-        `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, known)}`,
-      );
+    for (const name of siteParts) {
+      const part = toMapping(entry)[name];
+      if (part === undefined) continue;
+      const places = listWrittenPlaces(site, name, part);
+      if (name === "logs") checkLogsBackend(site, part, places, checkName, report);
+      for (const { path, entry } of places) checkName([...path, "backend"], entry.backend);
+      checkDistinctBackends(places, report);
     }
+  }
+}
+
+/** Each source of logs may have a backend of its own, and only then their part needs none. */
+function checkLogsBackend(
+  site: string,
+  part: unknown,
+  places: readonly WrittenPlace[],
+  checkName: (path: Path, backend: unknown) => void,
+  report: IssueReporter,
+): void {
+  const { backend, sources } = toMapping(part);
+  const path = ["sites", site, "logs", "backend"];
+  if (backend !== undefined) checkName(path, backend);
+  else if (isEmpty(sources) || places.some(({ backend }) => backend === undefined))
+    report(path, "is missing");
+}
+
+/** A source that one backend holds in two places would have two lines of one id. */
+function checkDistinctBackends(places: readonly WrittenPlace[], report: IssueReporter): void {
+  const seen = new Set<string>();
+  for (const { path, backend, isListed } of places) {
+    if (!isListed || typeof backend !== "string") continue;
+    const key = JSON.stringify([path.slice(0, -1), backend]);
+    if (seen.has(key))
+      report([...path, "backend"], "is named before: join the patterns of one backend by commas");
+    seen.add(key);
   }
 }
 
@@ -95,6 +126,10 @@ function checkTokenHashes(tokens: readonly unknown[], report: IssueReporter): vo
     if (first === undefined) positions.set(sha256.toLowerCase(), index);
     else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
   }
+}
+
+function isEmpty(value: unknown): boolean {
+  return Object.keys(toMapping(value)).length === 0;
 }
 
 function toList(value: unknown): readonly unknown[] {

@@ -4,7 +4,16 @@ import { z } from "zod";
 import { day, parseInstant } from "../core/time.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
 import { deepFreeze } from "./plain-values.ts";
-import { count, createTextSchema, duration, httpUrl, namedRecord, parseNumeral, text } from "./validation.ts";
+import {
+  chooseSchema,
+  count,
+  createTextSchema,
+  duration,
+  httpUrl,
+  namedRecord,
+  parseNumeral,
+  text,
+} from "./validation.ts";
 
 /** What an absent key means. The documented defaults are tested against it. */
 export const defaults = deepFreeze({
@@ -73,6 +82,24 @@ const tokenSchema = z.strictObject({
 
 const sourceKeys = { index: text, layout: text.default(defaults.layout), where: text.optional() };
 
+const withinBackends = z.never({ error: "stands in each of `backends`" }).optional();
+const besideBackends = z.never({ error: "stands beside `backends` only" }).optional();
+
+/** A log source in one backend, which is that of its part where it names none. */
+const logSourceSchema = z.strictObject({
+  backend: text.optional(),
+  ...sourceKeys,
+  backends: besideBackends,
+  dedupe: besideBackends,
+});
+
+/** A log source in several backends. */
+const spreadLogSourceSchema = z.strictObject({
+  backends: z.array(z.strictObject({ backend: text, ...sourceKeys })).min(1, "names no backend"),
+  dedupe: z.enum(["id"]).optional(),
+  ...{ backend: withinBackends, index: withinBackends, layout: withinBackends, where: withinBackends },
+});
+
 const metricsSchema = z.strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
 
 const siteSchema = z.strictObject({
@@ -82,11 +109,10 @@ const siteSchema = z.strictObject({
   counter_default: z.enum(["cumulative", "increment"]).default(defaults.counterDefault),
   logs: z
     .strictObject({
-      backend: text,
-      sources: namedRecord(z.strictObject(sourceKeys)).refine(
-        (all) => Object.keys(all).length > 0,
-        "names no source",
-      ),
+      backend: text.optional(),
+      sources: namedRecord(
+        chooseSchema((source) => ("backends" in source ? spreadLogSourceSchema : logSourceSchema)),
+      ).refine((all) => Object.keys(all).length > 0, "names no source"),
     })
     .optional(),
   traces: z

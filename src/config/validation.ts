@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { day, type Millis, parseDuration } from "../core/time.ts";
+import { toMapping } from "./plain-values.ts";
 import type { Path } from "./yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
@@ -56,6 +57,18 @@ export const text = z.string().min(1, "must not be empty");
 /** A map whose keys are names: they appear in paths of the API, in messages and in queries. */
 export const namedRecord = <Value extends z.ZodType>(value: Value) =>
   z.record(z.string().regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\'), value);
+
+/** A value that is parsed by one of several schemas, which its keys decide. Its issues are those of that schema alone. */
+export function chooseSchema<T extends z.ZodType>(choose: (value: Readonly<Record<string, unknown>>) => T) {
+  return z.unknown().transform((value, context): z.output<T> => {
+    const result = choose(toMapping(value)).safeParse(value, { error: explainIssue });
+    if (result.success) return result.data;
+    context.issues.push(
+      ...result.error.issues.map((issue) => ({ ...issue, input: value }) as z.core.$ZodRawIssue),
+    );
+    return z.NEVER;
+  });
+}
 
 export const duration = (most: Millis) =>
   createTextSchema(

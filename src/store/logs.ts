@@ -57,11 +57,18 @@ export interface LogQuery {
    * The store calls it for each answer of the source, with the documents in it: many may be read before a line is found.
    */
   readonly progressed?: ((documents: number) => void) | undefined;
+  /**
+   * What several stores that answer one query together have read, or count in `isWithinLimits`; the store adds its own. The
+   * limit is on their sum. Absent where one store answers alone.
+   */
+  readonly budget?: { documents: number } | undefined;
 }
 
 /** How a log store answers a query from one of its sources. */
 export interface SourcePlan {
   readonly source: LogSource;
+  /** The name of the backend, where a site's sources are in several. */
+  readonly backend?: string | undefined;
   /** The layout by which documents are decoded. */
   readonly layout: string;
   /** The indices that the pattern matches now, sorted; undefined where the source does not permit listing them. */

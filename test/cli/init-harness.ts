@@ -159,7 +159,7 @@ export function listProposed(names: Iterable<string>) {
     /** How often each name is read as lines and as spans. */
     held: [...names].map((name) => [
       name,
-      sources.filter(({ index }) => isNameInPattern(index, name)).length,
+      sources.filter(({ index = "" }) => isNameInPattern(index, name)).length,
       traces !== undefined && isNameInPattern(traces.index, name),
     ]),
   };

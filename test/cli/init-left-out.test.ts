@@ -60,7 +60,9 @@ async function propose(indices: Readonly<Record<string, FakeIndex>>, requested: 
   };
   const text = written();
   const sites = Object.values(parseConfig(text, "r.yaml", world).sites);
-  const lines = sites.flatMap(({ logs }) => Object.values(logs?.sources ?? {}).map(({ index }) => index));
+  const lines = sites.flatMap(({ logs }) =>
+    Object.values(logs?.sources ?? {}).flatMap(({ index }) => index ?? []),
+  );
   const traces = sites.flatMap(({ traces }) => traces?.index ?? []);
   const [, notes = ""] = text.split("Found and left out:\n");
   const leftOut = notes.split("\n").flatMap((line) => /^# {3}(\S+): ./.exec(line)?.[1] ?? []);

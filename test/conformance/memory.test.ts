@@ -3,6 +3,7 @@ import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";
+import { createFederatedLogs } from "#src/federation/federated-logs.ts";
 import { logStoreSuite } from "./logs.ts";
 import { spanStoreSuite } from "./spans.ts";
 import { type SiteName, toSpan } from "./trace-fixture.ts";
@@ -52,6 +53,40 @@ spanStoreSuite({
               const { site_id: _, namespace: __, action: ___, tags: ____, ...span } = toSpan(model);
               return span;
             }),
+          );
+        }
+      },
+      stop: async () => {},
+    };
+  },
+});
+
+/** Each line in one of two stores, by turns; a source is named by both, and its ids are those of one store. */
+logStoreSuite({
+  name: "two memory stores read as one",
+  excuses: {},
+  start: async () => {
+    const stores = [createMemoryLogs(), createMemoryLogs()];
+    const source = (id: string, index: string) => ({ id, index, layout: "auto", tenantFilter: undefined });
+    const sources = {
+      app: source("app", "app"),
+      nginx: source("nginx", "nginx"),
+      twin: source("twin", "app"),
+    };
+    const places = Object.values(sources).map((source) => {
+      const all = stores.map((store, at) => ({ backend: `memory-${at}`, store, source }));
+      return [source.id, { places: all, dedupe: "id" as const }] as const;
+    });
+    return {
+      store: createFederatedLogs(new Map(places)),
+      sources,
+      seed: async (index, lines) => {
+        for (const [at, store] of stores.entries()) {
+          store.forget(index, fromMillis(Number.MAX_SAFE_INTEGER));
+          const own = lines.filter((_, n) => n % stores.length === at);
+          store.add(
+            index,
+            own.map((line) => ({ ...line, severity: parseSeverity(line.severity) })),
           );
         }
       },

@@ -2,9 +2,9 @@
 // few it returns: of two million, a thousand by an open range cost ten times what they cost by a range that ends soon behind
 // them. So each search covers a window sized by the progress of the last one, and asks for hits by their size in bytes.
 
+import type { Order } from "../../../src/core/line-order.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
-import type { Order } from "./line-order.ts";
 
 /** What the searches of all sources together may return at once. */
 const bytesPerSearch = 1_048_576;

@@ -2,6 +2,7 @@
 // it is held back, and the next search starts with it. A millisecond always comes out of one search, which needs neither a
 // point in time nor a tie-breaker. A millisecond that overflows a search is read by a scroll.
 import { requireAt, requireLast } from "../../../src/core/collections.ts";
+import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import { requireSameIndices } from "../search/search.ts";
@@ -15,7 +16,6 @@ import {
   type ReadBudget,
 } from "./group-reader.ts";
 import { type PlannedResponse, searchPage, searchPlanned } from "./group-search.ts";
-import { computeRest } from "./line-order.ts";
 import { readMillisecond } from "./millisecond-overflow.ts";
 import type { ReadContext } from "./search-plan.ts";
 

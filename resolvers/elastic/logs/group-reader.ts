@@ -2,6 +2,7 @@
 // line is a function of the module: functions that are created for each request lose their compiled code.
 import { requireAt } from "../../../src/core/collections.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
+import { sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
@@ -11,7 +12,6 @@ import { decodeLine } from "../layout/line-decoder.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { describeTooWide } from "../query/filter-compiler.ts";
 import { createExportWindow, type ExportWindow } from "./export-window.ts";
-import { sortLines } from "./line-order.ts";
 import { type ReadContext, readInstant, type SearchPlan } from "./search-plan.ts";
 
 /**

@@ -1,6 +1,7 @@
 // The searches of one layout group: which plan they follow, and when the mappings are read again. A response is used only if
 // the plan knew every index that it came from. An export sends its next search before the last response is decoded.
 import { BackendError } from "../../../src/core/errors.ts";
+import { computeRest } from "../../../src/core/line-order.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import { findLastSort, type SearchResponse } from "../document/hit-scanner.ts";
 import { chooseFreshness, type Freshness } from "../query/filter-compiler.ts";
@@ -14,7 +15,6 @@ import {
   sendSearch,
 } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
-import { computeRest } from "./line-order.ts";
 import { buildSearchBody, compileSearchPlan, type SearchPlan } from "./search-plan.ts";
 
 export interface PlannedResponse {

@@ -3,6 +3,7 @@
 // of the range is read again with the new groups.
 import { zip } from "../../../src/core/collections.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
+import { computeRest, limitTies, mergeStreams } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LogQuery, LogSource, LogStore } from "../../../src/store/logs.ts";
@@ -15,7 +16,6 @@ import { mappingChangedError, refuseRemote, rejectInexactTenantFilter } from "..
 import { explainSource } from "./explain.ts";
 import { streamGroup } from "./group-pages.ts";
 import { batchSizes, createGroupReader, type ReadBudget } from "./group-reader.ts";
-import { computeRest, limitTies, mergeStreams } from "./line-order.ts";
 import { countCandidates } from "./page-estimate.ts";
 import { LayoutsChanged, type ReadContext } from "./search-plan.ts";
 
@@ -32,7 +32,7 @@ export function createLogStore(backend: string, client: ElasticClient, mappingCa
   const store: StoreContext = { backend, client, mappingCache };
   return {
     lines(query, signal) {
-      const budget = { documents: 0 };
+      const budget = query.budget ?? { documents: 0 };
       const streams = query.sources.map((source) => readSource(store, source, query, budget, signal));
       return limitTies(mergeStreams(streams, query.order), query.tieLimit);
     },
@@ -66,9 +66,12 @@ async function estimateWithinLimits(
   );
   const limit = Math.min(documentLimit, tieLimit);
   // The last search of a reader may go beyond the page. A caller who expects more than any limit allows reads everything.
-  const room = query.expectedLines > limit ? limit : limit - batchSizes.most * readers.length;
+  const overread = query.expectedLines > limit ? 0 : batchSizes.most * readers.length;
+  const room = limit - overread;
   const counts = await Promise.all(readers.map((reader) => countCandidates(reader, room)));
-  if (counts.reduce((sum, count) => sum + count, 0) <= room) return true;
+  const counted = query.budget ?? { documents: 0 };
+  for (const count of [overread, ...counts]) counted.documents += count;
+  if (counted.documents <= limit) return true;
   const opaque = zip(sources, groupsBySource).filter(([, { isOpaque }]) => isOpaque);
   await Promise.all(opaque.map(([source]) => requireStillOpaque(store, source, signal)));
   return false;

@@ -1,11 +1,12 @@
 // One millisecond that holds more documents than a search returns. It is read in full, by a scroll of its own.
+
+import { sortLines, tooManyTiesError } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../../src/core/time.ts";
 import { fetchNextPage, releaseScroll, requireCompleteScroll, scrollOptions } from "../client/scroll.ts";
 import { isStale, readCompleteResponse } from "../search/search.ts";
 import { batchSizes, countDocuments, type GroupReader, keepLines, listInstants } from "./group-reader.ts";
 import { search } from "./group-search.ts";
-import { sortLines, tooManyTiesError } from "./line-order.ts";
 import { buildScrollBody, type SearchPlan } from "./search-plan.ts";
 
 /**

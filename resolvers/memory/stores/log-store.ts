@@ -51,9 +51,9 @@ export function createMemoryLogs(): MemoryLogs {
   return {
     add,
     lines: (query, signal) => readLines(indices, query, signal),
-    isWithinLimits: async ({ sources, range, documentLimit, tieLimit }) => {
-      const found = sources.map(({ index }) => sliceRange(indices.get(index) ?? [], range).length);
-      return found.reduce((sum, count) => sum + count, 0) <= Math.min(documentLimit, tieLimit);
+    isWithinLimits: async ({ sources, range, documentLimit, tieLimit, budget = { documents: 0 } }) => {
+      for (const { index } of sources) budget.documents += sliceRange(indices.get(index) ?? [], range).length;
+      return budget.documents <= Math.min(documentLimit, tieLimit);
     },
     explain: async ({ sources, filter }) =>
       sources.map((source) => ({
@@ -89,11 +89,13 @@ async function* readLines(
   // The open millisecond, and how many lines of it are in the batch.
   let start: Instant | undefined;
   let tied = 0;
+  const { documentLimit, budget = { documents: 0 } } = query;
   let looked = 0;
   for (const line of mergeSources(indices, query)) {
     looked += 1;
-    if (looked > query.documentLimit)
-      throw createTooLargeError("documents would have to be read", query.documentLimit);
+    budget.documents += 1;
+    if (budget.documents > documentLimit)
+      throw createTooLargeError("documents would have to be read", documentLimit);
     if (looked % stride === 0) {
       await yieldToEventLoop();
       signal.throwIfAborted();

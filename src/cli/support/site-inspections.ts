@@ -1,7 +1,7 @@
 // Lists the inspections of a backend for a configuration: one for each log source of a site, and one for each other part.
 // `check` prints the results, `serve` logs the problems. Both use this list, so neither can forget a part.
 
-import { buildLogSource, buildSpanSource } from "../../access/sites.ts";
+import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
 import type { Config, SiteConfig } from "../../config/config.ts";
 import type { SitePart } from "../../config/schema.ts";
 import { type Instant, now } from "../../core/time.ts";
@@ -47,15 +47,18 @@ function listLogInspections(
   site: string,
   { logs }: SiteConfig,
 ): readonly SiteInspection[] {
-  if (logs?.backend !== name || inspect === undefined) return [];
-  return Object.entries(logs.sources).map(([id, entry]) => ({
-    site,
-    part: "logs",
-    path: `sites.${site}.logs.sources.${id}`,
-    title: [id, entry.index],
-    inspect: async (signal) =>
-      describeSource(await inspect(buildLogSource(id, entry), signal), entry.index, "line"),
-  }));
+  if (logs === undefined || inspect === undefined) return [];
+  return Object.entries(logs.sources).flatMap(([id, entry]) =>
+    [...listLogPlaces(id, entry, logs).entries()]
+      .filter(([, { backend }]) => backend === name)
+      .map(([at, { source }]) => ({
+        site,
+        part: "logs" as const,
+        path: `sites.${site}.logs.sources.${id}${entry.backends === undefined ? "" : `.backends.${at}`}`,
+        title: [id, source.index],
+        inspect: async (signal) => describeSource(await inspect(source, signal), source.index, "line"),
+      })),
+  );
 }
 
 function listSpanInspections(

@@ -1,7 +1,7 @@
 // The one way into an operation, for REST and GraphQL alike: a slot among the requests under way, a deadline, and each
 // named site authorised before anything runs.
 import type { Principal } from "../../access/auth.ts";
-import { createSiteViews, type Sites } from "../../access/sites.ts";
+import { createSiteViews, type Site, type Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
 import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json-in-turns.ts";
@@ -354,8 +354,10 @@ async function collectAnswer(
 /** Once this part of all slots is taken, each backend is held to its share. */
 const scarcityThreshold = 0.75;
 
+type SitePartName = "logs" | "traces" | "metrics" | "kubernetes";
+
 /** Which part of a site each family of operations reads. */
-const partByFamily: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernetes">> = {
+const partByFamily: Readonly<Record<string, SitePartName>> = {
   logs: "logs",
   tracing: "traces",
   deploys: "traces",
@@ -372,14 +374,22 @@ function listUsedBackends(state: ExecutorState, prepared: PreparedOperation, pri
 
 function listBackends(operation: string, asked: readonly string[], sites: Sites): readonly string[] {
   const part = partByFamily[operation.split(".", 1)[0] ?? ""];
-  const backends = asked.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
+  const backends = asked.flatMap((id) => {
+    const site = sites.get(id);
+    return part === undefined || site === undefined ? [] : listPartBackends(site, part);
+  });
   return [...new Set(backends)];
 }
 
 function countBackends(sites: Sites): number {
   const parts = Object.values(partByFamily);
-  const named = [...sites.values()].flatMap((site) => parts.map((part) => site[part]?.backend));
-  return new Set(named.filter((backend) => backend !== undefined)).size;
+  return new Set([...sites.values()].flatMap((site) => parts.flatMap((part) => listPartBackends(site, part))))
+    .size;
+}
+
+function listPartBackends(site: Site, part: SitePartName): readonly string[] {
+  const { backend, backends } = site[part] ?? {};
+  return backends ?? (backend === undefined ? [] : [backend]);
 }
 
 /** Of a link's answer the rows for each that asked; of any other, one value. */

@@ -266,8 +266,9 @@ export async function explainSources(
   { signal }: Context,
 ): Promise<readonly Meaning[]> {
   const plans = (await store.explain?.(query, signal)) ?? query.sources.map(createUnknownPlan);
-  return plans.map(({ source, layout, indices, leaves, notes }) => ({
+  return plans.map(({ source, backend, layout, indices, leaves, notes }) => ({
     source_id: source.id,
+    ...(backend !== undefined && { backend }),
     index: source.index,
     layout,
     indices: indices ?? null,

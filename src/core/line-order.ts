@@ -1,16 +1,9 @@
 // The order of lines: sorting, merging the streams of several searches, what is left of a range after a millisecond, and
 // the limit on the lines of one millisecond.
-import { requireLast } from "../../../src/core/collections.ts";
-import { Refused } from "../../../src/core/errors.ts";
-import { compareLines, type LogLine } from "../../../src/core/rows.ts";
-import {
-  earlier,
-  endOfMilli,
-  floorToMilli,
-  type Instant,
-  later,
-  type TimeRange,
-} from "../../../src/core/time.ts";
+import { requireLast } from "./collections.ts";
+import { Refused } from "./errors.ts";
+import { compareLines, type LogLine } from "./rows.ts";
+import { earlier, endOfMilli, floorToMilli, type Instant, later, type TimeRange } from "./time.ts";
 
 export type Order = "asc" | "desc";
 

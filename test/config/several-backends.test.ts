@@ -1,0 +1,101 @@
+// Parts of a site that name several backends: what is taken, and what is reported where.
+import { expect, test } from "vitest";
+import { listIssues, parse } from "./fixture.ts";
+
+const backends = `backends:
+  old: { kind: elastic, url: "http://old:9200" }
+  new: { kind: elastic, url: "http://new:9200" }
+`;
+const withLogs = (logs: string) => `${backends}sites: { s: { logs: ${logs} } }\n`;
+
+test("log sources name a backend of their own, or several", () => {
+  const { logs } =
+    parse(
+      withLogs(
+        "{ backend: old, sources: { a: { index: i }, b: { backend: new, index: j }, " +
+          "c: { dedupe: id, backends: [{ backend: old, index: k }, { backend: new, index: l, layout: ecs, where: x=y }] } } }",
+      ),
+    ).sites.s ?? {};
+  expect(logs).toEqual({
+    backend: "old",
+    sources: {
+      a: { index: "i", layout: "auto" },
+      b: { backend: "new", index: "j", layout: "auto" },
+      c: {
+        dedupe: "id",
+        backends: [
+          { backend: "old", index: "k", layout: "auto" },
+          { backend: "new", index: "l", layout: "ecs", where: "x=y" },
+        ],
+      },
+    },
+  });
+});
+
+test("the part needs no backend where each source has one; sources may have any name", () => {
+  const sources =
+    "{ '0': { backend: old, index: i }, '1': { backend: old, index: j }, backends: { backend: new, index: k } }";
+  expect(Object.keys(parse(withLogs(`{ sources: ${sources} }`)).sites.s?.logs?.sources ?? {})).toHaveLength(
+    3,
+  );
+});
+
+test("layout files of every place are read by the kind of its backend", () => {
+  const config = parse(
+    withLogs(
+      "{ sources: { a: { backends: [{ backend: old, index: i }, { backend: new, index: j, layout: mine.yaml }] } } }",
+    ),
+  );
+  expect([...(config.backends.new?.layouts?.logs.keys() ?? [])]).toEqual(["mine.yaml"]);
+  expect(config.backends.old?.layouts).toBeUndefined();
+});
+
+test.each([
+  ["{ sources: { a: { index: i } } }", ["4 sites.s.logs.backend: is missing"]],
+  [
+    "{ backend: od, sources: { a: { index: i } } }",
+    ['4 sites.s.logs.backend: unknown backend "od"; did you mean "old"?'],
+  ],
+  [
+    "{ backend: old, sources: { a: { backend: nw, index: i } } }",
+    ['4 sites.s.logs.sources.a.backend: unknown backend "nw"; did you mean "new"?'],
+  ],
+  [
+    "{ sources: { a: { backends: [{ backend: old, index: i }, { backend: nw, index: j }] } } }",
+    ['4 sites.s.logs.sources.a.backends.1.backend: unknown backend "nw"; did you mean "new"?'],
+  ],
+  [
+    "{ sources: { a: { backends: [{ backend: old, index: i }, { backend: old, index: j }] } } }",
+    [
+      "4 sites.s.logs.sources.a.backends.1.backend: is named before: join the patterns of one backend by commas",
+    ],
+  ],
+  ["{ sources: { a: { backends: [] } } }", ["4 sites.s.logs.sources.a.backends: names no backend"]],
+  [
+    "{ backend: old, sources: { a: { index: i, dedupe: id } } }",
+    ["4 sites.s.logs.sources.a.dedupe: stands beside `backends` only"],
+  ],
+  [
+    "{ sources: { a: { index: i, where: w, backends: [{ backend: old, index: i }] } } }",
+    [
+      "4 sites.s.logs.sources.a.index: stands in each of `backends`",
+      "4 sites.s.logs.sources.a.where: stands in each of `backends`",
+    ],
+  ],
+  [
+    "{ sources: { a: { dedupe: ids, backends: [{ backend: old }] } } }",
+    [
+      '4 sites.s.logs.sources.a.dedupe: expected id; did you mean "id"?',
+      "4 sites.s.logs.sources.a.backends.0.index: is missing",
+    ],
+  ],
+  [
+    "{ backend: old, sources: { a: { indx: i } } }",
+    [
+      "4 sites.s.logs.sources.a.index: is missing",
+      '4 sites.s.logs.sources.a.indx: unknown key; did you mean "index"?',
+    ],
+  ],
+])("reports what is wrong with %s", (logs, issues) => {
+  expect(listIssues(withLogs(logs)).toSorted()).toEqual(issues.toSorted());
+});

@@ -3,18 +3,14 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
-import { defaults } from "#src/config/schema.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { createFederatedLogs } from "#src/federation/federated-logs.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { ndjson } from "#src/operations/logs/export.ts";
-import { lines } from "#src/operations/logs/lines.ts";
-import type { Context } from "#src/operations/runtime/operation.ts";
 import type { LogQuery, LogStore } from "#src/store/logs.ts";
-import { buildSource, type SplitLine, splitLogs } from "./split-logs.ts";
+import { createContext, readExport, readPages } from "./paging.ts";
+import { base, buildSource, type SplitLine, splitLogs } from "./split-logs.ts";
 
-const base = Date.UTC(2026, 0, 15, 10);
 const at = (nanos: number) => (fromMillis(base) + BigInt(nanos)) as Instant;
 
 /** Bursts within milliseconds of one or two sources, each line in a random store. */
@@ -45,50 +41,6 @@ const corpora = (count: number) =>
         }),
       ),
     );
-
-function createContext(store: LogStore, cap: number, documents = defaults.limits.documents): Context {
-  const sources = new Map(["app", "nginx"].map((id) => [id, buildSource(id)]));
-  const site = { id: "shop", retention: 86_400_000, counterDefault: "cumulative" } as const;
-  return {
-    user: "ana",
-    sites: new Map([["shop", { ...site, logs: { backend: "old", store, sources } }]]),
-    limits: { ...defaults.limits, linesPerMillisecond: cap, documents },
-    now: () => fromMillis(base + 3_600_000),
-    signal: new AbortController().signal,
-  };
-}
-
-interface Asked {
-  readonly perPage: number;
-  readonly order: string;
-  readonly query: string;
-}
-
-/** All pages, as a client reads them that sends back the last timestamp. */
-async function readPages(context: Context, { perPage, order, query }: Asked): Promise<unknown[][]> {
-  const pages: unknown[][] = [];
-  for (let time: unknown = null; ; ) {
-    const pagination = { per_page: perPage, order, cursor: { time } };
-    const body = { site_id: "shop", source_ids: ["nginx", "app"], query, pagination };
-    const answer = lines.run(lines.request.parse(body), context);
-    if (!(Symbol.asyncIterator in answer)) throw new Error("rows expected");
-    const page: { timestamp: string }[] = [];
-    for await (const { text } of answer) page.push(...JSON.parse(`[${text}]`));
-    if (page.length > 0) pages.push(page);
-    if (page.length < perPage) return pages;
-    if (pages.length > 200) throw new Error("the pages do not end");
-    time = page.at(-1)?.timestamp;
-  }
-}
-
-async function readExport(context: Context, { order, query }: Asked): Promise<string> {
-  const body = { site_id: "shop", source_ids: ["nginx", "app"], query, pagination: { per_page: 1, order } };
-  const answer = ndjson.run(lines.request.parse(body), context);
-  if (!("pieces" in answer)) throw new Error("pieces expected");
-  let text = "";
-  for await (const piece of answer.pieces) text += piece.text;
-  return text;
-}
 
 const queries = fc.record({
   perPage: fc.integer({ min: 1, max: 30 }),

@@ -3,6 +3,8 @@ import { createMemoryLogs, type StoredLine } from "#resolvers/memory/stores/log-
 import { createFederatedLogs, type FederatedSource } from "#src/federation/federated-logs.ts";
 import type { LogSource, LogStore } from "#src/store/logs.ts";
 
+export const base = Date.UTC(2026, 0, 15, 10);
+
 export interface SplitLine {
   readonly source: string;
   /** The stores that hold it; several where it has copies. */
@@ -10,7 +12,7 @@ export interface SplitLine {
   readonly line: StoredLine;
 }
 
-export const backendNames = ["old", "new", "eu"] as const;
+const backendNames = ["old", "new", "eu"] as const;
 
 export function buildSource(id: string): LogSource {
   return { id, index: id, layout: "auto", tenantFilter: undefined };

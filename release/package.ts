@@ -1,11 +1,11 @@
 // `npm run package`: the npm package of a release, in `dist/`. It holds JavaScript and every dependency in the version that was
 // tested: npm ignores the lock file and the `overrides` of a package that it installs, and would choose others.
 import { execFileSync } from "node:child_process";
-import { copyFileSync, rmSync } from "node:fs";
+import { copyFileSync, globSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { copyDependencies } from "./dependencies.ts";
-import { buildProgram, readText, root, writeText } from "./program.ts";
+import { buildProgram, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
 
 interface Manifest extends Readonly<Record<string, unknown>> {
   readonly dependencies: Readonly<Record<string, string>>;
@@ -31,13 +31,49 @@ function buildManifest(): Manifest {
     private: _,
     ...kept
   } = JSON.parse(readText("package.json")) as Manifest;
-  return { ...kept, bundleDependencies: Object.keys(kept.dependencies) };
+  return {
+    ...kept,
+    exports: {
+      "./backend": describeExport("resolvers/backend-toolkit"),
+      "./conformance/*": describeExport("test/conformance/*"),
+      "./package.json": "./package.json",
+    },
+    // Only the suites need it.
+    peerDependencies: { vitest: ">=4" },
+    peerDependenciesMeta: { vitest: { optional: true } },
+    bundleDependencies: Object.keys(kept.dependencies),
+  };
+}
+
+const describeExport = (path: string) => ({ types: `./${path}.d.ts`, default: `./${path}.js` });
+
+/** Writes the declarations of what the package exports, for backends in TypeScript. Takes the compiler some seconds. */
+function buildDeclarations(target: string): void {
+  const options = {
+    extends: "../tsconfig.json",
+    compilerOptions: {
+      noEmit: false,
+      declaration: true,
+      emitDeclarationOnly: true,
+      rootDir: "..",
+      outDir: target,
+    },
+    files: ["resolvers/backend-toolkit.ts", ...suites].map((path) => `../${path}`),
+    include: [],
+  };
+  writeText(join(root, "dist"), "tsconfig.json", JSON.stringify(options));
+  execFileSync(join(root, "node_modules/.bin/tsc"), ["-p", join(root, "dist/tsconfig.json")], {
+    stdio: "inherit",
+  });
+  for (const path of globSync("**/*.d.ts", { cwd: target }))
+    writeText(target, path, nameJavaScript(readFileSync(join(target, path), "utf8")));
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const folder = join(root, "dist/readout");
   rmSync(join(root, "dist"), { recursive: true, force: true });
   buildPackage(folder);
+  buildDeclarations(folder);
   copyDependencies(folder);
   // A stage of the image takes the folder as it is.
   if (!process.argv.includes("--folder")) {

@@ -7,9 +7,17 @@ import { dirname, join } from "node:path";
 
 export const root = new URL("..", import.meta.url).pathname;
 
-/** Fills a folder with the program. Returns the paths of its files, relative to the folder. */
+/** The conformance suites, for backends of one's own. */
+export const suites = ["logs", "spans", "metrics", "kubernetes"].map((name) => `test/conformance/${name}.ts`);
+
+/** Fills a folder with the program and the suites. Returns the paths of its files, relative to the folder. */
 export function buildProgram(target: string): readonly string[] {
-  const written = listSources(["src", "resolvers"]).map((source) => buildFile(source, target));
+  const ofSuites = [...listImported(suites), ...listSources(["test/log-query/cases"])];
+  const sources = [
+    ...listSources(["src", "resolvers"]),
+    ...ofSuites.filter((path) => path.startsWith("test/")),
+  ];
+  const written = sources.map((source) => buildFile(source, target));
   writeText(target, ".meshrc.yaml", nameJavaScript(readText(".meshrc.yaml")));
   return [...written, ".meshrc.yaml"];
 }
@@ -22,6 +30,19 @@ function listSources(folders: readonly string[]): readonly string[] {
       .map((entry) => join(entry.parentPath, entry.name).slice(root.length))
       .toSorted(),
   );
+}
+
+/** Lists modules and those of the checkout that they import, directly or not. */
+function listImported(modules: readonly string[]): readonly string[] {
+  const found = new Set<string>();
+  const visit = (path: string) => {
+    if (found.has(path)) return;
+    found.add(path);
+    for (const [, specifier = ""] of readText(path).matchAll(/^(?:import|export|\}) .*?"((?:\.|#)[^"]+)"/gm))
+      visit(specifier.startsWith("#") ? specifier.slice(1) : join(dirname(path), specifier));
+  };
+  for (const path of modules) visit(path);
+  return [...found].toSorted();
 }
 
 function buildFile(source: string, target: string): string {

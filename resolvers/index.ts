@@ -1,8 +1,10 @@
-// The list of backend kinds, the only one.
+// The list of backend kinds, the only one, and the loader of those that a configuration adds.
 import type { BackendKind, CustomLayouts } from "../src/store/backend.ts";
 import { elastic } from "./elastic/elastic.ts";
 import { memory } from "./memory/memory.ts";
 import { prometheus } from "./prometheus/prometheus.ts";
+
+export { loadOwnKind } from "./own-kinds.ts";
 
 /** By name: the values of `kind:` in readout.yaml. */
 export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([

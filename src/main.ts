@@ -52,7 +52,7 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
 // A closed pipe, such as to `head`, is no reason to stop serving.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
-const shell: Omit<Shell, "kinds"> = {
+const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   env: process.env,
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
@@ -129,14 +129,14 @@ async function runCommand([name, ...args]: readonly string[]): Promise<number> {
     shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
     return 2;
   }
-  const [{ run, usage: own }, { kinds }] = await loadModules(() =>
+  const [{ run, usage: own }, { kinds, loadOwnKind }] = await loadModules(() =>
     Promise.all([command(), import("#resolvers/index.ts")]),
   );
   if (args.some(asksForHelp)) {
     shell.out(own);
     return 0;
   }
-  return run(args, { ...shell, kinds });
+  return run(args, { ...shell, kinds, loadOwnKind });
 }
 
 runCommand(process.argv.slice(2)).then(

@@ -72,7 +72,11 @@ const layers: readonly Layer[] = [
   { folder: "src/{log-query,metrics}", imports: ["src/core"] },
   // Browsers load the console from its own folder and from nowhere else.
   { folder: "src/{core,console}", imports: [] },
-  { folder: "resolvers", imports: ["resolvers/{elastic,memory,prometheus}"], types: ["src/store"] },
+  {
+    folder: "resolvers",
+    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core}"],
+    types: ["src/store"],
+  },
   { folder: "resolvers/http", imports: ["src/{telemetry,config,core}"], types: ["src/store"] },
   {
     folder: "resolvers/elastic",

@@ -55,7 +55,7 @@ const known = [
   ...["sh", "text output", "json output", "text help"],
   ...["yaml readout", "yaml log-layout", "yaml span-layout", "yaml meshrc", "yaml visual", "yaml metrics"],
   ...["yaml elasticsearch-role", "yaml opensearch-role", "yaml pod", "yaml alerts", "yaml scrape"],
-  ...["text log-query", "text trace-query", "graphql", "js", "ts", "nginx", "dockerfile", "json"],
+  ...["yaml", "text log-query", "text trace-query", "graphql", "js", "ts", "nginx", "dockerfile", "json"],
 ] as const;
 
 describe("pages", () => {
@@ -332,7 +332,7 @@ describe("configuration examples", () => {
     }
   });
 
-  test.each([...each("yaml pod"), ...each("yaml scrape")])("%s is YAML", (_, { text }) => {
+  test.each([...each("yaml"), ...each("yaml pod"), ...each("yaml scrape")])("%s is YAML", (_, { text }) => {
     expect(parseYaml(text)).toBeTypeOf("object");
   });
 
@@ -364,8 +364,15 @@ describe("other examples", () => {
   });
 
   test.each([...each("js"), ...each("ts")])("%s is code", (_, { text }) => {
-    const body = stripTypeScriptTypes(text).replaceAll(/^import .*$/gm, "");
+    const body = stripTypeScriptTypes(text)
+      .replaceAll(/^import .*$/gm, "")
+      .replace(/^export default /m, "return ");
     expect(() => new Script(`(async () => {\n${body}\n})`)).not.toThrow();
+  });
+
+  test("the backend of add-a-backend.md is the one that is tested", () => {
+    const [shown] = ofKind("js").filter(({ page }) => page.endsWith("add-a-backend.md"));
+    expect(shown?.text).toBe(readFileSync("test/release/own-backend/ndjson-backend.js", "utf8"));
   });
 
   test.each(each("nginx"))("%s is balanced, and each directive has its end", (_, { text }) => {

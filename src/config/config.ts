@@ -151,10 +151,18 @@ interface ConfigContext extends InterpolationContext {
 }
 
 /** The kinds of backends, by name; each parses its own settings (the entry without `kind`) and its layout files. */
-export type BackendKinds = ReadonlyMap<
-  string,
-  { parseConfig(value: unknown): unknown; readonly layouts?: LayoutReadersByPart }
->;
+export interface BackendKinds {
+  readonly get: (name: string) => KindParser | undefined;
+  /** The names of those that the program has. */
+  readonly keys: () => Iterable<string>;
+  /** Why a name that is no kind cannot be one, where more is known than that. */
+  readonly findFault?: (name: string) => string | undefined;
+}
+
+interface KindParser {
+  parseConfig(value: unknown): unknown;
+  readonly layouts?: LayoutReadersByPart;
+}
 
 /**
  * Parses the content of `file`: fills in defaults, substitutes secrets, resolves paths, and freezes the result deeply.
@@ -197,10 +205,13 @@ function parseBackends(
     const kind = kinds.get(kindName);
     if (kind === undefined) {
       const path = ["backends", name, "kind"];
-      report(
-        path,
-        `unknown kind ${quoteAsWritten(tree, path, kindName)}${formatSuggestion(kindName, [...kinds.keys()])}`,
-      );
+      const fault = kinds.findFault?.(kindName);
+      const written = quoteAsWritten(tree, path, kindName);
+      const reason =
+        fault === undefined
+          ? `unknown kind ${written}${formatSuggestion(kindName, [...kinds.keys()])}`
+          : `${written}: ${redactSecrets(fault, tree.secrets)}`;
+      report(path, reason);
       continue;
     }
     const redacted = new Set([

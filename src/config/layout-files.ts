@@ -13,7 +13,9 @@ import type { Path } from "./yaml.ts";
 export type LayoutReadersByPart = NonNullable<BackendKind<unknown>["layouts"]>;
 /** The parsed layout files of one backend. */
 export type CustomLayoutsByPart = CustomLayouts<unknown, unknown>;
-type Kinds = ReadonlyMap<string, { readonly layouts?: LayoutReadersByPart }>;
+interface Kinds {
+  readonly get: (name: string) => { readonly layouts?: LayoutReadersByPart } | undefined;
+}
 
 /** Returns the parsed layout files by backend. `file` is unchecked: it may be wrong in any other way. */
 export function readCustomLayouts(

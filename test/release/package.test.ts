@@ -35,12 +35,18 @@ const listSpecifiers = (code: string) =>
   ].map(([text, specifier = ""]) => (text.startsWith("new URL") ? `./${specifier}` : specifier));
 
 describe("the package", () => {
-  test("has the files of the program, and neither TypeScript nor tests", () => {
-    expect(files.filter((file) => /\.(?:ts|test\.js|map)$|(?:^|\/)(?:test|bench)\//.test(file))).toEqual([]);
+  test("has the files of the program and the conformance suites, and neither TypeScript nor other tests", () => {
+    expect(
+      files.filter((file) =>
+        /\.(?:ts|test\.js|map)$|^(?:bench|test\/(?!conformance\/|log-query\/))/.test(file),
+      ),
+    ).toEqual([]);
     expect(files.filter((file) => !existsSync(join(folder, file)))).toEqual([]);
     const top = [...new Set(files.map((file) => file.split("/")[0]))].toSorted();
     const documents = ["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"];
-    expect(top).toEqual([".meshrc.yaml", ...documents, "package.json", "resolvers", "src"].toSorted());
+    expect(top).toEqual(
+      [".meshrc.yaml", ...documents, "package.json", "resolvers", "src", "test"].toSorted(),
+    );
     expect(files).toContain("resolvers/elastic/layout/layouts/logs/ecs.yaml");
     expect(files).toContain("src/cli/demo/throughput.yaml");
   });
@@ -55,6 +61,7 @@ describe("the package", () => {
         Object.entries<string>(imports).find(([name]) => specifier.startsWith(name.slice(0, -1))) ?? [];
       if (prefix !== "")
         return existsSync(join(folder, target.replace("*", specifier.slice(prefix.length - 1))));
+      if (specifier === "vitest") return from.startsWith("test/");
       const name = /^(?:@[^/]+\/)?[^/]+/.exec(specifier)?.[0] ?? "";
       return name in dependencies;
     };
@@ -92,6 +99,8 @@ describe("the package", () => {
     );
     expect(checkout.private).toBe(true);
     expect(files).toContain(bin.readout);
+    const suite = manifest.exports["./conformance/*"].default.replace("./", "").replace("*", "logs");
+    expect(files).toEqual(expect.arrayContaining([suite, manifest.exports["./backend"].default.slice(2)]));
   });
 });
 

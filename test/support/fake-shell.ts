@@ -1,4 +1,5 @@
 // A shell of its own for a test of a command: files, environment and clock are given, what is printed is kept.
+import { loadOwnKind } from "../../resolvers/own-kinds.ts";
 import type { Shell } from "../../src/cli/support/shell.ts";
 import { type Instant, parseInstant } from "../../src/core/time.ts";
 import type { BackendKind } from "../../src/store/backend.ts";
@@ -31,6 +32,7 @@ export function createShell(given: {
     onHangup: () => {},
     loadModules: (load) => load(),
     signal: given.signal ?? new AbortController().signal,
+    loadOwnKind,
     kinds: new Map((given.kinds ?? []).map((kind) => [kind.kind, kind])),
     printed: () => out.join(""),
     complained: () => err.join(""),

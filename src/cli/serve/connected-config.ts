@@ -6,6 +6,7 @@ import { BackendError, ConfigError, type Issue, toErrorMessage } from "../../cor
 import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
+import { openKinds } from "../support/backend-kinds.ts";
 import type { Shell } from "../support/shell.ts";
 import { listInspections, type SiteInspection } from "../support/site-inspections.ts";
 
@@ -61,11 +62,12 @@ function connectBackends(
     rollupBytes: config.limits.rollupBytes,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
+  const kinds = openKinds(file, shell);
   const backends = new Map<string, Backend>();
   const issues: Issue[] = [];
   for (const [name, { kind, settings, layouts }] of Object.entries(config.backends)) {
     try {
-      const backend = shell.kinds.get(kind)?.create(name, settings, io, layouts);
+      const backend = kinds.get(kind)?.create(name, settings, io, layouts);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
       const message = redactCredentials(toErrorMessage(error));

@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util";
 import { type Config, parseConfig } from "../../config/config.ts";
 import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
+import { openKinds } from "./backend-kinds.ts";
 import { exitCodes, printUsageError, type Shell } from "./shell.ts";
 
 interface ConfigFile {
@@ -44,7 +45,7 @@ export function printConfigError(error: unknown, file: string, shell: Shell): nu
 
 /** @throws {ConfigError} all issues at once; that the file cannot be read is one */
 export function readConfig(file: string, shell: Shell): Config {
-  return parseConfig(readConfigText(file, shell), file, shell);
+  return parseConfig(readConfigText(file, shell), file, { ...shell, kinds: openKinds(file, shell) });
 }
 
 /** @throws {ConfigError} */

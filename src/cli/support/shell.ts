@@ -22,6 +22,11 @@ export interface Shell {
   /** Ends a command early: Ctrl-C. */
   readonly signal: AbortSignal;
   readonly kinds: ReadonlyMap<string, BackendKind<unknown>>;
+  /**
+   * Loads the kind of a module that a configuration file names; undefined where there is no such module. Throws what the
+   * module throws.
+   */
+  readonly loadOwnKind: (module: string, file: string) => BackendKind<unknown> | undefined;
 }
 
 /** Success; a wrong file or a backend that does not answer; wrong arguments. */

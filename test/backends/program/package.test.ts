@@ -1,6 +1,6 @@
 // The npm package as a stranger installs it: packed, installed into an empty folder without any registry, and started.
 import { execFile, execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { copyFileSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -50,4 +50,85 @@ test("answers within ten seconds, on every route", async () => {
   child.kill("SIGTERM");
   expect(await ended).toBe(0);
   expect(told.err).toBe("");
+});
+
+test("holds a backend outside of the tree to the conformance suite that it exports", async () => {
+  const tool = (name: string) => join(process.cwd(), "node_modules", name);
+  symlinkSync(tool("vitest"), join(folder, "node_modules/vitest"));
+  writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+  copyFileSync("test/release/own-backend/ndjson-backend.js", join(folder, "ndjson-backend.js"));
+  writeFileSync(join(folder, "suite.test.js"), suite);
+  const report = await run(process.execPath, [tool("vitest/vitest.mjs"), "run", "--reporter=json"], {
+    cwd: folder,
+  });
+  const { numPassedTests, numFailedTests } = JSON.parse(report.stdout);
+  expect(numFailedTests).toBe(0);
+  expect(numPassedTests).toBeGreaterThan(20);
+});
+
+/** Without `isWithinLimits`, which is optional: two tests of it fail, as they have to. */
+const suite = `
+import { mkdirSync, writeFileSync } from "node:fs";
+import { backendToolkit } from "readout/backend";
+import { logStoreSuite } from "readout/conformance/logs";
+import createKind from "./ndjson-backend.js";
+
+const reason = { reason: "it has no isWithinLimits", failure: /expected undefined to be/ };
+logStoreSuite({
+  name: "ndjson",
+  excuses: {
+    "is true only for pages that are not refused": reason,
+    "foresees an oversized millisecond at the end of the page and ignores one behind it": reason,
+  },
+  start: async () => {
+    mkdirSync("lines", { recursive: true });
+    for (const name of ["app", "nginx"]) writeFileSync("lines/" + name, "");
+    const { stores } = createKind(backendToolkit).create("own", { folder: "lines" });
+    const source = (id, index = id) => ({ id, index, layout: "auto", tenantFilter: undefined });
+    return {
+      store: stores.logs,
+      sources: { app: source("app"), nginx: source("nginx"), twin: source("twin", "app") },
+      seed: async (index, lines) => {
+        const print = ({ time, ...line }) =>
+          JSON.stringify({ ...line, time: backendToolkit.printInstant(time) }) + "\\n";
+        writeFileSync("lines/" + index, lines.map(print).join(""));
+      },
+      stop: async () => {},
+    };
+  },
+});
+`;
+
+test("declares the store contract for backends in TypeScript", async () => {
+  const typed = `
+import type { Backend, BackendFactory, LogStore } from "readout/backend";
+const create: BackendFactory<{ url: string }> = ({ Refused, fromMillis }) => ({
+  kind: "typed",
+  parseConfig: (value) => ({ url: String(value) }),
+  create: (name, { url }, io): Backend => {
+    const logs: LogStore = {
+      async *lines({ range, tieLimit }) {
+        if (range.from > fromMillis(0)) throw new Refused("result_too_large", url, { limit: tieLimit });
+      },
+    };
+    const probe = async () => ({ product: name, version: String(io.now()) });
+    return { name, kind: "typed", stores: { logs }, inspections: {}, probe, close: async () => {} };
+  },
+});
+export default create;
+`;
+  writeFileSync(join(folder, "typed.ts"), typed);
+  writeFileSync(join(folder, "wrong.ts"), typed.replace("url: string", "url: number"));
+  const tsc = join(process.cwd(), "node_modules/.bin/tsc");
+  const check = (file: string) =>
+    run(
+      tsc,
+      ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024", "--types", "node", file].concat(
+        ["--typeRoots", join(process.cwd(), "node_modules/@types")],
+        ["--lib", "es2024,esnext.disposable"],
+      ),
+      { cwd: folder },
+    );
+  await expect(check("typed.ts")).resolves.toMatchObject({ stdout: "" });
+  await expect(check("wrong.ts")).rejects.toThrow();
 });

@@ -213,8 +213,11 @@ export interface SplitPointQuery extends SpanScan {
 
 // ---- Snapshots ------------------------------------------------------------------------------------------------
 
-/** Identifies what a snapshot holds. Only the store that made it can read it. */
-export type SnapshotVersion = object;
+/** Identifies what a snapshot holds. Only the store that made it can read the rest. */
+export interface SnapshotVersion {
+  /** About how many bytes of memory it takes. */
+  readonly bytes: number;
+}
 
 /**
  * The spans of some sources as they were at one moment. It lets figures be kept that were read once: a later snapshot proves

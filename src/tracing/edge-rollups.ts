@@ -134,5 +134,8 @@ function measureSides<Side extends string, Key>(
 ): number {
   return sides
     .flatMap((side) => [...figures[side]])
-    .reduce((bytes, [id, { durations }]) => bytes + 2 * measureText(id) + measureFigures(durations), 0);
+    .reduce(
+      (bytes, [id, { durations }]) => bytes + 150 + 2 * measureText(id) + measureFigures(durations),
+      600,
+    );
 }

@@ -67,7 +67,7 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
       pieces.reduce((total, piece) => total + piece.total, 0n),
     );
   },
-  measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 100, 0),
+  measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 300, 300),
 };
 
 function addEvent(sum: Map<string, EventTotals>, id: string, event: EventTotals): void {
@@ -100,5 +100,5 @@ export const slowEventActionRollups: RollupKind<
     for (const piece of pieces) for (const { names, of } of piece.values()) addEventAction(sum, names, of);
     return listEventActions(sum);
   },
-  measure: (actions) => [...actions.keys()].reduce((bytes, key) => bytes + 2 * measureText(key) + 300, 0),
+  measure: (actions) => [...actions.keys()].reduce((bytes, key) => bytes + 2 * measureText(key) + 400, 300),
 };

@@ -52,7 +52,7 @@ export function searchPointInTime(
 
 /** As `searchPointInTime`; returns the parsed response. */
 export function searchPointInTimeJson(
-  client: ElasticClient,
+  client: Pick<ElasticClient, "sendJson">,
   point: PointInTime,
   body: object,
   signal: AbortSignal,

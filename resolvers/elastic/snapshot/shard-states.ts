@@ -1,16 +1,28 @@
 // The state of the shards in a point in time, and whether a later state holds all that an earlier one held. Within a shard each
 // write has a higher sequence number than all before it. So if a later state has as many documents up to the earlier one's
 // newest number, and the same newest document, then it has the same documents and what lies above; neither replicas that
-// refresh at other moments nor numbers that another shard has used can hide a change.
+// refresh at other moments nor numbers that another shard has used can hide a change. Writes at the same time may become
+// visible out of order, so the newest numbers are added up too: a late document and a deletion do not cancel out.
 import { z } from "zod";
+import { requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type PointInTime, searchPointInTimeJson } from "../client/point-in-time.ts";
 import { allOf, anyOf, buildIndicesQuery, matchAll, not, type Query } from "../client/query-dsl.ts";
 
-interface ShardState {
+interface ShardState extends RecentState {
   /** At least one. */
   readonly documents: number;
+}
+
+/** The newest documents of an index: the newest one, and those with a number of at most `recentNumbers` less. */
+interface RecentState extends NewestDocument {
+  readonly recentDocuments: number;
+  /** Of their numbers. */
+  readonly recentSum: number;
+}
+
+interface NewestDocument {
   /** The highest sequence number, and the primary term in which it was given. */
   readonly newest: number;
   readonly term: number;
@@ -27,18 +39,29 @@ interface ShardComparison {
 
 /** The indices that one answer may list. */
 const maxIndices = 10_000;
+/**
+ * A document becomes visible at most so many numbers late: more than a server works on at the same time, and few enough to
+ * add up for each request. Their sum is exact in floating point.
+ */
+const recentNumbers = 50_000;
 
 const hitSchema = z.object({ _index: z.string(), _seq_no: z.number(), _primary_term: z.number() });
-const hitsSchema = z.object({ hits: z.object({ hits: z.array(hitSchema) }) });
+const newestSchema = z.object({ hits: z.object({ hits: z.array(hitSchema) }) });
 const answerSchema = z.object({
   timed_out: z.literal(false),
   _shards: z.object({ total: z.number(), failed: z.literal(0) }),
-  hits: hitsSchema.shape.hits,
   aggregations: z
     .object({
       indices: z.object({
         sum_other_doc_count: z.literal(0),
-        buckets: z.array(z.object({ key: z.string(), doc_count: z.number(), newest: hitsSchema.optional() })),
+        buckets: z.array(
+          z.object({
+            key: z.string(),
+            doc_count: z.number(),
+            newest: newestSchema.optional(),
+            sum: z.object({ value: z.number() }).optional(),
+          }),
+        ),
       }),
     })
     .optional(),
@@ -56,13 +79,18 @@ export class IndicesChangedError extends Error {
  */
 export async function compareShards(
   backend: string,
-  client: ElasticClient,
+  client: Pick<ElasticClient, "sendJson">,
   point: PointInTime,
   earlier: ShardStates | undefined,
   signal: AbortSignal,
 ): Promise<ShardComparison> {
   const search = async (body: object): Promise<Answer> => {
-    const answer = await searchPointInTimeJson(client, point, { track_total_hits: false, ...body }, signal);
+    const answer = await searchPointInTimeJson(
+      client,
+      point,
+      { size: 0, track_total_hits: false, ...body },
+      signal,
+    );
     const { data, error } = answerSchema.safeParse(answer);
     if (data === undefined) {
       throw new BackendError(backend, "partial", "incomplete states of shards", { cause: error });
@@ -70,55 +98,96 @@ export async function compareShards(
     if (data._shards.total !== point.shards) throw new IndicesChangedError();
     return data;
   };
-  const [all, above, kept] = await Promise.all([
-    search({ size: 0, aggs: { indices: { terms: { field: "_index", size: maxIndices } } } }),
-    search({ size: 0, query: buildAddedQuery(earlier), aggs: newestByIndex }),
-    earlier === undefined ? undefined : search(buildNewestBody(earlier)),
+  const [all, above, recent] = await Promise.all([
+    search({ aggs: byIndex({}) }),
+    search({ query: buildAddedQuery(earlier), aggs: byIndex(newestDocument) }),
+    searchRecent(backend, search, earlier ?? new Map()),
   ]);
-  const added = new Map<string, ShardState>();
-  for (const { key, doc_count: documents, newest } of listBuckets(above)) {
-    const hit = newest?.hits.hits.at(0);
-    if (hit === undefined)
-      throw new BackendError(backend, "malformed", "an index without its newest document");
-    added.set(key, { documents, newest: hit._seq_no, term: hit._primary_term });
+  const documents = countByIndex(all);
+  const added = countByIndex(above);
+  const holds = (index: string): boolean => {
+    const below = (documents.get(index) ?? 0) - (added.get(index) ?? 0);
+    const [before, now] = [earlier?.get(index), recent.get(index)];
+    return before !== undefined && now !== undefined && before.documents === below && isSame(before, now);
+  };
+  const changed = [...documents.keys()].filter((index) => added.has(index) || !holds(index));
+  const newest = listNewest(backend, above);
+  const unknown = changed.filter((index) => !newest.has(index));
+  if (unknown.length > 0) {
+    const query = buildIndicesQuery(unknown);
+    const found = listNewest(backend, await search({ query, aggs: byIndex(newestDocument) }));
+    for (const [index, document] of found) newest.set(index, document);
   }
+  const recentOfChanged = await searchRecent(backend, search, newest);
   const states = new Map<string, ShardState>();
-  for (const { key, doc_count: documents } of listBuckets(all)) {
-    const newest = added.get(key) ?? earlier?.get(key);
-    if (newest === undefined) throw new BackendError(backend, "malformed", `no newest document of ${key}`);
-    states.set(key, { ...newest, documents });
+  for (const [index, count] of documents) {
+    const found = recentOfChanged.get(index) ?? recent.get(index);
+    if (found === undefined) throw new BackendError(backend, "malformed", `no newest document of ${index}`);
+    states.set(index, { ...found, documents: count });
   }
-  const holds = kept !== undefined && earlier !== undefined && isHeld(earlier, states, added, kept);
-  const total = [...added.values()].reduce((sum, { documents }) => sum + documents, 0);
-  return { states, added: holds ? total : undefined };
+  const isHeld = earlier !== undefined && [...earlier.keys()].every(holds);
+  const total = [...added.values()].reduce((sum, count) => sum + count, 0);
+  return { states, added: isHeld ? total : undefined };
 }
 
-/** Whether all documents of the earlier states are there, and no other ones among them. */
-function isHeld(
-  earlier: ShardStates,
-  states: ShardStates,
-  added: ReadonlyMap<string, ShardState>,
-  { hits: { hits } }: Answer,
-): boolean {
-  return [...earlier].every(([index, { documents, newest, term }]) => {
-    const below = (states.get(index)?.documents ?? 0) - (added.get(index)?.documents ?? 0);
-    const hit = hits.find(({ _index }) => _index === index);
-    return below === documents && hit?._seq_no === newest && hit._primary_term === term;
-  });
+function isSame(one: RecentState, other: RecentState): boolean {
+  return (
+    one.newest === other.newest &&
+    one.term === other.term &&
+    one.recentDocuments === other.recentDocuments &&
+    one.recentSum === other.recentSum
+  );
+}
+
+/** By index, the documents up to these newest ones. */
+async function searchRecent(
+  backend: string,
+  search: (body: object) => Promise<Answer>,
+  upTo: ReadonlyMap<string, Pick<NewestDocument, "newest">>,
+): Promise<ReadonlyMap<string, RecentState>> {
+  if (upTo.size === 0) return new Map();
+  const ranges = [...upTo].map(([index, { newest }]) =>
+    allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } }]),
+  );
+  const aggs = byIndex({ ...newestDocument, sum: { sum: { field: "_seq_no" } } });
+  const answer = await search({ query: anyOf(ranges), aggs });
+  const newest = listNewest(backend, answer);
+  return new Map(
+    listBuckets(answer).map(({ key, doc_count: recentDocuments, sum }) => {
+      const recentSum = sum?.value;
+      if (recentSum === undefined) throw new BackendError(backend, "malformed", "an index without a sum");
+      return [key, { ...requireKey(newest, key), recentDocuments, recentSum }] as const;
+    }),
+  );
+}
+
+function listNewest(backend: string, answer: Answer): Map<string, NewestDocument> {
+  return new Map(
+    listBuckets(answer).map(({ key, newest }) => {
+      const hit = newest?.hits.hits.at(0);
+      if (hit === undefined) {
+        throw new BackendError(backend, "malformed", "an index without its newest document");
+      }
+      return [key, { newest: hit._seq_no, term: hit._primary_term }] as const;
+    }),
+  );
+}
+
+function countByIndex(answer: Answer): ReadonlyMap<string, number> {
+  return new Map(listBuckets(answer).map(({ key, doc_count }) => [key, doc_count]));
 }
 
 function listBuckets({ aggregations }: Answer) {
   return aggregations?.indices.buckets ?? [];
 }
 
-const newestByIndex = {
-  indices: {
-    terms: { field: "_index", size: maxIndices },
-    aggs: {
-      newest: {
-        top_hits: { size: 1, sort: [{ _seq_no: "desc" }], seq_no_primary_term: true, _source: false },
-      },
-    },
+function byIndex(aggs: object): object {
+  return { indices: { terms: { field: "_index", size: maxIndices }, aggs } };
+}
+
+const newestDocument = {
+  newest: {
+    top_hits: { size: 1, sort: [{ _seq_no: "desc" }], seq_no_primary_term: true, _source: false },
   },
 };
 
@@ -129,18 +198,4 @@ export function buildAddedQuery(earlier: ShardStates | undefined): Query {
     allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest } } }]),
   );
   return anyOf([...above, not(buildIndicesQuery([...earlier.keys()]))]);
-}
-
-/** The newest document of each earlier state. */
-function buildNewestBody(earlier: ShardStates): object {
-  const newest = [...earlier].map(([index, state]) =>
-    allOf([buildIndicesQuery([index]), { term: { _seq_no: state.newest } }]),
-  );
-  return {
-    size: Math.max(newest.length, 1),
-    query: anyOf(newest),
-    seq_no_primary_term: true,
-    _source: false,
-    sort: ["_doc"],
-  };
 }

@@ -1,7 +1,9 @@
 // Snapshots: the documents behind some patterns at one moment, as points in time of their shards, and what has changed since an
 // earlier snapshot. Changes are told apart by the shards' states, the indices' uuids, and the mappings as this user sees them.
+import { createHash } from "node:crypto";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
+import { compare } from "../../../src/core/rows.ts";
 import type { SnapshotVersion } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { closePointsInTime, openPointInTime, type PointInTime } from "../client/point-in-time.ts";
@@ -22,9 +24,18 @@ export interface Snapshot {
 /** What a version stands for, by pattern. */
 type Held = ReadonlyMap<string, HeldPattern>;
 interface HeldPattern {
-  readonly metadata: IndexMetadata;
+  /** By name. */
+  readonly indices: HeldIndices;
   /** By the number of the shards. */
   readonly states: readonly ShardStates[];
+}
+
+/** What else the documents' meaning depends on; much smaller than the metadata. */
+type HeldIndices = ReadonlyMap<string, HeldIndex>;
+interface HeldIndex {
+  readonly uuid: string | undefined;
+  /** A digest of all fields as this user sees them: a new field may let old documents match, or show more of them. */
+  readonly fields: string | undefined;
 }
 
 const versions = new WeakMap<SnapshotVersion, Held>();
@@ -70,10 +81,10 @@ export async function openSnapshot(
       [...patterns].map(([pattern, metadata]) => {
         const own = compared.filter(({ point }) => point.pattern === pattern);
         const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
-        return [pattern, { metadata, states: sorted.map(({ states }) => states) }];
+        return [pattern, { indices: describeIndices(metadata), states: sorted.map(({ states }) => states) }];
       }),
     );
-    const version: SnapshotVersion = {};
+    const version: SnapshotVersion = { bytes: measureHeld(held) };
     versions.set(version, held);
     return {
       points,
@@ -112,10 +123,10 @@ function describeAdded(
     if (count === undefined) return undefined;
     documents += count;
   }
-  for (const [pattern, { metadata, states }] of earlier) {
+  for (const [pattern, { indices, states }] of earlier) {
     const now = held.get(pattern);
     if (now === undefined || now.states.length < states.length) return undefined;
-    if (!keepsIndices(metadata, now.metadata)) return undefined;
+    if (!keepsIndices(indices, now.indices)) return undefined;
   }
   return {
     documents,
@@ -124,29 +135,39 @@ function describeAdded(
 }
 
 /** Whether all earlier indices are there and show what they showed, so that the same documents match and read the same. */
-export function keepsIndices(earlier: IndexMetadata, now: IndexMetadata): boolean {
-  if (earlier === now) return true;
-  const groups = new Map(
-    now.groups.flatMap((group) => group.indices.map((index) => [index, group] as const)),
-  );
-  const isKept = (index: string): boolean =>
-    now.indices.has(index) && earlier.uuids.get(index) === now.uuids.get(index);
-  return (
-    [...earlier.indices].every(isKept) &&
-    earlier.groups.every((group) =>
-      [...new Set(group.indices.map((index) => groups.get(index)))].every(
-        (other) => other !== undefined && keepsFields(group, other),
-      ),
-    )
-  );
+export function keepsIndices(earlier: HeldIndices, now: HeldIndices): boolean {
+  return [...earlier].every(([index, { uuid, fields }]) => {
+    const other = now.get(index);
+    return other !== undefined && other.uuid === uuid && other.fields === fields;
+  });
 }
 
-/** A field that is new may let old documents match, or show more of them. */
-function keepsFields(earlier: IndexGroup, now: IndexGroup): boolean {
-  return (
-    earlier.fields.size === now.fields.size &&
-    [...earlier.fields].every(
-      ([name, field]) => JSON.stringify(now.fields.get(name)) === JSON.stringify(field),
-    )
-  );
+export function describeIndices({ indices, groups, uuids }: IndexMetadata): HeldIndices {
+  const fields = new Map<string, string>();
+  for (const group of groups) for (const index of group.indices) fields.set(index, digestFields(group));
+  return new Map([...indices].map((index) => [index, { uuid: uuids.get(index), fields: fields.get(index) }]));
+}
+
+/** Groups are immutable. */
+const digests = new WeakMap<IndexGroup, string>();
+
+function digestFields(group: IndexGroup): string {
+  const known = digests.get(group);
+  if (known !== undefined) return known;
+  const sorted = [...group.fields].sort(([a], [b]) => compare(a, b));
+  const hash = createHash("sha256");
+  for (const field of sorted) hash.update(JSON.stringify(field));
+  const digest = hash.digest("base64");
+  digests.set(group, digest);
+  return digest;
+}
+
+/** About how many bytes of memory it takes. */
+function measureHeld(held: Held): number {
+  let bytes = 0;
+  for (const { indices, states } of held.values()) {
+    for (const [name, { uuid = "" }] of indices) bytes += 200 + 2 * (name.length + uuid.length);
+    for (const shard of states) for (const name of shard.keys()) bytes += 200 + 2 * name.length;
+  }
+  return bytes;
 }

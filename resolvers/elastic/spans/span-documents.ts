@@ -17,7 +17,7 @@ import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import { IndicesChangedError } from "../snapshot/shard-states.ts";
-import { keepsIndices, openSnapshot, type Snapshot } from "../snapshot/snapshot.ts";
+import { describeIndices, keepsIndices, openSnapshot, type Snapshot } from "../snapshot/snapshot.ts";
 import {
   combineSignals,
   createSpanSearchContext,
@@ -256,7 +256,8 @@ async function arePlansCurrent(
 ): Promise<boolean> {
   for (const [pattern, metadata] of patterns) {
     const now = await mappingCache.refresh(pattern, signal);
-    if (now.indices.size !== metadata.indices.size || !keepsIndices(metadata, now)) return false;
+    const isSame = keepsIndices(describeIndices(metadata), describeIndices(now));
+    if (now.indices.size !== metadata.indices.size || !isSame) return false;
   }
   return true;
 }

@@ -69,9 +69,9 @@ function calculateMiddle(range: number): number {
   return range === zeroRange ? 0 : Math.exp((range + 0.5) * growth);
 }
 
-/** About how many bytes of memory figures take. */
+/** About how many bytes of memory figures take: a map has at least room for four entries, and then for up to twice its own. */
 export function measureFigures({ lengths }: DurationFigures): number {
-  return 100 + 40 * lengths.size;
+  return 250 + 60 * lengths.size;
 }
 
 /** About how many bytes of memory a text takes. */

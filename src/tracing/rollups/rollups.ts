@@ -206,6 +206,7 @@ async function dropChanged<Query extends RollupQuery, Figures, Answer>(
         : await findChangedSegments(group, comparison, signal);
     for (const segment of changed ?? [...group.segments.keys()]) dropSegment(cache, group, segment);
   }
+  cache.bytes += version.bytes - (group.version?.bytes ?? 0);
   group.version = version;
 }
 
@@ -351,7 +352,7 @@ function measureGroup(key: string): number {
 
 function dropGroup(cache: RollupCache, key: string, group: Group): void {
   dropSegments(cache, group);
-  if (cache.groups.delete(key)) cache.bytes -= measureGroup(key);
+  if (cache.groups.delete(key)) cache.bytes -= measureGroup(key) + (group.version?.bytes ?? 0);
 }
 
 function dropSegments(cache: RollupCache, group: Group): void {

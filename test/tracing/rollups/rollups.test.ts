@@ -76,11 +76,14 @@ const change = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("remove" as const), place }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("exchange" as const), place }) },
 );
 const history = fc.record({
   /** So that segments are short and long. */
   segmentSpans: fc.constantFrom(1, 10, 20),
   first: fc.array(documentCopies, { maxLength: 30 }),
+  /** Has a number among the first ones, and is seen when another document goes. */
+  late: documentCopies,
   steps: fc.array(fc.record({ change, question }), { minLength: 1, maxLength: 12 }),
 });
 
@@ -95,7 +98,7 @@ const budget = () => createBudget(Number.MAX_SAFE_INTEGER);
 describe("rollups", () => {
   test("answer as reading does, through additions, deletions and updates, for each view", async () => {
     let [kept, asked] = [0, 0];
-    const property = fc.asyncProperty(history, async ({ segmentSpans, first, steps }) => {
+    const property = fc.asyncProperty(history, async ({ segmentSpans, first, late, steps }) => {
       const store = createStoredSpans();
       const recordLookup = (hit: boolean) => {
         asked += 1;
@@ -103,12 +106,15 @@ describe("rollups", () => {
       };
       const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 0, segmentSpans, recordLookup });
       const analytics = createRollupAnalytics(store.reader, cache);
+      store.addLate(late);
       first.forEach(store.add);
       for (const { change, question } of steps) {
         await compareAnswers(question, store.listSpans(), analytics);
         if (change.does === "add") change.documents.forEach(store.add);
-        else if (change.does === "remove") store.remove(change.place);
-        else store.replace(change.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
+        else if (change.does !== "replace") {
+          store.remove(change.place);
+          if (change.does === "exchange") store.reveal();
+        } else store.replace(change.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
         await compareAnswers(question, store.listSpans(), analytics);
       }
     });

@@ -1,0 +1,76 @@
+// Whether a later state of shards holds an earlier one: what comes late, goes, or gets the number of another is never missed.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { compareShards, type ShardStates } from "../../../../resolvers/elastic/snapshot/shard-states.ts";
+import { createFakeShards, type ShardDocument } from "../../../support/elastic/fake-shards.ts";
+
+const { signal } = new AbortController();
+
+function compareDocuments(documents: readonly ShardDocument[], earlier?: ShardStates) {
+  const { client, point } = createFakeShards(documents);
+  return compareShards("es", client, point, earlier, signal);
+}
+
+const list = (numbers: readonly number[], index = "a", term = 1): readonly ShardDocument[] =>
+  numbers.map((number) => ({ index, number, term }));
+
+async function countAdded(
+  before: readonly ShardDocument[],
+  after: readonly ShardDocument[],
+): Promise<number | undefined> {
+  const { states } = await compareDocuments(before);
+  return (await compareDocuments(after, states)).added;
+}
+
+describe("shard states", () => {
+  test.each<[string, readonly ShardDocument[], readonly ShardDocument[], number | undefined]>([
+    ["the same documents", list([0, 1, 2]), list([0, 1, 2]), 0],
+    ["new documents", list([0, 1, 2]), list([0, 1, 2, 5, 6]), 2],
+    ["a new index", list([0, 1]), [...list([0, 1]), ...list([0, 1, 2], "b")], 3],
+    ["a deleted document", list([0, 1, 2]), list([0, 2]), undefined],
+    ["the newest deleted", list([0, 1, 2]), list([0, 1]), undefined],
+    ["an updated document", list([0, 1, 2]), list([0, 2, 3]), undefined],
+    ["an index that is gone", [...list([0]), ...list([0], "b")], list([0]), undefined],
+    ["a document that comes late", list([0, 1, 3]), list([0, 1, 2, 3]), undefined],
+    ["a late document for a deleted one", list([0, 1, 3]), list([0, 2, 3]), undefined],
+    [
+      "a late document for one deleted long ago",
+      list([0, 90_000, 90_002]),
+      list([90_000, 90_001, 90_002]),
+      undefined,
+    ],
+    ["a document of another primary", list([0, 1]), [...list([0]), ...list([1], "a", 2)], undefined],
+  ])("tells %s", async (_, before, after, expected) => {
+    expect(await countAdded(before, after)).toBe(expected);
+  });
+
+  test("holds again after the newest document is gone and nothing has come", async () => {
+    const { states } = await compareDocuments(list([0, 1, 2]));
+    const { states: later, added } = await compareDocuments(list([0, 1]), states);
+    expect(added).toBeUndefined();
+    expect((await compareDocuments(list([0, 1]), later)).added).toBe(0);
+  });
+
+  test("never takes changed documents for the same, unless two come late while two go", async () => {
+    const documents = fc.uniqueArray(fc.tuple(fc.constantFrom("a", "b"), fc.nat(8)), {
+      selector: ([index, number]) => `${index} ${number}`,
+      minLength: 1,
+    });
+    const toDocuments = (pairs: readonly (readonly [string, number])[]) =>
+      pairs.map(([index, number]) => ({ index, number, term: 1 }));
+    const property = fc.asyncProperty(documents, documents, async (one, other) => {
+      const [before, after] = [toDocuments(one), toDocuments(other)];
+      const newest = (index: string) =>
+        Math.max(-1, ...before.filter((own) => own.index === index).map(({ number }) => number));
+      const keyOf = ({ index, number }: ShardDocument) => `${index} ${number}`;
+      const [keysBefore, keysAfter] = [new Set(before.map(keyOf)), new Set(after.map(keyOf))];
+      const gone = before.filter((own) => !keysAfter.has(keyOf(own)));
+      const come = after.filter((own) => !keysBefore.has(keyOf(own)));
+      const late = come.filter(({ index, number }) => number < newest(index));
+      fc.pre(late.length < 2 || gone.length < 2);
+      const expected = gone.length === 0 && late.length === 0 ? come.length : undefined;
+      expect(await countAdded(before, after)).toBe(expected);
+    });
+    await fc.assert(property, { numRuns: 500 });
+  });
+});

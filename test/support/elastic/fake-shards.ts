@@ -1,0 +1,103 @@
+// A point in time of one shard of each of some indices, for what the states of shards are asked by. It rejects what it does not
+// know.
+import { z } from "zod";
+import type { ElasticClient } from "../../../resolvers/elastic/client/client.ts";
+import type { PointInTime } from "../../../resolvers/elastic/client/point-in-time.ts";
+import type { Query } from "../../../resolvers/elastic/client/query-dsl.ts";
+
+export interface ShardDocument {
+  readonly index: string;
+  /** Its sequence number. */
+  readonly number: number;
+  /** The primary term in which it was given. */
+  readonly term: number;
+}
+
+const searchSchema = z.strictObject({
+  size: z.literal(0),
+  track_total_hits: z.literal(false),
+  query: z.record(z.string(), z.unknown()).default({ match_all: {} }),
+  aggs: z.strictObject({
+    indices: z.strictObject({
+      terms: z.strictObject({ field: z.literal("_index"), size: z.number() }),
+      aggs: z.strictObject({ newest: z.unknown(), sum: z.unknown() }).partial(),
+    }),
+  }),
+  pit: z.unknown(),
+});
+
+export function createFakeShards(documents: readonly ShardDocument[]): {
+  readonly client: Pick<ElasticClient, "sendJson">;
+  readonly point: PointInTime;
+} {
+  const shards = new Set(documents.map(({ index }) => index)).size;
+  const paths = { open: "_pit", close: { path: "_pit", isList: false } } as const;
+  return {
+    point: { pattern: "*", shard: 0, shards, id: "point", paths },
+    client: {
+      sendJson: async ({ body }) => {
+        const { query, aggs } = searchSchema.parse(JSON.parse(String(body)));
+        const found = documents.filter((document) => matches(query, document));
+        const buckets = [...Map.groupBy(found, ({ index }) => index)].map(([key, own]) => ({
+          ...{ key, doc_count: own.length },
+          ...("newest" in aggs.indices.aggs && { newest: describeNewest(own) }),
+          ...("sum" in aggs.indices.aggs && {
+            sum: { value: own.reduce((sum, one) => sum + one.number, 0) },
+          }),
+        }));
+        return {
+          ...{ timed_out: false, _shards: { total: shards, failed: 0 }, hits: { hits: [] } },
+          aggregations: { indices: { sum_other_doc_count: 0, buckets } },
+        };
+      },
+    },
+  };
+}
+
+function describeNewest(documents: readonly ShardDocument[]): object {
+  const [newest] = documents.toSorted((a, b) => b.number - a.number);
+  const hits = newest && [{ _index: newest.index, _seq_no: newest.number, _primary_term: newest.term }];
+  return { hits: { hits: hits ?? [] } };
+}
+
+const clauses = z.array(z.record(z.string(), z.unknown()));
+const querySchema = z.union([
+  z.strictObject({ match_all: z.strictObject({}) }).transform(() => () => true),
+  z.strictObject({ terms: z.strictObject({ _index: z.array(z.string()) }) }).transform(
+    ({ terms }) =>
+      ({ index }: ShardDocument) =>
+        terms._index.includes(index),
+  ),
+  z
+    .strictObject({
+      range: z.strictObject({ _seq_no: z.strictObject({ gt: z.number(), lte: z.number() }).partial() }),
+    })
+    .transform(
+      ({
+        range: {
+          _seq_no: { gt = -1, lte = Number.POSITIVE_INFINITY },
+        },
+      }) =>
+        ({ number }: ShardDocument) =>
+          number > gt && number <= lte,
+    ),
+  z.strictObject({ bool: z.strictObject({ filter: clauses }) }).transform(
+    ({ bool }) =>
+      (document: ShardDocument) =>
+        bool.filter.every((query) => matches(query, document)),
+  ),
+  z.strictObject({ bool: z.strictObject({ should: clauses, minimum_should_match: z.literal(1) }) }).transform(
+    ({ bool }) =>
+      (document: ShardDocument) =>
+        bool.should.some((query) => matches(query, document)),
+  ),
+  z.strictObject({ bool: z.strictObject({ must_not: clauses }) }).transform(
+    ({ bool }) =>
+      (document: ShardDocument) =>
+        !bool.must_not.some((query) => matches(query, document)),
+  ),
+]);
+
+function matches(query: Query, document: ShardDocument): boolean {
+  return querySchema.parse(query)(document);
+}

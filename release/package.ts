@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { copyDependencies } from "./dependencies.ts";
 import { buildProgram, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
+import { buildProvenance, printChecksums } from "./provenance.ts";
+import { buildSbom } from "./sbom.ts";
 
 interface Manifest extends Readonly<Record<string, unknown>> {
   readonly dependencies: Readonly<Record<string, string>>;
@@ -16,9 +18,11 @@ export function buildPackage(target: string): readonly string[] {
   const written = buildProgram(target);
   for (const file of documents) copyFileSync(join(root, file), join(target, file));
   writeText(target, "package.json", `${JSON.stringify(buildManifest(), null, 2)}\n`);
-  return [...written, ...documents, "package.json"];
+  writeText(target, sbomFile, `${JSON.stringify(buildSbom(), null, 2)}\n`);
+  return [...written, ...documents, "package.json", sbomFile];
 }
 
+const sbomFile = "sbom.cdx.json";
 const documents = ["README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"] as const;
 
 /** Without what belongs to the checkout: its scripts, its tools, and the mark that keeps the checkout from being published. */
@@ -84,6 +88,11 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
         encoding: "utf8",
       },
     ).split("\n");
+    const files = [join(root, `dist/${tarball}`), join(root, "dist", sbomFile)];
+    copyFileSync(join(folder, sbomFile), join(root, "dist", sbomFile));
+    writeText(join(root, "dist"), "SHA256SUMS", printChecksums(files));
+    const provenance = buildProvenance(files, process.env);
+    writeText(join(root, "dist"), "provenance.intoto.json", `${JSON.stringify(provenance, null, 2)}\n`);
     process.stdout.write(`dist/${tarball}\n`);
   }
 }

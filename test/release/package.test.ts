@@ -45,7 +45,7 @@ describe("the package", () => {
     const top = [...new Set(files.map((file) => file.split("/")[0]))].toSorted();
     const documents = ["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"];
     expect(top).toEqual(
-      [".meshrc.yaml", ...documents, "package.json", "resolvers", "src", "test"].toSorted(),
+      [".meshrc.yaml", ...documents, "package.json", "resolvers", "sbom.cdx.json", "src", "test"].toSorted(),
     );
     expect(files).toContain("resolvers/elastic/layout/layouts/logs/ecs.yaml");
     expect(files).toContain("src/cli/demo/throughput.yaml");

@@ -1,6 +1,14 @@
 // The npm package as a stranger installs it: packed, installed into an empty folder without any registry, and started.
 import { execFile, execFileSync } from "node:child_process";
-import { copyFileSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -25,15 +33,24 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("holds the packages of the lock file in their versions, and no others", () => {
+test("holds the packages of the lock file and of the bill of materials, and no others", () => {
   const installed = execFileSync("find", [".", "-path", "*/node_modules/*", "-name", "package.json"], {
     cwd: join(folder, "node_modules/readout"),
     encoding: "utf8",
   });
+  const read = (path: string) => JSON.parse(readFileSync(join(folder, "node_modules/readout", path), "utf8"));
   const isPackage = (path: string) => /node_modules\/(?:@[^/]+\/)?[^/]+\/package\.json$/.test(path);
   const places = installed.split("\n").filter(isPackage);
   const locked = listProductionPackages().map(({ path }) => `./${path}/package.json`);
   expect(places.toSorted()).toEqual(locked.toSorted());
+  const listed: readonly { name: string; version: string }[] = read("sbom.cdx.json").components;
+  const found = places.map((place) => {
+    const { name, version } = read(place);
+    return `${name}@${version}`;
+  });
+  expect(listed.map(({ name, version }) => `${name}@${version}`).toSorted()).toEqual(
+    [...new Set(found)].toSorted(),
+  );
   expect(readdirSync(join(folder, "node_modules"))).toEqual(
     expect.arrayContaining([toPackageName("node_modules/readout")]),
   );

@@ -7,6 +7,23 @@ export function compare<T extends string | bigint | number>(a: T, b: T): number 
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
+/** By code points, as sources order texts that they keep as UTF-8. */
+export function compareCodePoints(a: string, b: string): number {
+  const length = Math.min(a.length, b.length);
+  for (let at = 0; at < length; at += 1) {
+    const [left, right] = [a.charCodeAt(at), b.charCodeAt(at)];
+    if (left === right) continue;
+    // A surrogate stands for a code point above all that are one unit.
+    const [isLeftHigh, isRightHigh] = [isSurrogate(left), isSurrogate(right)];
+    return isLeftHigh === isRightHigh ? left - right : isLeftHigh ? 1 : -1;
+  }
+  return a.length - b.length;
+}
+
+function isSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdfff;
+}
+
 /** Spec, "Log line"; `unknown` is for a text that no rule recognises. `severity-words.ts` has the words of sources. */
 export const severities = [
   "trace",

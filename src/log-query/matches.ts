@@ -7,7 +7,7 @@ import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";
 type Test = (line: LogLine, body: Body) => boolean;
 
 /** A key of a path, and the array index that it spells: `0` or digits that do not begin with 0. */
-interface PathKey {
+export interface PathKey {
   readonly key: string;
   readonly index: number | undefined;
 }
@@ -114,7 +114,7 @@ function compileNumericComparison(
   };
 }
 
-function toPathKeys(path: Path): readonly PathKey[] {
+export function toPathKeys(path: Path): readonly PathKey[] {
   return path.map((key) => ({ key, index: /^(?:0|[1-9]\d*)$/.test(key) ? Number(key) : undefined }));
 }
 
@@ -168,7 +168,7 @@ function combineVerdicts(
 }
 
 /** The element or member that a key names. Own keys only: a body's `__proto__` and `constructor` are keys like any other, and absent unless it has them. */
-function readChild(node: object, { key, index }: PathKey): unknown {
+export function readChild(node: object, { key, index }: PathKey): unknown {
   if (Array.isArray(node)) return index === undefined ? undefined : node[index];
   if (node instanceof Map) return node.get(key);
   return Object.hasOwn(node, key) ? (node as Readonly<Record<string, unknown>>)[key] : undefined;

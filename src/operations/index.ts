@@ -2,6 +2,7 @@
 
 import { testCron } from "./check-ins.ts";
 import { nodes, pods, podsOverview } from "./kubernetes/kubernetes.ts";
+import { counts } from "./logs/counts.ts";
 import { csv, ndjson } from "./logs/export.ts";
 import { lines } from "./logs/lines.ts";
 import { tail } from "./logs/tail-request.ts";
@@ -18,6 +19,7 @@ import { errorTrace, locator, performanceTrace, trace } from "./traces/trace.ts"
 
 export const operations: readonly Endpoint[] = [
   createEndpoint(lines, [tail, ndjson, csv]),
+  createEndpoint(counts),
   createEndpoint(locator),
   createEndpoint(trace),
   createEndpoint(performanceTrace),

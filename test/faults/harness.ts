@@ -188,6 +188,7 @@ export const questions: readonly Question[] = [
     "logs/lines": lines({}, 40),
     "logs/lines, a filter": lines({ query: "severity=error n>=100" }, 60),
     "logs/lines, streamed over a burst": lines({}, 2_400),
+    "logs/counts": { ...lines(aroundLines, 1), group_by: "severity" },
     "tracing/locator": { site_ids, trace_id },
     "tracing/trace": { site_ids, trace_id },
     "tracing/trace/performance": { site_ids, trace_id },

@@ -46,6 +46,14 @@ const pools: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   metric_name: fc.constantFrom(...tagged),
   tags: fc.constantFrom({}, { namespace: "*" }, { namespace: "web" }, { action: "*", namespace: "web" }),
   group_by: fc.constantFrom(["Name"], [{ Tag: "namespace" }], [{ Tag: "namespace" }, { Tag: "action" }], []),
+  "group_by as string": fc.constantFrom(
+    "severity",
+    "source",
+    "hostname",
+    "trace_id",
+    "http.request.method",
+    "a=b",
+  ),
   id: fc.constantFrom("9Ubquyg0qqEEfpH6Xefmrg", "73h_ogaRMCuYHGmgjkhUbg", "b"),
   limit: fc.integer({ min: 1, max: 20 }),
   duration: fc.constantFrom(0, 100, 1e6),
@@ -66,7 +74,8 @@ const pools: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
 function inputs(written: JsonSchema, name = ""): fc.Arbitrary<unknown> {
   const id = written.$ref?.replace("#/$defs/", "");
   const schema = id === undefined ? written : (described.inputs.get(id) ?? written);
-  const pool = pools[name];
+  const { type } = schema.anyOf?.find((one) => one.type !== "null") ?? schema;
+  const pool = pools[`${name} as ${type}`] ?? pools[name];
   if (pool !== undefined) return pool;
   const choices = schema.anyOf?.filter(({ type }) => type !== "null");
   const [only] = choices ?? [];

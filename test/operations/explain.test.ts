@@ -167,6 +167,7 @@ describe("?explain=true", () => {
     expect((await ask("logs/lines?explain=false", lines())).status).toBe(200);
     expect(operations.filter(({ isExplainable: explains }) => explains).map(({ name }) => name)).toEqual([
       "logs.lines",
+      "logs.counts",
       "tracing.traces_performance",
       "tracing.traces_errors",
       "metrics.timeseries",

@@ -7,9 +7,12 @@ const routes = readFileSync(new URL("routes.txt", import.meta.url), "utf8")
   .trim()
   .split("\n");
 
+/** Routes of ours, beside the specification. */
+const ownRoutes = ["POST /api/v2/logs/counts"];
+
 test("each route of the specification has exactly one operation", () => {
   const served = operations.map(({ method, path }) => `${method} ${path}`);
-  expect(routes).toEqual(expect.arrayContaining(served));
+  expect(served.toSorted()).toEqual([...routes, ...ownRoutes].toSorted());
   expect(new Set(served).size).toBe(served.length);
   expect(new Set(operations.map(({ name }) => name)).size).toBe(operations.length);
 });

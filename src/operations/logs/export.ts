@@ -77,7 +77,7 @@ async function* addHeader(pieces: AsyncIterable<RowBatch>): AsyncGenerator<RowBa
 }
 
 /** The most that every server counts. */
-const maxCountedDocuments = 2_000_000_000;
+export const maxCountedDocuments = 2_000_000_000;
 /** Of a piece: printing one never holds the event loop up, two can be on their way, and a slow client takes one in time. */
 const linesPerChunk = 250;
 

@@ -67,26 +67,31 @@ const pagination = z
   })
   .meta({ id: "LogPagination", description: "Which page of a log search." });
 
+/** Which lines a request is about. */
+export const lineSelection = {
+  site_id: siteId,
+  source_ids: textList(1).meta({
+    description: "The log sources to search; duplicates are ignored.",
+    examples: [["app", "nginx"]],
+  }),
+  query: z.string().meta({
+    description: "A filter in the log query language; empty for all lines.",
+    examples: ["severity=error OR (severity=warn AND message:timeout)"],
+  }),
+  use_expressions: optional(z.boolean()).meta({
+    description:
+      "When true, legacy syntax is refused; when false or absent, bracket lists, an `attributes.` prefix and type suffixes are understood as well.",
+    examples: [true],
+  }),
+  from: optional(from).meta({
+    description: "Range start, inclusive. The default is the site's retention bound.",
+  }),
+  to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+};
+
 const body = z
   .object({
-    site_id: siteId,
-    source_ids: textList(1).meta({
-      description: "The log sources to search; duplicates are ignored.",
-      examples: [["app", "nginx"]],
-    }),
-    query: z.string().meta({
-      description: "A filter in the log query language; empty for all lines.",
-      examples: ["severity=error OR (severity=warn AND message:timeout)"],
-    }),
-    use_expressions: optional(z.boolean()).meta({
-      description:
-        "When true, legacy syntax is refused; when false or absent, bracket lists, an `attributes.` prefix and type suffixes are understood as well.",
-      examples: [true],
-    }),
-    from: optional(from).meta({
-      description: "Range start, inclusive. The default is the site's retention bound.",
-    }),
-    to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+    ...lineSelection,
     pagination: pagination.meta({ description: "The size, the order and the position of the page." }),
   })
   .check(checkRange)
@@ -111,6 +116,7 @@ const body = z
     ],
   });
 export type LinesRequest = z.output<typeof body>;
+type LineSelection = Omit<LinesRequest, "pagination">;
 
 export const lines: Operation<LinesRequest, never> = {
   name: "logs.lines",
@@ -158,7 +164,7 @@ async function explainPage(request: LinesRequest, context: Context) {
 }
 
 /** Contract, "Order of checks": the site's logs, then the sources, then the query. */
-export function selectLogs(request: LinesRequest, context: Context) {
+export function selectLogs(request: LineSelection, context: Context) {
   const site = context.sites.get(request.site_id);
   if (site?.logs === undefined) throw createMissingPartError("logs", "The site has no logs");
   const { store, backend } = site.logs;
@@ -226,7 +232,7 @@ function selectSources(
 }
 
 /** The range before the cursor. `from` may come out later than `to` where one of them is a default. */
-export function resolveRange({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
+export function resolveRange({ from, to }: LineSelection, site: Site, now: Instant): TimeRange {
   return {
     from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
     to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.text, to.instant),

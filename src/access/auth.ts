@@ -2,6 +2,7 @@
 // slow hashes protect passwords that can be guessed, and would cost 40 ms a request. Only the hashes are kept.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "../config/config.ts";
+import type { Scope } from "../config/scopes.ts";
 import { TooMany, Unauthorized } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { RateLimiter } from "./rate-limit.ts";
@@ -10,6 +11,8 @@ export interface Principal {
   readonly user: string;
   /** Also true of sites that do not exist where the token is for all: the caller checks whether they do. */
   maySee(site: string): boolean;
+  /** Whether it may be used for that. What it may not be used for looks to it like a site that does not exist. */
+  hasScope(scope: Scope): boolean;
   /** From then on the token is invalid, and its open streams must be closed. */
   readonly expires?: bigint | undefined;
 }
@@ -29,14 +32,14 @@ export function createAuthenticator(
   now: () => Instant,
   rate: RateLimiter = () => true,
 ): Authenticate {
-  const entries = tokens.map(({ user, sha256, sites, expires }) => {
+  const entries = tokens.map(({ user, sha256, sites, scopes, expires }) => {
     const allowed = sites === "*" ? undefined : new Set(sites);
     const maySee = (site: string): boolean => allowed === undefined || allowed.has(site);
     return {
       sha256,
       hash: Buffer.from(sha256, "hex"),
       expires,
-      principal: Object.freeze({ user, maySee, expires }),
+      principal: Object.freeze({ user, maySee, hasScope: createScopeCheck(scopes), expires }),
     };
   });
   return (token) => {
@@ -50,6 +53,12 @@ export function createAuthenticator(
     if (!rate(found.sha256)) throw new TooMany(1);
     return found.principal;
   };
+}
+
+/** Without a list all scopes are allowed. */
+export function createScopeCheck(scopes: readonly Scope[] | undefined): (scope: Scope) => boolean {
+  const allowed = scopes === undefined ? undefined : new Set(scopes);
+  return (scope) => allowed === undefined || allowed.has(scope);
 }
 
 /**

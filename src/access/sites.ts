@@ -9,6 +9,7 @@ import type {
   TracesPart,
 } from "../config/config.ts";
 import type { SitePart } from "../config/schema.ts";
+import type { Scope } from "../config/scopes.ts";
 import type { Millis } from "../core/time.ts";
 import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
 import type { Backend, Stores } from "../store/backend.ts";
@@ -18,6 +19,7 @@ import type { LogSource, LogStore } from "../store/logs.ts";
 import type { ForcedLabels, MetricStore } from "../store/metrics.ts";
 import type { SpanStore } from "../store/span-analytics.ts";
 import type { SpanSource } from "../store/spans.ts";
+import type { Principal } from "./auth.ts";
 
 /** A part is absent where the configuration lacks it, or its backend has no store for it. */
 export interface Site {
@@ -41,15 +43,38 @@ export type Sites = ReadonlyMap<string, Site>;
 
 export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
-/** Returns the sites that a principal may access. They are determined once for each principal object. */
-export function createSiteViews(sites: Sites): (principal: { maySee(site: string): boolean }) => Sites {
+type Viewer = Pick<Principal, "maySee" | "hasScope">;
+
+/**
+ * Returns the sites that a principal may access, each without the parts that it has no scope for. They are determined once
+ * for each principal object.
+ */
+export function createSiteViews(sites: Sites): (principal: Viewer) => Sites {
   const views = new WeakMap<object, Sites>();
   return (principal) => {
-    const known = views.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
+    const known = views.get(principal) ?? selectSites(sites, principal);
     views.set(principal, known);
     return known;
   };
 }
+
+function selectSites(sites: Sites, { maySee, hasScope }: Viewer): Sites {
+  const hidden = sitePartScopes
+    .filter(({ scopes }) => !scopes.some((scope) => hasScope(scope)))
+    .map(({ part }) => [part, undefined]);
+  const hide = (site: Site): Site =>
+    hidden.length === 0 ? site : { ...site, ...Object.fromEntries(hidden) };
+  return new Map([...sites].filter(([id]) => maySee(id)).map(([id, site]) => [id, hide(site)]));
+}
+
+/** The parts of a site, each with the scopes of the operations that read it. */
+const sitePartScopes: readonly { readonly part: keyof Site; readonly scopes: readonly Scope[] }[] = [
+  { part: "logs", scopes: ["logs"] },
+  { part: "traces", scopes: ["tracing", "deploys"] },
+  { part: "reports", scopes: ["tracing", "deploys"] },
+  { part: "metrics", scopes: ["metrics"] },
+  { part: "kubernetes", scopes: ["kubernetes"] },
+];
 
 interface Part<Store> {
   /** The name of its backend; of several, all names joined by a comma and a space. */

@@ -11,6 +11,7 @@ import { renameOlderKeys } from "./older-keys.ts";
 import { collectTexts, deepFreeze, mapValues, toMapping } from "./plain-values.ts";
 import { checkReferences } from "./references.ts";
 import { type Address, fileSchema } from "./schema.ts";
+import type { Scope } from "./scopes.ts";
 import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./validation.ts";
 import {
   formatPathKey,
@@ -70,6 +71,8 @@ export interface TokenEntry {
   /** Lower-case hex of the token's SHA-256. */
   readonly sha256: string;
   readonly sites: readonly string[] | "*";
+  /** What it may be used for; absent: everything. */
+  readonly scopes?: readonly Scope[] | undefined;
   readonly expires?: bigint | undefined;
 }
 

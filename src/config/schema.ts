@@ -4,6 +4,7 @@ import { z } from "zod";
 import { day, parseInstant } from "../core/time.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
 import { deepFreeze } from "./plain-values.ts";
+import { scopes } from "./scopes.ts";
 import {
   chooseSchema,
   count,
@@ -68,12 +69,15 @@ const hashSchema = createTextSchema((value) => {
   return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfEmptyText ? hex : undefined;
 }, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
 
+const scope = z.enum(scopes, { error: `expected one of ${scopes.join(", ")}` });
+
 const tokenSchema = z.strictObject({
   user: text,
   sha256: hashSchema,
   sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
     error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
   }),
+  scopes: z.array(scope).min(1, "names no scope; leave it out to allow all").optional(),
   expires: createTextSchema(
     parseInstant,
     "expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z",

@@ -102,6 +102,7 @@ export const testCron: Operation<CronTest, CronResult> = {
   method: "POST",
   path: "/api/v2/check_ins/test_cron",
   access: "token",
+  scope: "none",
   summary: "What a cron schedule means, and when it runs next",
   request: body,
   answer,

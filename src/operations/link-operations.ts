@@ -332,12 +332,13 @@ function cacheByKey<Key, Value>(make: (key: Key) => Value): (key: Key) => Value 
   };
 }
 
+/** The name of a link is the scope that it needs. */
 function prepareLink(
-  name: string,
+  name: "logs" | "tracing" | "metrics" | "kubernetes",
   site: string,
   run: (context: Context) => Promise<unknown>,
 ): PreparedOperation {
-  return { name, sites: () => [site], run };
+  return { name, scopes: [name], sites: () => [site], run };
 }
 
 function createTooManyLinesError(limit: number) {

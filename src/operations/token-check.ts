@@ -8,6 +8,7 @@ export const auth: Operation<undefined, { readonly message: string }> = {
   method: "GET",
   path: "/api/v2/auth",
   access: "token",
+  scope: "none",
   summary: "Whose token this is",
   description: "Answers 401 when the token is missing, unknown or expired.",
   request: z.unknown().transform(() => undefined),

@@ -119,7 +119,7 @@ async function openPage(
   return dispatcher.findPage(path, headers);
 }
 
-/** @throws {Unauthorized} {TooMany} */
+/** @throws {Unauthorized} {TooMany} {NotFound} of a token without the scope `graphql` */
 function admitGraphql(
   { generation }: Dispatcher,
   exchange: Exchange,
@@ -132,6 +132,7 @@ function admitGraphql(
   fields.route = "/graphql";
   const principal = generation.authenticate(readToken(headers, search));
   fields.user = principal.user;
+  if (!principal.hasScope("graphql")) throw new NotFound();
   // From here on a reload waits for it, though the schema may still have to be loaded.
   return { exchange, principal, generation, work: generation.executor.join(gone), finish };
 }

@@ -84,6 +84,7 @@ export const nodes: Operation<NodesRequest, never> = {
   method: "POST",
   path: "/api/v2/kubernetes/nodes",
   access: "token",
+  scope: "kubernetes",
   summary: "Nodes at each snapshot",
   description:
     "A row for each node at each snapshot, by time, then name. The interval of snapshots depends on the range alone: a minute up to 3 hours, then 5, 10, 15 and 60 minutes.",
@@ -101,6 +102,7 @@ export const pods: Operation<PodsRequest, never> = {
   method: "POST",
   path: "/api/v2/kubernetes/pods",
   access: "token",
+  scope: "kubernetes",
   summary: "Pods at each snapshot",
   description:
     "A row for each pod at each snapshot, by time, then namespace, then name. Of pods that replaced each other under one name, the newest.",
@@ -121,6 +123,7 @@ export const podsOverview: Operation<OverviewRequest, never> = {
   method: "POST",
   path: "/api/v2/kubernetes/pods/overview",
   access: "token",
+  scope: "kubernetes",
   summary: "Pods seen in a range",
   description:
     "One row for each pod that was there at any time of the range, as it was at `to` (now, where that is still to come), else at the last full minute that has it.",

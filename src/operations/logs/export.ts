@@ -27,6 +27,7 @@ const exportDescription =
 export const ndjson: Representation<LinesRequest> = {
   name: "logs.ndjson",
   mediaType: "application/x-ndjson",
+  scope: "export",
   answer: z.string().meta({
     description: `${exportDescription} A JSON object a line, as in the JSON answer.`,
     examples: ['{"id":"logs-app/1"}\n'],
@@ -44,6 +45,7 @@ const columns = ["id", "timestamp", "source_id", "severity", "message", "hostnam
 export const csv: Representation<LinesRequest> = {
   name: "logs.csv",
   mediaType: "text/csv",
+  scope: "export",
   answer: z.string().meta({
     description: `${exportDescription} RFC 4180 with the columns ${columns.join(", ")}; a cell that a spreadsheet would take for a formula begins with an apostrophe.`,
     examples: [`${columns.join(",")}\r\n`],

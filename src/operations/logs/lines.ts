@@ -123,6 +123,7 @@ export const lines: Operation<LinesRequest, never> = {
   method: "POST",
   path: "/api/v2/logs/lines",
   access: "token",
+  scope: "logs",
   summary: "A page of log lines",
   description:
     "The lines of one site's log sources that match a query, by time, then source, then id. To get the next page, send the `timestamp` of the last line as `pagination.cursor.time`; a page with fewer lines than `per_page` is the last.",

@@ -8,6 +8,7 @@ import { type LinesRequest, selectLogs } from "./lines.ts";
 export const tail: Representation<LinesRequest> = {
   name: "logs.tail",
   mediaType: "text/event-stream",
+  scope: "tail",
   answer: z.string().meta({
     description:
       "A live tail: an event `line` for each line from `from` (by default now) to `to` (by default without end), once each, also when it comes late; `retry` while a source fails and `resumed` after it, `end` last. `data` is JSON, of `line` a log line. Send the last `id` as `Last-Event-ID` to go on. `pagination` is checked, and means nothing here.",

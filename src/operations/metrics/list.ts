@@ -33,6 +33,7 @@ export const list: Operation<ListRequest, never> = {
   method: "POST",
   path: "/api/v2/metrics/list",
   access: "token",
+  scope: "metrics",
   summary: "Values of metrics in groups",
   description: "One row for each group over all selectors, the largest value of the first selector first.",
   request: listBody,

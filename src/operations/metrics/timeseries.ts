@@ -41,6 +41,7 @@ export const timeseries: Operation<TimeseriesRequest, never> = {
   method: "POST",
   path: "/api/v2/metrics/timeseries",
   access: "token",
+  scope: "metrics",
   summary: "Series of metrics over time",
   description:
     "One series for each combination of the values of the tags that a selector names. Buckets are whole and lie on the UTC grid of the resolution.",

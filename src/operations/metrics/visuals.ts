@@ -39,6 +39,7 @@ export const savedVisual: Operation<Path, VisualAnswer> = {
   method: "GET",
   path: "/api/v2/saved_visuals/{id}",
   access: "public",
+  scope: "none",
   summary: "A saved visual",
   description: "What is published is decided by the visual's file; anything else is a 404.",
   request: path,
@@ -56,6 +57,7 @@ export const savedVisualCsv: Operation<Path, never> = {
   method: "GET",
   path: "/api/v2/saved_visuals/{id}/csv",
   access: "public",
+  scope: "none",
   summary: "A saved visual as CSV",
   description:
     "RFC 4180. A series has a column each beside the timestamps, a list the keys of its groups and its selectors.",

@@ -33,7 +33,7 @@ export interface OperationExecutor {
   readonly drain: () => Promise<void>;
   /**
    * One JSON value, or rows in batches.
-   * @throws {NotFound} a site that does not exist or may not be seen
+   * @throws {NotFound} a site that does not exist or may not be seen, or a scope that the token lacks
    * @throws {LimitReached} Slots are scarce, and a backend of these sites holds its share.
    */
   readonly start: <Result>(
@@ -77,7 +77,7 @@ export function createRequestSlots(): RequestSlots {
  * Asks for what is published: a public operation answers nothing else, of whatever site. All who ask are one token to
  * the bounds on what a token has under way, since nothing tells them apart.
  */
-export const anonymousPrincipal: Principal = { user: "", maySee: () => true };
+export const anonymousPrincipal: Principal = { user: "", maySee: () => true, hasScope: () => true };
 
 /** How many rows may still be collected for one request, over all of its operations. */
 interface RowBudget {
@@ -278,7 +278,10 @@ function drainExecutor(state: ExecutorState): Promise<void> {
   return state.drained.promise;
 }
 
-/** Authorises each named site, then runs. @throws {NotFound} A site that the token may not see. */
+/**
+ * Checks the scopes and each named site, then runs.
+ * @throws {NotFound} A scope that the token lacks, or a site that it may not see; both look alike.
+ */
 function startOperation<Result>(
   state: ExecutorState,
   prepared: PreparedOperation<Result>,
@@ -286,6 +289,7 @@ function startOperation<Result>(
   work: RequestLifetime,
 ): Result {
   const { visuals, limits, now } = state.options;
+  for (const scope of prepared.scopes) if (!principal.hasScope(scope)) throw new NotFound();
   const sites = state.selectVisibleSites(principal);
   const named = prepared.sites(visuals);
   for (const site of named) if (!sites.has(site)) throw new NotFound();

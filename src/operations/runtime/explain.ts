@@ -122,9 +122,10 @@ const maxRequestsShown = 50;
  * The same request, to be explained. Its sites are authorised as ever.
  * @throws {Unprocessable} `invalid_request` where the route has no explanation
  */
-export function prepareExplanation({ name, sites, run, explain }: PreparedOperation): PreparedOperation {
+export function prepareExplanation(prepared: PreparedOperation): PreparedOperation {
+  const { name, scopes, sites, run, explain } = prepared;
   if (explain === undefined) throw createExplainError("this route has no explanation");
-  return { name, sites, run: (context) => runExplained(explain, run, context) };
+  return { name, scopes, sites, run: (context) => runExplained(explain, run, context) };
 }
 
 /** Whether `?explain=true` asks for it. @throws {Unprocessable} `invalid_request` for any other value but `false` */

@@ -3,6 +3,7 @@
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
+import type { Scope } from "../../config/scopes.ts";
 import type { ReadProgress } from "../../core/read-progress.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
@@ -17,6 +18,8 @@ export interface Operation<Input, Output> {
   /** Placeholders as the specification writes them: `{site_id}`. */
   readonly path: `/api/v2/${string}`;
   readonly access: "token" | "public";
+  /** What a token must have to ask for it; `none` for what reads no data, or only what is published. */
+  readonly scope: Scope | "none";
   /** What it answers, in one line, for whoever reads the documentation. */
   readonly summary: string;
   /** What a caller has to know beyond the summary: order, bounds, paging. CommonMark. */
@@ -51,6 +54,8 @@ export interface Representation<Input> {
   /** The metric label: `logs.tail`. */
   readonly name: string;
   readonly mediaType: string;
+  /** What a token must have beside the operation's scope. */
+  readonly scope: Scope;
   readonly answer: z.ZodType;
   /** Errors as the operation's `run`. */
   readonly run: (input: Input, context: Context) => ChunkedBody | TailAnswer;
@@ -109,7 +114,16 @@ export interface Context {
 export interface Endpoint
   extends Pick<
     Operation<unknown, unknown>,
-    "name" | "method" | "path" | "access" | "summary" | "description" | "request" | "answer" | "mediaType"
+    | "name"
+    | "method"
+    | "path"
+    | "access"
+    | "scope"
+    | "summary"
+    | "description"
+    | "request"
+    | "answer"
+    | "mediaType"
   > {
   /** @throws {Unprocessable} all issues at once */
   readonly prepare: (raw: unknown) => PreparedOperation;
@@ -119,12 +133,14 @@ export interface Endpoint
 }
 /** A representation whose input type is closed over. */
 export interface EndpointRepresentation
-  extends Pick<Representation<unknown>, "name" | "mediaType" | "answer"> {
+  extends Pick<Representation<unknown>, "name" | "mediaType" | "scope" | "answer"> {
   readonly prepare: (raw: unknown) => PreparedOperation<ChunkedBody | TailAnswer>;
 }
 export interface PreparedOperation<Result = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody> {
   /** The operation's, or of a link the family alone. */
   readonly name: string;
+  /** All of these a token must have. */
+  readonly scopes: readonly Scope[];
   readonly sites: (visuals: PublishedVisuals | undefined) => readonly string[];
   readonly run: (context: Context) => Result;
   readonly values?: (context: Context) => AsyncIterable<readonly object[]>;
@@ -137,12 +153,14 @@ export function createEndpoint<Input, Output>(
   representations: readonly Representation<Input>[] = [],
 ): Endpoint {
   const { sites, run, values, explain, ...described } = operation;
+  const own: readonly Scope[] = described.scope === "none" ? [] : [described.scope];
   const prepareTo =
-    <Result>(run: (input: Input, context: Context) => Result) =>
+    <Result>(run: (input: Input, context: Context) => Result, scopes: readonly Scope[]) =>
     (raw: unknown): PreparedOperation<Result> => {
       const input = parseRequest(described.request, raw);
       return {
         name: described.name,
+        scopes,
         sites: (visuals) => sites(input, visuals),
         run: (context) => run(input, context),
         ...(values && { values: (context: Context) => values(input, context) }),
@@ -151,9 +169,11 @@ export function createEndpoint<Input, Output>(
     };
   return {
     ...described,
-    prepare: prepareTo(run),
+    prepare: prepareTo(run, own),
     isExplainable: explain !== undefined,
-    representations: representations.map(({ run, ...rest }) => ({ ...rest, prepare: prepareTo(run) })),
+    representations: representations.map(({ run, ...rest }) => {
+      return { ...rest, prepare: prepareTo(run, [...own, rest.scope]) };
+    }),
   };
 }
 

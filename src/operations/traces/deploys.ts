@@ -37,6 +37,7 @@ export const deployStats: Operation<z.output<typeof body>, DeployStats> = {
   method: "POST",
   path: "/api/v2/deploys/stats",
   access: "token",
+  scope: "deploys",
   summary: "The requests of one revision",
   description: "404 when the revision has no request in the range.",
   request: body,

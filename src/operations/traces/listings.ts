@@ -17,6 +17,7 @@ export const performanceTraces: Operation<ListingRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/traces/performance",
   access: "token",
+  scope: "tracing",
   summary: "Requests, newest or longest first",
   description:
     "One row for each trace of a site: its root if the filters accept it, else its first entry that they accept.",
@@ -32,6 +33,7 @@ export const errorTraces: Operation<ListingRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/traces/errors",
   access: "token",
+  scope: "tracing",
   summary: "Traces with an exception",
   description:
     "One row for each trace of a site that has an exception event; `span_id` is the span of the first one that the filters accept.",

@@ -25,6 +25,7 @@ export const trace: Operation<LookupRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/trace",
   access: "token",
+  scope: "tracing",
   summary: "Every span of a trace",
   description:
     "The root first, then by start and span id. Only spans of the requested sites are seen; an unknown trace has none.",
@@ -42,6 +43,7 @@ export const performanceTrace: Operation<DetailRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/trace/performance",
   access: "token",
+  scope: "tracing",
   summary: "Every span of a request's trace",
   description:
     "The trace of the first row that the listing with these filters has, or the one of `trace_id`; filters never cut its spans.",
@@ -57,6 +59,7 @@ export const errorTrace: Operation<DetailRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/trace/error",
   access: "token",
+  scope: "tracing",
   summary: "Every span of an error's trace",
   description:
     "As for requests, of traces with an exception; the span of the first exception that the filters accept comes first.",
@@ -100,6 +103,7 @@ export const locator: Operation<LookupRequest, Location> = {
   method: "POST",
   path: "/api/v2/tracing/locator",
   access: "token",
+  scope: "tracing",
   summary: "Where a trace belongs",
   description: "The actions and the errors that the sites have of a trace, over their whole retention.",
   request: lookupBody,

@@ -28,18 +28,32 @@ async function listFilesRun(name: string): Promise<readonly string[]> {
   const session = new Session();
   session.connect();
   await session.post("Profiler.enable");
+  let files: string[] | undefined;
+  // What runs each time runs for the question. A timer of the program runs at some time.
+  for (let time = 1; time <= 3; time += 1) {
+    const run = await listFilesCovered(session, question);
+    files = files?.filter((file) => run.has(file)) ?? [...run];
+  }
+  session.disconnect();
+  return (files ?? []).sort();
+}
+
+async function listFilesCovered(
+  session: Session,
+  question: (typeof questions)[number],
+): Promise<Set<string>> {
   await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
   const { status } = await program.ask(question);
   const { result } = await session.post("Profiler.takePreciseCoverage");
-  session.disconnect();
+  await session.post("Profiler.stopPreciseCoverage");
   expect(status).toBe(200);
-  return result
+  const files = result
     .filter(({ functions }) =>
       functions.some(({ functionName, ranges }) => functionName !== "" && (ranges[0]?.count ?? 0) > 0),
     )
     .flatMap(({ url }) => (url.startsWith(root.href) ? [url.slice(root.href.length)] : []))
-    .filter((file) => /^(src|resolvers)\//.test(file) && !/^src\/(core|telemetry|access)\//.test(file))
-    .sort();
+    .filter((file) => /^(src|resolvers)\//.test(file) && !/^src\/(core|telemetry|access)\//.test(file));
+  return new Set(files);
 }
 
 test("the architecture page names each folder once, with a file to open first", () => {

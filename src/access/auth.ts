@@ -56,7 +56,7 @@ export function createAuthenticator(
 }
 
 /** Without a list all scopes are allowed. */
-export function createScopeCheck(scopes: readonly Scope[] | undefined): (scope: Scope) => boolean {
+function createScopeCheck(scopes: readonly Scope[] | undefined): (scope: Scope) => boolean {
   const allowed = scopes === undefined ? undefined : new Set(scopes);
   return (scope) => allowed === undefined || allowed.has(scope);
 }

@@ -145,6 +145,7 @@ export const counts: Operation<CountsRequest, LineCounts> = {
   method: "POST",
   path: "/api/v2/logs/counts",
   access: "token",
+  scope: "logs",
   summary: "How many log lines match, by time and by value",
   description:
     "Exactly the lines that `logs/lines` would answer page by page, or a refusal. What the source cannot count for certain is counted by reading, as many documents as `limits.export` allows.",

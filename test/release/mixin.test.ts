@@ -1,0 +1,81 @@
+// The alerts and the dashboard of the program's own metrics: each metric exists, each alert has its runbook and its cases.
+// `.ci/run` runs the cases with promtool.
+import { readFileSync } from "node:fs";
+import { parser } from "@prometheus-io/lezer-promql";
+import { beforeAll, describe, expect, test } from "vitest";
+import { parse as parseYaml } from "yaml";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly labels: { readonly severity: string };
+  readonly annotations: { readonly summary: string; readonly runbook: string };
+}
+interface Case {
+  readonly alert_rule_test: readonly { readonly alertname: string; readonly exp_alerts: readonly object[] }[];
+}
+interface Panel {
+  readonly title: string;
+  readonly description: string;
+  readonly targets: readonly { readonly expr: string }[];
+}
+
+const read = (path: string): string => readFileSync(path, "utf8");
+const rules: readonly Rule[] = parseYaml(read("deploy/mixin/alerts.yaml")).groups[0].rules;
+const cases: readonly Case[] = parseYaml(read("deploy/mixin/tests.yaml")).tests;
+const dashboard: { readonly panels: readonly Panel[] } = JSON.parse(read("deploy/mixin/dashboard.json"));
+const withoutVariables = (expr: string) => expr.replaceAll("$__rate_interval", "5m").replaceAll("$job", ".*");
+const expressions = [
+  ...rules.map(({ alert, expr }) => [alert, expr] as const),
+  ...dashboard.panels.flatMap(({ title, targets }) =>
+    targets.map(({ expr }) => [title, withoutVariables(expr)] as const),
+  ),
+];
+
+let names: ReadonlySet<string>;
+beforeAll(async () => {
+  const telemetry = createTelemetry({ write: () => {}, level: "silent", processMetrics: true });
+  telemetry.intake.watch(async () => ({ reports: 0, bytes: 0, deadLetters: 0 }));
+  const { text } = await telemetry.metrics();
+  const listed = [...text.matchAll(/^# TYPE (\w+) (\w+)/gm)].flatMap(([, name = "", type]) =>
+    type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
+  );
+  names = new Set(listed);
+});
+
+describe.each(expressions)("%s", (_, expr) => {
+  test("is an expression over metrics that the program has", () => {
+    parser.configure({ strict: true }).parse(expr);
+    const used = expr.replaceAll(/"[^"]*"/g, "").match(/\b(?:readout|process|nodejs)_\w+/g) ?? [];
+    expect(used.length).toBeGreaterThan(0);
+    expect(used.filter((name) => !names.has(name))).toEqual([]);
+  });
+});
+
+test("each alert says how severe it is, and has a section of the runbooks", () => {
+  const headings = [...read("docs/how-to/runbooks.md").matchAll(/^## (.+)$/gm)].map(
+    ([, heading = ""]) => heading,
+  );
+  expect(rules.map(({ alert }) => alert)).toEqual(headings);
+  for (const { alert, labels, annotations } of rules) {
+    expect(labels.severity).toMatch(/^(?:critical|warning|info)$/);
+    expect(annotations.runbook).toBe(`docs/how-to/runbooks.md#${alert.toLowerCase()}`);
+    expect(annotations.summary).toMatch(/\.$/);
+  }
+});
+
+test("each alert has a case in which it fires, and one in which it does not", () => {
+  const tried = cases.flatMap(({ alert_rule_test }) => alert_rule_test);
+  for (const { alert } of rules) {
+    const firing = tried
+      .filter(({ alertname }) => alertname === alert)
+      .map(({ exp_alerts }) => exp_alerts.length);
+    expect([alert, ...firing]).toEqual([alert, 1, 0]);
+  }
+});
+
+test("each panel of the dashboard says what it shows", () => {
+  expect(dashboard.panels.length).toBeGreaterThan(10);
+  for (const { title, description } of dashboard.panels) expect([title, description]).not.toContain("");
+});

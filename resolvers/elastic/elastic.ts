@@ -3,7 +3,7 @@ import { z } from "zod";
 import { explainIssue, httpUrl, parseSettings } from "../../src/config/validation.ts";
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
-import { createRollupCache } from "../../src/tracing/rollups/rollups.ts";
+import { createRollupCache } from "../../src/tracing/rollups/rollup-cache.ts";
 import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";

@@ -4,7 +4,8 @@ import type { SpanReader } from "../store/spans.ts";
 import { createSpanAnalytics } from "./analytics.ts";
 import { actionEdgeRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { slowEventActionRollups, slowEventRollups } from "./event-rollups.ts";
-import { answerFromRollups, type RollupCache } from "./rollups/rollups.ts";
+import type { RollupCache } from "./rollups/rollup-cache.ts";
+import { answerFromRollups } from "./rollups/rollups.ts";
 
 /** The analytics over a reader, with figures of its segments kept in `cache`. */
 export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): SpanAnalytics {

@@ -8,7 +8,7 @@ import { allTime } from "../../../src/core/time.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
 import type { Budget, SpanReader, SpanSnapshot, SpanSource, SpanSources } from "../../../src/store/spans.ts";
 import { createRollupAnalytics } from "../../../src/tracing/rollup-analytics.ts";
-import type { RollupCache } from "../../../src/tracing/rollups/rollups.ts";
+import type { RollupCache } from "../../../src/tracing/rollups/rollup-cache.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { combineHints, countCandidates, findSplitPoint, listTraceIdsWithExceptions } from "./index-hints.ts";

@@ -2,20 +2,24 @@
 // figures are used, a snapshot proves that they still hold: what was added since they were read names the segments to read
 // again, and if anything else has changed, all are read again. Everything that an answer needs is read from that snapshot, so
 // the answer is the definition's over one moment.
-import { requireFirst, requireLast } from "../../core/collections.ts";
-import { compare, type Span } from "../../core/rows.ts";
+import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
+import { raceAbort } from "../../core/concurrency.ts";
+import type { Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
-import type {
-  Budget,
-  SnapshotVersion,
-  SpanReader,
-  SpanSelection,
-  SpanSnapshot,
-  SpanSources,
-} from "../../store/spans.ts";
+import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
-import { measureText } from "./duration-figures.ts";
-import { lockMutex, type Mutex } from "./mutex.ts";
+import { lockMutex } from "./mutex.ts";
+import {
+  dropSegment,
+  dropSegments,
+  findGroup,
+  type Group,
+  keepSegment,
+  type PendingFigures,
+  type RollupCache,
+  releaseGroup,
+  setVersion,
+} from "./rollup-cache.ts";
 import { countPieces, divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
 
 interface RollupQuery {
@@ -47,41 +51,6 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> {
   readonly measure: (figures: Figures) => number;
 }
 
-/** Kept figures, by what they depend on; the group that was used last comes last. */
-export interface RollupCache extends RollupSettings {
-  readonly groups: Map<string, Group>;
-  bytes: number;
-}
-
-interface RollupSettings {
-  /** Of all kept figures; 0 keeps none. */
-  readonly maxBytes: number;
-  /** Fewer spans than this are read again each time, since the proof costs as much. */
-  readonly minSpans: number;
-  /** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
-  readonly segmentSpans: number;
-  readonly recordLookup: (hit: boolean) => void;
-}
-
-/** The figures of one kind and its key. All hold as of one version. */
-interface Group {
-  version: SnapshotVersion | undefined;
-  length: bigint;
-  /** By the start of the segment. */
-  readonly segments: Map<Instant, { readonly figures: unknown; readonly bytes: number }>;
-  readonly mutex: Mutex;
-  /** Requests that use the group or wait for it. */
-  users: number;
-  /** Whether all of a range took few documents, because the source counts: reading the whole range is quicker then. */
-  readsLittle: boolean;
-}
-
-export function createRollupCache(
-  settings: Pick<RollupSettings, "maxBytes" | "recordLookup"> & Partial<RollupSettings>,
-): RollupCache {
-  return { minSpans: 10_000, segmentSpans: 8_000, ...settings, groups: new Map(), bytes: 0 };
-}
-
 const maxPieces = 2_000;
 /** So many pieces cost little, however few spans are in each. */
 const fewPieces = 300;
@@ -89,8 +58,10 @@ const fewPieces = 300;
 const piecesPerRead = 50;
 /** More added documents than this cost as much as reading the segments again. */
 const maxAdded = 50_000;
-/** Bytes of a segment besides its figures, or of a group besides its key. */
-const segmentOverhead = 200;
+/** So many requests read a whole range that took few documents, before its figures are kept again. */
+const definitionRequests = 100;
+/** A request begins anew where another one ends without the figures that it was waited for. */
+const maxAttempts = 3;
 
 /**
  * The answer from kept figures and from what has to be read besides. Undefined where the definition should read the whole range:
@@ -110,21 +81,21 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
   if (spans === undefined || spans < cache.minSpans) return undefined;
-  const key = JSON.stringify([kind.name, sources, kind.key(query)]);
-  const group = findGroup(cache, key);
-  if (group.readsLittle) return undefined;
+  const group = findGroup(cache, JSON.stringify([kind.name, sources, kind.key(query)]));
+  if (group.definitionRequests > 0) {
+    group.definitionRequests -= 1;
+    return undefined;
+  }
   group.users += 1;
   try {
-    const release = await lockMutex(group.mutex, signal);
-    try {
-      return await answerLocked(cache, group, { kind, sources, reader, query, spans }, signal);
-    } finally {
-      release();
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      const task = { kind, sources, reader, query, spans };
+      const figures = await collectFigures(cache, group, task, signal);
+      if (figures !== "again") return figures && kind.combine(figures, query);
     }
+    return undefined;
   } finally {
-    group.users -= 1;
-    evict(cache, group);
-    if (group.segments.size === 0 && group.users === 0 && !group.readsLittle) dropGroup(cache, key, group);
+    releaseGroup(cache, group);
   }
 }
 
@@ -137,48 +108,96 @@ interface Task<Query extends RollupQuery, Figures, Answer> {
   readonly spans: number;
 }
 
-async function answerLocked<Query extends RollupQuery, Figures, Answer>(
+/**
+ * The figures of all pieces of the range: kept ones, those that other requests are reading, and the others, which are read.
+ * "again" where another request has ended without its figures.
+ */
+async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  { kind, sources, reader, query, spans }: Task<Query, Figures, Answer>,
+  task: Task<Query, Figures, Answer>,
   signal: AbortSignal,
-): Promise<Answer | undefined> {
-  const { range, budget } = query;
-  const snapshot = await reader.openSnapshot?.(sources, group.version, signal);
-  if (snapshot === undefined) return undefined;
+): Promise<readonly Figures[] | "again" | undefined> {
+  const { kind, sources, query } = task;
+  const plan = await planReading(cache, group, task, signal);
+  if (plan === undefined) return undefined;
+  const { snapshot, known, awaited, own } = plan;
+  const { budget, spent } = trackBudget(query.budget);
+  const all = [...known];
   try {
-    await dropChanged(cache, group, { kind, sources, snapshot }, signal);
-    chooseLength(cache, group, spans, range);
-    const pieces = divideRange(range, group.length);
-    if (await exceedsBudget(group, pieces, { sources, budget }, kind, snapshot, signal)) return undefined;
-    const isFirst = group.segments.size === 0;
-    const tracked = trackBudget(budget);
-    const own = { ...query, budget: tracked.budget };
-    const figures = await readPieces(cache, group, pieces, kind, snapshot, own, signal);
-    if (isFirst && tracked.spent() < cache.minSpans) {
-      group.readsLittle = true;
-      dropSegments(cache, group);
-    }
-    return kind.combine(figures, query);
+    const pieces = own.map(({ piece }) => piece);
+    if (await exceedsBudget(pieces, { sources, budget }, kind, snapshot, signal)) return undefined;
+    all.push(...(await readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal)));
   } finally {
     snapshot.close();
+    for (const { piece, pending } of own) {
+      pending.resolve(undefined);
+      if (isPending(group, piece.segment, pending)) group.pending.delete(piece.segment);
+    }
+  }
+  if (known.length === 0 && awaited.length === 0 && spent() < cache.minSpans) {
+    group.definitionRequests = definitionRequests;
+    dropSegments(cache, group);
+  }
+  for (const pending of awaited) {
+    const found = await raceAbort(pending.promise, signal);
+    if (found === undefined) return "again";
+    // Figures of a group are of its kind, whose name is part of the group's key.
+    all.push(found.figures as Figures);
+  }
+  return all;
+}
+
+interface ReadingPlan<Figures> {
+  readonly snapshot: SpanSnapshot;
+  readonly known: readonly Figures[];
+  readonly awaited: readonly PendingFigures[];
+  /** To be read from the snapshot. */
+  readonly own: readonly OwnPiece[];
+}
+
+interface OwnPiece {
+  readonly piece: Piece;
+  readonly pending: PendingFigures;
+}
+
+/** One request at a time opens a snapshot and drops what does not hold in it, so that what is left does in all later ones. */
+async function planReading<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
+  group: Group,
+  { kind, sources, reader, query: { range }, spans }: Task<Query, Figures, Answer>,
+  signal: AbortSignal,
+): Promise<ReadingPlan<Figures> | undefined> {
+  const release = await lockMutex(group.mutex, signal);
+  let snapshot: SpanSnapshot | undefined;
+  try {
+    snapshot = await reader.openSnapshot?.(sources, group.version, signal);
+    if (snapshot === undefined) return undefined;
+    await dropChanged(cache, group, { kind, sources, snapshot }, signal);
+    chooseLength(cache, group, spans, range);
+    const [known, awaited, own]: [Figures[], PendingFigures[], OwnPiece[]] = [[], [], []];
+    for (const piece of divideRange(range, group.length)) {
+      const { segment } = piece;
+      const kept = segment === undefined ? undefined : group.segments.get(segment);
+      const read = segment === undefined ? undefined : group.pending.get(segment);
+      if (kept !== undefined) known.push(kept.figures as Figures);
+      else if (read !== undefined) awaited.push(read);
+      else own.push({ piece, pending: Promise.withResolvers() });
+      if (segment !== undefined) cache.recordLookup(kept !== undefined || read !== undefined);
+    }
+    for (const { piece, pending } of own)
+      if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
+    return { snapshot, known, awaited, own };
+  } catch (error) {
+    snapshot?.close();
+    throw error;
+  } finally {
+    release();
   }
 }
 
-function findGroup(cache: RollupCache, key: string): Group {
-  const known = cache.groups.get(key);
-  const group: Group = known ?? {
-    version: undefined,
-    length: 0n,
-    segments: new Map(),
-    mutex: { last: Promise.resolve() },
-    users: 0,
-    readsLittle: false,
-  };
-  if (known === undefined) cache.bytes += measureGroup(key);
-  cache.groups.delete(key);
-  cache.groups.set(key, group);
-  return group;
+function isPending(group: Group, segment: Instant | undefined, pending: PendingFigures): segment is Instant {
+  return segment !== undefined && group.pending.get(segment) === pending;
 }
 
 const unlimited: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
@@ -199,15 +218,19 @@ async function dropChanged<Query extends RollupQuery, Figures, Answer>(
   signal: AbortSignal,
 ): Promise<void> {
   const { added, version } = comparison.snapshot;
-  if (group.segments.size > 0) {
+  if (hasSegments(group)) {
     const changed =
       added === undefined || added.documents > maxAdded
         ? undefined
         : await findChangedSegments(group, comparison, signal);
-    for (const segment of changed ?? [...group.segments.keys()]) dropSegment(cache, group, segment);
+    if (changed === undefined) dropSegments(cache, group);
+    else for (const segment of changed) dropSegment(cache, group, segment);
   }
-  cache.bytes += version.bytes - (group.version?.bytes ?? 0);
-  group.version = version;
+  setVersion(cache, group, version);
+}
+
+function hasSegments({ segments, pending }: Group): boolean {
+  return segments.size > 0 || pending.size > 0;
 }
 
 /** The segments whose figures the added spans may change. Undefined where finding them takes too much. */
@@ -251,7 +274,7 @@ function chooseLength(cache: RollupCache, group: Group, spans: number, { from, t
     const pieces = countPieces({ from, to }, length);
     return { length, pieces, perSegment: (spans * Number(length)) / Number(to - from + 1n) };
   };
-  if (group.segments.size > 0) {
+  if (hasSegments(group)) {
     const { pieces, perSegment } = measure(group.length);
     const isWorth = pieces <= fewPieces || perSegment >= cache.segmentSpans / 8;
     if (isWorth && pieces <= maxPieces && perSegment <= 4 * cache.segmentSpans) return;
@@ -264,7 +287,6 @@ function chooseLength(cache: RollupCache, group: Group, spans: number, { from, t
 
 /** Whether more spans have to be read than the budget allows. */
 async function exceedsBudget<Query extends RollupQuery, Figures, Answer>(
-  { segments }: Group,
   pieces: readonly Piece[],
   { sources, budget }: Pick<Query, "sources" | "budget">,
   { select }: RollupKind<Query, Figures, Answer>,
@@ -272,15 +294,11 @@ async function exceedsBudget<Query extends RollupQuery, Figures, Answer>(
   signal: AbortSignal,
 ): Promise<boolean> {
   let spans = 0;
-  for (const run of joinPieces(pieces.filter(({ segment }) => !isKept(segments, segment)))) {
+  for (const run of joinPieces(pieces)) {
     const count = await reader.count?.({ sources, range: joinRange(run), select, budget }, signal);
     spans += count ?? 0;
   }
   return spans > budget.limit;
-}
-
-function isKept(segments: Group["segments"], segment: Instant | undefined): segment is Instant {
-  return segment !== undefined && segments.has(segment);
 }
 
 function joinRange(run: readonly Piece[]): TimeRange {
@@ -289,32 +307,28 @@ function joinRange(run: readonly Piece[]): TimeRange {
   return { from: first.range.from, to: last.range.to };
 }
 
-/** The figures of all pieces. Keeps those of whole segments. */
+/** The figures of the pieces. Keeps those of whole segments that still hold. */
 async function readPieces<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  pieces: readonly Piece[],
+  own: readonly OwnPiece[],
   kind: RollupKind<Query, Figures, Answer>,
   { reader }: SpanSnapshot,
   query: Query,
   signal: AbortSignal,
 ): Promise<readonly Figures[]> {
   const all: Figures[] = [];
-  const missing: Piece[] = [];
-  for (const piece of pieces) {
-    const kept = piece.segment === undefined ? undefined : group.segments.get(piece.segment);
-    // Figures of a group are of its kind, whose name is part of the group's key.
-    if (kept !== undefined) all.push(kept.figures as Figures);
-    else missing.push(piece);
-    if (piece.segment !== undefined) cache.recordLookup(kept !== undefined);
-  }
-  for (const run of joinPieces(missing).flatMap(cutRun)) {
+  const pendings = new Map(own.map(({ piece, pending }) => [piece, pending]));
+  for (const run of joinPieces(own.map(({ piece }) => piece)).flatMap(cutRun)) {
     const ranges = run.map(({ range }) => range);
     const read = await kind.read(reader, { ...query, range: joinRange(run) }, ranges, signal);
     for (const [at, figures] of read.entries()) {
       all.push(figures);
-      const segment = run[at]?.segment;
-      if (segment !== undefined) keepSegment(cache, group, segment, figures, kind.measure(figures));
+      const piece = requireAt(run, at);
+      const pending = pendings.get(piece);
+      pending?.resolve({ figures });
+      if (pending === undefined || !isPending(group, piece.segment, pending)) continue;
+      keepSegment(cache, group, piece.segment, { figures, bytes: kind.measure(figures) }, query.range);
     }
   }
   return all;
@@ -324,50 +338,4 @@ function cutRun(run: readonly Piece[]): readonly (readonly Piece[])[] {
   return Array.from({ length: Math.ceil(run.length / piecesPerRead) }, (_, part) =>
     run.slice(part * piecesPerRead, (part + 1) * piecesPerRead),
   );
-}
-
-// ---- Memory ---------------------------------------------------------------------------------------------------
-
-function keepSegment(
-  cache: RollupCache,
-  group: Group,
-  segment: Instant,
-  figures: unknown,
-  size: number,
-): void {
-  const bytes = size + segmentOverhead;
-  group.segments.set(segment, { figures, bytes });
-  cache.bytes += bytes;
-}
-
-function dropSegment(cache: RollupCache, group: Group, segment: Instant): void {
-  cache.bytes -= group.segments.get(segment)?.bytes ?? 0;
-  group.segments.delete(segment);
-}
-
-/** Clients choose the keys of groups, so these count too. */
-function measureGroup(key: string): number {
-  return measureText(key) + segmentOverhead;
-}
-
-function dropGroup(cache: RollupCache, key: string, group: Group): void {
-  dropSegments(cache, group);
-  if (cache.groups.delete(key)) cache.bytes -= measureGroup(key) + (group.version?.bytes ?? 0);
-}
-
-function dropSegments(cache: RollupCache, group: Group): void {
-  for (const segment of [...group.segments.keys()]) dropSegment(cache, group, segment);
-}
-
-/** Drops the groups that were used longest ago, then the oldest segments of the group in use, until the rest fits. */
-function evict(cache: RollupCache, current: Group): void {
-  for (const [key, group] of cache.groups) {
-    if (cache.bytes <= cache.maxBytes) return;
-    if (group.users > 0 || group === current) continue;
-    dropGroup(cache, key, group);
-  }
-  for (const segment of [...current.segments.keys()].sort(compare)) {
-    if (cache.bytes <= cache.maxBytes) return;
-    dropSegment(cache, current, segment);
-  }
 }

@@ -7,7 +7,7 @@ import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-ana
 import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
-import { createRollupCache } from "#src/tracing/rollups/rollups.ts";
+import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
@@ -123,9 +123,102 @@ describe("rollups", () => {
     expect(kept / asked).toBeGreaterThan(0.2);
   });
 
+  test("answer as reading at one moment does, also while others ask and documents come", async () => {
+    let shared = 0;
+    const asks = fc.array(fc.record({ question, ticks: fc.nat(60), leaves: fc.boolean() }), {
+      minLength: 2,
+      maxLength: 5,
+    });
+    const property = fc.asyncProperty(
+      fc.array(documentCopies, { maxLength: 30 }),
+      fc.array(fc.record({ change, asks }), { maxLength: 4 }),
+      async (first, rounds) => {
+        const store = createStoredSpans(() => new Promise(setImmediate));
+        const recordLookup = (hit: boolean) => (shared += Number(hit));
+        const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 5, recordLookup });
+        const analytics = createRollupAnalytics(store.reader, cache);
+        first.forEach(store.add);
+        for (const { change, asks } of rounds) {
+          const before = createSpanAnalytics(createArrayReader(store.listSpans()));
+          const answers = asks.map(async ({ question: asked, ticks, leaves }) => {
+            await waitTicks(ticks);
+            const leaving = new AbortController();
+            if (leaves) setTimeout(() => leaving.abort(new Error("left")), 1);
+            const query = toEdgesQuery(asked);
+            const answer = analytics.siteEdges(query, leaving.signal).catch((error: unknown) => {
+              if (!leaves) throw error;
+            });
+            return { query, answer: await answer };
+          });
+          await waitTicks(20);
+          if (change.does === "add") change.documents.forEach(store.add);
+          else store.remove(change.does === "replace" ? 0 : change.place);
+          const after = createSpanAnalytics(createArrayReader(store.listSpans()));
+          for (const { query, answer } of await Promise.all(answers)) {
+            if (answer === undefined) continue;
+            const moments = [await before.siteEdges(query, signal), await after.siteEdges(query, signal)];
+            expect(moments.map(formatEdges)).toContain(formatEdges(answer));
+          }
+        }
+      },
+    );
+    await fc.assert(property, { numRuns: 60 });
+    expect(shared).toBeGreaterThan(100);
+  });
+
+  test("let a request read its own segments while another one reads others", async () => {
+    const firstHalf = Promise.withResolvers<void>();
+    const { ask } = openBusyStore({}, async (range) => {
+      if (range !== undefined && range.from < at(5 * minute)) await firstHalf.promise;
+    });
+    const first = ask({ to: 5 * minute });
+    await waitTicks(20);
+    expect((await ask({ from: 5 * minute })).downstream).toMatchObject([{ count: 50 }]);
+    firstHalf.resolve();
+    expect((await first).downstream).toMatchObject([{ count: 50 }]);
+  });
+
+  test("keep nothing of a segment that changes while it is read", async () => {
+    const begun = Promise.withResolvers<void>();
+    const mayEnd = Promise.withResolvers<void>();
+    let waits = 0;
+    const { store, ask } = openBusyStore({}, async () => {
+      waits += 1;
+      begun.resolve();
+      if (waits === 1) await mayEnd.promise;
+    });
+    const first = ask();
+    await begun.promise;
+    store.add([{ ...makeCall(55), span_id: "late" }]);
+    const second = ask();
+    await waitTicks(20);
+    mayEnd.resolve();
+    expect((await first).downstream).toMatchObject([{ count: 100 }]);
+    expect((await second).downstream).toMatchObject([{ count: 101 }]);
+    expect((await ask()).downstream).toMatchObject([{ count: 101 }]);
+  });
+
+  test("read what a request has left that was waited for", async () => {
+    const begun = Promise.withResolvers<void>();
+    const { ask } = openBusyStore({}, async () => {
+      begun.resolve();
+      await waitTicks(20);
+    });
+    const leaving = new AbortController();
+    const first = ask({ own: leaving.signal });
+    await begun.promise;
+    const second = ask();
+    leaving.abort(new Error("the client left"));
+    await expect(first).rejects.toThrow("the client left");
+    expect((await second).downstream).toMatchObject([{ count: 100 }]);
+  });
+
   /** A store with ten calls a minute for ten minutes, and the edges of all of them. */
-  function openBusyStore(settings: Partial<Parameters<typeof createRollupCache>[0]> = {}) {
-    const store = createStoredSpans();
+  function openBusyStore(
+    settings: Partial<Parameters<typeof createRollupCache>[0]> = {},
+    wait?: Parameters<typeof createStoredSpans>[0],
+  ) {
+    const store = createStoredSpans(wait);
     for (let n = 0; n < 100; n += 1) store.add([makeCall(n)]);
     const lookups: boolean[] = [];
     const cache = createRollupCache({
@@ -133,8 +226,8 @@ describe("rollups", () => {
       ...{ recordLookup: (hit: boolean) => lookups.push(hit), ...settings },
     });
     const analytics = createRollupAnalytics(store.reader, cache);
-    const ask = (limit = 1_000, own = signal) => {
-      const range = { from: at(0), to: at(10 * minute - 1e-6) };
+    const ask = ({ limit = 1_000, own = signal, from = 0, to = 10 * minute } = {}) => {
+      const range = { from: at(from), to: at(to - 1e-6) };
       const query = {
         sources: [createSource("a")],
         partners: [],
@@ -177,7 +270,7 @@ describe("rollups", () => {
     const { ask } = openBusyStore();
     const leaving = AbortSignal.abort(new Error("the client left"));
     const first = ask();
-    await expect(ask(1_000, leaving)).rejects.toThrow("the client left");
+    await expect(ask({ own: leaving })).rejects.toThrow("the client left");
     expect(await first).toMatchObject({ downstream: [{ count: 100 }] });
     expect(await ask()).toMatchObject({ downstream: [{ count: 100 }] });
   });
@@ -203,14 +296,14 @@ describe("rollups", () => {
 
   test("answer a range beyond the budget once its parts are kept", async () => {
     const { store, cache, ask } = openBusyStore();
-    await expect(ask(90)).rejects.toMatchObject({ slug: "result_too_large" });
+    await expect(ask({ limit: 90 })).rejects.toMatchObject({ slug: "result_too_large" });
     const analytics = createRollupAnalytics(store.reader, cache);
     for (const half of [0, 1]) {
       const range = { from: at(half * 5 * minute), to: at((half + 1) * 5 * minute - 1e-6) };
       const budget = createBudget(300);
       await analytics.siteEdges({ sources: [createSource("a")], partners: [], range, budget }, signal);
     }
-    expect((await ask(90)).downstream).toMatchObject([{ count: 100 }]);
+    expect((await ask({ limit: 90 })).downstream).toMatchObject([{ count: 100 }]);
   });
 
   test("keep no more questions than fit, whatever clients ask", async () => {
@@ -251,8 +344,11 @@ describe("rollups", () => {
       );
     await ask();
     expect(lookups.splice(0)).toHaveLength(10);
-    await ask();
+    for (let again = 0; again < 100; again += 1) await ask();
     expect(lookups).toHaveLength(0);
+    // The spans may not be of that kind any more.
+    await ask();
+    expect(lookups).toHaveLength(10);
   });
 
   async function compareAnswers(
@@ -262,11 +358,7 @@ describe("rollups", () => {
   ): Promise<void> {
     const range = { from: at(Math.min(one, other)), to: at(Math.max(one, other)) };
     const definition = createSpanAnalytics(createArrayReader(spans));
-    const edges: EdgesQuery = {
-      sources: [createSource(site)],
-      partners: partners.map(createSource),
-      ...{ range, budget: budget() },
-    };
+    const edges = toEdgesQuery({ view: [site, ...partners], ends: [one, other] });
     expectEqualEdges(await analytics.siteEdges(edges, signal), await definition.siteEdges(edges, signal));
     const actionEdges = { ...edges, service: "x", namespace: "web", action: "work" };
     const [found, expected] = [
@@ -295,6 +387,27 @@ describe("rollups", () => {
     }
   }
 });
+
+function toEdgesQuery({ view: [site, ...partners], ends: [one, other] }: Question): EdgesQuery {
+  const range = { from: at(Math.min(one, other)), to: at(Math.max(one, other)) };
+  return { sources: [createSource(site)], partners: partners.map(createSource), range, budget: budget() };
+}
+
+/** Turns of the event loop. */
+async function waitTicks(ticks: number): Promise<void> {
+  for (let tick = 0; tick < ticks; tick += 1) await new Promise(setImmediate);
+}
+
+/** All but the percentiles. */
+function formatEdges(edges: SiteEdges): string {
+  return JSON.stringify(
+    (["upstream", "downstream", "internal"] as const).map((side) =>
+      edges[side]
+        .map((edge) => [formatEdgeKey(edge), edge.count, edge.error_count, edge.mean.toFixed(9)].join(" "))
+        .sort(),
+    ),
+  );
+}
 
 function expectEqualEdges(found: SiteEdges, expected: SiteEdges): void {
   for (const side of ["upstream", "downstream", "internal"] as const) {

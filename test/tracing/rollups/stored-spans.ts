@@ -1,6 +1,7 @@
 // A store of spans whose documents come, change and go, with snapshots: the smallest that the rollups can be held against. The
 // proof of what has changed is the one for search servers.
 import type { Span } from "#src/core/rows.ts";
+import type { TimeRange } from "#src/core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSource } from "#src/store/spans.ts";
 import { compareShards, type ShardStates } from "../../../resolvers/elastic/snapshot/shard-states.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
@@ -28,7 +29,10 @@ export interface StoredSpans {
   readonly listSpans: () => readonly Span[];
 }
 
-export function createStoredSpans(): StoredSpans {
+/** Each read of a snapshot waits for `wait`, with the range of a scan. */
+export function createStoredSpans(
+  wait: (range?: TimeRange) => Promise<void> = async () => undefined,
+): StoredSpans {
   let documents: readonly StoredDocument[] = [];
   let late: readonly StoredDocument[] = [];
   let sequence = 0;
@@ -37,12 +41,18 @@ export function createStoredSpans(): StoredSpans {
   const open = (held: readonly StoredDocument[]): SpanReader => {
     const reader = createArrayReader(held.flatMap(({ copies }) => copies));
     return {
-      scan: (query, signal) => countBatches(reader.scan(query, signal)),
-      find: (query, signal) => countBatches(reader.find(query, signal)),
+      scan: (query, signal) => countBatches(reader.scan(query, signal), signal, query.range),
+      find: (query, signal) => countBatches(reader.find(query, signal), signal),
       count: async () => held.length,
     };
   };
-  async function* countBatches(batches: AsyncIterable<readonly Span[]>) {
+  async function* countBatches(
+    batches: AsyncIterable<readonly Span[]>,
+    signal: AbortSignal,
+    range?: TimeRange,
+  ) {
+    await wait(range);
+    signal.throwIfAborted();
     for await (const batch of batches) {
       read += batch.length;
       yield batch;

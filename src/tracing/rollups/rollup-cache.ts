@@ -1,0 +1,146 @@
+// Kept figures of segments, by what they depend on, within a bound of memory. Whoever uses figures holds references to them, so
+// that none of them has to stay in the cache for a request.
+import { compare } from "../../core/rows.ts";
+import type { Instant, TimeRange } from "../../core/time.ts";
+import type { SnapshotVersion } from "../../store/spans.ts";
+import { measureText } from "./duration-figures.ts";
+import type { Mutex } from "./mutex.ts";
+import { findSegment } from "./segments.ts";
+
+/** Kept figures; the group that was used last comes last. */
+export interface RollupCache extends RollupSettings {
+  readonly groups: Map<string, Group>;
+  bytes: number;
+}
+
+interface RollupSettings {
+  /** Of all kept figures; 0 keeps none. */
+  readonly maxBytes: number;
+  /** Fewer spans than this are read again each time, since the proof costs as much. */
+  readonly minSpans: number;
+  /** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
+  readonly segmentSpans: number;
+  readonly recordLookup: (hit: boolean) => void;
+}
+
+/** The figures of one kind and its key. All hold as of one version. */
+export interface Group {
+  readonly key: string;
+  version: SnapshotVersion | undefined;
+  /** Of a segment. */
+  length: bigint;
+  /** By the start of the segment. */
+  readonly segments: Map<Instant, KeptFigures>;
+  /** Segments that requests are reading, by their start. They hold as of the version too: else they are dropped here. */
+  readonly pending: Map<Instant, PendingFigures>;
+  /** Held while the version changes. */
+  readonly mutex: Mutex;
+  /** Requests that use the group. */
+  users: number;
+  /** So many more requests read the whole range, because that took few documents: the source counts then. */
+  definitionRequests: number;
+}
+
+interface KeptFigures {
+  readonly figures: unknown;
+  readonly bytes: number;
+}
+
+/** Figures that a request is reading; undefined once it has ended without them. */
+export type PendingFigures = PromiseWithResolvers<{ readonly figures: unknown } | undefined>;
+
+export function createRollupCache(
+  settings: Pick<RollupSettings, "maxBytes" | "recordLookup"> & Partial<RollupSettings>,
+): RollupCache {
+  return { minSpans: 10_000, segmentSpans: 8_000, ...settings, groups: new Map(), bytes: 0 };
+}
+
+/** Bytes of a segment besides its figures, or of a group besides its key. */
+const overhead = 400;
+
+/** The group of a key, which is the last one now. */
+export function findGroup(cache: RollupCache, key: string): Group {
+  const known = cache.groups.get(key);
+  const group: Group = known ?? {
+    key,
+    version: undefined,
+    length: 0n,
+    segments: new Map(),
+    pending: new Map(),
+    mutex: { last: Promise.resolve() },
+    users: 0,
+    definitionRequests: 0,
+  };
+  if (known === undefined) cache.bytes += measureGroup(group);
+  cache.groups.delete(key);
+  cache.groups.set(key, group);
+  return group;
+}
+
+/** Clients choose the keys of groups, so these count too. */
+function measureGroup({ key }: Group): number {
+  return measureText(key) + overhead;
+}
+
+export function setVersion(cache: RollupCache, group: Group, version: SnapshotVersion): void {
+  cache.bytes += version.bytes - (group.version?.bytes ?? 0);
+  group.version = version;
+}
+
+/** Keeps figures of a range's segment if there is room, or can be made: by groups and segments that are needed least. */
+export function keepSegment(
+  cache: RollupCache,
+  group: Group,
+  segment: Instant,
+  { figures, bytes: size }: KeptFigures,
+  range: TimeRange,
+): void {
+  const bytes = size + overhead;
+  dropSegment(cache, group, segment);
+  makeRoom(cache, bytes);
+  if (!hasRoom(cache, bytes)) {
+    const first = findSegment(range.from, group.length);
+    const before = [...group.segments.keys()].filter((other) => other < first).sort(compare);
+    for (const other of before) if (!hasRoom(cache, bytes)) dropSegment(cache, group, other);
+  }
+  if (!hasRoom(cache, bytes)) return;
+  group.segments.set(segment, { figures, bytes });
+  cache.bytes += bytes;
+}
+
+function hasRoom(cache: RollupCache, bytes: number): boolean {
+  return cache.bytes + bytes <= cache.maxBytes;
+}
+
+/** Drops groups that nobody uses, the one that was used longest ago first, until so many bytes fit. */
+function makeRoom(cache: RollupCache, bytes: number): void {
+  for (const group of cache.groups.values()) {
+    if (hasRoom(cache, bytes)) return;
+    if (group.users === 0) dropGroup(cache, group);
+  }
+}
+
+/** Drops what is kept of a segment, and does not keep what is being read of it. */
+export function dropSegment(cache: RollupCache, group: Group, segment: Instant): void {
+  cache.bytes -= group.segments.get(segment)?.bytes ?? 0;
+  group.segments.delete(segment);
+  group.pending.delete(segment);
+}
+
+export function dropSegments(cache: RollupCache, group: Group): void {
+  for (const segment of [...group.segments.keys(), ...group.pending.keys()])
+    dropSegment(cache, group, segment);
+}
+
+function dropGroup(cache: RollupCache, group: Group): void {
+  dropSegments(cache, group);
+  if (cache.groups.delete(group.key)) cache.bytes -= measureGroup(group) + (group.version?.bytes ?? 0);
+}
+
+/** To be called when a request does not use the group any more. */
+export function releaseGroup(cache: RollupCache, group: Group): void {
+  group.users -= 1;
+  const isEmpty = group.segments.size === 0 && group.definitionRequests === 0;
+  if (isEmpty && group.users === 0) dropGroup(cache, group);
+  makeRoom(cache, 0);
+}

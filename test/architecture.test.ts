@@ -65,7 +65,7 @@ const layers: readonly Layer[] = [
     types: ["src/store"],
   },
   { folder: "src/access", imports: ["src/{federation,core}"], types: ["src/{config,store}"] },
-  { folder: "src/federation", imports: ["src/core"], types: ["src/store"] },
+  { folder: "src/federation", imports: ["src/{tracing,core}"], types: ["src/store"] },
   { folder: "src/telemetry", imports: ["src/core"], types: ["src/{config,store}"] },
   { folder: "src/{config,visuals}", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core"], types: ["src/log-query"] },

@@ -10,8 +10,10 @@ import type {
 } from "../config/config.ts";
 import type { SitePart } from "../config/schema.ts";
 import type { Scope } from "../config/scopes.ts";
+import { toPlaces } from "../core/collections.ts";
 import type { Millis } from "../core/time.ts";
 import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
+import { createFederatedSpans, type SpanPlace } from "../federation/federated-spans.ts";
 import type { Backend, Stores } from "../store/backend.ts";
 import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { KubernetesStore } from "../store/kubernetes.ts";
@@ -86,9 +88,11 @@ interface Part<Store> {
 
 /** Connects each site with the stores of its backends. The configuration has checked that these exist. */
 export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
+  const places = new Map<SpanSource, readonly SpanPlace[]>();
+  const spans: SpanPlaces = { places, store: createFederatedSpans(places) };
   const find: FindStore = (kind, backend) =>
     backend === undefined ? undefined : backends.get(backend)?.stores[kind];
-  return new Map(Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find)]));
+  return new Map(Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find, spans)]));
 }
 
 type FindStore = <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined;
@@ -107,8 +111,8 @@ function connectSite(
     kubernetes,
   }: SiteConfig,
   find: FindStore,
+  spans: SpanPlaces,
 ): Site {
-  const traceStore = find("traces", traces?.backend);
   const reportReader = find("traces", frontend?.backend);
   const metricStore = find("metrics", metrics?.backend);
   const reportStore = find("reports", frontend?.backend);
@@ -120,10 +124,7 @@ function connectSite(
     retention,
     counterDefault,
     ...(logs && connectLogs(logs, find)),
-    ...(traces &&
-      traceStore && {
-        traces: { backend: traces.backend, store: traceStore, source: buildSpanSource(id, traces) },
-      }),
+    ...(traces && connectTraces(id, toPlaces(traces), find, spans)),
     ...(frontend &&
       reportReader && {
         reports: {
@@ -139,6 +140,35 @@ function connectSite(
     ...(frontend && { frontend: { ...frontend, store: reportStore } }),
     ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
   };
+}
+
+/** The places of the spans of all sites, and the store that reads those of sites in several backends. */
+interface SpanPlaces {
+  readonly places: Map<SpanSource, readonly SpanPlace[]>;
+  readonly store: SpanStore;
+}
+
+/** Returns no traces where one of their backends has no store for them. */
+function connectTraces(
+  site: string,
+  parts: readonly TracesPart[],
+  find: FindStore,
+  { places, store }: SpanPlaces,
+): Pick<Site, "traces"> {
+  const connected = parts.flatMap((part) => {
+    const store = find("traces", part.backend);
+    return store === undefined ? [] : [{ backend: part.backend, store, source: buildSpanSource(site, part) }];
+  });
+  const [first, ...others] = connected;
+  if (first === undefined || connected.length < parts.length) return {};
+  if (others.length === 0) {
+    places.set(first.source, connected);
+    return { traces: first };
+  }
+  const source = { ...first.source, index: connected.map(({ source }) => source.index).join(",") };
+  places.set(source, connected);
+  const backends = connected.map(({ backend }) => backend);
+  return { traces: { backend: backends.join(", "), backends, store, source } };
 }
 
 /** The placeholders for the date of a report in the name of its index. */
@@ -193,7 +223,8 @@ export function buildLogSource(
 /** Lists the backends of a part of a site, in the order of the configuration. */
 export function listPartBackends(site: SiteConfig, part: SitePart): readonly string[] {
   const { logs } = site;
-  if (part !== "logs") return site[part] === undefined ? [] : [site[part].backend];
+  if (part !== "logs")
+    return toPlaces<{ readonly backend: string }>(site[part]).map(({ backend }) => backend);
   if (logs === undefined) return [];
   const named = Object.entries(logs.sources).flatMap(([id, source]) => listLogPlaces(id, source, logs));
   return [...new Set(named.map(({ backend }) => backend))];

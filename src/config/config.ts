@@ -10,7 +10,7 @@ import type { Limits } from "./limits.ts";
 import { renameOlderKeys } from "./older-keys.ts";
 import { collectTexts, deepFreeze, mapValues, toMapping } from "./plain-values.ts";
 import { checkReferences } from "./references.ts";
-import { type Address, fileSchema } from "./schema.ts";
+import { type Address, fileSchema, type tracesSchema } from "./schema.ts";
 import type { Scope } from "./scopes.ts";
 import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./validation.ts";
 import {
@@ -91,7 +91,8 @@ export interface SiteConfig {
   /** What a counter without aggregation answers. */
   readonly counterDefault?: "cumulative" | "increment" | undefined;
   readonly logs?: LogsPart | undefined;
-  readonly traces?: TracesPart | undefined;
+  /** Several where its spans lie in several backends. */
+  readonly traces?: TracesPart | readonly TracesPart[] | undefined;
   readonly metrics?: MetricsPart | undefined;
   readonly kubernetes?: MetricsPart | undefined;
   readonly frontend?: FrontendPart | undefined;
@@ -264,20 +265,13 @@ function assemble(
       settings: settings.get(name),
       layouts: layouts.get(name),
     })),
-    sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => {
-      if (traces === undefined) return { ...rest, counterDefault };
-      const { tag_prefixes, namespace_attribute, action_attribute, ...other } = traces;
-      return {
-        ...rest,
-        counterDefault,
-        traces: {
-          ...other,
-          tagPrefixes: tag_prefixes,
-          namespaceAttribute: namespace_attribute,
-          actionAttribute: action_attribute,
-        },
-      };
-    }),
+    sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => ({
+      ...rest,
+      counterDefault,
+      ...(traces !== undefined && {
+        traces: Array.isArray(traces) ? traces.map(toTracesPart) : toTracesPart(traces),
+      }),
+    })),
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     otlp: file.otlp,
@@ -292,4 +286,15 @@ function assemble(
       tail: { lateness, maxOpen: max_open, perToken: per_token },
     },
   };
+}
+
+type WrittenTraces = z.infer<typeof tracesSchema>;
+
+function toTracesPart({
+  tag_prefixes: tagPrefixes,
+  namespace_attribute: namespaceAttribute,
+  action_attribute: actionAttribute,
+  ...other
+}: WrittenTraces): TracesPart {
+  return { ...other, tagPrefixes, namespaceAttribute, actionAttribute };
 }

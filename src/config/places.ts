@@ -18,6 +18,7 @@ export interface WrittenPlace {
 export function listWrittenPlaces(site: string, name: SitePart, part: unknown): readonly WrittenPlace[] {
   const path = ["sites", site, name];
   if (name === "logs") return listLogPlaces(path, toMapping(part));
+  if (Array.isArray(part)) return listPlacesOfList(path, part);
   const entry = toMapping(part);
   return [{ path, entry, backend: entry.backend, isListed: false }];
 }
@@ -27,11 +28,15 @@ function listLogPlaces(path: Path, logs: WrittenPlace["entry"]): readonly Writte
     const own = [...path, "sources", id];
     const entry = toMapping(source);
     if (Array.isArray(entry.backends)) {
-      return entry.backends.map((place: unknown, index) => {
-        const entry = toMapping(place);
-        return { path: [...own, "backends", String(index)], entry, backend: entry.backend, isListed: true };
-      });
+      return listPlacesOfList([...own, "backends"], entry.backends);
     }
     return [{ path: own, entry, backend: entry.backend ?? logs.backend, isListed: false }];
+  });
+}
+
+function listPlacesOfList(path: Path, list: readonly unknown[]): readonly WrittenPlace[] {
+  return list.map((place, index) => {
+    const entry = toMapping(place);
+    return { path: [...path, String(index)], entry, backend: entry.backend, isListed: true };
   });
 }

@@ -3,7 +3,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { day, parseInstant } from "../core/time.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
-import { deepFreeze } from "./plain-values.ts";
+import { deepFreeze, toMapping } from "./plain-values.ts";
 import { scopes } from "./scopes.ts";
 import {
   chooseSchema,
@@ -12,6 +12,7 @@ import {
   duration,
   httpUrl,
   namedRecord,
+  oneOrSeveral,
   parseNumeral,
   text,
 } from "./validation.ts";
@@ -104,6 +105,14 @@ const spreadLogSourceSchema = z.strictObject({
   ...{ backend: withinBackends, index: withinBackends, layout: withinBackends, where: withinBackends },
 });
 
+export const tracesSchema = z.strictObject({
+  backend: text,
+  ...sourceKeys,
+  tag_prefixes: z.array(text).optional(),
+  namespace_attribute: text.optional(),
+  action_attribute: text.optional(),
+});
+
 const metricsSchema = z.strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
 
 const siteSchema = z.strictObject({
@@ -115,19 +124,11 @@ const siteSchema = z.strictObject({
     .strictObject({
       backend: text.optional(),
       sources: namedRecord(
-        chooseSchema((source) => ("backends" in source ? spreadLogSourceSchema : logSourceSchema)),
+        chooseSchema((source) => ("backends" in toMapping(source) ? spreadLogSourceSchema : logSourceSchema)),
       ).refine((all) => Object.keys(all).length > 0, "names no source"),
     })
     .optional(),
-  traces: z
-    .strictObject({
-      backend: text,
-      ...sourceKeys,
-      tag_prefixes: z.array(text).optional(),
-      namespace_attribute: text.optional(),
-      action_attribute: text.optional(),
-    })
-    .optional(),
+  traces: oneOrSeveral(tracesSchema).optional(),
   metrics: metricsSchema.optional(),
   kubernetes: metricsSchema.optional(),
   frontend: z

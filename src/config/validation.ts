@@ -3,7 +3,6 @@
 import { z } from "zod";
 import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { day, type Millis, parseDuration } from "../core/time.ts";
-import { toMapping } from "./plain-values.ts";
 import type { Path } from "./yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
@@ -58,10 +57,10 @@ export const text = z.string().min(1, "must not be empty");
 export const namedRecord = <Value extends z.ZodType>(value: Value) =>
   z.record(z.string().regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\'), value);
 
-/** A value that is parsed by one of several schemas, which its keys decide. Its issues are those of that schema alone. */
-export function chooseSchema<T extends z.ZodType>(choose: (value: Readonly<Record<string, unknown>>) => T) {
+/** A value that is parsed by one of several schemas, which its form decides. Its issues are those of that schema alone. */
+export function chooseSchema<T extends z.ZodType>(choose: (value: unknown) => T) {
   return z.unknown().transform((value, context): z.output<T> => {
-    const result = choose(toMapping(value)).safeParse(value, { error: explainIssue });
+    const result = choose(value).safeParse(value, { error: explainIssue });
     if (result.success) return result.data;
     context.issues.push(
       ...result.error.issues.map((issue) => ({ ...issue, input: value }) as z.core.$ZodRawIssue),
@@ -69,6 +68,12 @@ export function chooseSchema<T extends z.ZodType>(choose: (value: Readonly<Recor
     return z.NEVER;
   });
 }
+
+/** A part of a site in one backend, or a list of such parts. */
+export const oneOrSeveral = <T extends z.ZodType>(part: T) => {
+  const list = z.array(part).min(1, "names no backend");
+  return chooseSchema((value): T | typeof list => (Array.isArray(value) ? list : part));
+};
 
 export const duration = (most: Millis) =>
   createTextSchema(

@@ -62,3 +62,9 @@ export function findFirstAtOrAfter(sorted: ArrayLike<number>, least: number): nu
   }
   return low;
 }
+
+/** The places of a part that is one, several or absent. */
+export function toPlaces<T extends object>(part: T | readonly T[] | undefined): readonly T[] {
+  if (part === undefined) return [];
+  return Array.isArray(part) ? part : [part as T];
+}

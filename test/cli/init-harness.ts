@@ -1,4 +1,5 @@
 // `readout init` over servers that a test plays, writing into a folder of the test.
+
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +8,7 @@ import { isNameInPattern } from "#resolvers/elastic/mapping/index-patterns.ts";
 import { kinds } from "#resolvers/index.ts";
 import { run } from "#src/cli/init/init.ts";
 import { parseConfig } from "#src/config/config.ts";
+import { toPlaces } from "#src/core/collections.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 import {
   openScriptedSource,
@@ -151,7 +153,9 @@ export const each = (count: number, nameOf: (at: number) => string, definition: 
 
 /** Which sources hold which names, and which names the traces. */
 export function listProposed(names: Iterable<string>) {
-  const { logs, traces } = parseConfig(written(), "r.yaml", world).sites.main ?? {};
+  const { main } = parseConfig(written(), "r.yaml", world).sites;
+  const logs = main?.logs;
+  const [traces] = toPlaces(main?.traces);
   const sources = Object.values(logs?.sources ?? {});
   return {
     lines: sources.map(({ index }) => index),

@@ -1,7 +1,9 @@
 // Nothing that a server lists is lost: each index is proposed once, or stands under "Left out" with the reason.
+
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { parseConfig } from "#src/config/config.ts";
+import { toPlaces } from "#src/core/collections.ts";
 import { createFakeSearch, type FakeIndex } from "../support/elastic/fake-cluster.ts";
 import { apm } from "../support/elastic/span-shippers/apm.ts";
 import { jaegerFields } from "../support/elastic/span-shippers/jaeger.ts";
@@ -63,7 +65,7 @@ async function propose(indices: Readonly<Record<string, FakeIndex>>, requested: 
   const lines = sites.flatMap(({ logs }) =>
     Object.values(logs?.sources ?? {}).flatMap(({ index }) => index ?? []),
   );
-  const traces = sites.flatMap(({ traces }) => traces?.index ?? []);
+  const traces = sites.flatMap(({ traces }) => toPlaces(traces).map(({ index }) => index));
   const [, notes = ""] = text.split("Found and left out:\n");
   const leftOut = notes.split("\n").flatMap((line) => /^# {3}(\S+): ./.exec(line)?.[1] ?? []);
   const reachAll = async (patterns: readonly string[]) =>

@@ -99,3 +99,37 @@ test.each([
 ])("reports what is wrong with %s", (logs, issues) => {
   expect(listIssues(withLogs(logs)).toSorted()).toEqual(issues.toSorted());
 });
+
+const withTraces = (traces: string) => `${backends}sites: { s: { traces: ${traces} } }\n`;
+
+test("traces may be a list of places", () => {
+  const one = "{ backend: old, index: i, tag_prefixes: [t.] }";
+  expect(parse(withTraces(one)).sites.s?.traces).toEqual({
+    ...{ backend: "old", index: "i", layout: "auto", tagPrefixes: ["t."] },
+  });
+  expect(parse(withTraces(`[${one}, { backend: new, index: j, where: x=y }]`)).sites.s?.traces).toEqual([
+    { backend: "old", index: "i", layout: "auto", tagPrefixes: ["t."] },
+    { backend: "new", index: "j", layout: "auto", where: "x=y" },
+  ]);
+  const { layouts } = parse(withTraces("[{ backend: new, index: j, layout: mine.yaml }]")).backends.new ?? {};
+  expect([...(layouts?.traces.keys() ?? [])]).toEqual(["mine.yaml"]);
+});
+
+test.each([
+  ["[]", ["4 sites.s.traces: names no backend"]],
+  ["[{ index: i }]", ["4 sites.s.traces.0.backend: is missing"]],
+  [
+    "[{ backend: old, index: i }, { backend: nw, indx: i }]",
+    [
+      '4 sites.s.traces.1.backend: unknown backend "nw"; did you mean "new"?',
+      "4 sites.s.traces.1.index: is missing",
+      '4 sites.s.traces.1.indx: unknown key; did you mean "index"?',
+    ],
+  ],
+  [
+    "[{ backend: old, index: i }, { backend: old, index: j }]",
+    ["4 sites.s.traces.1.backend: is named before: join the patterns of one backend by commas"],
+  ],
+])("reports what is wrong with the traces %s", (traces, issues) => {
+  expect(listIssues(withTraces(traces)).toSorted()).toEqual(issues.toSorted());
+});

@@ -4,6 +4,8 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { createFederatedLogs } from "#src/federation/federated-logs.ts";
+import { createFederatedSpans } from "#src/federation/federated-spans.ts";
+import type { SpanStore } from "#src/store/span-analytics.ts";
 import { logStoreSuite } from "./logs.ts";
 import { spanStoreSuite } from "./spans.ts";
 import { type SiteName, toSpan } from "./trace-fixture.ts";
@@ -89,6 +91,41 @@ logStoreSuite({
             own.map((line) => ({ ...line, severity: parseSeverity(line.severity) })),
           );
         }
+      },
+      stop: async () => {},
+    };
+  },
+});
+
+/** Each span in one of two stores, by turns. */
+spanStoreSuite({
+  name: "two memory stores read as one",
+  lacks: {},
+  start: async () => {
+    const names: readonly SiteName[] = ["shop", "stock", "blog"];
+    const source = (site: SiteName) => buildSpanSource(site, { index: site, layout: "auto" });
+    const sources = { shop: source("shop"), stock: source("stock"), blog: source("blog") };
+    // The memory store cannot list traces with exceptions, so the joined one cannot either.
+    const join = (places: Parameters<typeof createFederatedSpans>[0]): SpanStore => {
+      const { findTraceIdsWithExceptions: _, ...store } = createFederatedSpans(places);
+      return store;
+    };
+    let store = join(new Map());
+    return {
+      get store() {
+        return store;
+      },
+      sources,
+      seed: async (models) => {
+        const stores = [createMemorySpans(), createMemorySpans()];
+        for (const [n, model] of models.entries()) {
+          const { site_id, namespace: _, action: __, tags: ___, ...span } = toSpan(model);
+          stores[n % 2]?.add(site_id, [span]);
+        }
+        const places = names.map((site) => {
+          return [sources[site], stores.map((store) => ({ store, source: sources[site] }))] as const;
+        });
+        store = join(new Map(places));
       },
       stop: async () => {},
     };

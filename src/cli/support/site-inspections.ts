@@ -4,6 +4,7 @@
 import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
 import type { Config, SiteConfig } from "../../config/config.ts";
 import type { SitePart } from "../../config/schema.ts";
+import { toPlaces } from "../../core/collections.ts";
 import { type Instant, now } from "../../core/time.ts";
 import { formatIndexName } from "../../intake/intake.ts";
 import type { Backend } from "../../store/backend.ts";
@@ -66,18 +67,17 @@ function listSpanInspections(
   site: string,
   { traces }: SiteConfig,
 ): readonly SiteInspection[] {
-  if (traces?.backend !== name || inspect === undefined) return [];
-  return [
-    {
+  if (inspect === undefined) return [];
+  return [...toPlaces(traces).entries()]
+    .filter(([, { backend }]) => backend === name)
+    .map(([at, part]) => ({
       site,
       part: "traces",
-      path: `sites.${site}.traces`,
-      title: [traces.index],
-      inspect: async (signal) => {
-        return describeSource(await inspect(buildSpanSource(site, traces), signal), traces.index, "span");
-      },
-    },
-  ];
+      path: `sites.${site}.traces${Array.isArray(traces) ? `.${at}` : ""}`,
+      title: [part.index],
+      inspect: async (signal) =>
+        describeSource(await inspect(buildSpanSource(site, part), signal), part.index, "span"),
+    }));
 }
 
 /** `what` is the singular of what the index holds. */

@@ -5,6 +5,7 @@ import type { Site, SpanPart } from "../../access/sites.ts";
 import { Refused } from "../../core/errors.ts";
 import { type ActionEdge, compare, type Edge, type SlowEvent, spanKinds } from "../../core/rows.ts";
 import { printInstant } from "../../core/time.ts";
+import type { SpanStore } from "../../store/span-analytics.ts";
 import type { SpanSource } from "../../store/spans.ts";
 import { encodeActionDigest, encodeEventDigest, hashStatement } from "../../tracing/spans/digest.ts";
 import type { Context, Operation } from "../runtime/operation.ts";
@@ -130,11 +131,27 @@ const actionEdgesBody = z
   .check(checkRange)
   .meta({ examples: [{ ...exampleRange, namespace: "shop/web", action: "GET /checkout" }] });
 
-/** Every other site of the backend that the token may see. */
-function listPartners(site: string, { backend }: SpanPart, context: Context): readonly SpanSource[] {
-  return [...context.sites.values()].flatMap(({ id, traces }) =>
-    id !== site && traces?.backend === backend ? [traces.source] : [],
+/**
+ * Every other site that the token may see and that shares a backend with this one, and the store that reads all of them: that
+ * of several backends where one of the sites has several.
+ */
+function selectPartners(
+  site: string,
+  traces: SpanPart,
+  context: Context,
+): { readonly partners: readonly SpanSource[]; readonly store: SpanStore } {
+  const own = listBackends(traces);
+  const parts = [...context.sites.values()].flatMap(({ id, traces }) =>
+    id !== site && traces !== undefined && listBackends(traces).some((name) => own.includes(name))
+      ? [traces]
+      : [],
   );
+  const spread = [traces, ...parts].find(({ backends }) => backends !== undefined);
+  return { partners: parts.map(({ source }) => source), store: (spread ?? traces).store };
+}
+
+function listBackends({ backend, backends = [backend] }: SpanPart): readonly string[] {
+  return backends;
 }
 
 type EdgesBySide<S extends string> = Readonly<Record<S, readonly unknown[]>>;
@@ -154,8 +171,8 @@ export const siteEdges: Operation<
   answer: siteEdgeRows,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
-    const { store, traces, scope } = buildScope(request, context);
-    const partners = listPartners(request.site_id, traces, context);
+    const { traces, scope } = buildScope(request, context);
+    const { partners, store } = selectPartners(request.site_id, traces, context);
     const { upstream, downstream, internal } = await store.siteEdges({ ...scope, partners }, context.signal);
     checkRows([...upstream, ...downstream, ...internal], context);
     return {
@@ -181,13 +198,14 @@ export const actionEdges: Operation<
   answer: actionEdgeRows,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
-    const { store, traces, scope } = buildScope(request, context);
+    const { traces, scope } = buildScope(request, context);
+    const { partners, store } = selectPartners(request.site_id, traces, context);
     const slash = request.namespace.lastIndexOf("/");
     const asked = {
       service: request.namespace.slice(0, slash),
       namespace: request.namespace.slice(slash + 1),
       action: request.action,
-      partners: listPartners(request.site_id, traces, context),
+      partners,
     };
     const { upstream, downstream } = await store.actionEdges({ ...scope, ...asked }, context.signal);
     checkRows([...upstream, ...downstream], context);

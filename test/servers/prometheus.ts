@@ -1,14 +1,13 @@
 // Real Prometheus servers for the tests: 2.42 from the distribution's package and 3.x built once from its Go module into
 // the cache. Each start is a server of its own, filled from OpenMetrics text by promtool before it serves.
 
-import { existsSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Daemon, launch } from "./daemon.ts";
-import { cacheFolder } from "./distribution.ts";
+import { buildGoPrograms } from "./go-programs.ts";
 import { requireProgram, run } from "./host.ts";
 
 interface PrometheusServer {
@@ -128,68 +127,22 @@ export async function findPrometheus(name: PrometheusName, signal?: AbortSignal)
     for (const program of ["prometheus", "promtool"]) requireProgram(program, "prometheus");
     return { program: "prometheus", promtool: "promtool" };
   }
-  const folder = join(cacheFolder(), `prometheus-${module}`);
-  if (!existsSync(folder)) await build(name, module, folder, signal);
+  const version = `-X github.com/prometheus/common/version.Version=${prometheusServers[name].version}`;
+  const folder = await buildGoPrograms(
+    {
+      folder: `prometheus-${module}`,
+      module: "github.com/prometheus/prometheus",
+      version: module,
+      packages: ["cmd/prometheus", "cmd/promtool"],
+      // Without the clouds' service discoveries it is built in minutes; the tests scrape nothing.
+      flags: ["-tags=remove_all_sd", `-ldflags=-s -w ${version}`],
+    },
+    signal,
+  );
   return { program: join(folder, "prometheus"), promtool: join(folder, "promtool") };
 }
 
-const source = "github.com/prometheus/prometheus";
-/** What the module's go.mod asks for. */
-const goVersion = "1.26.0";
-
-/** As a dependency of a module made for it: `go install` refuses a module that replaces others. */
-async function build(
-  name: PrometheusName,
-  module: string,
-  folder: string,
-  signal?: AbortSignal,
-): Promise<void> {
-  await mkdir(cacheFolder(), { recursive: true });
-  const draft = await mkdtemp(`${folder}.part-`);
-  const compiler = await findGo(signal);
-  const go = async (...args: string[]) => run(compiler, ["-C", draft, ...args], signal);
-  const packages = ["prometheus", "promtool"].map((program) => `${source}/cmd/${program}`);
-  try {
-    await writeFile(join(draft, "go.mod"), `module local/server\n\ngo ${goVersion}\n`);
-    await go("get", ...packages.map((one) => `${one}@${module}`));
-    const version = `-X github.com/prometheus/common/version.Version=${prometheusServers[name].version}`;
-    // Without the clouds' service discoveries it is built in minutes; the tests scrape nothing.
-    await go("build", "-tags=remove_all_sd", `-ldflags=-s -w ${version}`, "-o", "./", ...packages);
-    // Fails when another process was faster, whose copy is as good.
-    await rename(draft, folder).catch((error: unknown) => {
-      if (!existsSync(folder)) throw error;
-    });
-  } finally {
-    await rm(draft, { recursive: true, force: true });
-  }
-}
-
-/** A Go that is new enough: the installed one, or the one that an older installed one can fetch as a module. */
-async function findGo(signal?: AbortSignal): Promise<string> {
-  requireProgram("go", "golang-go");
-  const [, major = 0, minor = 0] = /go(\d+)\.(\d+)/.exec(await run("go", ["version"], signal)) ?? [];
-  // Since 1.21 Go itself fetches the version that a go.mod asks for.
-  if (Number(major) > 1 || Number(minor) >= 21) return "go";
-  const toolchain = `golang.org/toolchain@v0.0.1-go${goVersion}.linux-amd64`;
-  const { Dir: home }: { Dir: string } = JSON.parse(
-    await run("go", ["mod", "download", "-json", toolchain], signal),
-  );
-  const copy = join(cacheFolder(), `go-${goVersion}`);
-  // The module cache cannot be written to, and modules hold no programs: the permissions are ours to set.
-  if (!existsSync(copy)) await makeRunnable(home, copy, signal);
-  return join(copy, "bin", "go");
-}
-
-async function makeRunnable(home: string, copy: string, signal?: AbortSignal): Promise<void> {
-  const draft = `${copy}.part-${process.pid}`;
-  await run("cp", ["-r", "--no-preserve=mode", home, draft], signal);
-  for (const folder of [join(draft, "bin"), join(draft, "pkg", "tool", "linux_amd64")]) {
-    for (const file of await readdir(folder)) await chmod(join(folder, file), 0o755);
-  }
-  await rename(draft, copy);
-}
-
-function findFreePort(): Promise<number> {
+export function findFreePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const listener = createServer();
     listener.once("error", reject);

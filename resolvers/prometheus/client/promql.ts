@@ -40,7 +40,7 @@ export type Expression =
     }
   | {
       readonly kind: "binary";
-      readonly operator: "+" | "-" | "*" | "/" | ">" | "<" | "!=" | "or" | "and" | "unless";
+      readonly operator: "+" | "-" | "*" | "/" | "%" | ">" | "<" | "!=" | "or" | "and" | "unless";
       readonly left: Expression;
       readonly right: Expression;
       /** Matches the sides by these labels only, instead of by all but the name. */

@@ -4,7 +4,7 @@
 // many series there are. What they cannot answer exactly is left to be read.
 //
 // Everything that is used here lies in buckets that no longer change: each series has a sample in the bucket after.
-import { readNumber, requireAt, zip } from "../../../src/core/collections.ts";
+import { requireAt } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { type Millis, minute } from "../../../src/core/time.ts";
 import {
@@ -17,14 +17,31 @@ import {
   type Selector,
 } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
-import { hasBoundLabel } from "./bound-spellings.ts";
 import type { CounterQuery } from "./bucket-survey.ts";
-import { findRestarts, type Restart } from "./restart-search.ts";
-import { type GridSeries, readLabel, runConcurrent, type SeriesReader } from "./series-reader.ts";
+import {
+  formatGroup,
+  type GroupSums,
+  type PartLook,
+  type SeriesLook,
+  subtractSums,
+} from "./group-subtraction.ts";
+import { type FoundRestarts, findLinkedRestarts, findRestarts } from "./restart-search.ts";
+import { type GridSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
 
-interface GroupingQuery extends CounterQuery {
-  /** The labels whose values make a group. */
+/** The series of one name, such as the count of histograms. */
+export interface GroupedPart extends CounterQuery {
+  /** The labels whose values make a group: those of the answer, and of the buckets of histograms the bound too. */
   readonly by: readonly string[];
+}
+
+interface GroupingQuery {
+  /**
+   * In the same buckets. A restart of the first part, which counts all observations of histograms, is a restart of the
+   * other parts' series of the same labels.
+   */
+  readonly parts: readonly [GroupedPart, ...GroupedPart[]];
+  /** The labels whose values make a group of the answer. */
+  readonly keys: readonly string[];
   /** Groups × buckets of the answer. */
   readonly pointLimit: number;
 }
@@ -37,13 +54,13 @@ interface BucketSpan {
 
 /** What has to be read instead. */
 export interface UngroupedPart extends BucketSpan {
-  /** Of these groups; of all if it is absent. */
+  /** Of these groups of the answer; of all if it is absent. */
   readonly groups?: readonly Labels[];
 }
 
 interface GroupedGrowth {
-  /** By group; NaN in what has to be read. */
-  readonly groups: readonly GridSeries[];
+  /** For each part by its groups; NaN in what has to be read. */
+  readonly parts: readonly (readonly GridSeries[])[];
   readonly ungrouped: readonly UngroupedPart[];
 }
 
@@ -56,57 +73,116 @@ const mostSpans = 8;
 /** `undefined` if grouping would answer too little of it. @throws {Refused} over the limit of points @throws {BackendError} */
 export async function growGroups(
   reader: SeriesReader,
-  query: GroupingQuery,
+  { parts, keys, pointLimit }: GroupingQuery,
 ): Promise<GroupedGrowth | undefined> {
-  const { buckets, lookBack, pointLimit, by } = query;
+  const { buckets, lookBack } = parts[0];
   const reach = Math.min(buckets.step, longestReach);
   if (reader.hidesRestarts || lookBack === undefined || lookBack < reach) return undefined;
   if (buckets.step % reach !== 0 || reach % 1_000 !== 0) return undefined;
   // Only groups that show whether a label is present may be asked for without the matcher for its presence.
-  if (!hasLabels(query.selector, Object.fromEntries(by.map((key) => [key, "present"])))) return undefined;
-  const { selector, matchesDropped } = await reader.dropPresenceMatchers(query.selector, buckets);
-  const grouping: Grouping = { ...query, selector, reach, accepts: matchesDropped };
+  if (!parts.every(({ selector, by }) => hasLabels(selector, listPresent(by)))) return undefined;
+  const groupings = await runConcurrent(parts, async (part): Promise<Grouping> => {
+    const { selector, matchesDropped } = await reader.dropPresenceMatchers(part.selector, buckets);
+    const most = part === parts[0] ? pointLimit : Math.max(pointLimit, part.limit);
+    const limit = most + Math.ceil(most / buckets.count) * 2;
+    return { part, selector, reach, accepts: matchesDropped, limit };
+  });
   // With a bucket before them, from which the first one grows, and one after, which shows that the last one is complete.
   const wider = { ...buckets, start: buckets.start - buckets.step, count: buckets.count + 2 };
-  const limit = pointLimit + Math.ceil(pointLimit / buckets.count) * 2;
-  const readGroups = async (operator: "count" | "sum"): Promise<ReadonlyMap<string, GridSeries>> => {
-    const of = aggregate(operator, by, buildLast(reader, grouping));
-    const found = await reader.readGrid(of, wider, limit, matchesDropped);
-    return new Map(found.map((group) => [formatGroup(by, group.labels), group]));
-  };
   // In this order: what the counts show to be complete does not change any more.
-  const counts = await readGroups("count");
-  const spans = findSteadySpans([...counts.values()], wider.count);
-  if (spans.length === 0) return undefined;
+  const counts = await runConcurrent(groupings, (one) =>
+    readGroups(reader, one, wider, aggregate("count", one.part.by, buildLast(reader, one))),
+  );
+  const steady = findSteadySpans(
+    counts.flatMap((ofPart) => [...ofPart.values()]),
+    wider.count,
+  );
+  if (steady.length === 0) return undefined;
   const [sums, restarts] = await Promise.all([
-    readGroups("sum"),
-    runConcurrent(spans, (span) => findRestarts(reader, grouping, toBuckets(wider, span))),
+    runConcurrent(groupings, (one) => readSums(reader, one, wider)),
+    runConcurrent(steady, (span) => findPartRestarts(reader, groupings, toBuckets(wider, span))),
   ]);
-  const looks = await runConcurrent(spans, (span) => lookAtSeries(reader, grouping, toBuckets(wider, span)));
-  const groups = new Map<string, GridSeries>();
-  for (const [key, { labels }] of counts)
-    groups.set(key, { labels, values: new Float64Array(buckets.count).fill(Number.NaN) });
-  const ungrouped = [...listGaps(spans, buckets.count)];
-  for (const [span, [found, look]] of zip(spans, zip(restarts, looks))) {
+  const looks = await runConcurrent(steady, (span) =>
+    runConcurrent(groupings, (one) => lookAtSeries(reader, one, toBuckets(wider, span))),
+  );
+  const tables = parts.map(({ by, canRestart }, at) => ({
+    by,
+    hasBounds: by.length > keys.length,
+    isSplit: !canRestart,
+    counts: requireAt(counts, at),
+    sums: requireAt(sums, at),
+    groups: createGroups(requireAt(counts, at), buckets.count),
+  }));
+  const ungrouped: UngroupedPart[] = [...listGaps(steady, buckets.count)];
+  for (const [index, span] of steady.entries()) {
+    const found = restarts[index];
+    const look = requireAt(looks, index);
     const own = { from: span.from - 1, to: span.to - 1 };
     if (found === undefined) ungrouped.push(own);
-    else ungrouped.push(...subtractSums({ by, counts, sums, groups }, wider, span, found, look));
+    else {
+      const looked = look.map((one, at): PartLook => ({ look: one, found: requireAt(found, at) }));
+      const unread = await subtractSums({ keys, tables, wider }, span, looked);
+      if (unread === "unequal") return undefined;
+      if (unread === "all") ungrouped.push(own);
+      else if (unread.length > 0) ungrouped.push({ ...own, groups: unread });
+    }
   }
-  return { groups: [...groups.values()], ungrouped };
+  return { parts: tables.map(({ groups }) => [...groups.values()]), ungrouped };
 }
 
-interface Grouping extends Omit<GroupingQuery, "selector"> {
+interface Grouping {
+  readonly part: GroupedPart;
+  /** Without matchers for the presence of labels, as far as no more series match it. */
   readonly selector: Selector;
-  readonly reach: Millis;
   readonly accepts: (labels: Labels) => boolean;
+  readonly reach: Millis;
+  /** Groups × buckets that may be read. */
+  readonly limit: number;
+}
+
+function listPresent(labels: readonly string[]): Labels {
+  return Object.fromEntries(labels.map((key) => [key, "present"]));
 }
 
 function buildLast(reader: SeriesReader, { selector, reach }: Grouping): Expression {
   return call("last_over_time", reader.selectRange(selector, { from: reach, to: 1 }));
 }
 
-function formatGroup(by: readonly string[], labels: Labels): string {
-  return JSON.stringify(by.map((key) => readLabel(labels, key)));
+async function readGroups(
+  reader: SeriesReader,
+  { part: { by }, accepts, limit }: Grouping,
+  wider: Buckets,
+  of: Expression,
+): Promise<ReadonlyMap<string, GridSeries>> {
+  const found = await reader.readGrid(of, wider, limit, accepts);
+  return new Map(found.map((group) => [formatGroup(by, group.labels), group]));
+}
+
+/**
+ * Sums of observations are fractions and grow large: their whole parts, sums of which are exact, are added up by
+ * themselves, so that only sums of numbers below 1 are rounded.
+ */
+async function readSums(reader: SeriesReader, grouping: Grouping, wider: Buckets): Promise<GroupSums> {
+  const { by, canRestart } = grouping.part;
+  const last = buildLast(reader, grouping);
+  if (canRestart) return { whole: await readGroups(reader, grouping, wider, aggregate("sum", by, last)) };
+  const [whole, fractions] = await Promise.all([
+    readGroups(reader, grouping, wider, aggregate("sum", by, call("floor", last))),
+    readGroups(reader, grouping, wider, aggregate("sum", by, binary(last, "%", number(1)))),
+  ]);
+  return { whole, fractions };
+}
+
+function createGroups(
+  counts: ReadonlyMap<string, GridSeries>,
+  length: number,
+): ReadonlyMap<string, GridSeries> {
+  return new Map(
+    [...counts].map(([key, { labels }]) => [
+      key,
+      { labels, values: new Float64Array(length).fill(Number.NaN) },
+    ]),
+  );
 }
 
 function toBuckets({ start, step }: Buckets, { from, to }: BucketSpan): Buckets {
@@ -143,114 +219,41 @@ function listGaps(spans: readonly BucketSpan[], count: number): readonly BucketS
 
 // ---- The series themselves -----------------------------------------------------------------------------------------
 
-interface SeriesLook {
-  /** For each series the sum of all its samples, from shortly before the buckets on. */
-  readonly totals: readonly SampleSeries[];
-  /** Those whose value before the buckets is below 0. */
-  readonly negative: readonly SampleSeries[];
+/** Of each part; `undefined` if those of the first part cannot be told. */
+async function findPartRestarts(
+  reader: SeriesReader,
+  groupings: readonly Grouping[],
+  buckets: Buckets,
+): Promise<readonly FoundRestarts[] | undefined> {
+  const [first, ...others] = groupings.map(({ part, selector, reach }) => ({
+    selector,
+    reach,
+    limit: part.limit,
+    canRestart: part.canRestart,
+  }));
+  const counted = first && (await findRestarts(reader, first, buckets));
+  if (counted === undefined) return undefined;
+  const linked = await runConcurrent(others, (one) => findLinkedRestarts(reader, one, buckets, counted));
+  return [{ restarts: counted, unclear: [] }, ...linked];
 }
 
 /** Asked last: a series that appears while the question is being answered is one too many. */
 async function lookAtSeries(
   reader: SeriesReader,
-  { selector, reach, accepts }: Grouping,
+  { part: { canRestart }, selector, reach, accepts }: Grouping,
   { start, step, count }: Buckets,
 ): Promise<SeriesLook> {
   const length = step * count;
   const whole = reader.selectRange(selector, { from: length + reach, to: 1 });
   const before = reader.selectRange(selector, { from: reach, to: 1 });
+  // Of what restarts when it falls, the first value and those after restarts are the least ones.
+  const least = canRestart
+    ? { of: call("last_over_time", before), at: start }
+    : { of: call("min_over_time", whole), at: start + length };
   const [totals, negative] = await Promise.all([
     reader.readInstant(call("sum_over_time", whole), start + length),
-    reader.readInstant(binary(call("last_over_time", before), "<", number(0)), start),
+    reader.readInstant(binary(least.of, "<", number(0)), least.at),
   ]);
   const isOwn = ({ labels }: SampleSeries) => accepts(labels);
   return { totals: totals.filter(isOwn), negative: negative.filter(isOwn) };
 }
-
-// ---- Subtraction ---------------------------------------------------------------------------------------------------
-
-interface GroupTables {
-  readonly by: readonly string[];
-  readonly counts: ReadonlyMap<string, GridSeries>;
-  readonly sums: ReadonlyMap<string, GridSeries>;
-  /** Takes the growth. */
-  readonly groups: ReadonlyMap<string, GridSeries>;
-}
-
-/** Writes the growth in the buckets of a span, and returns what of it has to be read. */
-function subtractSums(
-  { by, counts, sums, groups }: GroupTables,
-  wider: Buckets,
-  span: BucketSpan,
-  restarts: readonly Restart[],
-  { totals, negative }: SeriesLook,
-): readonly UngroupedPart[] {
-  const keyOf = ({ labels }: { readonly labels: Labels }) => formatGroup(by, labels);
-  const totalsOf = Map.groupBy(totals, keyOf);
-  const restartsOf = Map.groupBy(restarts, keyOf);
-  const unusable = new Set([...negative, ...restarts.filter(({ value }) => value < 0)].map(keyOf));
-  const own = { from: span.from - 1, to: span.to - 1 };
-  // A group without a series in the buckets before has appeared since, and with it who knows what.
-  if ([...totalsOf.keys()].some((key) => !counts.has(key))) return [own];
-  const unread: Labels[] = [];
-  for (const [key, { labels, values: counted }] of counts) {
-    const size = Number.isNaN(counted[span.from]) ? 0 : readNumber(counted, span.from);
-    const series = totalsOf.get(key) ?? [];
-    if (size === 0 && series.length === 0) continue;
-    const summed = sums.get(key)?.values;
-    const isClean = series.length === size && !unusable.has(key) && series.every(isCountable);
-    const grown =
-      isClean && summed !== undefined
-        ? subtractGroup(summed, wider, span, restartsOf.get(key) ?? [], series)
-        : undefined;
-    if (grown === undefined) unread.push(labels);
-    else groups.get(key)?.values.set(grown, own.from);
-  }
-  return unread.length === 0 ? [] : [{ ...own, groups: unread }];
-}
-
-/** Whether all samples are finite numbers, and the series is no spelling of another one. */
-function isCountable({ labels, values, histograms }: SampleSeries): boolean {
-  return histograms.length === 0 && Number.isFinite(values[0]) && !hasBoundLabel(labels);
-}
-
-/** The growth of one group; `undefined` if rounding may show in it. */
-function subtractGroup(
-  sums: Float64Array,
-  { start, step }: Buckets,
-  { from, to }: BucketSpan,
-  restarts: readonly Restart[],
-  series: readonly SampleSeries[],
-): Float64Array | undefined {
-  const lost = new Float64Array(to - from);
-  for (const { time, left } of restarts) {
-    const bucket = Math.floor((time - start) / step) - from;
-    if (bucket >= 0 && bucket < lost.length) lost[bucket] = readNumber(lost, bucket) + left;
-  }
-  const used = sums.slice(from - 1, to);
-  const isWhole =
-    series.every(({ values: [total] }) => isWholeNumber(total)) &&
-    used.every(isWholeNumber) &&
-    restarts.every(({ left }) => isWholeNumber(left));
-  const grown = lost.map((more, at) => readNumber(used, at + 1) - readNumber(used, at) + more);
-  if (isWhole) return grown;
-  const isExact = grown.every((value, at) => {
-    // One series needs no addition.
-    if (series.length === 1 && lost[at] === 0) return Number.isFinite(value);
-    const added = readNumber(used, at + 1) + readNumber(used, at) + readNumber(lost, at);
-    return Number.isFinite(added) && (series.length + 3) * added * unitRoundoff <= tolerance * value;
-  });
-  return isExact ? grown : undefined;
-}
-
-/** From here on, sums of fractions are whole by their rounding. */
-const largestWhole = 2 ** 48;
-
-function isWholeNumber(value: number | undefined): boolean {
-  return Number.isInteger(value) && Math.abs(value ?? Number.NaN) < largestWhole;
-}
-
-/** The most that one rounding changes a number, as a part of it. */
-const unitRoundoff = 2 ** -53;
-/** How far from the definition a fraction may be, as a part of it. */
-const tolerance = 1e-9;

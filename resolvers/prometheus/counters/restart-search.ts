@@ -1,16 +1,18 @@
 // Finds every restart of the series of a counter in a range, with the value before it. Only the samples around restarts
 // are read; the counts of restarts in wide windows prove that none is missing.
-import { readNumber } from "../../../src/core/collections.ts";
+import { findFirstAtOrAfter, readNumber } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { binary, call, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
+import { dropBoundLabels } from "./bound-spellings.ts";
 import { findMarkedCells, findMarksInCells, type MarkedCell, type MarkQuery } from "./mark-search.ts";
-import { groupIntoRuns } from "./raw-runs.ts";
+import { groupIntoRuns, type SuspectBucket } from "./raw-runs.ts";
 import {
   chunkSeries,
   formatSeriesKey,
   narrowToSeries,
+  type RawSeries,
   runConcurrent,
   type SeriesReader,
 } from "./series-reader.ts";
@@ -43,8 +45,70 @@ export async function findRestarts(
   query: RestartQuery,
   buckets: Buckets,
 ): Promise<readonly Restart[] | undefined> {
-  const { selector, reach, limit } = query;
-  const marks: MarkQuery = {
+  const marks = buildMarks(reader, query);
+  const cells = await findMarkedCells(reader, marks, buckets);
+  if (cells.length === 0) return [];
+  const { reach } = query;
+  const scale = buckets.step / reach;
+  const finer = { start: buckets.start, step: reach, count: buckets.count * scale };
+  const scaled = cells.map(({ from, to, series }) => ({ from: from * scale, to: to * scale, series }));
+  const suspects = await findMarksInCells(reader, marks, finer, scaled);
+  const raw = await readAround(reader, query, finer, suspects);
+  const restarts = listDistinct(raw.flatMap(({ labels, times, values }) => listFalls(labels, times, values)));
+  const missed = findIncomplete(restarts, cells, buckets, reach);
+  return missed.length === 0 ? restarts : undefined;
+}
+
+/** What is left open for series of which it cannot be told. */
+export interface FoundRestarts {
+  readonly restarts: readonly Restart[];
+  readonly unclear: readonly Labels[];
+}
+
+/**
+ * The restarts of the parts of histograms, of which these of their counts are known. Each is a restart of all series of
+ * its labels beside the bound, whether these fall or not. @throws {Refused | BackendError}
+ */
+export async function findLinkedRestarts(
+  reader: SeriesReader,
+  query: RestartQuery & { readonly canRestart: boolean },
+  buckets: Buckets,
+  counted: readonly Restart[],
+): Promise<FoundRestarts> {
+  const { reach, canRestart } = query;
+  const scale = buckets.step / reach;
+  const finer = { start: buckets.start, step: reach, count: buckets.count * scale };
+  const suspects = counted.map(({ labels, time }) => ({
+    labels,
+    bucket: Math.floor((time - buckets.start) / reach),
+  }));
+  const [raw, cells] = await Promise.all([
+    readAround(reader, query, finer, suspects),
+    canRestart ? findMarkedCells(reader, buildMarks(reader, query), buckets) : [],
+  ]);
+  const falls = canRestart
+    ? listDistinct(raw.flatMap(({ labels, times, values }) => listFalls(labels, times, values)))
+    : [];
+  const unclear = findIncomplete(falls, cells, buckets, reach);
+  const restarts = new Map(falls.map((one) => [formatRestart(one), one]));
+  const byHistogram = Map.groupBy(counted, ({ labels }) => formatSeriesKey(labels));
+  for (const [histogram, pieces] of Map.groupBy(raw, ({ labels }) =>
+    formatSeriesKey(dropBoundLabels(labels)),
+  )) {
+    for (const [, own] of Map.groupBy(pieces, ({ labels }) => formatSeriesKey(labels))) {
+      for (const restart of byHistogram.get(histogram) ?? []) {
+        const found = own.map((piece) => findAt(piece, restart)).find((one) => one !== undefined);
+        const [one] = own;
+        if (found !== undefined) restarts.set(formatRestart(found), found);
+        else if (one !== undefined) unclear.push(one.labels);
+      }
+    }
+  }
+  return { restarts: [...restarts.values()], unclear };
+}
+
+function buildMarks(reader: SeriesReader, { selector, reach, limit }: RestartQuery): MarkQuery {
+  return {
     selector,
     build: (of, length) => {
       const around = reader.selectRange(of, { from: length + reach, to: 1 });
@@ -53,36 +117,43 @@ export async function findRestarts(
     accepts: () => true,
     limit,
   };
-  const cells = await findMarkedCells(reader, marks, buckets);
-  if (cells.length === 0) return [];
-  const restarts = await readRestarts(reader, query, buckets, marks, cells);
-  return isComplete(restarts, cells, buckets, reach) ? restarts : undefined;
 }
 
-async function readRestarts(
+/** The samples of the suspects in their buckets, and in those before and after. Windows overlap. */
+async function readAround(
   reader: SeriesReader,
-  { selector, reach, limit }: RestartQuery,
-  { start, step, count }: Buckets,
-  marks: MarkQuery,
-  cells: readonly MarkedCell[],
-): Promise<readonly Restart[]> {
-  const scale = step / reach;
-  const finer = { start, step: reach, count: count * scale };
-  const scaled = cells.map(({ from, to, series }) => ({ from: from * scale, to: to * scale, series }));
-  const suspects = await findMarksInCells(reader, marks, finer, scaled);
+  { selector, limit }: RestartQuery,
+  { start, step }: Buckets,
+  suspects: readonly SuspectBucket[],
+): Promise<readonly RawSeries[]> {
   // A selector is narrowed to so many values of a label only.
-  const runs = groupIntoRuns(suspects, reach).flatMap(({ from, to, members }) =>
+  const runs = groupIntoRuns(suspects, step).flatMap(({ from, to, members }) =>
     chunkSeries(members).map((chunk) => ({ from, to, labels: chunk.map(({ labels }) => labels) })),
   );
-  const found = await runConcurrent(runs, async ({ from, to, labels }) => {
-    const narrowed = narrowToSeries(selector, labels);
-    const [first, last] = [start + (from - 1) * reach, start + (to + 1) * reach];
-    const raw = await reader.readRaw(narrowed, first, last, limit);
-    return raw.flatMap(({ labels, times, values }) => listFalls(labels, times, values));
-  });
-  // Windows overlap by the reach.
-  const distinct = new Map(found.flat().map((one) => [`${one.time} ${formatSeriesKey(one.labels)}`, one]));
-  return [...distinct.values()];
+  const found = await runConcurrent(runs, ({ from, to, labels }) =>
+    reader.readRaw(
+      narrowToSeries(selector, labels),
+      start + (from - 1) * step,
+      start + (to + 1) * step,
+      limit,
+    ),
+  );
+  return found.flat();
+}
+
+function listDistinct(restarts: readonly Restart[]): readonly Restart[] {
+  return [...new Map(restarts.map((one) => [formatRestart(one), one])).values()];
+}
+
+export function formatRestart({ time, labels }: Pick<Restart, "labels" | "time">): string {
+  return `${time} ${formatSeriesKey(labels)}`;
+}
+
+/** The same restart of another series, which has samples at the same times. */
+function findAt({ labels, times, values }: RawSeries, { leftAt, time }: Restart): Restart | undefined {
+  const index = findFirstAtOrAfter(times, time);
+  if (index === 0 || times[index] !== time || times[index - 1] !== leftAt) return undefined;
+  return { labels, leftAt, left: readNumber(values, index - 1), time, value: readNumber(values, index) };
 }
 
 function listFalls(labels: Labels, times: Float64Array, values: Float64Array): readonly Restart[] {
@@ -101,20 +172,20 @@ function listFalls(labels: Labels, times: Float64Array, values: Float64Array): r
   return falls;
 }
 
-/** Whether each cell has as many restarts as the source counts in it and in the reach before it. */
-function isComplete(
+/** The series of which a cell has more or fewer restarts than the source counts in it and in the reach before it. */
+function findIncomplete(
   restarts: readonly Restart[],
   cells: readonly MarkedCell[],
   { start, step }: Buckets,
   reach: Millis,
-): boolean {
+): Labels[] {
   const bySeries = Map.groupBy(restarts, ({ labels }) => formatSeriesKey(labels));
-  return cells.every(({ from, to, series }) =>
-    series.every(({ labels, value }) => {
+  return cells.flatMap(({ from, to, series }) =>
+    series.flatMap(({ labels, value }) => {
       const inside = (bySeries.get(formatSeriesKey(labels)) ?? []).filter(
         ({ leftAt, time }) => leftAt >= start + from * step - reach && time < start + to * step,
       );
-      return inside.length === value;
+      return inside.length === value ? [] : [labels];
     }),
   );
 }

@@ -463,7 +463,7 @@ export function readLabel(labels: Labels, label: string): string {
 }
 
 /** A label with more values than this is not narrowed. */
-const maxValuesPerLabel = 100;
+export const maxValuesPerLabel = 100;
 
 /** Chunks small enough to be narrowed by every label. */
 export function chunkSeries<T>(items: readonly T[]): readonly (readonly T[])[] {

@@ -33,6 +33,7 @@ import {
 } from "../counters/counter-downsampling.ts";
 import { formatSeriesKey, narrowToSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { selectPart } from "./family-listing.ts";
+import { groupObservations } from "./grouped-observations.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import { readIncrements } from "./increments.ts";
 import {
@@ -51,6 +52,7 @@ import {
   toObservations,
 } from "./native-histograms.ts";
 import { buildCounterQuery, combineByGroup, formatGroupKey, type SeriesPlan } from "./series-groups.ts";
+import { readInGroups } from "./source-grouping.ts";
 import { dropCreatedTimestampZeros } from "./summary-quantiles.ts";
 
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
@@ -71,8 +73,25 @@ export async function readHistogram(
     const [uncounted] = await Promise.all([findUncounted(plan), requireCounts(plan)]);
     if (uncounted.length === 0) return readIncrements(plan, `${query.metric}_count`);
   }
+  const read = (part: SeriesPlan, isPart: boolean) => readHistogramSeries(part, measure, isPart);
+  const hasParts = family.kind === "histogram" && family.hasCount && !family.hasRanges;
+  const grouped = hasParts && groupObservations(plan, measure, buildClassicParts(plan, measure));
+  if (!grouped) return read(plan, false);
+  const isComplete = async () => {
+    const [uncounted] = await Promise.all([findUncounted(plan), requireCounts(plan)]);
+    return uncounted.length === 0;
+  };
+  return readInGroups(plan, { ...grouped, name: query.metric, isComplete, read });
+}
+
+/** Of all of a query, or of a part of it, where the histograms of the whole have buckets. */
+async function readHistogramSeries(
+  plan: SeriesPlan,
+  measure: ObservationMeasure,
+  isPart: boolean,
+): Promise<readonly Series[]> {
   const found = await readClassicHistograms(plan, measure);
-  if (hasOnlySummaries(measure, found)) {
+  if (!isPart && hasOnlySummaries(measure, found)) {
     if (plan.family.hasRanges) throw createRangesError(plan.backend, measure.combine);
     return readSummary(plan, measure);
   }

@@ -63,7 +63,7 @@ export function formatGroupKey({ keys }: SeriesPlan, labels: Labels): string {
 }
 
 /** How many points are combined in one turn of the event loop: some milliseconds. */
-const pointsPerTurn = 20_000;
+export const pointsPerTurn = 20_000;
 
 /** Combines each group of series into one. Sorted as by `toSortedSeries`. @throws {Refused} over the limit of points */
 export async function combineByGroup<T extends { readonly labels: Labels }>(

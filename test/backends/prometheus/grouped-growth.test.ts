@@ -1,5 +1,5 @@
-// Growth that a running Prometheus groups equals the definition, for the same random counters as in the test without a
-// server, and with what only a server holds: samples that are NaN, and staleness markers.
+// Growth that a running Prometheus groups equals the definition, for the same random counters and histograms as in the tests
+// without a server, and with what only a server holds: samples that are NaN, and staleness markers.
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { guardDefaults } from "#resolvers/http/guard.ts";
@@ -13,13 +13,22 @@ import {
   fleet,
   readGrouped,
 } from "../../support/prometheus/counter-fleets.ts";
-import { sendRemoteWrite } from "../../support/prometheus/remote-write.ts";
+import {
+  buildHistogramQuery,
+  describeObservedDifference,
+  histogramFleet,
+  observationMeasures,
+  readHistogramFleet,
+} from "../../support/prometheus/histogram-fleets.ts";
+import { sendRemoteWrite, type WrittenSeries } from "../../support/prometheus/remote-write.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
 const signal = AbortSignal.timeout(170_000);
 /** Each is a metric of its own. */
 const fleets = fc.sample(fleet, { numRuns: 150, seed: 30 });
 const nameFleet = (n: number): string => `fleet_${n}_total`;
+const histogramFleets = fc.sample(histogramFleet, { numRuns: 40, seed: 30 });
+const nameHistograms = (n: number): string => `fleet_${n}_seconds`;
 
 describe.each(namedPrometheus())("growth grouped by $name", ({ name }) => {
   let server: RunningPrometheus;
@@ -31,20 +40,13 @@ describe.each(namedPrometheus())("growth grouped by $name", ({ name }) => {
     const all = fleets.flatMap(({ series }, n) =>
       series.map(({ labels, samples }) => ({ labels: { __name__: nameFleet(n), ...labels }, samples })),
     );
-    // A server takes samples in the order of their time, and none that lies more than an hour before the newest one.
-    const times = all.flatMap(({ samples }) => samples.map(([time]) => time));
-    const [first, last] = times.reduce(
-      ([a, b], time) => [Math.min(a, time), Math.max(b, time)],
-      [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+    const parts = histogramFleets.flatMap(({ series }, n) =>
+      series.map(({ suffix, labels, samples }) => ({
+        labels: { __name__: `${nameHistograms(n)}${suffix}`, ...labels },
+        samples,
+      })),
     );
-    const hour = 3_600_000;
-    for (let from = first; from <= last; from += hour / 2) {
-      const part = all.flatMap(({ labels, samples }) => {
-        const inside = samples.filter(([time]) => time >= from && time < from + hour / 2);
-        return inside.length === 0 ? [] : [{ labels, samples: inside }];
-      });
-      await sendRemoteWrite(server.url, part);
-    }
+    await sendInOrder(server.url, [...all, ...parts]);
   }, 120_000);
   afterAll(async () => {
     await client?.close();
@@ -61,4 +63,34 @@ describe.each(namedPrometheus())("growth grouped by $name", ({ name }) => {
       }
     }
   });
+
+  test("of histograms equals what is read of their series", { timeout: 170_000 }, async () => {
+    for (const [n, { step }] of histogramFleets.entries()) {
+      for (const measure of observationMeasures) {
+        const query = buildHistogramQuery(nameHistograms(n), step, { path: "*" }, measure);
+        const ask = (groups: boolean) =>
+          readHistogramFleet(client, query, groups, signal).catch((error: unknown) => String(error));
+        const [read, grouped] = [await ask(false), await ask(true)];
+        const difference = describeObservedDifference(grouped, read, measure.combine !== "mean");
+        expect(difference && `${query.metric} ${measure.combine}: ${difference}`).toBeUndefined();
+      }
+    }
+  });
 });
+
+/** A server takes samples in the order of their time, and none that lies more than an hour before the newest one. */
+async function sendInOrder(url: string, all: readonly WrittenSeries[]): Promise<void> {
+  const times = all.flatMap(({ samples = [] }) => samples.map(([time]) => time));
+  const [first, last] = times.reduce(
+    ([a, b], time) => [Math.min(a, time), Math.max(b, time)],
+    [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+  );
+  const hour = 3_600_000;
+  for (let from = first; from <= last; from += hour / 2) {
+    const part = all.flatMap(({ labels, samples = [] }) => {
+      const inside = samples.filter(([time]) => time >= from && time < from + hour / 2);
+      return inside.length === 0 ? [] : [{ labels, samples: inside }];
+    });
+    await sendRemoteWrite(url, part);
+  }
+}

@@ -150,6 +150,7 @@ function evaluateBinary(
   const rows = evaluate(evaluation, left, times);
   if (right.kind === "number") {
     const { value: limit } = right;
+    if (operator === "%") return mapValues(rows, (value) => value % limit);
     if (operator === ">") return mapValues(rows, (value) => (value > limit ? value : Number.NaN));
     if (operator === "<") return mapValues(rows, (value) => (value < limit ? value : Number.NaN));
     if (operator === "!=") return mapValues(rows, (value) => (value !== limit ? value : Number.NaN));

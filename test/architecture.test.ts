@@ -170,7 +170,9 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/{gateway,query-bounds}.ts"],
   croner: ["src/operations/check-ins.ts"],
   cronstrue: ["src/operations/check-ins.ts"],
+  jose: ["src/access"],
   "lru-cache": [
+    "src/access/jwt.ts",
     "src/graphql/query-bounds.ts",
     "resolvers/elastic/search",
     "resolvers/prometheus/{client,metrics}",
@@ -180,7 +182,13 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   undici: ["resolvers/prometheus/client/transport.ts"],
   yaml: ["src/config/yaml.ts", "src/visuals/visual.ts", "resolvers/elastic/layout"],
   zod: [
-    ...["src/config", "src/operations/**", "src/intake/openapi.ts", "src/visuals/visual.ts"],
+    ...[
+      "src/access/signing-keys.ts",
+      "src/config",
+      "src/operations/**",
+      "src/intake/openapi.ts",
+      "src/visuals/visual.ts",
+    ],
     ...["src/tracing/spans/digest.ts", "resolvers/**"],
   ],
 };

@@ -2,13 +2,15 @@
 // slow hashes protect passwords that can be guessed, and would cost 40 ms a request. Only the hashes are kept.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "../config/config.ts";
-import type { Scope } from "../config/scopes.ts";
 import { TooMany, Unauthorized } from "../core/errors.ts";
+import type { Scope } from "../core/scopes.ts";
 import type { Instant } from "../core/time.ts";
 import type { RateLimiter } from "./rate-limit.ts";
 
 export interface Principal {
   readonly user: string;
+  /** Whose share a request counts for: a token of the file, or the subject of an issuer. No two users have one. */
+  readonly account: string;
   /** Also true of sites that do not exist where the token is for all: the caller checks whether they do. */
   maySee(site: string): boolean;
   /** Whether it may be used for that. What it may not be used for looks to it like a site that does not exist. */
@@ -18,45 +20,68 @@ export interface Principal {
 }
 
 /**
- * @throws {Unauthorized} the token is missing, unknown or expired; all three fail alike
+ * @throws {Unauthorized} the token is missing, unknown, expired or not valid yet; all of these fail alike
  * @throws {TooMany} the token is valid and over its rate
+ * @throws {BackendError} The keys of the token's issuer are not there yet.
  */
-export type Authenticate = (token: string | undefined) => Principal;
+export type Authenticate = (token: string | undefined) => Promise<Principal>;
 
-/**
- * Creates an authenticator for the configured tokens, all of which differ. `rate` is called once for each request with a
- * valid token, with the hash of the token.
- */
+/** What `createAuthenticator` needs beside the tokens of the file. */
+interface AuthenticatorOptions {
+  /** Called once for each request with a valid token, with its account. */
+  readonly rate?: RateLimiter;
+  /** The principal of a token that is none of the file's. */
+  readonly verifyJwt?: ((token: string) => Promise<Principal | undefined>) | undefined;
+}
+
+/** Creates an authenticator for the configured tokens, all of which differ. */
 export function createAuthenticator(
   tokens: readonly TokenEntry[],
   now: () => Instant,
-  rate: RateLimiter = () => true,
+  { rate = () => true, verifyJwt }: AuthenticatorOptions = {},
 ): Authenticate {
-  const entries = tokens.map(({ user, sha256, sites, scopes, expires }) => {
-    const allowed = sites === "*" ? undefined : new Set(sites);
-    const maySee = (site: string): boolean => allowed === undefined || allowed.has(site);
-    return {
-      sha256,
-      hash: Buffer.from(sha256, "hex"),
-      expires,
-      principal: Object.freeze({ user, maySee, hasScope: createScopeCheck(scopes), expires }),
-    };
-  });
-  return (token) => {
+  const entries = tokens.flatMap(toEntries);
+  return async (token) => {
     if (token === undefined || token === "") throw new Unauthorized("Unauthorized");
-    const presented = createHash("sha256").update(token).digest();
-    // Every entry is compared in full, so that the time reveals neither a near match nor its position.
-    let found: (typeof entries)[number] | undefined;
-    for (const entry of entries) if (timingSafeEqual(entry.hash, presented)) found = entry;
-    if (found === undefined) throw new Unauthorized("Unauthorized");
-    if (found.expires !== undefined && found.expires <= now()) throw new Unauthorized("Unauthorized");
-    if (!rate(found.sha256)) throw new TooMany(1);
-    return found.principal;
+    const principal = findPrincipal(entries, token, now()) ?? (await verifyJwt?.(token));
+    if (principal === undefined) throw new Unauthorized("Unauthorized");
+    if (!rate(principal.account)) throw new TooMany(1);
+    return principal;
   };
 }
 
+/** A hash of a token, and who has it. */
+interface Entry {
+  readonly hash: Buffer;
+  readonly notBefore: bigint | undefined;
+  readonly principal: Principal;
+}
+
+/** One for each hash: both are one user's while a token is replaced by another. */
+function toEntries({ user, sha256, sites, scopes, expires, notBefore }: TokenEntry): readonly Entry[] {
+  const allowed = sites === "*" ? undefined : new Set(sites);
+  const maySee = (site: string): boolean => allowed === undefined || allowed.has(site);
+  const hashes = typeof sha256 === "string" ? [sha256] : sha256;
+  const principal = Object.freeze({
+    ...{ user, account: hashes.join(), maySee, hasScope: createScopeCheck(scopes), expires },
+  });
+  return hashes.map((hash) => ({ hash: Buffer.from(hash, "hex"), notBefore, principal }));
+}
+
+function findPrincipal(entries: readonly Entry[], token: string, at: Instant): Principal | undefined {
+  const presented = createHash("sha256").update(token).digest();
+  // Every entry is compared in full, so that the time reveals neither a near match nor its position.
+  let found: Entry | undefined;
+  for (const entry of entries) if (timingSafeEqual(entry.hash, presented)) found = entry;
+  if (found === undefined) return undefined;
+  const { notBefore, principal } = found;
+  if (notBefore !== undefined && at < notBefore) return undefined;
+  if (principal.expires !== undefined && principal.expires <= at) return undefined;
+  return principal;
+}
+
 /** Without a list all scopes are allowed. */
-function createScopeCheck(scopes: readonly Scope[] | undefined): (scope: Scope) => boolean {
+export function createScopeCheck(scopes: readonly Scope[] | undefined): (scope: Scope) => boolean {
   const allowed = scopes === undefined ? undefined : new Set(scopes);
   return (scope) => allowed === undefined || allowed.has(scope);
 }
@@ -88,12 +113,12 @@ export function hashToken(token: string): string {
 
 /** Whether a text is one of the configured tokens, also one that has expired. */
 export function createTokenCheck(tokens: readonly TokenEntry[]): (text: string) => boolean {
-  const hashes = new Set(tokens.map(({ sha256 }) => sha256));
+  const hashes = new Set(tokens.flatMap(({ sha256 }) => sha256));
   return (text) => hashes.has(hashToken(text));
 }
 
-/** What `generateToken` makes, whoever it is for. */
-const generatedToken = /rdt_[\w-]{43}/;
+/** What `generateToken` makes, whoever it is for, and signed tokens of whatever issuer. */
+const generatedToken = /rdt_[\w-]{43}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\./;
 /** More parts than an id has that a program makes. */
 const maxParts = 8;
 

@@ -9,8 +9,8 @@ import type {
   TracesPart,
 } from "../config/config.ts";
 import type { SitePart } from "../config/schema.ts";
-import type { Scope } from "../config/scopes.ts";
 import { toPlaces } from "../core/collections.ts";
+import type { Scope } from "../core/scopes.ts";
 import type { Millis } from "../core/time.ts";
 import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
 import { createFederatedSpans, type SpanPlace } from "../federation/federated-spans.ts";

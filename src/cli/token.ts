@@ -1,9 +1,9 @@
 // `readout token new`: prints a new token, once. The configuration gets only its hash.
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../access/auth.ts";
-import { type Scope, scopes } from "../config/scopes.ts";
 import { printText } from "../config/yaml.ts";
 import { toErrorMessage } from "../core/errors.ts";
+import { type Scope, scopes } from "../core/scopes.ts";
 import { parseInstant, printNanos } from "../core/time.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 

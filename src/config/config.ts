@@ -3,15 +3,16 @@
 // written, and not on what the schema made of it. No message repeats a value that came from the environment or a file.
 import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
+import type { Scope } from "../core/scopes.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { Millis } from "../core/time.ts";
+import type { JwtIssuer } from "./jwt-issuers.ts";
 import { type CustomLayoutsByPart, type LayoutReadersByPart, readCustomLayouts } from "./layout-files.ts";
 import type { Limits } from "./limits.ts";
 import { renameOlderKeys } from "./older-keys.ts";
 import { collectTexts, deepFreeze, mapValues, toMapping } from "./plain-values.ts";
 import { checkReferences } from "./references.ts";
 import { type Address, fileSchema, type tracesSchema } from "./schema.ts";
-import type { Scope } from "./scopes.ts";
 import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./validation.ts";
 import {
   formatPathKey,
@@ -32,6 +33,8 @@ export interface Config {
   /** Front-end error reports; without `listen` they share the address above. */
   readonly intake?: IntakeConfig | undefined;
   readonly tokens: readonly TokenEntry[];
+  /** Identity providers whose tokens are taken beside these. */
+  readonly jwtIssuers?: readonly JwtIssuer[] | undefined;
   /** Each backend's own settings, already parsed by its kind. */
   readonly backends: Readonly<Record<string, BackendEntry>>;
   readonly sites: Readonly<Record<string, SiteConfig>>;
@@ -68,12 +71,14 @@ export interface IntakeConfig {
 
 export interface TokenEntry {
   readonly user: string;
-  /** Lower-case hex of the token's SHA-256. */
-  readonly sha256: string;
+  /** Lower-case hex of the token's SHA-256, or of two while one replaces the other. */
+  readonly sha256: string | readonly string[];
   readonly sites: readonly string[] | "*";
   /** What it may be used for; absent: everything. */
   readonly scopes?: readonly Scope[] | undefined;
   readonly expires?: bigint | undefined;
+  /** Before then it is refused. */
+  readonly notBefore?: bigint | undefined;
 }
 
 interface BackendEntry {
@@ -259,7 +264,8 @@ function assemble(
       addressRate: file.intake.address_rate,
       proxies: file.intake.proxies,
     },
-    tokens: file.tokens,
+    tokens: file.tokens.map(({ not_before: notBefore, ...token }) => ({ ...token, notBefore })),
+    jwtIssuers: file.auth?.jwt,
     backends: mapValues(file.backends, ({ kind }, name) => ({
       kind,
       settings: settings.get(name),

@@ -19,6 +19,7 @@ export function checkReferences(tree: YamlTree, report: IssueReporter): void {
   const tokens = toList(file.tokens);
   checkTokenSites(tree, tokens, Object.keys(sites), report);
   checkTokenHashes(tokens, report);
+  checkJwtIssuers(tree, toList(toMapping(file.auth).jwt), Object.keys(sites), report);
 }
 
 function checkBackendNames(
@@ -107,12 +108,45 @@ function checkTokenSites(
   report: IssueReporter,
 ): void {
   for (const [index, token] of tokens.entries()) {
-    for (const [position, site] of toList(toMapping(token).sites).entries()) {
-      if (typeof site !== "string" || site === "" || known.includes(site)) continue;
-      const path = ["tokens", String(index), "sites", String(position)];
-      const hint = site === "*" ? `; for all sites write sites: "*"` : formatSuggestion(site, known);
-      report(path, `unknown site ${quoteAsWritten(tree, path, site)}${hint}`);
+    const path = ["tokens", String(index), "sites"];
+    checkSiteNames(tree, path, toMapping(token).sites, known, report);
+  }
+}
+
+/** A group's sites exist, and tokens of one issuer are judged in one way. */
+function checkJwtIssuers(
+  tree: YamlTree,
+  issuers: readonly unknown[],
+  known: readonly string[],
+  report: IssueReporter,
+): void {
+  const positions = new Map<unknown, number>();
+  for (const [index, entry] of issuers.entries()) {
+    const { issuer, sites } = toMapping(entry);
+    const path = ["auth", "jwt", String(index)];
+    const first = positions.get(issuer);
+    if (first !== undefined && issuer !== undefined) {
+      report([...path, "issuer"], `is the same as auth.jwt.${first}.issuer`);
     }
+    positions.set(issuer, first ?? index);
+    for (const [group, list] of Object.entries(toMapping(toMapping(sites).map))) {
+      checkSiteNames(tree, [...path, "sites", "map", group], list, known, report);
+    }
+  }
+}
+
+function checkSiteNames(
+  tree: YamlTree,
+  path: Path,
+  sites: unknown,
+  known: readonly string[],
+  report: IssueReporter,
+): void {
+  for (const [position, site] of toList(sites).entries()) {
+    if (typeof site !== "string" || site === "" || known.includes(site)) continue;
+    const own = [...path, String(position)];
+    const hint = site === "*" ? `; for all sites write ${path.at(-1)}: "*"` : formatSuggestion(site, known);
+    report(own, `unknown site ${quoteAsWritten(tree, own, site)}${hint}`);
   }
 }
 
@@ -121,10 +155,12 @@ function checkTokenHashes(tokens: readonly unknown[], report: IssueReporter): vo
   const positions = new Map<string, number>();
   for (const [index, token] of tokens.entries()) {
     const { sha256 } = toMapping(token);
-    if (typeof sha256 !== "string" || sha256 === "") continue;
-    const first = positions.get(sha256.toLowerCase());
-    if (first === undefined) positions.set(sha256.toLowerCase(), index);
-    else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
+    for (const hash of Array.isArray(sha256) ? sha256 : [sha256]) {
+      if (typeof hash !== "string" || hash === "") continue;
+      const first = positions.get(hash.toLowerCase());
+      if (first === undefined) positions.set(hash.toLowerCase(), index);
+      else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
+    }
   }
 }
 

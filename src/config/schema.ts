@@ -1,10 +1,11 @@
 // The schema of readout.yaml: its keys, their values and their defaults. Messages are our own words and never repeat a value.
 import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
+import { scopes } from "../core/scopes.ts";
 import { day, parseInstant } from "../core/time.ts";
+import { jwtIssuerSchema } from "./jwt-issuers.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
 import { deepFreeze, toMapping } from "./plain-values.ts";
-import { scopes } from "./scopes.ts";
 import {
   chooseSchema,
   count,
@@ -70,19 +71,22 @@ const hashSchema = createTextSchema((value) => {
   return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfEmptyText ? hex : undefined;
 }, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
 
+const instantSchema = createTextSchema(
+  parseInstant,
+  "expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z",
+);
+
 const scope = z.enum(scopes, { error: `expected one of ${scopes.join(", ")}` });
 
 const tokenSchema = z.strictObject({
   user: text,
-  sha256: hashSchema,
+  sha256: z.union([hashSchema, z.array(hashSchema).min(1, "has no hash").max(2, "has more than two hashes")]),
   sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
     error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
   }),
   scopes: z.array(scope).min(1, "names no scope; leave it out to allow all").optional(),
-  expires: createTextSchema(
-    parseInstant,
-    "expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z",
-  ).optional(),
+  expires: instantSchema.optional(),
+  not_before: instantSchema.optional(),
 });
 
 const sourceKeys = { index: text, layout: text.default(defaults.layout), where: text.optional() };
@@ -181,6 +185,7 @@ export const fileSchema = z.strictObject({
     })
     .optional(),
   tokens: z.array(tokenSchema).default([]),
+  auth: z.strictObject({ jwt: z.array(jwtIssuerSchema).default([]) }).optional(),
   backends: namedRecord(z.looseObject({ kind: text })),
   sites: namedRecord(siteSchema),
   visuals: text.optional(),

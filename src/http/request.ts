@@ -90,14 +90,14 @@ export interface BodyReader {
    * The body as text. Its bytes count for `owner` until `release` is called or `signal` aborts.
    * @throws {Unprocessable} also `invalid_json` for what is no UTF-8
    */
-  readonly readText: (exchange: Exchange, owner: object, signal: AbortSignal) => Promise<HeldText>;
+  readonly readText: (exchange: Exchange, owner: string, signal: AbortSignal) => Promise<HeldText>;
   /**
    * The body as a value.
    * @throws {Unprocessable} also `invalid_json`, with the position in UTF-16 units where it is known
    */
-  readonly readJson: (exchange: Exchange, owner: object, signal: AbortSignal) => Promise<unknown>;
+  readonly readJson: (exchange: Exchange, owner: string, signal: AbortSignal) => Promise<unknown>;
   /** A text as a value, as `readJson`: large ones with turns of the event loop between, one of each owner at a time. */
-  readonly parseJson: (text: string, owner: object) => Promise<unknown>;
+  readonly parseJson: (text: string, owner: string) => Promise<unknown>;
 }
 interface HeldText {
   readonly text: string;
@@ -108,18 +108,18 @@ interface HeldText {
 interface BodyLedger {
   readonly limitBytes: number;
   heldBytes: number;
-  readonly heldBy: Map<object, number>;
+  readonly heldBy: Map<string, number>;
   /** The last parsing of each owner: values are many times as large as their text, so one is made at a time. */
-  readonly parsing: WeakMap<object, Promise<unknown>>;
+  readonly parsing: Map<string, Promise<unknown>>;
 }
 
 /** Of all bodies that are being read and parsed; one owner has half of them. */
 const defaultBodiesLimitBytes = 64 * 1_048_576;
 
 export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): BodyReader {
-  const ledger: BodyLedger = { limitBytes, heldBytes: 0, heldBy: new Map(), parsing: new WeakMap() };
+  const ledger: BodyLedger = { limitBytes, heldBytes: 0, heldBy: new Map(), parsing: new Map() };
   const readText: BodyReader["readText"] = (...body) => readHeldText(ledger, ...body);
-  const parseJson = (text: string, owner: object) => parseBody(ledger, text, owner);
+  const parseJson = (text: string, owner: string) => parseBody(ledger, text, owner);
   return {
     readText,
     parseJson,
@@ -135,7 +135,7 @@ export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): 
 }
 
 /** @throws {TooMany} {LimitReached} */
-function holdBytes(ledger: BodyLedger, owner: object, bytes: number): void {
+function holdBytes(ledger: BodyLedger, owner: string, bytes: number): void {
   const { limitBytes, heldBytes, heldBy } = ledger;
   const own = (heldBy.get(owner) ?? 0) + bytes;
   if (own > limitBytes / 2) throw new TooMany(1, "token_bodies");
@@ -146,7 +146,7 @@ function holdBytes(ledger: BodyLedger, owner: object, bytes: number): void {
   heldBy.set(owner, own);
 }
 
-function releaseBytes(ledger: BodyLedger, owner: object, bytes: number): void {
+function releaseBytes(ledger: BodyLedger, owner: string, bytes: number): void {
   ledger.heldBytes -= bytes;
   const own = (ledger.heldBy.get(owner) ?? 0) - bytes;
   if (own === 0) ledger.heldBy.delete(owner);
@@ -162,7 +162,7 @@ const firstCapacityBytes = 4_096;
 async function readHeldText(
   ledger: BodyLedger,
   { body, headers }: Exchange,
-  owner: object,
+  owner: string,
   signal: AbortSignal,
 ): Promise<HeldText> {
   let buffer: Buffer<ArrayBuffer> = Buffer.alloc(0);
@@ -191,7 +191,7 @@ async function readHeldText(
 
 function growBuffer(
   ledger: BodyLedger,
-  owner: object,
+  owner: string,
   buffer: Buffer,
   neededBytes: number,
 ): Buffer<ArrayBuffer> {
@@ -221,20 +221,22 @@ function decodeUtf8(bytes: Uint8Array, headers: Exchange["headers"]): string {
 /** Up to here JSON.parse takes no more than some milliseconds, whatever the text holds. */
 const largeJsonChars = 100_000;
 
-async function parseBody(ledger: BodyLedger, text: string, owner: object): Promise<unknown> {
+async function parseBody(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
   try {
     if (text.length <= largeJsonChars) return JSON.parse(text);
     const before = ledger.parsing.get(owner);
     const parsed = Promise.resolve(before).then(() => parseInTurns(text));
-    ledger.parsing.set(
-      owner,
-      // Not the value, which the last promise of an owner would keep.
-      parsed.then(
-        () => undefined,
-        () => undefined,
-      ),
+    // Not the value, which the last promise of an owner would keep.
+    const ended = parsed.then(
+      () => undefined,
+      () => undefined,
     );
-    return await parsed;
+    ledger.parsing.set(owner, ended);
+    try {
+      return await parsed;
+    } finally {
+      if (ledger.parsing.get(owner) === ended) ledger.parsing.delete(owner);
+    }
   } catch (error) {
     throw createInvalidJsonError(text, error);
   }

@@ -62,7 +62,7 @@ export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange):
     }
     return (
       (await openPage(dispatcher, exchange)) ??
-      admitGraphql(dispatcher, exchange, fields, finish) ??
+      (await admitGraphql(dispatcher, exchange, fields, finish)) ??
       (await answerOwnProbe(dispatcher, exchange))
     );
   } catch (error) {
@@ -120,17 +120,17 @@ async function openPage(
 }
 
 /** @throws {Unauthorized} {TooMany} {NotFound} of a token without the scope `graphql` */
-function admitGraphql(
+async function admitGraphql(
   { generation }: Dispatcher,
   exchange: Exchange,
   fields: RequestLogFields,
   finish: FinishRequest,
-): Admission | undefined {
+): Promise<Admission | undefined> {
   if (!isGraphqlRequest(exchange)) return undefined;
   const { headers, search, gone } = exchange;
   fields.operation = "graphql";
   fields.route = "/graphql";
-  const principal = generation.authenticate(readToken(headers, search));
+  const principal = await generation.authenticate(readToken(headers, search));
   fields.user = principal.user;
   if (!principal.hasScope("graphql")) throw new NotFound();
   // From here on a reload waits for it, though the schema may still have to be loaded.

@@ -135,7 +135,7 @@ function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
       const { text, principal } = hosted.get(serverContext) ?? {};
       if (text === undefined || principal === undefined) return;
       // What Yoga reads a body by: its own would parse a megabyte in one turn.
-      const json = async () => pickParameters(await dispatcher.bodies.parseJson(text, principal));
+      const json = async () => pickParameters(await dispatcher.bodies.parseJson(text, principal.account));
       Object.defineProperty(request, "json", { value: json });
     },
     onResponse({ response, serverContext }) {
@@ -165,7 +165,7 @@ function pickParameters(body: unknown): unknown {
 /** A slot is held while the body arrives; the operations of the query take their own. */
 async function readQuery({ bodies }: Dispatcher, { exchange, principal, generation, work }: Admission) {
   const returnSlot = generation.executor.takeSlot(principal);
-  const reading = bodies.readText(exchange, principal, work.signal);
+  const reading = bodies.readText(exchange, principal.account, work.signal);
   return receiveBody(reading, work).finally(returnSlot);
 }
 

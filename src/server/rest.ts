@@ -3,7 +3,8 @@
 
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
-import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
+import { LimitReached, TooMany, Unauthorized, Unprocessable } from "../core/errors.ts";
+import { type Instant, type Millis, toMillis } from "../core/time.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";
 import {
@@ -37,6 +38,7 @@ export interface ConfigGeneration {
   readonly limits: Limits;
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
+  readonly now: () => Instant;
 }
 
 /** What the log and the metrics tell of a request; filled in as far as it gets. */
@@ -61,7 +63,7 @@ export interface OperationRunner {
   readonly bodies: BodyReader;
   streams: number;
   /** Of those, how many each token has. */
-  readonly streamsOf: Map<Principal, number>;
+  readonly streamsOf: Map<string, number>;
 }
 
 /** A request for an operation under way. */
@@ -112,7 +114,7 @@ export async function runOperation(
   const principal =
     endpoint.access === "public"
       ? anonymousPrincipal
-      : authenticate(readToken(exchange.headers, exchange.search));
+      : await authenticate(readToken(exchange.headers, exchange.search));
   fields.user = principal.user;
   const work = executor.admit(principal, exchange.gone);
   const request: RunningRequest = { runner, exchange, generation, principal, work, finish };
@@ -150,7 +152,7 @@ async function prepareRequest(
   const raw =
     endpoint.method === "GET"
       ? parameters
-      : await receiveBody(runner.bodies.readJson(exchange, principal, work.signal), work);
+      : await receiveBody(runner.bodies.readJson(exchange, principal.account, work.signal), work);
   // An explanation is JSON, whatever form its answer would have.
   if (exchange.search.includes("explain=") && isExplanationRequested(exchange.search)) {
     return { prepared: prepareExplanation(endpoint.prepare(raw)), headers: explanationHeaders };
@@ -208,27 +210,41 @@ async function openTail(
 
 /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
 function openStream(
-  { runner, generation: { limits }, principal, work }: RunningRequest,
+  { runner, generation: { limits, now }, principal, work }: RunningRequest,
   rows: AsyncIterator<RowBatch>,
 ): () => void {
   const { streamsOf, telemetry } = runner;
-  const own = streamsOf.get(principal) ?? 0;
+  const own = streamsOf.get(principal.account) ?? 0;
   if (runner.streams >= limits.streams || own >= limits.tokenStreams) {
     closeIterator(rows);
     if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
     throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
   }
+  const clearExpiry = endWithToken(work, principal, now);
   runner.streams += 1;
-  streamsOf.set(principal, own + 1);
+  streamsOf.set(principal.account, own + 1);
   telemetry.streams.opened();
   return () => {
+    clearExpiry();
     runner.streams -= 1;
-    const left = (streamsOf.get(principal) ?? 1) - 1;
-    if (left === 0) streamsOf.delete(principal);
-    else streamsOf.set(principal, left);
+    const left = (streamsOf.get(principal.account) ?? 1) - 1;
+    if (left === 0) streamsOf.delete(principal.account);
+    else streamsOf.set(principal.account, left);
     telemetry.streams.closed();
     work.end();
   };
+}
+
+/** The longest that a timer of node lasts, some 24 days. */
+const maxTimer: Millis = 2 ** 31 - 1;
+
+/** Cuts a streamed answer when the token of its client expires. Returns what prevents that. */
+function endWithToken(work: RequestLifetime, { expires }: Principal, now: () => Instant): () => void {
+  if (expires === undefined) return () => {};
+  const left = toMillis(expires as Instant) - toMillis(now());
+  if (left > maxTimer) return () => {};
+  const timer = setTimeout(() => work.fail(new Unauthorized("Unauthorized")), Math.max(0, left));
+  return () => clearTimeout(timer);
 }
 
 /** A body that is being read. @throws what its reading fails with, and `BodyTimeout` where the deadline passes before it is there */

@@ -163,7 +163,7 @@ function beginGeneration(
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits },
+    ...{ authenticate, isToken, limits, now },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };

@@ -60,7 +60,7 @@ export interface TailRegistry {
 interface RegistryState {
   readonly options: TailRegistryOptions;
   readonly open: Set<Tail>;
-  readonly byPrincipal: Map<Principal, number>;
+  readonly byAccount: Map<string, number>;
   readonly pollers: Map<LogStore, Map<string, Poller>>;
   closing: "draining" | "reloaded" | undefined;
   isTicking: boolean;
@@ -69,7 +69,7 @@ interface RegistryState {
 export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   const state: RegistryState = {
     options,
-    ...{ open: new Set(), byPrincipal: new Map(), pollers: new Map() },
+    ...{ open: new Set(), byAccount: new Map(), pollers: new Map() },
     ...{ closing: undefined, isTicking: false },
   };
   return {
@@ -113,20 +113,20 @@ async function tickTails(state: RegistryState): Promise<void> {
 }
 
 /** Returns what gives the slot back. @throws {TooMany} {LimitReached} */
-function takeSlot({ options, byPrincipal }: RegistryState, principal: Principal): () => void {
+function takeSlot({ options, byAccount }: RegistryState, principal: Principal): () => void {
   const { limits, slots } = options;
-  const own = byPrincipal.get(principal) ?? 0;
+  const own = byAccount.get(principal.account) ?? 0;
   if (own >= limits.tail.perToken) throw new TooMany(retryAfterSeconds, "token_tails");
   if (slots.taken >= limits.tail.maxOpen) {
     throw createOverloadedError("tails", `${slots.taken} tails are open`);
   }
   slots.taken += 1;
-  byPrincipal.set(principal, own + 1);
+  byAccount.set(principal.account, own + 1);
   return () => {
     slots.taken -= 1;
-    const left = (byPrincipal.get(principal) ?? 1) - 1;
-    if (left === 0) byPrincipal.delete(principal);
-    else byPrincipal.set(principal, left);
+    const left = (byAccount.get(principal.account) ?? 1) - 1;
+    if (left === 0) byAccount.delete(principal.account);
+    else byAccount.set(principal.account, left);
   };
 }
 

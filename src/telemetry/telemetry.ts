@@ -271,8 +271,9 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
 }
 
 const redactedText = "[redacted]";
-// In headers, which errors quote, and in parameters of URLs.
-const credentialPattern = /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+/gi;
+// In headers, which errors quote, in parameters of URLs, and signed tokens wherever they stand.
+const credentialPattern =
+  /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*/gi;
 
 /** Replaces whatever looks like a token or credential in the text. */
 export function redactCredentials(text: string): string {

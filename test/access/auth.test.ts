@@ -14,38 +14,57 @@ const entry = (token: string, rest: Partial<TokenEntry> = {}): TokenEntry => ({
   ...rest,
 });
 
-test("a token authenticates its user for its sites only", () => {
+test("a token authenticates its user for its sites only", async () => {
   const authenticate = createAuthenticator([entry("a"), entry("b", { sites: "*" }), entry("c")], () => now);
-  const { user, maySee } = authenticate("a");
+  const { user, maySee } = await authenticate("a");
   expect([user, maySee("shop"), maySee("blog"), maySee("constructor")]).toEqual(["a", true, false, false]);
-  expect(authenticate("b").maySee("whatever")).toBe(true);
-  expect(authenticate("c").user).toBe("c");
+  expect((await authenticate("b")).maySee("whatever")).toBe(true);
+  expect((await authenticate("c")).user).toBe("c");
 });
 
 test.each([undefined, "", "d", "A", "a ", hashToken("a")])(
   "the authenticator refuses the token %j",
-  (token) => {
+  async (token) => {
     const authenticate = createAuthenticator([entry("a")], () => now);
-    expect(() => authenticate(token)).toThrow(Unauthorized);
+    await expect(authenticate(token)).rejects.toThrow(Unauthorized);
   },
 );
 
-test("the authenticator refuses a token from its expiry on", () => {
+test("the authenticator refuses a token from its expiry on", async () => {
   let clock = (now - 1n) as Instant;
   const authenticate = createAuthenticator([entry("a", { expires: now })], () => clock);
-  expect(authenticate("a").user).toBe("a");
+  expect((await authenticate("a")).user).toBe("a");
   clock = now;
-  expect(() => authenticate("a")).toThrow(Unauthorized);
+  await expect(authenticate("a")).rejects.toThrow(Unauthorized);
 });
 
-test("each token has its own rate, and a wrong token uses up none", () => {
+test("two hashes are one user's, and both count for one account", async () => {
+  const asked: string[] = [];
+  const rate = (name: string) => asked.push(name) > 0;
+  const both = { ...entry("a"), sha256: [hashToken("old"), hashToken("new")] };
+  const authenticate = createAuthenticator([both], () => now, { rate });
+  expect((await authenticate("old")).user).toBe("a");
+  expect((await authenticate("new")).user).toBe("a");
+  expect(new Set(asked).size).toBe(1);
+  await expect(authenticate("a")).rejects.toThrow(Unauthorized);
+});
+
+test("the authenticator refuses a token before its first moment", async () => {
+  let clock = (now - 1n) as Instant;
+  const authenticate = createAuthenticator([entry("a", { notBefore: now })], () => clock);
+  await expect(authenticate("a")).rejects.toThrow(Unauthorized);
+  clock = now;
+  expect((await authenticate("a")).user).toBe("a");
+});
+
+test("each token has its own rate, and a wrong token uses up none", async () => {
   const asked: string[] = [];
   const rate = (name: string) => asked.push(name) <= 2;
-  const authenticate = createAuthenticator([entry("a"), entry("b")], () => now, rate);
-  authenticate("a");
-  expect(() => authenticate("c")).toThrow(Unauthorized);
-  authenticate("b");
-  expect(() => authenticate("a")).toThrow(TooMany);
+  const authenticate = createAuthenticator([entry("a"), entry("b")], () => now, { rate });
+  await authenticate("a");
+  await expect(authenticate("c")).rejects.toThrow(Unauthorized);
+  await authenticate("b");
+  await expect(authenticate("a")).rejects.toThrow(TooMany);
   expect(asked).toEqual([hashToken("a"), hashToken("b"), hashToken("a")]);
 });
 
@@ -100,7 +119,7 @@ test.each([
   const file = `tokens:\n${line}\nbackends: {}\nsites: { shop: {}, blog: {} }`;
   const { tokens } = parseConfig(file, "f", { kinds: none, env: {}, readText: () => "" });
   expect(tokens).toEqual([{ user, sha256: hashToken(token), sites, ...(expires && { expires }) }]);
-  expect(createAuthenticator(tokens, () => now)(token).user).toBe(user);
+  expect((await createAuthenticator(tokens, () => now)(token)).user).toBe(user);
   expect(shell.printed().split(token)).toHaveLength(2);
 });
 

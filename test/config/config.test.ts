@@ -222,6 +222,34 @@ test("a substituted value is text and never YAML", () => {
   });
 });
 
+test("reports what is wrong with identity providers", () => {
+  const entry = (more: string) => `    - { issuer: "https://id", audience: a, sites: s, ${more} }`;
+  expect(
+    listIssues(`backends: {}
+sites: { shop: {} }
+auth:
+  jwt:
+    - { issuer: nowhere, audience: [], sites: "" }
+${entry("algorithms: [HS256]")}
+${entry("typ: []")}
+${entry("jwks: ftp://x, discovery: http://y")}
+    - { issuer: "https://other", audience: a, sites: { claim: g, map: { sre: [shup], all: ["*"] } } }
+`),
+  ).toEqual([
+    "5 auth.jwt.0.issuer: expected the issuer as its tokens write it, such as https://id.example.com",
+    "5 auth.jwt.0.audience: names no audience",
+    "5 auth.jwt.0.sites: must not be empty",
+    "6 auth.jwt.1.algorithms.0: expected one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA",
+    "7 auth.jwt.2.issuer: is the same as auth.jwt.1.issuer",
+    "7 auth.jwt.2.typ: names no type",
+    "8 auth.jwt.3.issuer: is the same as auth.jwt.1.issuer",
+    "8 auth.jwt.3.jwks: expected an http:// or https:// address",
+    "8 auth.jwt.3.discovery: name `jwks` or `discovery`, not both",
+    '9 auth.jwt.4.sites.map.sre.0: unknown site "shup"; did you mean "shop"?',
+    '9 auth.jwt.4.sites.map.all.0: unknown site "*"; for all sites write all: "*"',
+  ]);
+});
+
 test("reports all issues of a file at once, in its order", () => {
   expect(
     listIssues(`listen: nowhere

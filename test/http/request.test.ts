@@ -32,7 +32,7 @@ function createRequest() {
 }
 const settle = () => new Promise<void>((resolve) => setTimeout(resolve, 5));
 const bytes = (size: number) => new Uint8Array(size).fill(0x20);
-const [ana, eve] = [{}, {}];
+const [ana, eve] = ["ana", "eve"];
 
 describe("the bodies that are held", () => {
   test("are counted as they arrive, for all and for each owner", async () => {
@@ -51,7 +51,7 @@ describe("the bodies that are held", () => {
     const second = await readText(others.exchange, eve, never);
     const third = createRequest();
     third.send(bytes(1));
-    await expect(readText(third.exchange, {}, never)).rejects.toThrow(LimitReached);
+    await expect(readText(third.exchange, "bob", never)).rejects.toThrow(LimitReached);
     // What is released is free for others, and twice is once.
     second.release();
     second.release();

@@ -271,6 +271,7 @@ describe("every answer of the API", () => {
 });
 
 describe("a token as the id of a request", () => {
+  const signed = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbmEifQ.c2lnbmF0dXJl";
   const generated = `rdt_${"Ab-_9".repeat(9).slice(0, 43)}`;
   test.each([
     // Its own, another's, one that has expired, one of another server.
@@ -283,6 +284,8 @@ describe("a token as the id of a request", () => {
     ["in the middle", `a.b-${otherToken}_c.7`],
     ["its own inside a word", `x${token}y`],
     ["a generated one inside a word", `x${generated}y`],
+    ["a signed one", signed],
+    ["a signed one behind a word", `trace:${signed}`],
     ["behind many words", `${"a-".repeat(30)}${otherToken}`],
   ])("is replaced, also within it: %s", async (_, id) => {
     const { post, server, logged } = createSubject();
@@ -294,7 +297,8 @@ describe("a token as the id of a request", () => {
     });
     for (const answer of [withToken, without])
       expect(answer.headers.get("x-request-id")).toMatch(/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
-    for (const secret of [token, otherToken, expiredToken, generated]) expect(logged()).not.toContain(secret);
+    for (const secret of [token, otherToken, expiredToken, generated, signed])
+      expect(logged()).not.toContain(secret);
   });
 
   test.each(["abc-1", "7f3a1c9e-0a1b-4c2d-9e8f-0123456789ab", "a.b:c_d-e", "secret-token-of"])(

@@ -64,6 +64,7 @@ export function createSubject(
     { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
     { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
     { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
+    { user: "dan", sha256: hashToken(expiringToken), sites: ["shop"], expires: fromMillis(base + 60_600) },
   ];
   let log = "";
   const now = () => fromMillis(base + 60_000);
@@ -76,7 +77,7 @@ export function createSubject(
         stitched: false,
       })),
     operations,
-    authenticate: createAuthenticator(tokens, now, over.rate),
+    authenticate: createAuthenticator(tokens, now, { ...(over.rate && { rate: over.rate }) }),
     sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
     isToken: createTokenCheck(tokens),
     limits: { ...defaults.limits, ...over.limits },
@@ -119,6 +120,8 @@ export function createSubject(
 
 export const linesPath = "/api/v2/logs/lines";
 export const expiredToken = expired;
+/** Valid for 600 milliseconds after the time at which the clock stands still. */
+export const expiringToken = "secret-token-of-dan";
 export function linesBody(over: Record<string, unknown> = {}, pagination: Record<string, unknown> = {}) {
   return {
     site_id: "shop",

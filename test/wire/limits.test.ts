@@ -244,7 +244,7 @@ describe("limits of GraphQL", () => {
     await begun.promise;
     let over = false;
     const replaced = server
-      .reload({ authenticate: () => anonymousPrincipal, sites: new Map(), limits: defaults.limits })
+      .reload({ authenticate: async () => anonymousPrincipal, sites: new Map(), limits: defaults.limits })
       .then(() => {
         over = true;
       });

@@ -5,7 +5,7 @@ import { memory } from "#resolvers/memory/memory.ts";
 import { hashToken } from "#src/access/auth.ts";
 import { connectSites, createSiteViews } from "#src/access/sites.ts";
 import { buildDemoConfig } from "#src/cli/demo.ts";
-import { type Scope, scopes } from "#src/config/scopes.ts";
+import { type Scope, scopes } from "#src/core/scopes.ts";
 import { operations } from "#src/operations/index.ts";
 import { describeOperations } from "#src/operations/runtime/json-schema.ts";
 import type { Endpoint } from "#src/operations/runtime/operation.ts";

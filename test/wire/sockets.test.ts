@@ -334,8 +334,8 @@ describe("server: reload", () => {
     go.resolve();
     expect(JSON.parse(await read(answer))).toHaveLength(1_800);
     await replaced;
-    const everyone = { user: "eve", maySee: () => true, hasScope: () => true };
-    await server.reload({ authenticate: () => everyone, sites: new Map(), limits: defaults.limits });
+    const everyone = { user: "eve", account: "eve", maySee: () => true, hasScope: () => true };
+    await server.reload({ authenticate: async () => everyone, sites: new Map(), limits: defaults.limits });
     expect((await ask(port, linesBody())).statusCode).toBe(404);
   });
 });

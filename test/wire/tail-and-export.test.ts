@@ -11,7 +11,7 @@ import { fromMillis, printMillis } from "#src/core/time.ts";
 import type { Server } from "#src/server/server.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { readEvents } from "../tail/harness.ts";
-import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./harness.ts";
+import { base, createSubject, expiredToken, expiringToken, linesBody, linesPath, token } from "./harness.ts";
 
 const opened: Server[] = [];
 afterEach(async () => {
@@ -167,6 +167,26 @@ describe("log export over HTTP", () => {
       await eventually(() => logged().includes('"status":200,"cut":true'));
     },
   );
+
+  test("cuts an export when the token of its client expires", async () => {
+    const store: LogStore = {
+      async *lines(query, signal) {
+        for (let n = 0; n < 20; n += 1) {
+          await delay(100, undefined, { signal });
+          yield* feed(1).store.lines(query, signal);
+        }
+      },
+      isWithinLimits: async () => true,
+    };
+    const { port, logged } = await start({ store });
+    const headers = { authorization: `Bearer ${expiringToken}` };
+    const { text, ended } = gather(await ask(port, "application/x-ndjson", linesBody(), headers));
+    expect(await ended).toBe("cut");
+    expect(text().split("\n").length).toBeGreaterThan(500);
+    await eventually(() => logged().includes('"status":200,"cut":true'));
+    const all = gather(await ask(port, "application/x-ndjson"));
+    expect(await all.ended).toBe("complete");
+  });
 
   test("applies the deadline to each step of an export and to a page as a whole", async () => {
     const store: LogStore = {

@@ -4,6 +4,7 @@
 // The old backends live until the requests that began with them have ended.
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator, createTokenCheck } from "../../access/auth.ts";
+import { createReloadableJwtVerifier } from "../../access/jwt.ts";
 import { createReloadableRateLimit } from "../../access/rate-limit.ts";
 import { connectSites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
@@ -126,9 +127,13 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const now = () => shell.now();
   const { log, recordExportedSpans: exported } = telemetry;
   const exporter = createOtlpExporter({ config: config.otlp, now, log, exported });
+  const createVerifier = createReloadableJwtVerifier(now);
   const createRateLimit = createReloadableRateLimit(() => performance.now());
   const toServed = ({ config, backends }: ConnectedConfig): ServedConfig => ({
-    authenticate: createAuthenticator(config.tokens, now, createRateLimit(config.limits.rate)),
+    authenticate: createAuthenticator(config.tokens, now, {
+      rate: createRateLimit(config.limits.rate),
+      verifyJwt: createVerifier(config.jwtIssuers ?? []),
+    }),
     isToken: createTokenCheck(config.tokens),
     sites: connectSites(config, backends),
     limits: config.limits,

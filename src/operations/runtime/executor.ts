@@ -77,7 +77,12 @@ export function createRequestSlots(): RequestSlots {
  * Asks for what is published: a public operation answers nothing else, of whatever site. All who ask are one token to
  * the bounds on what a token has under way, since nothing tells them apart.
  */
-export const anonymousPrincipal: Principal = { user: "", maySee: () => true, hasScope: () => true };
+export const anonymousPrincipal: Principal = {
+  user: "",
+  account: "",
+  maySee: () => true,
+  hasScope: () => true,
+};
 
 /** How many rows may still be collected for one request, over all of its operations. */
 interface RowBudget {
@@ -102,10 +107,12 @@ interface ExecutorState {
   readonly selectVisibleSites: OperationExecutor["selectVisibleSites"];
   /** How many slots one backend may hold once slots are scarce. */
   readonly backendShare: number;
-  /** Slots that each backend and each token holds. */
-  readonly held: Map<string | Principal, number>;
-  /** Of each token, how many of its slots are held by what has waited for them. */
-  readonly heldAfterWait: Map<Principal, number>;
+  /** Slots that each backend holds. */
+  readonly heldByBackend: Map<string, number>;
+  /** Slots that each account holds. */
+  readonly held: Map<string, number>;
+  /** Of each account, how many of its slots are held by what has waited for them. */
+  readonly heldAfterWait: Map<string, number>;
   /** The backends that each request holds a slot of. */
   readonly usedBackends: Map<RequestLifetime, readonly string[]>;
   running: number;
@@ -120,7 +127,14 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    ...{ held: new Map(), heldAfterWait: new Map(), usedBackends: new Map(), running: 0, isDraining: false },
+    ...{
+      heldByBackend: new Map(),
+      held: new Map(),
+      heldAfterWait: new Map(),
+      usedBackends: new Map(),
+      running: 0,
+      isDraining: false,
+    },
     drained: Promise.withResolvers<void>(),
   };
   return {
@@ -156,7 +170,7 @@ function admitRequest(
   const returnSlot = takeSlot(state, principal);
   const work = joinExecutor(state, gone);
   const end = () => {
-    for (const backend of state.usedBackends.get(admitted) ?? []) addHeld(state.held, backend, -1);
+    for (const backend of state.usedBackends.get(admitted) ?? []) addHeld(state.heldByBackend, backend, -1);
     state.usedBackends.delete(admitted);
     onEnd();
     work.end();
@@ -170,20 +184,21 @@ function admitRequest(
 /** Counts it for the token at once: bodies that never end would else take all slots. */
 function takeSlot(state: ExecutorState, principal: Principal): () => void {
   const { slots, limits } = state.options;
-  if ((state.held.get(principal) ?? 0) >= limits.tokenRequests) throw new TooMany(1, "token_requests");
+  if ((state.held.get(principal.account) ?? 0) >= limits.tokenRequests)
+    throw new TooMany(1, "token_requests");
   if (slots.taken >= limits.requests) {
     throw createOverloadedError("requests", `${slots.taken} requests are under way`);
   }
   slots.taken += 1;
-  addHeld(state.held, principal, 1);
+  addHeld(state.held, principal.account, 1);
   return () => {
     slots.taken -= 1;
-    addHeld(state.held, principal, -1);
+    addHeld(state.held, principal.account, -1);
     for (const tryEnter of slots.waiting) if (tryEnter()) slots.waiting.delete(tryEnter);
   };
 }
 
-function addHeld<Holder>(held: Map<Holder, number>, holder: Holder, slots: number): void {
+function addHeld(held: Map<string, number>, holder: string, slots: number): void {
   const own = (held.get(holder) ?? 0) + slots;
   if (own === 0) held.delete(holder);
   else held.set(holder, own);
@@ -227,14 +242,14 @@ function tryAdmitWaiting(
   const { slots, limits } = state.options;
   const isFull =
     slots.taken >= limits.requests ||
-    (held.get(principal) ?? 0) >= limits.tokenRequests ||
+    (held.get(principal.account) ?? 0) >= limits.tokenRequests ||
     slots.takenAfterWait >= takeHalf(limits.requests) ||
-    (heldAfterWait.get(principal) ?? 0) >= takeHalf(limits.tokenRequests) ||
+    (heldAfterWait.get(principal.account) ?? 0) >= takeHalf(limits.tokenRequests) ||
     findFullBackend(state, backends, slots.taken + 1) !== undefined;
   if (isFull) return undefined;
   const countAfterWait = (count: 1 | -1) => {
     slots.takenAfterWait += count;
-    addHeld(heldAfterWait, principal, count);
+    addHeld(heldAfterWait, principal.account, count);
   };
   const work = admitRequest(state, principal, gone, () => countAfterWait(-1));
   countAfterWait(1);
@@ -244,12 +259,12 @@ function tryAdmitWaiting(
 
 /** A slow backend holds slots for long. Once slots are scarce, each backend is held to its share. */
 function findFullBackend(
-  { held, backendShare, options }: ExecutorState,
+  { heldByBackend, backendShare, options }: ExecutorState,
   backends: readonly string[],
   taken: number,
 ): string | undefined {
   if (taken <= options.limits.requests * scarcityThreshold) return undefined;
-  return backends.find((backend) => (held.get(backend) ?? 0) >= backendShare);
+  return backends.find((backend) => (heldByBackend.get(backend) ?? 0) >= backendShare);
 }
 
 function takeHalf(slots: number): number {
@@ -261,13 +276,16 @@ function holdBackendShares(state: ExecutorState, work: RequestLifetime, backends
   if (state.usedBackends.has(work)) return;
   const full = findFullBackend(state, backends, state.options.slots.taken);
   if (full !== undefined) {
-    throw createOverloadedError("backend_share", `${state.held.get(full)} requests to ${full} are under way`);
+    throw createOverloadedError(
+      "backend_share",
+      `${state.heldByBackend.get(full)} requests to ${full} are under way`,
+    );
   }
   holdSlotsOfBackends(state, work, backends);
 }
 
 function holdSlotsOfBackends(state: ExecutorState, work: RequestLifetime, backends: readonly string[]): void {
-  for (const backend of backends) addHeld(state.held, backend, 1);
+  for (const backend of backends) addHeld(state.heldByBackend, backend, 1);
   state.usedBackends.set(work, backends);
 }
 

@@ -31,6 +31,8 @@ export interface RequestLifetime {
    * Throws the signal's reason when it is too late.
    */
   readonly reportProgress: () => void;
+  /** Gives it up for a reason of the caller's. */
+  readonly fail: (reason: unknown) => void;
   readonly end: () => void;
 }
 
@@ -69,6 +71,7 @@ export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifeti
       // A source may still answer when its request has failed by another.
       if (!ended) timer.refresh();
     },
+    fail: (reason) => control.abort(reason),
     end: () => {
       ended = true;
       clearTimeout(timer);

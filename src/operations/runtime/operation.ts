@@ -3,8 +3,8 @@
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
-import type { Scope } from "../../config/scopes.ts";
 import type { ReadProgress } from "../../core/read-progress.ts";
+import type { Scope } from "../../core/scopes.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
 import type { LogSource, LogStore } from "../../store/logs.ts";

@@ -1,0 +1,143 @@
+// The keys with which an identity provider signs. They are kept through an outage of the provider, fetched anew as they age,
+// and when a token names one that is not known: then at most once in 30 seconds for all who ask.
+import type { FlattenedJWSInput, JSONWebKeySet, JWSHeaderParameters, JWTVerifyGetKey } from "jose";
+import { z } from "zod";
+import { BackendError } from "../core/errors.ts";
+import { type Instant, type Millis, minute, second, toMillis } from "../core/time.ts";
+
+/** Where the keys of an issuer are told. */
+interface KeyLocation {
+  readonly issuer: string;
+  readonly jwks?: string | undefined;
+  readonly discovery?: string | undefined;
+}
+
+export interface SigningKeys {
+  /** As `createLocalJWKSet` of jose. @throws {BackendError} There are no keys yet, and the provider does not answer. */
+  readonly findKey: JWTVerifyGetKey;
+}
+
+type FetchText = (url: string) => Promise<string>;
+
+/** Older keys are fetched anew, while those that are there go on being used. */
+const freshFor: Millis = 10 * minute;
+const retryAfter: Millis = 30 * second;
+
+type FindKey = (header: JWSHeaderParameters, token: FlattenedJWSInput) => ReturnType<JWTVerifyGetKey>;
+
+interface KeysState {
+  find: FindKey | undefined;
+  fetchedAt: Millis;
+  attemptedAt: Millis;
+  fetching: Promise<void> | undefined;
+}
+
+/** Nothing is fetched before a token asks for a key. */
+export function createSigningKeys(
+  location: KeyLocation,
+  now: () => Instant,
+  fetchText: FetchText = fetchKeyDocument,
+): SigningKeys {
+  const state: KeysState = {
+    ...{ find: undefined, fetching: undefined },
+    ...{ fetchedAt: Number.NEGATIVE_INFINITY, attemptedAt: Number.NEGATIVE_INFINITY },
+  };
+  const clock = () => toMillis(now());
+  const refresh = (): Promise<void> => {
+    state.attemptedAt = clock();
+    state.fetching ??= loadKeys(location, fetchText)
+      .then((find) => {
+        state.find = find;
+        state.fetchedAt = clock();
+      })
+      .finally(() => {
+        state.fetching = undefined;
+      });
+    return state.fetching;
+  };
+  const mayAttempt = () => clock() - state.attemptedAt >= retryAfter;
+  return {
+    findKey: async (header, token) => {
+      if (state.find === undefined) await loadFirst(state, mayAttempt, refresh);
+      else if (clock() - state.fetchedAt >= freshFor && mayAttempt()) refresh().catch(() => {});
+      const { errors } = await import("jose");
+      try {
+        return await findKnown(state, header, token);
+      } catch (error) {
+        if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
+        if (state.fetching === undefined && !mayAttempt()) throw error;
+        // A key that is not known may be new. Without an answer the token stays one of an unknown key.
+        await (state.fetching ?? refresh()).catch(() => {});
+        return await findKnown(state, header, token);
+      }
+    },
+  };
+}
+
+function findKnown(state: KeysState, ...asked: Parameters<FindKey>): ReturnType<FindKey> {
+  if (state.find === undefined) throw createUnreachableError("it has told no keys yet");
+  return state.find(...asked);
+}
+
+/** @throws {BackendError} */
+async function loadFirst(
+  state: KeysState,
+  mayAttempt: () => boolean,
+  refresh: () => Promise<void>,
+): Promise<void> {
+  if (state.fetching === undefined && !mayAttempt()) {
+    throw createUnreachableError("it did not answer within the last 30 seconds");
+  }
+  await (state.fetching ?? refresh());
+}
+
+const discoverySchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url() });
+const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).min(1) });
+
+/** @throws {BackendError} */
+async function loadKeys({ issuer, jwks, discovery }: KeyLocation, fetchText: FetchText): Promise<FindKey> {
+  try {
+    const { createLocalJWKSet } = await import("jose");
+    const url = jwks ?? (await discoverKeys(issuer, discovery, fetchText));
+    return createLocalJWKSet(keysSchema.parse(JSON.parse(await fetchText(url))) as JSONWebKeySet);
+  } catch (error) {
+    throw createUnreachableError("its keys cannot be read", error);
+  }
+}
+
+async function discoverKeys(
+  issuer: string,
+  discovery: string | undefined,
+  fetchText: FetchText,
+): Promise<string> {
+  const url = discovery ?? `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
+  const found = discoverySchema.parse(JSON.parse(await fetchText(url)));
+  // Another issuer's document would be another issuer's keys (OpenID Connect Discovery 1.0, section 4.3).
+  if (found.issuer !== issuer) throw new Error("the discovery document is of another issuer");
+  return found.jwks_uri;
+}
+
+function createUnreachableError(message: string, cause?: unknown): BackendError {
+  return new BackendError("identity provider", "unreachable", `identity provider: ${message}`, { cause });
+}
+
+const fetchTimeout: Millis = 5 * second;
+const maxKeyBytes = 1_048_576;
+
+/** @throws {Error} any other answer than a text of status 200 within the time and the bound */
+async function fetchKeyDocument(url: string): Promise<string> {
+  const response = await fetch(url, {
+    headers: { accept: "application/json" },
+    redirect: "error",
+    signal: AbortSignal.timeout(fetchTimeout),
+  });
+  if (!response.ok || response.body === null) throw new Error(`status ${response.status}`);
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body) {
+    size += chunk.byteLength;
+    if (size > maxKeyBytes) throw new Error(`more than ${maxKeyBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}

@@ -22,7 +22,13 @@ export function deepFreeze<T>(value: T): T {
   return Object.freeze(value);
 }
 
-/** The entries of a map; none for any other value. */
+/** A map as it is; an empty one for any other value. */
 export function toMapping(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
+  return isMapping(value) ? value : noEntries;
+}
+
+const noEntries = Object.freeze({});
+
+function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -43,8 +43,8 @@ export interface YamlTree {
   readonly issues: readonly LocatedIssue[];
 }
 
-// Nested aliases can make a tree of any size out of a small file, so its size and its depth are bounded.
-const maxNodes = 50_000;
+// Nested aliases can make a tree of any size out of a small file, so what they add is bounded, and the depth of all.
+const maxAliasedNodes = 50_000;
 const maxDepth = 40;
 
 /** Reads a file of another program without any substitution. @throws {ConfigError} when the text is no YAML */
@@ -75,7 +75,7 @@ export function readYamlTree(text: string, file: string, context: InterpolationC
   const issues: LocatedIssue[] = [...faults.values()];
   if (document.errors.length > 0) throw new ConfigError(file, issues.map(printIssue));
   const reading: Reading = {
-    ...{ file, context, document, lineAt, issues, nodes: 0 },
+    ...{ file, context, document, lineAt, issues, openAliases: 0, aliasedNodes: 0 },
     ...{ lines: new Map(), templates: new Map(), secrets: new Set() },
   };
   const value = readNode(reading, document.contents, []);
@@ -93,14 +93,16 @@ interface Reading {
   readonly templates: Map<string, string>;
   readonly secrets: Set<string>;
   readonly issues: LocatedIssue[];
-  /** How many were read, those behind aliases each time. */
-  nodes: number;
+  /** The aliases that the node being read is behind. */
+  openAliases: number;
+  /** How many nodes behind aliases were read, each as often as it was. */
+  aliasedNodes: number;
 }
 
 /** @throws {ConfigError} when there are too many nodes, or they are nested too deeply */
 function readNode(reading: Reading, node: ParsedNode | null, path: Path): unknown {
-  reading.nodes += 1;
-  if (reading.nodes > maxNodes || path.length > maxDepth) {
+  if (reading.openAliases > 0) reading.aliasedNodes += 1;
+  if (reading.aliasedNodes > maxAliasedNodes || path.length > maxDepth) {
     const line = reading.lineAt(node === null ? 0 : node.range[0]);
     const issue = { path, line, message: "too many or too deeply nested values" };
     throw new ConfigError(reading.file, [printIssue(issue)]);
@@ -122,7 +124,12 @@ function keepFirstLine({ lines, lineAt }: Reading, path: Path, offset: number): 
 
 function readAlias(reading: Reading, alias: Alias.Parsed, path: Path): unknown {
   const target = alias.resolve(reading.document as Document) as ParsedNode | undefined;
-  if (target !== undefined) return readNode(reading, target, path);
+  if (target !== undefined) {
+    reading.openAliases += 1;
+    const value = readNode(reading, target, path);
+    reading.openAliases -= 1;
+    return value;
+  }
   reading.issues.push({ path, line: reading.lineAt(alias.range[0]), message: missingAnchor });
   reading.templates.set(formatPathKey(path), `*${alias.source}`);
   return null;

@@ -133,3 +133,12 @@ test.each([
 ])("reports what is wrong with the traces %s", (traces, issues) => {
   expect(listIssues(withTraces(traces)).toSorted()).toEqual(issues.toSorted());
 });
+
+test("a file may have 10,000 sites", () => {
+  const sites = Array.from(
+    { length: 10_000 },
+    (_, n) =>
+      `  s${n}: { traces: { backend: ${n % 2 === 0 ? "old" : "new"}, index: i, where: "tenant=${n}" } }\n`,
+  );
+  expect(Object.keys(parse(`${backends}sites:\n${sites.join("")}`).sites)).toHaveLength(10_000);
+});

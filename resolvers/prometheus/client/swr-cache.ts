@@ -33,10 +33,33 @@ interface CachedValue<V> {
   readonly at: number;
 }
 
-export function createSwrCache<V>({ name, entries, maxAge, load }: SwrCacheSettings<V>, io: IO): SwrCache<V> {
+export function createSwrCache<V>(settings: SwrCacheSettings<V>, io: IO): SwrCache<V> {
+  const { name, maxAge } = settings;
   const freshFor = Math.ceil(maxAge / 2);
+  // A cache takes its memory when it is made, and most backends of many are rarely asked.
+  let opened: LRUCache<string, CachedValue<V>> | undefined;
+
+  return {
+    async read(key, signal, youngerThan = maxAge) {
+      opened ??= openCache(settings, freshFor);
+      const cache = opened;
+      const known = cache.peek(key, { allowStale: true });
+      const age = known === undefined ? Number.POSITIVE_INFINITY : performance.now() - known.at;
+      const forceRefresh = age > youngerThan;
+      io.recordCacheLookup(name, !forceRefresh && age <= freshFor);
+      const entry = await raceAbort(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
+      if (entry === undefined) throw new Error(`nothing was loaded for ${key}`);
+      return entry.value;
+    },
+  };
+}
+
+function openCache<V>(
+  { entries, load }: SwrCacheSettings<V>,
+  freshFor: Millis,
+): LRUCache<string, CachedValue<V>> {
   const failures = new LRUCache<string, { readonly error: unknown }>({ max: entries, ttl: failureTtl });
-  const cache = new LRUCache<string, CachedValue<V>>({
+  return new LRUCache<string, CachedValue<V>>({
     max: entries,
     ttl: freshFor,
     allowStale: true,
@@ -54,16 +77,4 @@ export function createSwrCache<V>({ name, entries, maxAge, load }: SwrCacheSetti
       }
     },
   });
-
-  return {
-    async read(key, signal, youngerThan = maxAge) {
-      const known = cache.peek(key, { allowStale: true });
-      const age = known === undefined ? Number.POSITIVE_INFINITY : performance.now() - known.at;
-      const forceRefresh = age > youngerThan;
-      io.recordCacheLookup(name, !forceRefresh && age <= freshFor);
-      const entry = await raceAbort(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
-      if (entry === undefined) throw new Error(`nothing was loaded for ${key}`);
-      return entry.value;
-    },
-  };
 }

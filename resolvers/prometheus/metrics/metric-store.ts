@@ -69,8 +69,15 @@ export function createMetricStore(
   client: PrometheusClient,
   families: MetricFamilies,
 ): MetricStore {
-  const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeTtl });
-  const context: StoreContext = { backend, client, families, sizes };
+  // It takes its memory when it is made, and most backends of many are rarely asked.
+  let sizes: LRUCache<string, number> | undefined;
+  const context: StoreContext = {
+    ...{ backend, client, families },
+    get sizes() {
+      sizes ??= new LRUCache<string, number>({ max: 10_000, ttl: sizeTtl });
+      return sizes;
+    },
+  };
   return {
     names: (match, signal) => families.listNames(match, signal),
     async type(match, metric, signal) {

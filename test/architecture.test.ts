@@ -40,7 +40,7 @@ const layers: readonly Layer[] = [
     imports: ["src/operations/**", "src/{config,core}"],
     types: ["src/{access,store}"],
   },
-  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"] },
+  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"], types: ["src/config"] },
   {
     folder: "src/operations",
     imports: ["src/{operations,tracing}/**", "src/{log-query,core}"],

@@ -6,6 +6,7 @@ import { BlockList, isIPv6 } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Authenticate } from "../access/auth.ts";
 import type { Sites } from "../access/sites.ts";
+import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { Address } from "../config/schema.ts";
 import type { Instant, Millis } from "../core/time.ts";
@@ -40,6 +41,8 @@ export interface ServedConfig {
   readonly isToken?: ((text: string) => boolean) | undefined;
   readonly sites: Sites;
   readonly limits: Limits;
+  /** How answers are compressed; none is where it is absent. */
+  readonly compression?: CompressionConfig | undefined;
   /** Addresses and networks (`10.0.0.0/8`) whose connections are bounded together with all others only. */
   readonly proxies?: readonly string[] | undefined;
 }
@@ -159,11 +162,11 @@ function createState(options: ServerOptions): ServerState {
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
-  { authenticate, isToken, sites, limits }: ServedConfig,
+  { authenticate, isToken, sites, limits, compression }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits, now },
+    ...{ authenticate, isToken, limits, compression, now },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };
@@ -227,7 +230,7 @@ async function respond(state: ServerState, req: IncomingMessage, res: ServerResp
   const target = stripOrigin(req.url);
   req.url = target.startsWith("/") ? target : `/${target}`;
   if (graphql.gateway !== undefined) return graphql.gateway(req, res);
-  const exchange = toExchange({ req, res }, dispatcher.generation.isToken);
+  const exchange = toExchange({ req, res }, dispatcher.generation);
   const admitted = await answerRequest(dispatcher, exchange);
   if ("status" in admitted) return writeAnswer(admitted, exchange, res, dispatcher.isDraining);
   const answer = await answerWithoutGateway(graphql, admitted);
@@ -247,7 +250,7 @@ async function fetchInSpan(
   init: RequestInit,
 ): Promise<Response> {
   if (graphql.gateway !== undefined) return graphql.gateway.fetch(url, init);
-  const exchange = toExchange(new Request(url, init), dispatcher.generation.isToken);
+  const exchange = toExchange(new Request(url, init), dispatcher.generation);
   const admitted = await answerRequest(dispatcher, exchange);
   if ("status" in admitted) return toResponse(admitted, exchange, globalThis);
   const answer = await answerWithoutGateway(graphql, admitted);

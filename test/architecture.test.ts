@@ -36,11 +36,16 @@ const layers: readonly Layer[] = [
     types: ["src/{telemetry,config,store}"],
   },
   {
+    folder: "src/graphql/vendor",
+    imports: ["src/operations/**", "src/{log-query,core}"],
+    types: ["src/access"],
+  },
+  {
     folder: "src/graphql",
-    imports: ["src/operations/**", "src/{config,core}"],
+    imports: ["src/graphql/vendor", "src/operations/**", "src/{config,core}"],
     types: ["src/{access,store}"],
   },
-  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"], types: ["src/config"] },
+  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"] },
   {
     folder: "src/operations",
     imports: ["src/{operations,tracing}/**", "src/{log-query,core}"],
@@ -163,8 +168,8 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "@graphql-mesh/utils": ["src/graphql/mesh.ts"],
   "@graphql-yoga/render-graphiql": ["src/server/pages.ts"],
   "@graphql-yoga/plugin-csrf-prevention": ["src/graphql/gateway.ts"],
-  dataloader: ["src/graphql/links.ts"],
-  graphql: ["src/graphql", "src/cli/schema.ts"],
+  dataloader: ["src/graphql/links.ts", "src/graphql/vendor"],
+  graphql: ["src/graphql/**", "src/cli/schema.ts"],
   "graphql-jit": ["src/graphql/gateway.ts"],
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
   "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/{gateway,query-bounds}.ts"],

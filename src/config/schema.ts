@@ -3,7 +3,6 @@ import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { scopes } from "../core/scopes.ts";
 import { day, parseInstant } from "../core/time.ts";
-import { compressionSchema, defaultCompression } from "./edge-settings.ts";
 import { jwtIssuerSchema } from "./jwt-issuers.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
 import { deepFreeze, toMapping } from "./plain-values.ts";
@@ -31,7 +30,6 @@ export const defaults = deepFreeze({
   counterDefault: "cumulative",
   layout: "auto",
   otlp: { ratio: 1, service: "readout" },
-  compression: defaultCompression,
   limits: defaultLimits,
 } as const satisfies Record<string, unknown>);
 
@@ -192,7 +190,6 @@ export const fileSchema = z.strictObject({
   sites: namedRecord(siteSchema),
   visuals: text.optional(),
   mesh: text.optional(),
-  compression: compressionSchema.prefault({}),
   limits: limitsSchema.prefault({}),
   tail: tailSchema.prefault({}),
   otlp: otlpSchema.optional(),

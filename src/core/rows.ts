@@ -159,6 +159,18 @@ export interface TraceSummary {
   readonly duration: bigint;
   readonly tags: Attributes;
   readonly has_npo: boolean;
+  /** Only in listings by error. */
+  readonly exception?: ErrorOccurrence | undefined;
+}
+
+/** An exception as an event of a span has it. */
+export interface ErrorOccurrence {
+  /** Identifies the error within its site. */
+  readonly digest: string;
+  readonly name: string;
+  readonly message?: string | undefined;
+  /** As the client recorded it, one frame a line. */
+  readonly stacktrace?: string | undefined;
 }
 
 /** Spec, "TraceLocation". */

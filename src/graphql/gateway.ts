@@ -36,20 +36,18 @@ import {
 } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
+import type { Session } from "../operations/runtime/session.ts";
 import { printJsonPieces } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
-import type { Session } from "./session.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
 
-export interface GatewayOptions<ServerContext extends object> {
+interface GatewayOptions<ServerContext extends object> {
   readonly unified: UnifiedSchema;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
-  /** Come last: they see an answer as it is sent. */
-  readonly lastPlugins?: readonly Plugin<object, ServerContext>[];
   /** Told of each query that one of the bounds has refused. */
   readonly onLimited: () => void;
   readonly warn: (told: string, error?: unknown) => void;
@@ -58,7 +56,6 @@ export interface GatewayOptions<ServerContext extends object> {
 export function createGateway<ServerContext extends object>({
   unified,
   plugins,
-  lastPlugins = [],
   onLimited: limited,
   warn,
 }: GatewayOptions<ServerContext>) {
@@ -76,7 +73,6 @@ export function createGateway<ServerContext extends object>({
       takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
       createErrorMaskPlugin(warn, limited),
-      ...lastPlugins,
     ],
     schema: unified.schema,
     maskedErrors: false,
@@ -286,7 +282,9 @@ export function createSession(options: SessionOptions): Session {
       const asker = endpoint.access === "public" ? anonymousPrincipal : principal;
       return complete(name, () => endpoint.prepare(input), asker);
     },
-    runLink: (link, prepare) => complete(link, prepare, principal),
+    // The executor hands back what the link's own run has answered.
+    runLink: async <Answer>(link: string, prepare: () => PreparedOperation) =>
+      (await complete(link, prepare, principal)) as Answer,
   };
 
   async function complete(

@@ -21,8 +21,8 @@ import {
 } from "../operations/link-operations.ts";
 import type { PreparedOperation } from "../operations/runtime/operation.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
-import * as apps from "./organization-compat.ts";
-import type { Resolvers, Session } from "./session.ts";
+import type { Resolvers, Session } from "../operations/runtime/session.ts";
+import { completeVendorTypes, vendorTypes } from "./vendor/vendor-schema.ts";
 
 /** Links are nullable, whatever they answer: a failure of one must not take the row that it starts from. */
 const typeDefs = /* GraphQL */ `
@@ -161,7 +161,7 @@ function loadBatched<Question>(
   link: string,
   site: string,
   question: Question,
-  prepare: (questions: readonly Question[]) => PreparedOperation,
+  prepare: (questions: readonly Question[]) => PreparedOperation<Promise<unknown>>,
 ): Promise<unknown> {
   const known = loaders.get(session) ?? new Map<string, Loader>();
   loaders.set(session, known);
@@ -363,8 +363,9 @@ async function findPod(
 
 /** The schema with the links, and with the fields that existing clients expect. */
 export function addLinks(schema: GraphQLSchema): GraphQLSchema {
-  const extended = extendSchema(schema, parse(`${apps.typeDefs}\n${typeDefs}`));
-  for (const [typeName, fields] of [...Object.entries(apps.resolvers), ...Object.entries(resolvers)]) {
+  const extended = extendSchema(schema, parse(`${vendorTypes}\n${typeDefs}`));
+  completeVendorTypes(extended);
+  for (const [typeName, fields] of Object.entries(resolvers)) {
     const type = extended.getType(typeName);
     if (!isObjectType(type)) throw new Error(`no type ${typeName}`);
     for (const [name, resolve] of Object.entries(fields)) {

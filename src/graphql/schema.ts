@@ -34,8 +34,8 @@ import {
   type OperationDescriptions,
 } from "../operations/runtime/json-schema.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
+import type { Context } from "../operations/runtime/session.ts";
 import { addLinks, markRows } from "./links.ts";
-import type { Context } from "./session.ts";
 
 const dateTime = new GraphQLScalarType<string, string>({
   name: "DateTime",

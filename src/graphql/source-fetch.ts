@@ -2,7 +2,7 @@
 // bytes in a coding may stand for very many, and Mesh holds all of an answer.
 import { Readable } from "node:stream";
 import type { getMesh } from "@graphql-mesh/runtime";
-import type { Context } from "./session.ts";
+import type { Context } from "../operations/runtime/session.ts";
 
 type SourceFetch = NonNullable<Parameters<typeof getMesh>[0]["fetchFn"]>;
 

@@ -37,7 +37,10 @@ import { joinRows, type RowMembers, toSlowEventRow, toSpanRow, toSummaryRow } fr
 export type Row = Readonly<Record<string, unknown>>;
 
 /** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
-export function prepareLinkedSpans(site: string, traceIds: readonly string[]): PreparedOperation {
+export function prepareLinkedSpans(
+  site: string,
+  traceIds: readonly string[],
+): PreparedOperation<Promise<unknown>> {
   return prepareLink("tracing", site, async (context) => {
     const { traces, reports } = context.sites.get(site) ?? {};
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
@@ -66,7 +69,7 @@ export function prepareLinkedRequests(
   range: TimeRange,
   limit: number,
   digests: readonly string[],
-): PreparedOperation {
+): PreparedOperation<Promise<unknown>> {
   return prepareLink("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     const [first, ...others] = [...new Set(digests)];
@@ -100,7 +103,7 @@ export function prepareLinkedSlowEvents(
   range: TimeRange,
   limit: number,
   actions: readonly ActionNames[],
-): PreparedOperation {
+): PreparedOperation<Promise<unknown>> {
   return prepareLink("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
@@ -120,7 +123,7 @@ export function prepareLinkedDurations(
   range: TimeRange,
   width: Millis,
   actions: readonly ActionNames[],
-): PreparedOperation {
+): PreparedOperation<Promise<unknown>> {
   const run = async (context: Context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
@@ -149,7 +152,7 @@ export function prepareLinkedDurations(
 }
 
 /** The names of a site's metrics; null where it has none configured. */
-export function prepareLinkedMetricNames(site: string): PreparedOperation {
+export function prepareLinkedMetricNames(site: string): PreparedOperation<Promise<unknown>> {
   return prepareLink("metrics", site, async ({ sites, signal }) => {
     const { metrics } = sites.get(site) ?? {};
     return metrics === undefined ? null : await metrics.store.names(metrics.match, signal);
@@ -209,7 +212,7 @@ export function prepareLinkedLines(
   subject: LinkSubject,
   order: "asc" | "desc",
   questions: readonly LinkedLinesQuery[],
-): PreparedOperation {
+): PreparedOperation<Promise<unknown>> {
   return prepareLink("logs", site, async (context) => {
     const { logs } = context.sites.get(site) ?? {};
     const [source, ...others] = [...(logs?.sources.values() ?? [])];
@@ -275,7 +278,10 @@ interface LinkedPodQuery {
 }
 
 /** The rows for each question, oldest first; null where the site has no Kubernetes part. */
-export function prepareLinkedPods(site: string, questions: readonly LinkedPodQuery[]): PreparedOperation {
+export function prepareLinkedPods(
+  site: string,
+  questions: readonly LinkedPodQuery[],
+): PreparedOperation<Promise<unknown>> {
   return prepareLink("kubernetes", site, async (context) => {
     const part = context.sites.get(site)?.kubernetes;
     if (part === undefined) return questions.map(() => null);
@@ -337,7 +343,7 @@ function prepareLink(
   name: "logs" | "tracing" | "metrics" | "kubernetes",
   site: string,
   run: (context: Context) => Promise<unknown>,
-): PreparedOperation {
+): PreparedOperation<Promise<unknown>> {
   return { name, scopes: [name], sites: () => [site], run };
 }
 

@@ -18,7 +18,6 @@ import {
   type OperationRunner,
   type RequestLogFields,
   type Route,
-  refuseUncodable,
   runOperation,
 } from "./rest.ts";
 
@@ -120,7 +119,7 @@ async function openPage(
   return dispatcher.findPage(path, headers);
 }
 
-/** @throws {Unauthorized} {TooMany} {NotAcceptable} {NotFound} of a token without the scope `graphql` */
+/** @throws {Unauthorized} {TooMany} {NotFound} of a token without the scope `graphql` */
 async function admitGraphql(
   { generation }: Dispatcher,
   exchange: Exchange,
@@ -131,7 +130,6 @@ async function admitGraphql(
   const { headers, search, gone } = exchange;
   fields.operation = "graphql";
   fields.route = "/graphql";
-  refuseUncodable(exchange);
   const principal = await generation.authenticate(readToken(headers, search));
   fields.user = principal.user;
   if (!principal.hasScope("graphql")) throw new NotFound();

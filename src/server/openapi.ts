@@ -138,7 +138,6 @@ function describeOperation(
       },
       ...(access === "public" ? {} : { 401: error("Unauthorized") }),
       404: error("NotFound"),
-      406: error("NotAcceptable"),
       422: error("Unprocessable"),
       429: error("TooMany"),
       500: error("Failed"),
@@ -279,10 +278,6 @@ const errorResponses = {
   NotFound: buildErrorResponse(
     "No such resource, or a site that does not exist or that the token may not see.",
     "Not found",
-  ),
-  NotAcceptable: buildErrorResponse(
-    "`Accept-Encoding` refuses the plain answer and each coding that is offered.",
-    "Not acceptable",
   ),
   Unprocessable: {
     description: "The request was understood and is refused for good.",

@@ -2,13 +2,11 @@
 // cannot be, or a tail. What is streamed keeps its place among the streamed answers until its client has all of it.
 
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
-import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
-import { LimitReached, NotAcceptable, TooMany, Unauthorized, Unprocessable } from "../core/errors.ts";
+import { LimitReached, TooMany, Unauthorized, Unprocessable } from "../core/errors.ts";
 import { type Instant, type Millis, toMillis } from "../core/time.ts";
-import type { CompleteBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
-import { type Answer, jsonType, toStreamedBody } from "../http/response.ts";
+import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";
 import {
   anonymousPrincipal,
   createOverloadedError,
@@ -38,7 +36,6 @@ export interface ConfigGeneration {
   readonly authenticate: Authenticate;
   readonly isToken: ((text: string) => boolean) | undefined;
   readonly limits: Limits;
-  readonly compression: CompressionConfig | undefined;
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
   readonly now: () => Instant;
@@ -114,7 +111,6 @@ export async function runOperation(
   const form = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
   fields.operation = form?.name ?? endpoint.name;
   fields.route = endpoint.path;
-  refuseUncodable(exchange);
   const principal =
     endpoint.access === "public"
       ? anonymousPrincipal
@@ -142,11 +138,6 @@ export async function runOperation(
   } finally {
     if (ownsWork) work.end();
   }
-}
-
-/** @throws {NotAcceptable} for a client that takes neither a coding that is offered nor the plain body */
-export function refuseUncodable({ coding }: Exchange): void {
-  if (coding === "none") throw new NotAcceptable();
 }
 
 /** Reads and parses what is asked for. `headers` are those of an explanation. @throws {Unprocessable} */

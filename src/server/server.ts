@@ -6,7 +6,6 @@ import { BlockList, isIPv6 } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Authenticate } from "../access/auth.ts";
 import type { Sites } from "../access/sites.ts";
-import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { Address } from "../config/schema.ts";
 import type { Instant, Millis } from "../core/time.ts";
@@ -41,8 +40,6 @@ export interface ServedConfig {
   readonly isToken?: ((text: string) => boolean) | undefined;
   readonly sites: Sites;
   readonly limits: Limits;
-  /** How answers are compressed; none is where it is absent. */
-  readonly compression?: CompressionConfig | undefined;
   /** Addresses and networks (`10.0.0.0/8`) whose connections are bounded together with all others only. */
   readonly proxies?: readonly string[] | undefined;
 }
@@ -162,11 +159,11 @@ function createState(options: ServerOptions): ServerState {
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
-  { authenticate, isToken, sites, limits, compression }: ServedConfig,
+  { authenticate, isToken, sites, limits }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits, compression, now },
+    ...{ authenticate, isToken, limits, now },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };
@@ -230,7 +227,7 @@ async function respond(state: ServerState, req: IncomingMessage, res: ServerResp
   const target = stripOrigin(req.url);
   req.url = target.startsWith("/") ? target : `/${target}`;
   if (graphql.gateway !== undefined) return graphql.gateway(req, res);
-  const exchange = toExchange({ req, res }, dispatcher.generation);
+  const exchange = toExchange({ req, res }, dispatcher.generation.isToken);
   const admitted = await answerRequest(dispatcher, exchange);
   if ("status" in admitted) return writeAnswer(admitted, exchange, res, dispatcher.isDraining);
   const answer = await answerWithoutGateway(graphql, admitted);
@@ -250,7 +247,7 @@ async function fetchInSpan(
   init: RequestInit,
 ): Promise<Response> {
   if (graphql.gateway !== undefined) return graphql.gateway.fetch(url, init);
-  const exchange = toExchange(new Request(url, init), dispatcher.generation);
+  const exchange = toExchange(new Request(url, init), dispatcher.generation.isToken);
   const admitted = await answerRequest(dispatcher, exchange);
   if ("status" in admitted) return toResponse(admitted, exchange, globalThis);
   const answer = await answerWithoutGateway(graphql, admitted);

@@ -70,6 +70,11 @@ export interface ListingQuery {
   readonly filter: TraceFilter;
   /** A row for each (site, trace, namespace, action), as if each action had its own listing. Only of `requests`. */
   readonly byAction?: boolean | undefined;
+  /**
+   * A row for each (site, trace, error digest), with its `exception`, as if each digest had its own listing; `has_npo` is
+   * not looked for. Only of `errors`.
+   */
+  readonly byError?: boolean | undefined;
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
   /** Only rows strictly after this in the order: an `Instant`, or a duration in nanoseconds. */

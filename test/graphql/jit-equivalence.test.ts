@@ -15,9 +15,9 @@ const readout = { user: "demo", sites: ["demo-shop", "demo-blog"].map((id) => ({
 const fields = {
   Query: { viewer: "Viewer", 'site(id: "demo-shop")': "Site", "app(id: $app)": "App", sites: "Site" },
   Viewer: { id: "", name: "", email: "", apps: "App" },
-  App: { id: "", name: "", logs: "AppLogs" },
-  AppLogs: { sources: "AppLogSource", 'source(id: "app")': "AppLogSource" },
-  AppLogSource: { id: "", type: "", key: "" },
+  App: { id: "", name: "", logs: "Logs" },
+  Logs: { sources: "Source", 'source(id: "app")': "Source" },
+  Source: { id: "", type: "", key: "" },
   Site: { id: "", sources: "" },
 } as const satisfies Record<string, Record<string, string>>;
 type Type = keyof typeof fields;

@@ -137,7 +137,6 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     isToken: createTokenCheck(config.tokens),
     sites: connectSites(config, backends),
     limits: config.limits,
-    compression: config.compression,
     proxies: config.proxies,
   });
   const state = { current: connectConfig(config, shell, options.file, telemetry) };

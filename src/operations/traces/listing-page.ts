@@ -94,7 +94,7 @@ function toDurationBound(millis: number, order: ListingPage["order"]): bigint {
 }
 
 /** The rows of several listings, each in the page's order, in that order. */
-async function* mergeListings(
+export async function* mergeListings(
   listings: readonly AsyncIterable<readonly TraceSummary[]>[],
   page: ListingPage,
 ): AsyncGenerator<TraceSummary> {

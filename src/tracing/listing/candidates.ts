@@ -58,12 +58,16 @@ function chooseWithin(
   return chooseCandidates(query, candidates).filter(({ row }) => isInRange(row.time, window));
 }
 
-/** One candidate for each site and trace, or with `byAction` for each of its actions. */
-function chooseCandidates({ byAction }: Listing, candidates: readonly Candidate[]): readonly Candidate[] {
+/** One candidate for each site and trace, or for each of its actions or errors. */
+function chooseCandidates(
+  { byAction, byError }: Listing,
+  candidates: readonly Candidate[],
+): readonly Candidate[] {
   const chosen = new Map<string, Candidate>();
   for (const candidate of candidates) {
     const { site_id, trace_id, namespace, action_name: action } = candidate.row;
-    const key = `${site_id} ${trace_id} ${byAction ? formatActionKey({ namespace, action }) : ""}`;
+    const names = byAction ? formatActionKey({ namespace, action }) : "";
+    const key = `${site_id} ${trace_id} ${byError ? candidate.exception?.digest : names}`;
     const other = chosen.get(key);
     if (other === undefined || compareCandidates(candidate, other) < 0) chosen.set(key, candidate);
   }
@@ -245,7 +249,7 @@ async function chooseErrors(
 /** The spans in the query's range with an exception that the filter accepts. */
 async function acceptErrors(
   reader: SpanReader,
-  { sources, range, filter, budget }: ListingQuery,
+  { sources, range, filter, byError, budget }: ListingQuery,
   spans: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
@@ -254,10 +258,15 @@ async function acceptErrors(
     const entry = ancestors.findEntry(span);
     const row = toSummaryRow(entry ?? span, span.span_id);
     if (!isInRange(row.time, range)) return [];
-    const exception = listExceptions(span, deriveNames(entry ?? span)).find(({ digest }) =>
+    const accepted = listExceptions(span, deriveNames(entry ?? span)).filter(({ digest }) =>
       isRowAccepted(filter, row, [digest]),
     );
-    return exception === undefined ? [] : [{ row, span, entry, exception }];
+    const [first] = accepted;
+    if (byError) {
+      const firsts = new Map(accepted.toReversed().map((exception) => [exception.digest, exception]));
+      return [...firsts.values()].map((exception) => ({ row, span, entry, exception }));
+    }
+    return first === undefined ? [] : [{ row, span, entry, exception: first }];
   });
 }
 

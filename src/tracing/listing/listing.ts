@@ -2,11 +2,12 @@
 // windows, so that a page costs about what it shows; batches never split rows that are tied in the order.
 
 import { Refused } from "../../core/errors.ts";
-import { compare, type TraceSummary } from "../../core/rows.ts";
+import { compare, type ErrorOccurrence, type TraceSummary } from "../../core/rows.ts";
 import { floorToMilli, type Instant } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
 import { formatEntryKey, readAllSpans } from "../spans/entry-lookup.ts";
+import type { SpanException } from "../spans/exceptions.ts";
 import { findEntriesWithNpo } from "../spans/n-plus-one.ts";
 import { type Candidate, listTraceIds } from "./candidates.ts";
 import { derivePushdown, findNamedSpanId, findNamedTraceId } from "./pushdown.ts";
@@ -27,14 +28,17 @@ export async function* listSummaries(
   for await (const candidates of readInOrder(reader, { ...query, pushdown, traceIds }, signal)) {
     const sorted = candidates
       .filter(({ row }) => isBeyond(query, row))
-      .sort((a, b) => compareRows(query, a.row, b.row));
+      .sort((a, b) => compareRows(query, toOrderedRow(a), toOrderedRow(b)));
     for (const batch of cutBetweenTies(sorted, query)) {
       const traceIds = listTraceIds(batch.map(({ row }) => row));
-      const withNpo = await findEntriesWithNpo(reader, query.sources, traceIds, query.budget, signal);
+      const withNpo = query.byError
+        ? new Set<string>()
+        : await findEntriesWithNpo(reader, query.sources, traceIds, query.budget, signal);
       signal.throwIfAborted();
-      yield batch.map(({ row, entry }) => ({
+      yield batch.map(({ row, entry, exception }) => ({
         ...row,
         has_npo: entry !== undefined && withNpo.has(formatEntryKey(entry)),
+        ...(query.byError && exception && { exception: toOccurrence(exception) }),
       }));
     }
   }
@@ -54,6 +58,15 @@ async function findNamedTraceIds(
   return listTraceIds(await readAllSpans(reader.find({ sources, of, budget }, signal)));
 }
 
+/** A trace may have a row for each of its errors. */
+function toOrderedRow({ row, exception }: Candidate): TraceRow {
+  return exception === undefined ? row : { ...row, exception };
+}
+
+function toOccurrence({ digest, name, message, stacktrace }: SpanException): ErrorOccurrence {
+  return { digest, name, message, stacktrace };
+}
+
 // ---- Order --------------------------------------------------------------------------------------------------
 
 type Ordering = Pick<ListingQuery, "by" | "order">;
@@ -61,10 +74,14 @@ type Ordering = Pick<ListingQuery, "by" | "order">;
 /** Orders rows by time or duration, then site and trace id. */
 export function compareRows(
   { by, order }: Ordering,
-  a: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id">,
-  b: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id">,
+  a: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id" | "exception">,
+  b: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id" | "exception">,
 ): number {
-  const ascending = compare(a[by], b[by]) || compare(a.site_id, b.site_id) || compare(a.trace_id, b.trace_id);
+  const ascending =
+    compare(a[by], b[by]) ||
+    compare(a.site_id, b.site_id) ||
+    compare(a.trace_id, b.trace_id) ||
+    compare(a.exception?.digest ?? "", b.exception?.digest ?? "");
   return order === "asc" ? ascending : -ascending;
 }
 

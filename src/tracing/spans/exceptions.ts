@@ -1,5 +1,5 @@
 // Exceptions of spans: events named `exception`, and the digest that identifies their error.
-import type { Span } from "../../core/rows.ts";
+import type { AttributeValue, Span } from "../../core/rows.ts";
 import type { Instant } from "../../core/time.ts";
 import { encodeErrorDigest } from "./digest.ts";
 import { type ActionNames, incidentDigestAttribute } from "./requests.ts";
@@ -8,6 +8,8 @@ export interface SpanException {
   readonly time: Instant;
   readonly name: string;
   readonly digest: string;
+  readonly message: string | undefined;
+  readonly stacktrace: string | undefined;
 }
 
 /** The name of an exception without a type. */
@@ -26,6 +28,11 @@ export function listExceptions(span: Span, names: ActionNames): readonly SpanExc
     const carried = attributes[incidentDigestAttribute];
     const hasDigest = typeof carried === "string" && carried !== "";
     const digest = hasDigest ? carried : encodeErrorDigest(name, names);
-    return [{ time, name, digest }];
+    const message = readText(attributes["exception.message"]);
+    return [{ time, name, digest, message, stacktrace: readText(attributes["exception.stacktrace"]) }];
   });
+}
+
+function readText(value: AttributeValue | undefined): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
 }

@@ -1,8 +1,8 @@
 // What one GraphQL request is answered through. The schema is stateless and is loaded by Mesh on its own; whatever it
 // needs comes with the request, under `readout` in its context.
 
-import type { Site } from "../access/sites.ts";
-import type { PreparedOperation } from "../operations/runtime/operation.ts";
+import type { Site } from "../../access/sites.ts";
+import type { PreparedOperation } from "./operation.ts";
 
 export interface Session {
   readonly user: string;
@@ -17,7 +17,10 @@ export interface Session {
    */
   readonly runOperation: (operation: string, input: unknown) => Promise<unknown>;
   /** What a link has prepared, run as an operation is. Errors as `ask`. */
-  readonly runLink: (link: string, prepare: () => PreparedOperation) => Promise<unknown>;
+  readonly runLink: <Answer = unknown>(
+    link: string,
+    prepare: () => PreparedOperation<Promise<Answer>>,
+  ) => Promise<Answer>;
 }
 
 export interface Context {

@@ -1,0 +1,330 @@
+// Incidents and their samples for existing clients: errors by their digests and actions by theirs, of one site.
+import { setImmediate } from "node:timers";
+import DataLoader from "dataloader";
+import { isNonEmpty } from "../../core/collections.ts";
+import type { AttributeValue, TraceSummary } from "../../core/rows.ts";
+import { printMillis, toMillis } from "../../core/time.ts";
+import {
+  type ErrorFigures,
+  type Incident,
+  type IncidentPage,
+  type IncidentSelection,
+  prepareErrorFigures,
+  prepareIncidentLookup,
+  prepareIncidents,
+  prepareSamples,
+  type RequestedRange,
+  requireSingleIncident,
+} from "../../operations/incident-operations.ts";
+import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
+import type { Resolvers, Session } from "../../operations/runtime/session.ts";
+import { buildTimeline } from "./timeline.ts";
+
+/** What the lists of incidents take. */
+export interface IncidentArguments extends RequestedRange {
+  readonly namespaces?: readonly (string | null)[] | null;
+  readonly marker?: string | null;
+  readonly query?: string | null;
+  readonly state?: string | null;
+  readonly limit?: number | null;
+  readonly offset?: number | null;
+  readonly order?: "ID" | "LAST" | null;
+  readonly actionName?: string | null;
+}
+
+export interface AppRow {
+  readonly id: string;
+}
+
+const defaultIncidents = 25;
+const maxIncidents = 1_000;
+const maxOffset = 100_000;
+const defaultSamples = 10;
+const maxSamples = 100;
+
+/** @throws {Unprocessable} `invalid_request` */
+export function readCount(
+  path: string,
+  value: number | null | undefined,
+  preset: number,
+  most: number,
+): number {
+  const count = value ?? preset;
+  if (count >= 0 && count <= most) return count;
+  throw createInvalidRequest([{ path, message: `expected a whole number from 0 to ${most}` }]);
+}
+
+type IncidentKind = Incident["kind"];
+
+/** An incident with what its page was asked by. */
+interface IncidentRow {
+  readonly __typename: "ExceptionIncident" | "PerformanceIncident";
+  readonly incident: Incident;
+  readonly app: AppRow;
+  readonly figures: () => Promise<ErrorFigures | undefined>;
+}
+
+/** A page of a site's incidents. */
+export async function readIncidentPage(
+  session: Session,
+  app: AppRow,
+  kinds: readonly IncidentKind[],
+  args: IncidentArguments,
+) {
+  const selection = {
+    kinds,
+    namespaces: (args.namespaces ?? []).filter((name) => name !== null),
+    action: args.actionName ?? undefined,
+    revision: args.marker ?? undefined,
+    text: args.query ?? undefined,
+  } as const;
+  // Every incident is open.
+  const isNone = args.state !== null && args.state !== undefined && args.state !== "OPEN";
+  const page: IncidentPage = isNone
+    ? { incidents: [], total: 0 }
+    : await session.runLink("App.incidents", () =>
+        prepareIncidents(app.id, args, {
+          ...selection,
+          order: args.order === "ID" ? "number" : "last",
+          limit: readCount("limit", args.limit, defaultIncidents, maxIncidents),
+          offset: readCount("offset", args.offset, 0, maxOffset),
+        }),
+      );
+  const loader = createFiguresLoader(session, app, args, selection);
+  return {
+    rows: page.incidents.map((incident) => toIncidentRow(app, incident, loader)),
+    total: async (): Promise<number> => {
+      if (page.total !== undefined) return page.total;
+      const all = { ...selection, order: "number", offset: 0, limit: 0 } as const;
+      const counted = await session.runLink("App.incidents.total", () => prepareIncidents(app.id, args, all));
+      return counted.total ?? 0;
+    },
+  };
+}
+
+type FiguresLoader = DataLoader<string, ErrorFigures | undefined>;
+
+/** All incidents of a page that are asked for their figures are counted in one reading. */
+function createFiguresLoader(
+  session: Session,
+  app: AppRow,
+  range: RequestedRange,
+  selection: Pick<IncidentSelection, "namespaces" | "action" | "revision">,
+): FiguresLoader {
+  return new DataLoader(
+    async (digests) => {
+      if (!isNonEmpty(digests)) return [];
+      return await session.runLink("ExceptionIncident.count", () =>
+        prepareErrorFigures(app.id, range, selection, digests),
+      );
+    },
+    { maxBatchSize: 1_000, batchScheduleFn: (run) => void setImmediate(run) },
+  );
+}
+
+function toIncidentRow(app: AppRow, incident: Incident, loader: FiguresLoader): IncidentRow {
+  const { kind, figures, digest } = incident;
+  return {
+    __typename: kind === "error" ? "ExceptionIncident" : "PerformanceIncident",
+    incident,
+    app,
+    figures: async () => figures ?? (await loader.load(digest)),
+  };
+}
+
+/** The incident of a number or a digest; null where the retention has none. */
+export async function findIncident(
+  session: Session,
+  app: AppRow,
+  wanted: { readonly number: number } | { readonly digest: string },
+): Promise<IncidentRow | null> {
+  const found: readonly Incident[] = await session.runLink("App.incident", () => {
+    const prepared = prepareIncidentLookup(app.id, wanted);
+    const run = async (...given: Parameters<typeof prepared.run>) => {
+      const incidents = await prepared.run(...given);
+      requireSingleIncident(incidents);
+      return incidents;
+    };
+    return { ...prepared, run };
+  });
+  const [incident] = found;
+  if (incident === undefined) return null;
+  return toIncidentRow(app, incident, createFiguresLoader(session, app, {}, { namespaces: [] }));
+}
+
+// ---- Samples ------------------------------------------------------------------------------------------------
+
+/** One request of an incident, or one error. */
+interface SampleRow {
+  readonly __typename: "ExceptionSample" | "PerformanceSample";
+  readonly app: AppRow;
+  readonly row: TraceSummary;
+  readonly incident: IncidentRow | undefined;
+}
+
+interface SamplesArguments extends RequestedRange {
+  readonly limit?: number | null;
+}
+
+interface SampleArguments {
+  readonly id?: string | null;
+  readonly timestamp?: string | null;
+  readonly timerange?: readonly (string | null)[] | null;
+}
+
+async function readSamples(
+  { session, of, traceId }: { session: Session; of: IncidentRow; traceId?: string | undefined },
+  range: SamplesArguments,
+): Promise<readonly SampleRow[]> {
+  const { app, incident } = of;
+  const candidates = incident.kind === "error" ? "errors" : "requests";
+  const rows = await session.runLink(`${of.__typename}.samples`, () => {
+    const limit = readCount("limit", range.limit, defaultSamples, maxSamples);
+    return prepareSamples(app.id, range, { candidates, digests: [incident.digest], traceId, limit });
+  });
+  return rows.map((row) => toSampleRow(app, row, of));
+}
+
+function toSampleRow(app: AppRow, row: TraceSummary, incident: IncidentRow | undefined): SampleRow {
+  const kind = row.exception === undefined ? "PerformanceSample" : "ExceptionSample";
+  return { __typename: kind, app, row, incident };
+}
+
+/** Samples of any incident of a site, newest first. */
+export async function searchSamples(
+  session: Session,
+  app: AppRow,
+  kind: IncidentKind,
+  range: RequestedRange,
+  query: {
+    readonly namespaces: readonly string[];
+    readonly text?: string | undefined;
+    readonly limit: number;
+  },
+): Promise<readonly SampleRow[]> {
+  const candidates = kind === "error" ? "errors" : "requests";
+  const rows = await session.runLink("Organization.search", () =>
+    prepareSamples(app.id, range, { candidates, ...query }),
+  );
+  return rows.map((row) => toSampleRow(app, row, undefined));
+}
+
+async function findSample(session: Session, of: IncidentRow, { id, timestamp, timerange }: SampleArguments) {
+  const at = timestamp ?? undefined;
+  const [start = undefined, end = undefined] = timerange ?? [at, at];
+  const traceId = id === null || id === undefined ? undefined : readSampleId(id).traceId;
+  const samples = await readSamples({ session, of, traceId }, { start, end, limit: 1 });
+  return samples[0] ?? null;
+}
+
+/** A sample is a trace and the span in it that has the error, or is the request. */
+function printSampleId({ trace_id, span_id }: Pick<TraceSummary, "trace_id" | "span_id">): string {
+  return `${trace_id}-${span_id}`;
+}
+
+function readSampleId(id: string): { readonly traceId: string; readonly spanId: string } {
+  const [traceId = "", spanId = ""] = id.split("-");
+  return { traceId, spanId };
+}
+
+/** Backtraces are kept as text: each line is all that is known of a frame. */
+function toBacktrace(stacktrace: string | undefined) {
+  return (stacktrace ?? "")
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .map((original) => ({ original }));
+}
+
+/** The frames of a sample's error; none where the id is no sample's. */
+export async function readBacktrace(session: Session, app: AppRow, id: string) {
+  const { traceId, spanId } = readSampleId(id);
+  if (traceId === "") return [];
+  const rows = await session.runLink("App.backtrace", () =>
+    prepareSamples(app.id, {}, { candidates: "errors", traceId, limit: maxSamples }),
+  );
+  const row = rows.find(({ span_id }) => span_id === spanId);
+  return toBacktrace(row?.exception?.stacktrace);
+}
+
+function toText(value: AttributeValue): string {
+  if (typeof value === "string") return value;
+  return JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? inner.toString() : inner));
+}
+
+// ---- Resolvers ----------------------------------------------------------------------------------------------
+
+const commonOfIncidents = {
+  app: ({ app }: IncidentRow) => app,
+  id: ({ incident }: IncidentRow) => incident.digest,
+  number: ({ incident }: IncidentRow) => incident.number,
+  digests: ({ incident }: IncidentRow) => [incident.digest],
+  namespace: ({ incident }: IncidentRow) => incident.namespace,
+  state: () => "OPEN",
+  lastOccurredAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
+  lastSampleOccurredAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
+  updatedAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
+  hasSamplesInRetention: () => true,
+  samples: (of: IncidentRow, args: SamplesArguments, { readout: session }: { readonly readout: Session }) =>
+    readSamples({ session, of }, args),
+  sample: (of: IncidentRow, args: SampleArguments, { readout }: { readonly readout: Session }) =>
+    findSample(readout, of, args),
+};
+
+const commonOfSamples = {
+  app: ({ app }: SampleRow) => app,
+  appId: ({ app }: SampleRow) => app.id,
+  id: ({ row }: SampleRow) => printSampleId(row),
+  action: ({ row }: SampleRow) => row.action_name,
+  namespace: ({ row }: SampleRow) => row.namespace,
+  revision: ({ row }: SampleRow) => row.revision ?? null,
+  duration: ({ row }: SampleRow) => Number(row.duration) / 1e6,
+  time: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
+  createdAt: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
+  overview: ({ row }: SampleRow) =>
+    Object.entries(row.tags).map(([key, value]) => ({ key, value: toText(value) })),
+  incident: ({ incident }: SampleRow) => incident ?? null,
+  incidentId: ({ incident, row }: SampleRow) => incident?.incident.digest ?? row.exception?.digest ?? "",
+};
+
+export const incidentResolvers: Resolvers = {
+  ExceptionIncident: {
+    ...commonOfIncidents,
+    actionNames: async ({ incident, figures }: IncidentRow) =>
+      (await figures())?.actions ?? [incident.action],
+    count: async ({ figures }: IncidentRow) => (await figures())?.count ?? 0,
+    createdAt: async ({ figures }: IncidentRow) => {
+      const first = (await figures())?.first;
+      return first === undefined ? null : printMillis(toMillis(first));
+    },
+    errorGroupingStrategy: () => "TYPE_AND_ACTION",
+    exceptionName: ({ incident }: IncidentRow) => incident.exception?.name ?? null,
+    exceptionMessage: ({ incident }: IncidentRow) => incident.exception?.message ?? null,
+    firstBacktraceLine: ({ incident }: IncidentRow) =>
+      toBacktrace(incident.exception?.stacktrace)[0]?.original ?? null,
+    scopedCount: async ({ figures }: IncidentRow) => (await figures())?.count ?? 0,
+  },
+  PerformanceIncident: {
+    ...commonOfIncidents,
+    actionNames: ({ incident }: IncidentRow) => [incident.action],
+    count: ({ incident }: IncidentRow) => incident.stats?.count ?? 0,
+    scopedCount: ({ incident }: IncidentRow) => incident.stats?.count ?? 0,
+    mean: ({ incident }: IncidentRow) => incident.stats?.mean ?? 0,
+    totalDuration: ({ incident: { stats } }: IncidentRow) =>
+      stats === undefined ? 0 : stats.mean * stats.count,
+    hasNPlusOne: ({ incident }: IncidentRow) => incident.stats?.has_npo ?? null,
+  },
+  ExceptionSample: {
+    ...commonOfSamples,
+    exception: ({ row: { exception } }: SampleRow) => ({
+      name: exception?.name ?? null,
+      message: exception?.message ?? null,
+      backtrace: toBacktrace(exception?.stacktrace),
+    }),
+  },
+  PerformanceSample: {
+    ...commonOfSamples,
+    hasNPlusOne: ({ row }: SampleRow) => row.has_npo,
+    timeline: ({ app, row }: SampleRow, _: unknown, { readout }: { readonly readout: Session }) =>
+      buildTimeline(readout, app.id, row),
+  },
+};

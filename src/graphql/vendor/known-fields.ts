@@ -1,0 +1,107 @@
+// What every field of existing clients' types has in common: its words, and the answer of one that nothing here can know,
+// which is null or empty as its type allows.
+import {
+  type GraphQLField,
+  type GraphQLInterfaceType,
+  type GraphQLNamedType,
+  type GraphQLObjectType,
+  type GraphQLOutputType,
+  type GraphQLSchema,
+  isEnumType,
+  isInputObjectType,
+  isInterfaceType,
+  isListType,
+  isNonNullType,
+  isObjectType,
+  isScalarType,
+  isUnionType,
+  parse,
+} from "graphql";
+import type { Context, Resolvers } from "../../operations/runtime/session.ts";
+import { argumentWords, fieldWords, typeWords, valueWords } from "./descriptions.ts";
+
+/** Sets resolvers and descriptions of the types that a document defines. */
+export function completeTypes(schema: GraphQLSchema, definitions: string, resolvers: Resolvers): void {
+  for (const node of parse(definitions).definitions) {
+    if (!("name" in node) || node.name === undefined) continue;
+    const type = schema.getType(node.name.value);
+    if (type === undefined) throw new Error(`no type ${node.name.value}`);
+    type.description ??= typeWords[type.name] ?? otherTypeWords;
+    const names = "fields" in node ? (node.fields ?? []).map(({ name }) => name.value) : [];
+    if (isObjectType(type) || isInterfaceType(type)) completeFields(type, names, resolvers);
+    if (isUnionType(type) || isInterfaceType(type)) type.resolveType = (row) => row.__typename;
+    describeInput(type);
+  }
+}
+
+function completeFields(
+  type: GraphQLObjectType | GraphQLInterfaceType,
+  names: readonly string[],
+  resolvers: Resolvers,
+): void {
+  const fields = type.getFields();
+  for (const name of names) {
+    const field = fields[name];
+    if (field !== undefined) completeField(field, type, resolvers[type.name]?.[name]);
+  }
+}
+
+function describeInput(type: GraphQLNamedType): void {
+  if (isInputObjectType(type)) {
+    for (const field of Object.values(type.getFields()))
+      field.description ??= argumentWords[field.name] ?? otherWords;
+  }
+  if (isEnumType(type)) {
+    for (const value of type.getValues()) value.description ??= valueWords[value.name] ?? otherWords;
+  }
+}
+
+const otherTypeWords = "For existing clients; no site has one.";
+const otherWords = "For existing clients.";
+
+type Resolve = NonNullable<NonNullable<Resolvers[string]>[string]>;
+
+function completeField(
+  field: GraphQLField<unknown, Context>,
+  type: GraphQLNamedType,
+  resolve: Resolve | undefined,
+): void {
+  const empty = toEmptyAnswer(field.type);
+  const words = fieldWords[`${type.name}.${field.name}`] ?? fieldWords[field.name];
+  field.description ??= words ?? `For existing clients; always ${describeEmpty(field.type)}.`;
+  for (const argument of field.args)
+    argument.description ??=
+      argumentWords[`${field.name}.${argument.name}`] ?? argumentWords[argument.name] ?? otherWords;
+  if (isInterfaceType(type)) return;
+  field.resolve =
+    resolve === undefined
+      ? (parent: unknown) => {
+          const value = isRecord(parent) ? parent[field.name] : undefined;
+          return value === undefined || value === null ? empty : value;
+        }
+      : async (...args: Parameters<Resolve>) => (await resolve(...args)) ?? empty;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
+}
+
+/** Null where it may stand; an empty list where there could be one; else the emptiest value of the type. */
+function toEmptyAnswer(type: GraphQLOutputType): unknown {
+  if (isListType(type)) return [];
+  if (!isNonNullType(type)) return null;
+  const inner = type.ofType;
+  if (isListType(inner)) return [];
+  if (isScalarType(inner)) return emptyScalars[inner.name] ?? "";
+  // An enumeration that is always set has a resolver or a value of its own.
+  return isEnumType(inner) ? null : {};
+}
+
+const emptyScalars: Readonly<Record<string, unknown>> = { Int: 0, Float: 0, Boolean: false };
+
+function describeEmpty(type: GraphQLOutputType): string {
+  const empty = toEmptyAnswer(type);
+  if (empty === null) return "null";
+  if (empty === "") return "the empty text";
+  return typeof empty === "object" ? "empty" : String(empty);
+}

@@ -1,0 +1,97 @@
+// Markers of deploys for existing clients: a revision, from its first to its last request within a range.
+import { setImmediate } from "node:timers";
+import DataLoader from "dataloader";
+import { printMillis, toMillis } from "../../core/time.ts";
+import {
+  type DeployMarker,
+  prepareDeployMarkers,
+  prepareErrorCounts,
+  type RequestedRange,
+} from "../../operations/incident-operations.ts";
+import type { Resolvers, Session } from "../../operations/runtime/session.ts";
+import { type AppRow, readCount } from "./incident-fields.ts";
+
+export interface MarkerArguments extends RequestedRange {
+  readonly limit?: number | null;
+  readonly offset?: number | null;
+  readonly revisions?: readonly (string | null)[] | null;
+  readonly namespaces?: readonly (string | null)[] | null;
+}
+
+interface MarkerRow {
+  readonly __typename: "DeployMarker";
+  readonly marker: DeployMarker;
+  readonly newer: DeployMarker | undefined;
+  readonly previous: MarkerRow | null;
+  readonly countErrors: () => Promise<number>;
+}
+
+const defaultMarkers = 25;
+const maxMarkers = 1_000;
+
+/** The newest deploys first. */
+export async function readMarkers(
+  session: Session,
+  app: AppRow,
+  args: MarkerArguments,
+): Promise<readonly MarkerRow[]> {
+  const namespaces = (args.namespaces ?? []).filter((name) => name !== null);
+  const { all, from, to } = await session.runLink("App.deployMarkers", () => {
+    const from = readCount("offset", args.offset, 0, maxMarkers);
+    const to = from + readCount("limit", args.limit, defaultMarkers, maxMarkers);
+    const { run, ...prepared } = prepareDeployMarkers(app.id, args, namespaces);
+    return { ...prepared, run: async (context) => ({ all: await run(context), from, to }) };
+  });
+  const counts = new DataLoader<string, number>(
+    (revisions) =>
+      session.runLink("DeployMarker.exceptionCount", () => prepareErrorCounts(app.id, args, revisions)),
+    { batchScheduleFn: (run) => void setImmediate(run) },
+  );
+  const rows: MarkerRow[] = [];
+  let previous: MarkerRow | null = null;
+  for (let at = all.length - 1; at >= 0; at -= 1) {
+    const marker = all[at];
+    if (marker === undefined) continue;
+    const countErrors = () => counts.load(marker.revision);
+    previous = { __typename: "DeployMarker", marker, newer: all[at - 1], previous, countErrors };
+    rows.unshift(previous);
+  }
+  const { revisions } = args;
+  const named = (revisions ?? []).filter((one) => one !== null);
+  const chosen = named.length === 0 ? rows : rows.filter(({ marker }) => named.includes(marker.revision));
+  return chosen.slice(from, to);
+}
+
+/** Until the next deploy was first seen, or the last request of the newest. */
+function measureLife({ marker, newer }: MarkerRow): number {
+  return Math.max(0, Math.round((toMillis(newer?.first ?? marker.last) - toMillis(marker.first)) / 1_000));
+}
+
+const units = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+  ["second", 1],
+] as const;
+
+function printSeconds(seconds: number): string {
+  const [unit, length] = units.find(([, least]) => seconds >= least) ?? (["second", 1] as const);
+  const count = Math.floor(seconds / length);
+  return `${count} ${unit}${count === 1 ? "" : "s"}`;
+}
+
+export const markerResolvers: Resolvers = {
+  DeployMarker: {
+    id: ({ marker }: MarkerRow) => marker.revision,
+    revision: ({ marker }: MarkerRow) => marker.revision,
+    shortRevision: ({ marker }: MarkerRow) => marker.revision.slice(0, 7),
+    createdAt: ({ marker }: MarkerRow) => printMillis(toMillis(marker.first)),
+    lastOccurredAt: ({ marker }: MarkerRow) => printMillis(toMillis(marker.last)),
+    liveFor: (row: MarkerRow) => measureLife(row),
+    liveForInWords: (row: MarkerRow) => printSeconds(measureLife(row)),
+    previousDeploy: ({ previous }: MarkerRow) => previous,
+    exceptionCount: ({ countErrors }: MarkerRow) => countErrors(),
+    exceptionRate: async ({ marker, countErrors }: MarkerRow) =>
+      (100 * (await countErrors())) / Math.max(1, marker.requests),
+  },
+};

@@ -1,0 +1,183 @@
+// Metrics for existing clients, by the operations under `metrics`.
+import type { Site } from "../../access/sites.ts";
+import { prepareMetricRange, type RequestedRange } from "../../operations/incident-operations.ts";
+import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
+
+/** The metrics of a site. */
+interface MetricsRow {
+  readonly site: Site;
+}
+
+interface Tag {
+  readonly key: string;
+  readonly value: string;
+}
+
+interface KeyArguments {
+  readonly name?: string | null;
+  readonly tags?: readonly Tag[] | null;
+  readonly limit?: number | null;
+  readonly offset?: number | null;
+}
+
+interface SeriesArguments extends RequestedRange {
+  readonly query?:
+    | readonly ({
+        readonly name: string;
+        readonly tags?: readonly Tag[] | null;
+        readonly fields: readonly { readonly field: string }[];
+      } | null)[]
+    | null;
+}
+
+interface ListArguments extends RequestedRange {
+  readonly query: readonly ({
+    readonly name: string;
+    readonly tags: readonly Tag[];
+    readonly fields: readonly { readonly field: string; readonly aggregate: string }[];
+  } | null)[];
+  readonly limit?: number | null;
+  readonly offset?: number | null;
+}
+
+const defaultKeys = 25;
+const maxKeys = 100;
+const maxRows = 1_000;
+
+/** What each type of metric has of the fields that these clients know. */
+const fieldsByType: Readonly<Record<string, readonly string[]>> = {
+  gauge: ["GAUGE"],
+  counter: ["COUNTER"],
+  measurement: ["MEAN", "P90", "P95", "COUNT"],
+};
+
+/** Metrics of a page of names, each once for each combination of tag keys. */
+async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Session) {
+  if (site.metrics === undefined) return [];
+  const named = args.name ?? undefined;
+  const names = named === undefined ? await readNames(site.id, session) : [named];
+  const offset = Math.max(0, args.offset ?? 0);
+  const page = names.slice(offset, offset + Math.min(maxKeys, Math.max(0, args.limit ?? defaultKeys)));
+  const found = await Promise.all(page.map((name) => readMetricKeys(site.id, name, session)));
+  const wanted = (args.tags ?? []).map(({ key }) => key);
+  return found.flat().filter(({ tags }) => wanted.every((key) => tags.some((tag) => tag.key === key)));
+}
+
+async function readNames(site_id: string, session: Session): Promise<readonly string[]> {
+  const names = await session.runOperation("metrics.names", { site_id });
+  return Array.isArray(names) ? names.map(String) : [];
+}
+
+async function readMetricKeys(site_id: string, metric_name: string, session: Session) {
+  const answer = await session.runOperation("metrics.type_and_tags", { site_id, metric_name });
+  const { metric_type = "gauge", available_tags = [] } = answer as {
+    readonly metric_type?: string;
+    readonly available_tags?: readonly (readonly string[])[];
+  };
+  return (available_tags.length === 0 ? [[]] : available_tags).map((keys) => ({
+    digest: [metric_name, ...keys].join("|"),
+    name: metric_name,
+    type: metric_type.toUpperCase(),
+    fields: fieldsByType[metric_type] ?? [],
+    tags: keys.map((key) => ({ key, value: null })),
+  }));
+}
+
+function toTags(tags: readonly Tag[] | null | undefined): Readonly<Record<string, string>> {
+  return Object.fromEntries((tags ?? []).map(({ key, value }) => [key, value]));
+}
+
+interface AnsweredSeries {
+  readonly id: string;
+  readonly name: string;
+  readonly field: string;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly data: readonly { readonly timestamp: string; readonly value: number }[];
+}
+
+async function readTimeseries({ site }: MetricsRow, args: SeriesArguments, session: Session) {
+  const queries = (args.query ?? []).filter((one) => one !== null);
+  if (site.metrics === undefined || queries.length === 0) return null;
+  const bounds = await session.runLink("Metrics.range", () => prepareMetricRange(site.id, args));
+  const select = queries.flatMap(({ name, tags, fields }) =>
+    fields.map(({ field }) => ({ name, tags: toTags(tags), field })),
+  );
+  const answer = await session.runOperation("metrics.timeseries", { site_id: site.id, ...bounds, select });
+  const { series = [], resolution } = answer as {
+    readonly series?: readonly AnsweredSeries[];
+    readonly resolution?: string;
+  };
+  const points = new Map<number, { key: string; value: number }[]>();
+  for (const { id, data } of series) {
+    for (const { timestamp, value } of data) {
+      const at = Date.parse(timestamp) / 1_000;
+      const values = points.get(at);
+      if (values === undefined) points.set(at, [{ key: id, value }]);
+      else values.push({ key: id, value });
+    }
+  }
+  return {
+    ...{ start: bounds.from, end: bounds.to, resolution },
+    keys: series.map(toSeriesKey),
+    points: [...points].toSorted(([a], [b]) => a - b).map(([timestamp, values]) => ({ timestamp, values })),
+  };
+}
+
+function toSeriesKey({ id, name, field, tags }: AnsweredSeries) {
+  const type = field === "gauge" ? "GAUGE" : field === "counter" ? "COUNTER" : "MEASUREMENT";
+  return {
+    ...{ digest: id, name, type, fields: [field.replace("_", "").toUpperCase()] },
+    tags: Object.entries(tags).map(([key, value]) => ({ key, value })),
+  };
+}
+
+interface AnsweredRow {
+  readonly group: Readonly<Record<string, string>>;
+  readonly data: Readonly<Record<string, number>>;
+}
+
+/** A row for each metric asked for and each combination of the values of its tags. */
+async function readList({ site }: MetricsRow, args: ListArguments, session: Session) {
+  const queries = args.query.filter((one) => one !== null);
+  if (site.metrics === undefined) return null;
+  const bounds = await session.runLink("Metrics.range", () => prepareMetricRange(site.id, args));
+  const found = await Promise.all(
+    queries.map(async ({ name, tags, fields }) => {
+      const select = fields.map(({ field, aggregate: aggregation }) => ({
+        ...{ id: field.toLowerCase(), name, field, aggregation, tags: toTags(tags) },
+      }));
+      const group_by = tags.length === 0 ? ["Name"] : tags.map(({ key }) => ({ Tag: key }));
+      const request = { site_id: site.id, ...bounds, select, group_by };
+      const answer = await session.runOperation("metrics.list", request);
+      const { rows = [] } = answer as { readonly rows?: readonly AnsweredRow[] };
+      return rows.map((row) => toListRow(name, tags.length === 0 ? {} : row.group, row.data));
+    }),
+  );
+  const rows = found.flat();
+  const offset = Math.max(0, args.offset ?? 0);
+  const limit = Math.min(maxRows, Math.max(0, args.limit ?? maxRows));
+  return {
+    ...{ start: bounds.from, end: bounds.to, total: rows.length },
+    rows: rows.slice(offset, offset + limit),
+  };
+}
+
+function toListRow(name: string, group: AnsweredRow["group"], data: AnsweredRow["data"]) {
+  const tags = Object.entries(group).map(([key, value]) => ({ key, value }));
+  return {
+    id: [name, ...tags.map(({ key, value }) => `${key}=${value}`)].join("|"),
+    name,
+    tags,
+    fields: Object.entries(data).map(([key, value]) => ({ key, value })),
+  };
+}
+
+export const metricResolvers: Resolvers = {
+  Metrics: {
+    keys: (metrics: MetricsRow, args: KeyArguments, { readout }: Context) => readKeys(metrics, args, readout),
+    timeseries: (metrics: MetricsRow, args: SeriesArguments, { readout }: Context) =>
+      readTimeseries(metrics, args, readout),
+    list: (metrics: MetricsRow, args: ListArguments, { readout }: Context) =>
+      readList(metrics, args, readout),
+  },
+};

@@ -1,0 +1,392 @@
+// Incidents, as existing clients of GraphQL ask for them: an error digest or an action of one site. They are read off the
+// listings of traces, newest first, so that a page costs about what it shows.
+import type { NonEmpty } from "../../core/collections.ts";
+import { Refused } from "../../core/errors.ts";
+import { compare, type ErrorOccurrence, type TraceSummary } from "../../core/rows.ts";
+import type { Instant, TimeRange } from "../../core/time.ts";
+import type { Filter } from "../../log-query/ast.ts";
+import { quoteValue } from "../../log-query/print.ts";
+import type { ListingQuery, TraceField } from "../../store/span-analytics.ts";
+import type { Budget } from "../../store/spans.ts";
+import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
+import { deriveIncidentNumber, encodeActionDigest } from "../../tracing/spans/digest.ts";
+import { formatActionKey } from "../../tracing/spans/requests.ts";
+import type { Context } from "../runtime/operation.ts";
+import { maxTiedRows, mergeListings } from "./listing-page.ts";
+import { createRequestBudget, groupByStore } from "./read-traces.ts";
+
+export interface Incident {
+  readonly kind: "error" | "action";
+  readonly site: string;
+  /** Of the error, or of the action. */
+  readonly digest: string;
+  readonly number: number;
+  readonly namespace: string;
+  /** Of the newest row. */
+  readonly action: string;
+  /** Of an error: its newest exception. */
+  readonly exception: ErrorOccurrence | undefined;
+  /** When its newest row ended. */
+  readonly last: Instant;
+  /** What counting its rows has found; absent where only the newest was read. */
+  readonly figures: ErrorFigures | undefined;
+  /** Of an action. */
+  readonly stats: ActionFigures | undefined;
+}
+
+export interface ErrorFigures {
+  /** Rows of `traces/errors` with the digest in the range. */
+  readonly count: number;
+  readonly first: Instant;
+  readonly actions: readonly string[];
+}
+
+interface ActionFigures {
+  readonly count: number;
+  readonly mean: number;
+  readonly has_npo: boolean;
+}
+
+export interface IncidentQuery {
+  readonly site: string;
+  readonly kinds: readonly Incident["kind"][];
+  readonly range: TimeRange;
+  /** Any of them; empty is all. */
+  readonly namespaces: readonly string[];
+  readonly action?: string | undefined;
+  readonly revision?: string | undefined;
+  /** Text that the names of the incident or its message contain, in any case. */
+  readonly text?: string | undefined;
+  /** By the newest occurrence, newest first; or by number. */
+  readonly order: "last" | "number";
+  readonly offset: number;
+  readonly limit: number;
+}
+
+export interface IncidentPage {
+  readonly incidents: readonly Incident[];
+  /** How many there are in all; absent where the page was found before all were seen. */
+  readonly total: number | undefined;
+}
+
+/**
+ * The incidents of a page. Reads no more than the page needs if they are ordered by their newest occurrence.
+ * @throws {Refused} `result_too_large`
+ */
+export async function listIncidents(query: IncidentQuery, context: Context): Promise<IncidentPage> {
+  const budget = createRequestBudget(context);
+  const wanted = query.order === "last" ? query.offset + query.limit : Number.POSITIVE_INFINITY;
+  const found = await Promise.all(
+    query.kinds.map((kind) =>
+      kind === "error"
+        ? findErrors(query, wanted, budget, context)
+        : findActionIncidents(query, wanted, budget, context),
+    ),
+  );
+  const all = found.flatMap(({ incidents }) => incidents);
+  const sorted = all.toSorted((a, b) =>
+    query.order === "last"
+      ? compare(b.last, a.last) || compare(a.digest, b.digest)
+      : compare(a.number, b.number) || compare(a.digest, b.digest),
+  );
+  const isComplete = found.every((part) => part.isComplete);
+  return {
+    incidents: sorted.slice(query.offset, query.offset + query.limit),
+    total: isComplete ? all.length : undefined,
+  };
+}
+
+interface FoundIncidents {
+  readonly incidents: readonly Incident[];
+  readonly isComplete: boolean;
+}
+
+/** Which rows of the listings count. */
+export function buildNamesFilter(query: Pick<IncidentQuery, "namespaces" | "action" | "revision">): {
+  readonly action: string | undefined;
+  readonly query: Filter<TraceField>;
+} {
+  const namespaces = query.namespaces.map((name) => `namespace=${quoteValue(name)}`).join(" OR ");
+  const revision = query.revision === undefined ? "" : ` revision=${quoteValue(query.revision)}`;
+  return {
+    action: query.action,
+    query: parseTraceQuery(`${namespaces === "" ? "" : `(${namespaces})`}${revision}`.trim()),
+  };
+}
+
+/** The rows of a listing of one site, over all of its parts, newest first. */
+function listRows(
+  site: string,
+  listing: Pick<ListingQuery, "candidates" | "range" | "filter" | "expectedRows"> &
+    Pick<Partial<ListingQuery>, "byAction" | "byError">,
+  budget: Budget,
+  context: Context,
+): AsyncIterable<TraceSummary> {
+  const order = { by: "time", order: "desc" } as const;
+  const listings = groupByStore([site], context).map(({ store, sources }) =>
+    store.summaries({ ...listing, ...order, sources, tieLimit: maxTiedRows, budget }, context.signal),
+  );
+  return mergeListings(listings, { ...order, perPage: listing.expectedRows });
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+interface ErrorTally {
+  readonly newest: TraceSummary & { readonly exception: ErrorOccurrence };
+  first: Instant;
+  count: number;
+  readonly actions: Set<string>;
+}
+
+/** Counts rows that come newest first, until an older one begins a digest that `isEnough` no longer wants. */
+async function tallyErrors(
+  rows: AsyncIterable<TraceSummary>,
+  isEnough: (found: number, newest: Instant, next: Instant) => boolean,
+): Promise<{ readonly tallies: ReadonlyMap<string, ErrorTally>; readonly isComplete: boolean }> {
+  const tallies = new Map<string, ErrorTally>();
+  let oldestNewest: Instant | undefined;
+  for await (const row of rows) {
+    const { exception } = row;
+    if (exception === undefined) continue;
+    const known = tallies.get(exception.digest);
+    if (known === undefined) {
+      if (oldestNewest !== undefined && isEnough(tallies.size, oldestNewest, row.time))
+        return { tallies, isComplete: false };
+      oldestNewest = row.time;
+      const newest = { ...row, exception };
+      tallies.set(exception.digest, {
+        ...{ newest, first: row.time, count: 1, actions: new Set([row.action_name]) },
+      });
+      continue;
+    }
+    known.first = row.time;
+    known.count += 1;
+    known.actions.add(row.action_name);
+  }
+  return { tallies, isComplete: true };
+}
+
+async function findErrors(
+  query: IncidentQuery,
+  wanted: number,
+  budget: Budget,
+  context: Context,
+): Promise<FoundIncidents> {
+  const { site, range } = query;
+  if (range.from > range.to) return { incidents: [], isComplete: true };
+  const rows = listRows(
+    site,
+    {
+      ...{ candidates: "errors", byError: true, range, filter: buildNamesFilter(query) },
+      expectedRows: Math.min(wanted, 1_000),
+    },
+    budget,
+    context,
+  );
+  const { rows: rowLimit } = context.limits;
+  // Incidents that are tied at the end of a page are all read, since their order is that of their digests.
+  const { tallies, isComplete } = await tallyErrors(filterByText(rows, query.text), (found, newest, next) => {
+    checkCount(found, rowLimit);
+    return found >= wanted && next < newest;
+  });
+  const incidents = [...tallies].map(([digest, tally]) => toErrorIncident(site, digest, tally, isComplete));
+  return { incidents, isComplete };
+}
+
+/** A digest's names are those of all of its rows; its message may differ, and that of any row counts. */
+async function* filterByText(
+  rows: AsyncIterable<TraceSummary>,
+  text: string | undefined,
+): AsyncGenerator<TraceSummary> {
+  if (text === undefined || text === "") {
+    yield* rows;
+    return;
+  }
+  const needle = text.toLowerCase();
+  for await (const row of rows) {
+    const { name = "", message = "", digest = "" } = row.exception ?? {};
+    if (digest === text || [name, message, row.action_name].some((one) => one.toLowerCase().includes(needle)))
+      yield row;
+  }
+}
+
+function toErrorIncident(
+  site: string,
+  digest: string,
+  { newest, first, count, actions }: ErrorTally,
+  isComplete: boolean,
+): Incident {
+  return {
+    ...{ kind: "error", site, digest, number: deriveIncidentNumber(site, digest) },
+    ...{ namespace: newest.namespace, action: newest.action_name, exception: newest.exception },
+    last: newest.time,
+    figures: isComplete ? { count, first, actions: [...actions].toSorted(compare) } : undefined,
+    stats: undefined,
+  };
+}
+
+/** The figures of errors whose pages were found without them: one reading for all. */
+export async function countErrors(
+  query: Pick<IncidentQuery, "site" | "range" | "namespaces" | "action" | "revision">,
+  digests: NonEmpty<string>,
+  context: Context,
+): Promise<ReadonlyMap<string, ErrorFigures>> {
+  const filter = { ...buildNamesFilter(query), digests };
+  const rows = listRows(
+    query.site,
+    { candidates: "errors", byError: true, range: query.range, filter, expectedRows: maxTiedRows },
+    createRequestBudget(context),
+    context,
+  );
+  const { tallies } = await tallyErrors(rows, () => false);
+  return new Map(
+    [...tallies].map(([digest, { count, first, actions }]) => [
+      digest,
+      { count, first, actions: [...actions].toSorted(compare) },
+    ]),
+  );
+}
+
+// ---- Actions ------------------------------------------------------------------------------------------------
+
+/** Rows that are read for the newest of each action before rare ones are looked for one by one. */
+const maxRowsInOrder = 2_000;
+/** Actions that are looked for one by one; more of them are found sooner among all rows. */
+const maxSingleActions = 200;
+
+async function findActionIncidents(
+  query: IncidentQuery,
+  wanted: number,
+  budget: Budget,
+  context: Context,
+): Promise<FoundIncidents> {
+  const { site, range, namespaces, revision, action, text = "" } = query;
+  const traces = context.sites.get(site)?.traces;
+  if (traces === undefined || range.from > range.to) return { incidents: [], isComplete: true };
+  const scope = { sources: [traces.source] as const, range, budget };
+  const needle = text.toLowerCase();
+  const stats = await traces.store.actions({ ...scope, namespaces, revision, action }, context.signal);
+  const byKey = new Map(
+    stats
+      .filter((row) => row.action.toLowerCase().includes(needle) || encodeActionDigest(row) === text)
+      .map((row) => [formatActionKey(row), row]),
+  );
+  checkCount(byKey.size, context.limits.rows);
+  const enough = Math.min(wanted, byKey.size);
+  const newest = new Map<string, TraceSummary>();
+  const listing = { ...scope, candidates: "requests", byAction: true, by: "time", order: "desc" } as const;
+  const filter = buildNamesFilter(query);
+  const readNewest = async (
+    narrowed: Pick<ListingQuery, "filter" | "expectedRows">,
+    isEnough: (rowsRead: number) => boolean,
+  ) => {
+    const rows = { ...listing, ...narrowed, tieLimit: maxTiedRows };
+    let read = 0;
+    for await (const batch of traces.store.summaries(rows, context.signal)) {
+      for (const row of batch) {
+        const key = formatActionKey({ namespace: row.namespace, action: row.action_name });
+        if (byKey.has(key) && !newest.has(key)) newest.set(key, row);
+      }
+      read += batch.length;
+      if (isEnough(read)) return;
+    }
+  };
+  if (enough > 0) {
+    const expectedRows = Math.min(4 * enough, maxRowsInOrder);
+    await readNewest(
+      { filter, expectedRows },
+      (read) =>
+        newest.size >= enough || (read >= maxRowsInOrder && byKey.size - newest.size <= maxSingleActions),
+    );
+  }
+  if (newest.size < enough) {
+    for (const [key, row] of byKey) {
+      if (newest.has(key)) continue;
+      const digests = [encodeActionDigest(row)] as const;
+      await readNewest({ filter: { ...filter, digests }, expectedRows: 1 }, () => newest.has(key));
+    }
+  }
+  const incidents = [...newest].flatMap(([key, row]) => {
+    const figures = byKey.get(key);
+    return figures === undefined ? [] : [toActionIncident(site, row, figures)];
+  });
+  return { incidents, isComplete: newest.size === byKey.size };
+}
+
+function toActionIncident(
+  site: string,
+  { namespace, action_name: action, time: last }: TraceSummary,
+  { count, mean, has_npo }: ActionFigures,
+): Incident {
+  const digest = encodeActionDigest({ namespace, action });
+  return {
+    ...{ kind: "action", site, digest, number: deriveIncidentNumber(site, digest) },
+    ...{ namespace, action, exception: undefined, last, figures: undefined },
+    stats: { count, mean, has_npo },
+  };
+}
+
+function checkCount(found: number, limit: number): void {
+  if (found <= limit) return;
+  const message = `The site has more than ${limit} incidents in the range; narrow it`;
+  throw new Refused("result_too_large", message, { limit, wanted: found });
+}
+
+// ---- Samples ------------------------------------------------------------------------------------------------
+
+export interface SampleQuery {
+  readonly site: string;
+  readonly candidates: ListingQuery["candidates"];
+  readonly range: TimeRange;
+  /** Absent: of any error or action. */
+  readonly digests?: NonEmpty<string> | undefined;
+  readonly traceId?: string | undefined;
+  readonly namespaces?: readonly string[] | undefined;
+  readonly text?: string | undefined;
+  readonly limit: number;
+}
+
+/** The newest occurrences of errors, or requests of actions; each of an error has its exception. */
+export async function listSamples(query: SampleQuery, context: Context): Promise<readonly TraceSummary[]> {
+  const { site, candidates, range, digests, traceId, namespaces = [], text = "", limit } = query;
+  if (range.from > range.to || limit === 0) return [];
+  const isErrors = candidates === "errors";
+  if (!isErrors && context.sites.get(site)?.traces === undefined) return [];
+  const rows = listRows(
+    site,
+    {
+      ...{ candidates, byError: isErrors, byAction: !isErrors, range, expectedRows: limit },
+      filter: { ...buildNamesFilter({ namespaces }), digests, traceId },
+    },
+    createRequestBudget(context),
+    context,
+  );
+  const found: TraceSummary[] = [];
+  const needle = text.toLowerCase();
+  for await (const row of rows) {
+    const { name = "", message = "" } = row.exception ?? {};
+    const texts = [row.action_name, name, message];
+    if (!texts.some((one) => one.toLowerCase().includes(needle))) continue;
+    found.push(row);
+    if (found.length >= limit) break;
+  }
+  return found;
+}
+
+/** Rows of `traces/errors` by revision. */
+export async function countErrorRows(
+  site: string,
+  range: TimeRange,
+  revisions: readonly string[],
+  context: Context,
+): Promise<ReadonlyMap<string, number>> {
+  const found = new Map(revisions.map((revision) => [revision, 0]));
+  if (found.size === 0 || range.from > range.to) return found;
+  const query = parseTraceQuery(
+    [...found.keys()].map((revision) => `revision=${quoteValue(revision)}`).join(" OR "),
+  );
+  const listing = { candidates: "errors", range, filter: { query }, expectedRows: maxTiedRows } as const;
+  for await (const { revision = "" } of listRows(site, listing, createRequestBudget(context), context))
+    found.set(revision, (found.get(revision) ?? 0) + 1);
+  return found;
+}

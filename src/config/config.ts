@@ -26,6 +26,8 @@ import {
 
 export interface Config {
   readonly listen: Address;
+  /** The address by which clients know the read API, without a slash at its end. */
+  readonly publicUrl?: string | undefined;
   /** Probes and metrics, which without it share the address above. */
   readonly admin?: { readonly listen: Address } | undefined;
   /** Addresses and networks of reverse proxies, through which many clients come. */
@@ -254,6 +256,7 @@ function assemble(
   const { lateness, max_open, per_token } = file.tail;
   return {
     listen: file.listen,
+    publicUrl: file.public_url?.replace(/\/+$/, ""),
     admin: file.admin,
     proxies: file.proxies,
     intake: file.intake && {

@@ -172,6 +172,7 @@ const otlpSchema = z.strictObject({
 
 export const fileSchema = z.strictObject({
   listen: addressSchema.default(defaults.listen),
+  public_url: httpUrl.optional(),
   admin: z.strictObject({ listen: addressSchema }).optional(),
   proxies: z.array(networkSchema).default([]),
   intake: z

@@ -12,6 +12,7 @@ import type { Telemetry } from "../telemetry/telemetry.ts";
 import { findCurrentSpan } from "../telemetry/tracer.ts";
 import type { FindPage } from "./pages.ts";
 import { answerProbe, type ProbeSource } from "./probes.ts";
+import { findResourceMetadata, printChallenge } from "./resource-metadata.ts";
 import {
   type ConfigGeneration,
   type FinishRequest,
@@ -61,17 +62,32 @@ export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange):
       return await runOperation(dispatcher.runner, exchange, route, dispatcher.generation, fields, finish);
     }
     return (
+      findMetadata(dispatcher, exchange) ??
       (await openPage(dispatcher, exchange)) ??
       (await admitGraphql(dispatcher, exchange, fields, finish)) ??
       (await answerOwnProbe(dispatcher, exchange))
     );
   } catch (error) {
-    const answer = isGraphqlRequest(exchange)
-      ? toGraphqlErrorAnswer(error, exchange.headers.get("accept"))
-      : toErrorAnswer(error);
+    const answer = toFailureAnswer(dispatcher, exchange, error);
     finish(answer.status, error instanceof ClientGone, error);
     return answer;
   }
+}
+
+function toFailureAnswer({ generation }: Dispatcher, exchange: Exchange, error: unknown): Answer {
+  const answer = isGraphqlRequest(exchange)
+    ? toGraphqlErrorAnswer(error, exchange.headers.get("accept"))
+    : toErrorAnswer(error);
+  if (answer.status !== 401 || generation.resource === undefined) return answer;
+  const challenge = printChallenge(exchange.path, generation.resource);
+  return { ...answer, headers: { ...answer.headers, "WWW-Authenticate": challenge } };
+}
+
+/** Neither counted nor logged, and without a token: a client reads it to find out where it gets one. */
+function findMetadata({ generation }: Dispatcher, { method, path }: Exchange): Answer | undefined {
+  const { resource } = generation;
+  if (resource === undefined || (method !== "GET" && method !== "HEAD")) return undefined;
+  return findResourceMetadata(path, resource);
 }
 
 function isGraphqlRequest({ method, path }: Exchange): boolean {

@@ -30,6 +30,7 @@ import {
 import { eventStreamHeaders, type TailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { runInSpan } from "../telemetry/tracer.ts";
+import type { ProtectedResource } from "./resource-metadata.ts";
 
 /** One configuration, and the requests that began in its time. */
 export interface ConfigGeneration {
@@ -39,6 +40,8 @@ export interface ConfigGeneration {
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
   readonly now: () => Instant;
+  /** What OAuth clients are told; absent where no identity provider or no address is configured. */
+  readonly resource: ProtectedResource | undefined;
 }
 
 /** What the log and the metrics tell of a request; filled in as far as it gets. */

@@ -31,6 +31,7 @@ import type { PublishedVisuals } from "../visuals/visual.ts";
 import { answerRequest, createRouter, type Dispatcher } from "./dispatch.ts";
 import { answerWithoutGateway, type GraphqlHost } from "./graphql-host.ts";
 import { createProbeServer, listenAt, type ProbeServer, type ProbeSource } from "./probes.ts";
+import type { ProtectedResource } from "./resource-metadata.ts";
 import { type ConfigGeneration, createOperationRunner } from "./rest.ts";
 
 /** What another configuration replaces while the server runs. */
@@ -42,6 +43,8 @@ export interface ServedConfig {
   readonly limits: Limits;
   /** Addresses and networks (`10.0.0.0/8`) whose connections are bounded together with all others only. */
   readonly proxies?: readonly string[] | undefined;
+  /** What OAuth clients are told; absent where no identity provider or no address is configured. */
+  readonly resource?: ProtectedResource | undefined;
 }
 
 export interface ServerOptions extends ServedConfig {
@@ -159,11 +162,11 @@ function createState(options: ServerOptions): ServerState {
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
-  { authenticate, isToken, sites, limits }: ServedConfig,
+  { authenticate, isToken, sites, limits, resource }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits, now },
+    ...{ authenticate, isToken, limits, now, resource },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };

@@ -138,6 +138,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     sites: connectSites(config, backends),
     limits: config.limits,
     proxies: config.proxies,
+    resource: describeResource(config),
   });
   const state = { current: connectConfig(config, shell, options.file, telemetry) };
   const served = toServed(state.current);
@@ -172,6 +173,11 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     ...{ state, toServed, unfinished: [], failed },
     signal: AbortSignal.any([shell.signal, failed.signal]),
   };
+}
+
+function describeResource({ publicUrl, jwtIssuers = [] }: Config): ServedConfig["resource"] {
+  if (publicUrl === undefined || jwtIssuers.length === 0) return undefined;
+  return { publicUrl, issuers: jwtIssuers.map(({ issuer }) => issuer) };
 }
 
 /** Returns the address of the read API; undefined where it cannot listen, which is then printed. */

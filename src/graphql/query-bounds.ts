@@ -92,6 +92,9 @@ const boundValidation: Plugin = {
   onValidate({ addValidationRule, setValidationFn }) {
     addValidationRule(limitDirectivesPerNode);
     setValidationFn((schema, document: DocumentNode, rules) => {
+      if (isMutationWithoutType(schema, document)) {
+        return [new GraphQLError("Readout only reads: it has no mutations.")];
+      }
       const fragments = document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION).length;
       if (fragments > maxFragments) {
         return [createLimitError(`Fragments limit of ${maxFragments} exceeded, found ${fragments}.`)];
@@ -101,6 +104,12 @@ const boundValidation: Plugin = {
     });
   },
 };
+
+/** Existing clients send mutations too. A source of a reader's own may have some. */
+function isMutationWithoutType(schema: GraphQLSchema, { definitions }: DocumentNode): boolean {
+  if (schema.getMutationType()) return false;
+  return definitions.some((one) => one.kind === Kind.OPERATION_DEFINITION && one.operation === "mutation");
+}
 
 /** Tells which bound has ended a validation; GraphQL's own words do not. */
 function explainAbortion(error: GraphQLError): GraphQLError {

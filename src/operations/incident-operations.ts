@@ -14,6 +14,7 @@ import {
   type IncidentQuery,
   listIncidents,
   listSamples,
+  listSamplesByDigest,
   type SampleQuery,
 } from "./traces/incidents.ts";
 import { type DeployMarker, listDeployMarkers } from "./traces/markers.ts";
@@ -147,6 +148,20 @@ export function prepareSamples(
     if (!hasTraces(site, context)) return [];
     const range = resolveSiteRange(site, asked, context);
     return await listSamples({ ...query, site, range }, context);
+  });
+}
+
+/** The newest samples of each digest, in the order of the digests. */
+export function prepareSampleLists(
+  site: string,
+  requested: RequestedRange,
+  query: Pick<SampleQuery, "candidates" | "limit">,
+  digests: NonEmpty<string>,
+) {
+  return prepareRead(site, async (context): Promise<readonly (readonly TraceSummary[])[]> => {
+    if (!hasTraces(site, context)) return digests.map(() => []);
+    const range = resolveSiteRange(site, requested, context);
+    return await listSamplesByDigest({ ...query, site, range }, digests, context);
   });
 }
 

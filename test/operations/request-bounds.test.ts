@@ -32,6 +32,34 @@ test("10,000 sites may be named, and one more is refused", async () => {
   });
 });
 
+test("tags may come as a list of keys and values", async () => {
+  const ask = (tags: unknown) =>
+    demo.rest("POST", "/api/v2/metrics/timeseries", {
+      ...{ site_id: "demo-shop", from: "2026-01-15T11:30:00Z", to: "2026-01-15T12:00:00Z" },
+      select: [{ name: "transaction_duration", tags, field: "mean" }],
+    });
+  const object = await ask({ namespace: "*", action: null });
+  expect(object.status).toBe(200);
+  expect(
+    await ask([
+      { key: "namespace", value: "*" },
+      { key: "action", value: null },
+    ]),
+  ).toEqual(object);
+  expect(await ask([])).toEqual(await ask({}));
+  const refused = (tags: unknown) => ask(tags).then(({ body }) => JSON.stringify(body));
+  expect(
+    await refused([
+      { key: "a", value: "1" },
+      { key: "a", value: "2" },
+    ]),
+  ).toContain("is there twice");
+  expect(await refused([{ key: "a", value: 1 }])).toContain("expected a string");
+  for (const wrong of [["a"], [null], [{ value: "1" }], "a", 1]) {
+    expect(await refused(wrong)).toContain("expected an object");
+  }
+});
+
 test("a selector has at most 100 tags", async () => {
   const ask = (count: number) => {
     const tags = Object.fromEntries(Array.from({ length: count }, (_, n) => [`t${n}`, "*"]));

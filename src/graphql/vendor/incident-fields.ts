@@ -12,12 +12,14 @@ import {
   prepareErrorFigures,
   prepareIncidentLookup,
   prepareIncidents,
+  prepareSampleLists,
   prepareSamples,
   type RequestedRange,
   requireSingleIncident,
 } from "../../operations/incident-operations.ts";
 import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../../operations/runtime/session.ts";
+import { type BackReference, loadTogether, refuseBelowRows } from "./batches.ts";
 import { buildTimeline } from "./timeline.ts";
 
 /** What the lists of incidents take. */
@@ -57,7 +59,7 @@ export function readCount(
 type IncidentKind = Incident["kind"];
 
 /** An incident with what its page was asked by. */
-interface IncidentRow {
+interface IncidentRow extends BackReference {
   readonly __typename: "ExceptionIncident" | "PerformanceIncident";
   readonly incident: Incident;
   readonly app: AppRow;
@@ -172,16 +174,26 @@ interface SampleArguments {
   readonly timerange?: readonly (string | null)[] | null;
 }
 
+/** Of all incidents of an answer that are asked for the same, in one reading. */
 async function readSamples(
-  { session, of, traceId }: { session: Session; of: IncidentRow; traceId?: string | undefined },
-  range: SamplesArguments,
+  session: Session,
+  of: IncidentRow,
+  args: SamplesArguments,
 ): Promise<readonly SampleRow[]> {
+  await refuseBelowRows(of, "samples", session);
   const { app, incident } = of;
   const candidates = incident.kind === "error" ? "errors" : "requests";
-  const rows = await session.runLink(`${of.__typename}.samples`, () => {
-    const limit = readCount("limit", range.limit, defaultSamples, maxSamples);
-    return prepareSamples(app.id, range, { candidates, digests: [incident.digest], traceId, limit });
-  });
+  const { start, end, timeframe, limit: most } = args;
+  const rows: readonly TraceSummary[] = await loadTogether(
+    session,
+    `${of.__typename}.samples`,
+    JSON.stringify([app.id, start, end, timeframe, most]),
+    incident.digest,
+    (digests) => {
+      const limit = readCount("limit", most, defaultSamples, maxSamples);
+      return prepareSampleLists(app.id, args, { candidates, limit }, digests);
+    },
+  );
   return rows.map((row) => toSampleRow(app, row, of));
 }
 
@@ -210,11 +222,34 @@ export async function searchSamples(
 }
 
 async function findSample(session: Session, of: IncidentRow, { id, timestamp, timerange }: SampleArguments) {
+  await refuseBelowRows(of, "sample", session);
   const at = timestamp ?? undefined;
   const [start = undefined, end = undefined] = timerange ?? [at, at];
-  const traceId = id === null || id === undefined ? undefined : readSampleId(id).traceId;
-  const samples = await readSamples({ session, of, traceId }, { start, end, limit: 1 });
-  return samples[0] ?? null;
+  if (id === null || id === undefined) {
+    const [newest = null] = await readSamples(session, of, { start, end, limit: 1 });
+    return newest;
+  }
+  const { app, incident } = of;
+  const { traceId, spanId } = readSampleId(id);
+  const candidates = incident.kind === "error" ? "errors" : "requests";
+  // All incidents of an answer look for one id in the same few rows.
+  const rows: readonly TraceSummary[] = await loadTogether(
+    session,
+    `${of.__typename}.sample`,
+    JSON.stringify([app.id, start, end, id]),
+    traceId,
+    () => {
+      const prepared = prepareSamples(app.id, { start, end }, { candidates, traceId, limit: maxSamples });
+      return { ...prepared, run: async (context) => [await prepared.run(context)] };
+    },
+  );
+  const row = rows.find((one) => one.span_id === spanId && isOf(incident, one));
+  return row === undefined ? null : toSampleRow(app, row, of);
+}
+
+function isOf({ kind, digest, namespace, action }: Incident, row: TraceSummary): boolean {
+  if (kind === "error") return row.exception?.digest === digest;
+  return row.namespace === namespace && row.action_name === action;
 }
 
 /** A sample is a trace and the span in it that has the error, or is the request. */
@@ -254,7 +289,7 @@ function toText(value: AttributeValue): string {
 // ---- Resolvers ----------------------------------------------------------------------------------------------
 
 const commonOfIncidents = {
-  app: ({ app }: IncidentRow) => app,
+  app: ({ app }: IncidentRow) => ({ ...app, isBackReference: true }),
   id: ({ incident }: IncidentRow) => incident.digest,
   number: ({ incident }: IncidentRow) => incident.number,
   digests: ({ incident }: IncidentRow) => [incident.digest],
@@ -265,13 +300,13 @@ const commonOfIncidents = {
   updatedAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
   hasSamplesInRetention: () => true,
   samples: (of: IncidentRow, args: SamplesArguments, { readout: session }: { readonly readout: Session }) =>
-    readSamples({ session, of }, args),
+    readSamples(session, of, args),
   sample: (of: IncidentRow, args: SampleArguments, { readout }: { readonly readout: Session }) =>
     findSample(readout, of, args),
 };
 
 const commonOfSamples = {
-  app: ({ app }: SampleRow) => app,
+  app: ({ app }: SampleRow) => ({ ...app, isBackReference: true }),
   appId: ({ app }: SampleRow) => app.id,
   id: ({ row }: SampleRow) => printSampleId(row),
   action: ({ row }: SampleRow) => row.action_name,
@@ -282,7 +317,7 @@ const commonOfSamples = {
   createdAt: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
   overview: ({ row }: SampleRow) =>
     Object.entries(row.tags).map(([key, value]) => ({ key, value: toText(value) })),
-  incident: ({ incident }: SampleRow) => incident ?? null,
+  incident: ({ incident }: SampleRow) => incident && { ...incident, isBackReference: true },
   incidentId: ({ incident, row }: SampleRow) => incident?.incident.digest ?? row.exception?.digest ?? "",
 };
 

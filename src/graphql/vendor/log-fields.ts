@@ -2,13 +2,14 @@
 import type { Site } from "../../access/sites.ts";
 import { quoteValue } from "../../log-query/print.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
+import { type BackReference, refuseBelowRows } from "./batches.ts";
 
 /** The logs of a site. */
 interface LogsRow {
   readonly site: Site;
 }
 
-interface SourceRow extends LogsRow {
+interface SourceRow extends LogsRow, BackReference {
   readonly id: string;
 }
 
@@ -113,8 +114,10 @@ export const logResolvers: Resolvers = {
     name: ({ id }: SourceRow) => id,
     type: () => "custom",
     fmt: () => "JSON",
-    metrics: (source: SourceRow, args: LineArguments, { readout }: Context) =>
-      countLines(source, { ...args, sourceIds: [source.id] }, readout),
+    metrics: async (source: SourceRow, args: LineArguments, { readout }: Context) => {
+      await refuseBelowRows(source, "metrics", readout);
+      return await countLines(source, { ...args, sourceIds: [source.id] }, readout);
+    },
   },
   AppLogLine: {
     ...Object.fromEntries(
@@ -124,7 +127,7 @@ export const logResolvers: Resolvers = {
       ]),
     ),
     severity: ({ line }: LineRow) => String(line.severity).toUpperCase(),
-    source: ({ line, site }: LineRow) => ({ site, id: String(line.source_id) }),
+    source: ({ line, site }: LineRow) => ({ site, id: String(line.source_id), isBackReference: true }),
     attributes: ({ line }: LineRow) => listAttributes(line.json),
   },
 };

@@ -3,13 +3,20 @@ import type { TraceSummary } from "../../core/rows.ts";
 import { parseInstant } from "../../core/time.ts";
 import { prepareLinkedSpans, type Row } from "../../operations/link-operations.ts";
 import type { Session } from "../../operations/runtime/session.ts";
+import { loadTogether } from "./batches.ts";
 
 /** One event for each span, with its depth below the request. Times are milliseconds after the request began. */
 export async function buildTimeline(session: Session, site: string, { trace_id, span_id }: TraceSummary) {
-  const answer = await session.runLink("PerformanceSample.timeline", () =>
-    prepareLinkedSpans(site, [trace_id]),
+  const spans: readonly Row[] = await loadTogether(
+    session,
+    "PerformanceSample.timeline",
+    site,
+    trace_id,
+    (traceIds) => {
+      const prepared = prepareLinkedSpans(site, traceIds);
+      return { ...prepared, run: async (context) => toLists(await prepared.run(context)) };
+    },
   );
-  const spans: readonly Row[] = (Array.isArray(answer) ? answer[0] : undefined) ?? [];
   const children = Map.groupBy(spans, (span) => String(span.parent_span_id));
   const request = spans.find((span) => span.span_id === span_id);
   if (request === undefined) return [];
@@ -47,4 +54,8 @@ function toEvent(span: Row, level: number, below: readonly Row[], begin: bigint)
 
 function readNanos(time: unknown): bigint {
   return parseInstant(String(time)) ?? 0n;
+}
+
+function toLists(answer: unknown): readonly (readonly Row[])[] {
+  return Array.isArray(answer) ? answer.map((rows) => (Array.isArray(rows) ? rows : [])) : [];
 }

@@ -6,6 +6,7 @@ import type { Site } from "../../access/sites.ts";
 import { prepareNamespaces, type RequestedRange } from "../../operations/incident-operations.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
 import { appTypes } from "./app-types.ts";
+import { type BackReference, refuseBelowRows } from "./batches.ts";
 import { dataTypes } from "./data-types.ts";
 import {
   findIncident,
@@ -70,6 +71,18 @@ async function searchOrganization(args: SearchArguments, session: Session) {
   return found.flat();
 }
 
+/** Fields that read a source, or lead to some that do: not at an app or organization that a row of theirs leads back to. */
+function guardFields(fields: Resolvers[string]): Resolvers[string] {
+  const guarded = Object.entries(fields ?? {}).map(([name, resolve]) => [
+    name,
+    async (parent: BackReference, args: unknown, context: Context) => {
+      await refuseBelowRows(parent, name, context.readout);
+      return await resolve(parent, args, context);
+    },
+  ]);
+  return Object.fromEntries(guarded);
+}
+
 type Page = Awaited<ReturnType<typeof readIncidentPage>>;
 
 const resolvers: Resolvers = {
@@ -85,48 +98,51 @@ const resolvers: Resolvers = {
     organizations: () => [toOrganization("readout")],
     apps: (_: unknown, __: unknown, { readout }: Context) => readout.sites.map(toApp),
   },
-  Organization: {
+  Organization: guardFields({
     apps: (_: unknown, __: unknown, { readout }: Context) => readout.sites.map(toApp),
     search: (_: unknown, args: SearchArguments, { readout }: Context) => searchOrganization(args, readout),
-  },
+  }),
   App: {
     status: () => "active",
-    organization: () => toOrganization("readout"),
-    logs: ({ site }: App) => ({ site }),
-    metrics: ({ site }: App) => ({ site }),
-    exceptionIncidents: async (app: App, args: IncidentArguments, { readout }: Context) =>
-      (await readIncidentPage(readout, app, ["error"], args)).rows,
-    performanceIncidents: async (app: App, args: IncidentArguments, { readout }: Context) =>
-      (await readIncidentPage(readout, app, ["action"], args)).rows,
-    incidents: async (app: App, args: IncidentArguments, { readout }: Context) =>
-      (await readIncidentPage(readout, app, ["error", "action"], args)).rows,
-    paginatedExceptionIncidents: (app: App, args: IncidentArguments, { readout }: Context) =>
-      readIncidentPage(readout, app, ["error"], args),
-    paginatedPerformanceIncidents: (app: App, args: IncidentArguments, { readout }: Context) =>
-      readIncidentPage(readout, app, ["action"], args),
-    incident: (
-      app: App,
-      { incidentNumber: number }: { readonly incidentNumber: number },
-      { readout }: Context,
-    ) => findIncident(readout, app, { number }),
-    incidentByDigest: (app: App, { digest }: { readonly digest: string }, { readout }: Context) =>
-      findIncident(readout, app, { digest }),
-    backtrace: (app: App, { id }: { readonly id: string }, { readout }: Context) =>
-      readBacktrace(readout, app, id),
-    deployMarkers: (app: App, args: MarkerArguments, { readout }: Context) => readMarkers(readout, app, args),
-    markers: (app: App, args: MarkerArguments, { readout }: Context) => readMarkers(readout, app, args),
-    marker: async (app: App, { id }: { readonly id: string }, { readout }: Context) => {
-      const [marker = null] = await readMarkers(readout, app, { revisions: [id], limit: 1 });
-      return marker;
-    },
-    namespaces: async (
-      { id }: App,
-      { namespaces }: { readonly namespaces?: readonly (string | null)[] | null },
-      { readout }: Context,
-    ) => {
-      const names = await readout.runLink("App.namespaces", () => prepareNamespaces(id));
-      return names.filter((name) => namespaces?.includes(name) ?? true).map((name) => ({ id: name, name }));
-    },
+    organization: () => ({ ...toOrganization("readout"), isBackReference: true }),
+    ...guardFields({
+      logs: ({ site }: App) => ({ site }),
+      metrics: ({ site }: App) => ({ site }),
+      exceptionIncidents: async (app: App, args: IncidentArguments, { readout }: Context) =>
+        (await readIncidentPage(readout, app, ["error"], args)).rows,
+      performanceIncidents: async (app: App, args: IncidentArguments, { readout }: Context) =>
+        (await readIncidentPage(readout, app, ["action"], args)).rows,
+      incidents: async (app: App, args: IncidentArguments, { readout }: Context) =>
+        (await readIncidentPage(readout, app, ["error", "action"], args)).rows,
+      paginatedExceptionIncidents: (app: App, args: IncidentArguments, { readout }: Context) =>
+        readIncidentPage(readout, app, ["error"], args),
+      paginatedPerformanceIncidents: (app: App, args: IncidentArguments, { readout }: Context) =>
+        readIncidentPage(readout, app, ["action"], args),
+      incident: (
+        app: App,
+        { incidentNumber: number }: { readonly incidentNumber: number },
+        { readout }: Context,
+      ) => findIncident(readout, app, { number }),
+      incidentByDigest: (app: App, { digest }: { readonly digest: string }, { readout }: Context) =>
+        findIncident(readout, app, { digest }),
+      backtrace: (app: App, { id }: { readonly id: string }, { readout }: Context) =>
+        readBacktrace(readout, app, id),
+      deployMarkers: (app: App, args: MarkerArguments, { readout }: Context) =>
+        readMarkers(readout, app, args),
+      markers: (app: App, args: MarkerArguments, { readout }: Context) => readMarkers(readout, app, args),
+      marker: async (app: App, { id }: { readonly id: string }, { readout }: Context) => {
+        const [marker = null] = await readMarkers(readout, app, { revisions: [id], limit: 1 });
+        return marker;
+      },
+      namespaces: async (
+        { id }: App,
+        { namespaces }: { readonly namespaces?: readonly (string | null)[] | null },
+        { readout }: Context,
+      ) => {
+        const names = await readout.runLink("App.namespaces", () => prepareNamespaces(id));
+        return names.filter((name) => namespaces?.includes(name) ?? true).map((name) => ({ id: name, name }));
+      },
+    }),
   },
   PaginatedExceptionIncidents: { total: ({ total }: Page) => total() },
   PaginatedPerformanceIncidents: { total: ({ total }: Page) => total() },

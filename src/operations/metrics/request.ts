@@ -65,12 +65,13 @@ const maxTags = 100;
 const tags = z
   .unknown()
   .transform((value, context): Readonly<Record<string, string>> => {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    const members = listTags(value);
+    if (members === undefined) {
       const required = value === undefined || value === null ? "is required: " : "";
       context.addIssue({ code: "custom", message: `${required}expected an object` });
       return z.NEVER;
     }
-    if (Object.keys(value).length > maxTags) {
+    if (members.length > maxTags) {
       context.addIssue({ code: "custom", message: `expected at most ${maxTags} tags` });
       return z.NEVER;
     }
@@ -81,8 +82,11 @@ const tags = z
       count += 1;
       if (count <= maxIssues) first.push({ at, message });
     };
-    for (const [key, pattern] of Object.entries(value)) {
+    const seen = new Set<string>();
+    for (const [key, pattern] of members) {
       if (pattern === null) continue;
+      if (seen.has(key)) report(key, "is there twice");
+      seen.add(key);
       if (typeof pattern !== "string") report(key, "expected a string");
       else if (key === "") report(key, "a tag's key must not be empty");
       else if (pattern.split("*").length > maxWildcards + 1)
@@ -99,6 +103,19 @@ const tags = z
       "Tag keys with their values. `*` alone means that the series has the tag, inside text it is a wildcard; a key with null counts as absent; `{}` is one series over all.",
     examples: [{ hostname: "*" }],
   });
+
+/** The members of an object of tags, or of the list of `{ key, value }` that some clients send. Undefined for anything else. */
+function listTags(value: unknown): readonly (readonly [key: string, pattern: unknown])[] | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  if (!Array.isArray(value)) return Object.entries(value);
+  const members: [string, unknown][] = [];
+  for (const tag of value as readonly unknown[]) {
+    if (typeof tag !== "object" || tag === null || !("key" in tag) || typeof tag.key !== "string")
+      return undefined;
+    members.push([tag.key, "value" in tag ? tag.value : null]);
+  }
+  return members;
+}
 
 const limit = optional(
   z

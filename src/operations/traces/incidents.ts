@@ -373,6 +373,41 @@ export async function listSamples(query: SampleQuery, context: Context): Promise
   return found;
 }
 
+/** The same of each digest alone, read together; in the order of the digests. */
+export async function listSamplesByDigest(
+  query: Pick<SampleQuery, "site" | "candidates" | "range" | "limit">,
+  digests: NonEmpty<string>,
+  context: Context,
+): Promise<readonly (readonly TraceSummary[])[]> {
+  const { site, candidates, range, limit } = query;
+  const isErrors = candidates === "errors";
+  const isNone = range.from > range.to || limit === 0;
+  if (isNone || (!isErrors && context.sites.get(site)?.traces === undefined)) return digests.map(() => []);
+  const found = new Map<string, TraceSummary[]>(digests.map((digest) => [digest, []]));
+  let open = found.size;
+  const rows = listRows(
+    site,
+    {
+      ...{ candidates, byError: isErrors, byAction: !isErrors, range },
+      ...{
+        expectedRows: Math.min(limit * open, maxTiedRows),
+        filter: { ...buildNamesFilter({ namespaces: [] }), digests },
+      },
+    },
+    createRequestBudget(context),
+    context,
+  );
+  for await (const row of rows) {
+    const { namespace, action_name: action } = row;
+    const list = found.get(row.exception?.digest ?? encodeActionDigest({ namespace, action }));
+    if (list === undefined || list.length >= limit) continue;
+    list.push(row);
+    if (list.length === limit) open -= 1;
+    if (open === 0) break;
+  }
+  return digests.map((digest) => found.get(digest) ?? []);
+}
+
 /** Rows of `traces/errors` by revision. */
 export async function countErrorRows(
   site: string,

@@ -117,8 +117,8 @@ export function createTokenCheck(tokens: readonly TokenEntry[]): (text: string) 
   return (text) => hashes.has(hashToken(text));
 }
 
-/** What `generateToken` makes, whoever it is for, and signed tokens of whatever issuer. */
-const generatedToken = /rdt_[\w-]{43}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\./;
+/** What `generateToken` makes, whoever it is for, and signed tokens of whatever issuer, by their second part. */
+const generatedToken = /rdt_[\w-]{43}|\.eyJ[\w-]{8,}\./;
 /** More parts than an id has that a program makes. */
 const maxParts = 8;
 

@@ -256,7 +256,7 @@ function assemble(
   const { lateness, max_open, per_token } = file.tail;
   return {
     listen: file.listen,
-    publicUrl: file.public_url?.replace(/\/+$/, ""),
+    publicUrl: file.public_url?.replace(/(?<!\/)\/+$/, ""),
     admin: file.admin,
     proxies: file.proxies,
     intake: file.intake && {

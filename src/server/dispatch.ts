@@ -14,6 +14,7 @@ import type { FindPage } from "./pages.ts";
 import { answerProbe, type ProbeSource } from "./probes.ts";
 import { findResourceMetadata, printChallenge } from "./resource-metadata.ts";
 import {
+  admitToken,
   type ConfigGeneration,
   type FinishRequest,
   type OperationRunner,
@@ -146,11 +147,12 @@ async function admitGraphql(
   const { headers, search, gone } = exchange;
   fields.operation = "graphql";
   fields.route = "/graphql";
-  const principal = await generation.authenticate(readToken(headers, search));
-  fields.user = principal.user;
-  if (!principal.hasScope("graphql")) throw new NotFound();
-  // From here on a reload waits for it, though the schema may still have to be loaded.
-  return { exchange, principal, generation, work: generation.executor.join(gone), finish };
+  return admitToken(generation, readToken(headers, search), (principal) => {
+    fields.user = principal.user;
+    if (!principal.hasScope("graphql")) throw new NotFound();
+    // From here on a reload waits for it, though the schema may still have to be loaded.
+    return { exchange, principal, generation, work: generation.executor.join(gone), finish };
+  });
 }
 
 /** Neither counted nor logged, and open to whoever can reach the port. @throws {NotFound} */

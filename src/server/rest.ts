@@ -110,16 +110,18 @@ export async function runOperation(
   finish: FinishRequest,
 ): Promise<Answer> {
   const { endpoint } = route;
-  const { authenticate, executor } = generation;
   const form = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
   fields.operation = form?.name ?? endpoint.name;
   fields.route = endpoint.path;
-  const principal =
+  const { executor } = generation;
+  const admit = (principal: Principal) => {
+    fields.user = principal.user;
+    return { principal, work: executor.admit(principal, exchange.gone) };
+  };
+  const { principal, work } =
     endpoint.access === "public"
-      ? anonymousPrincipal
-      : await authenticate(readToken(exchange.headers, exchange.search));
-  fields.user = principal.user;
-  const work = executor.admit(principal, exchange.gone);
+      ? admit(anonymousPrincipal)
+      : await admitToken(generation, readToken(exchange.headers, exchange.search), admit);
   const request: RunningRequest = { runner, exchange, generation, principal, work, finish };
   let ownsWork = true;
   try {
@@ -140,6 +142,24 @@ export async function runOperation(
     throw work.signal.aborted && !(error instanceof BodyTimeout) ? work.signal.reason : error;
   } finally {
     if (ownsWork) work.end();
+  }
+}
+
+/**
+ * What `admit` makes of the token's principal. A reload waits for it, though the token may have to be verified first: the
+ * backends of its configuration are not closed before.
+ * @throws what `authenticate` and `admit` throw
+ */
+export async function admitToken<Admitted>(
+  { authenticate, executor }: ConfigGeneration,
+  token: string | undefined,
+  admit: (principal: Principal) => Admitted,
+): Promise<Admitted> {
+  const release = executor.hold();
+  try {
+    return admit(await authenticate(token));
+  } finally {
+    release();
   }
 }
 

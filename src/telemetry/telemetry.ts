@@ -273,7 +273,7 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
 const redactedText = "[redacted]";
 // In headers, which errors quote, in parameters of URLs, and signed tokens wherever they stand.
 const credentialPattern =
-  /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*/gi;
+  /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+|(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*/gi;
 
 /** Replaces whatever looks like a token or credential in the text. */
 export function redactCredentials(text: string): string {

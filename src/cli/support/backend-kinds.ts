@@ -30,4 +30,4 @@ export function openKinds(file: string, { kinds, loadOwnKind }: Shell): KindsOfF
 
 const isPath = (name: string): boolean => /^\.{0,2}\//.test(name);
 
-const takeFirstLine = (text: string): string => text.replace(/\s*\n[\s\S]*$/, "");
+const takeFirstLine = (text: string): string => (text.split("\n", 1)[0] ?? "").trimEnd();

@@ -29,6 +29,8 @@ export interface OperationExecutor {
   readonly takeSlot: (principal: Principal) => () => void;
   /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
   readonly join: (gone: AbortSignal) => RequestLifetime;
+  /** Makes `drain` wait for what may yet become a request. Returns what ends that. */
+  readonly hold: () => () => void;
   /** Resolves when all requests have ended. From now on only requests within those may begin. */
   readonly drain: () => Promise<void>;
   /**
@@ -141,6 +143,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     selectVisibleSites: state.selectVisibleSites,
     join: (gone) => joinExecutor(state, gone),
     admit: (principal, gone) => admitRequest(state, principal, gone),
+    hold: () => holdExecutor(state),
     takeSlot: (principal) => takeSlot(state, principal),
     drain: () => drainExecutor(state),
     start: (prepared, principal, work) => startOperation(state, prepared, principal, work),
@@ -150,14 +153,21 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
 
 /** A request without a slot: it is only waited for when the executor drains. */
 function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime {
-  state.running += 1;
+  const release = holdExecutor(state);
   const work = startRequest(gone, state.options.limits.deadline);
   const end = () => {
     work.end();
+    release();
+  };
+  return { ...work, end };
+}
+
+function holdExecutor(state: ExecutorState): () => void {
+  state.running += 1;
+  return () => {
     state.running -= 1;
     if (state.isDraining && state.running === 0) state.drained.resolve();
   };
-  return { ...work, end };
 }
 
 /** A request with a slot. @throws {TooMany} {LimitReached} as `takeSlot` */

@@ -22,7 +22,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/server",
-    imports: ["src/{tail,intake,graphql,http,access,telemetry,core}", "src/operations/runtime"],
+    imports: ["src/{tail,intake,graphql,mcp,http,access,telemetry,core}", "src/operations/runtime"],
     types: ["src/{visuals,config}"],
   },
   {
@@ -45,6 +45,7 @@ const layers: readonly Layer[] = [
     imports: ["src/graphql/vendor", "src/operations/**", "src/{config,core}"],
     types: ["src/{access,store}"],
   },
+  { folder: "src/mcp", imports: ["src/operations/runtime", "src/core"], types: ["src/{access,config}"] },
   { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"] },
   {
     folder: "src/operations",
@@ -159,6 +160,7 @@ const layers: readonly Layer[] = [
 
 /** Where each package belongs: folders, or single files. */
 const packages: Readonly<Record<string, readonly string[]>> = {
+  "@modelcontextprotocol/server": ["src/mcp/agent-server.ts"],
   "@elastic/elasticsearch": ["resolvers/elastic/client"],
   "@opensearch-project/opensearch": ["resolvers/elastic/client"],
   "@escape.tech/graphql-armor": ["src/graphql/query-bounds.ts"],
@@ -194,7 +196,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
       "src/intake/openapi.ts",
       "src/visuals/visual.ts",
     ],
-    ...["src/tracing/spans/digest.ts", "resolvers/**"],
+    ...["src/tracing/spans/digest.ts", "src/mcp", "resolvers/**"],
   ],
 };
 

@@ -32,6 +32,8 @@ export interface Config {
   readonly admin?: { readonly listen: Address } | undefined;
   /** Addresses and networks of reverse proxies, through which many clients come. */
   readonly proxies?: readonly string[] | undefined;
+  /** Origins, in lower case, whose pages in a browser may ask as agents do. */
+  readonly origins?: readonly string[] | undefined;
   /** Front-end error reports; without `listen` they share the address above. */
   readonly intake?: IntakeConfig | undefined;
   readonly tokens: readonly TokenEntry[];
@@ -259,6 +261,10 @@ function assemble(
     publicUrl: file.public_url?.replace(/(?<!\/)\/+$/, ""),
     admin: file.admin,
     proxies: file.proxies,
+    origins: [
+      ...file.mcp.origins,
+      ...(file.public_url === undefined ? [] : [new URL(file.public_url).origin]),
+    ],
     intake: file.intake && {
       listen: file.intake.listen,
       spool: resolve(file.intake.spool),

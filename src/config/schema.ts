@@ -148,6 +148,12 @@ const siteSchema = z.strictObject({
     .optional(),
 });
 
+const originSchema = createTextSchema(
+  (value) =>
+    URL.canParse(value) && new URL(value).origin === value.toLowerCase() ? value.toLowerCase() : undefined,
+  "expected an origin without a path, such as https://agents.example.com",
+);
+
 const expectedRatio = "expected a number from 0 to 1";
 
 const otlpSchema = z.strictObject({
@@ -175,6 +181,7 @@ export const fileSchema = z.strictObject({
   public_url: httpUrl.optional(),
   admin: z.strictObject({ listen: addressSchema }).optional(),
   proxies: z.array(networkSchema).default([]),
+  mcp: z.strictObject({ origins: z.array(originSchema).default([]) }).prefault({}),
   intake: z
     .strictObject({
       listen: addressSchema.optional(),

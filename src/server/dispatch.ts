@@ -65,6 +65,7 @@ export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange):
     return (
       findMetadata(dispatcher, exchange) ??
       (await openPage(dispatcher, exchange)) ??
+      (await openAgentRoute(dispatcher, exchange, fields, finish)) ??
       (await admitGraphql(dispatcher, exchange, fields, finish)) ??
       (await answerOwnProbe(dispatcher, exchange))
     );
@@ -134,6 +135,20 @@ async function openPage(
   if (path === "/graphql" && !isGraphiqlRequest(headers)) return undefined;
   dispatcher.findPage ??= createPages(dispatcher.operations);
   return dispatcher.findPage(path, headers);
+}
+
+const agentPath = /^(?:\/api)?\/mcp(?:\/|$)/;
+
+/** Loaded with the first request of an agent. Errors as those of the route. */
+async function openAgentRoute(
+  dispatcher: Dispatcher,
+  exchange: Exchange,
+  fields: RequestLogFields,
+  finish: FinishRequest,
+): Promise<Answer | undefined> {
+  if (!agentPath.test(exchange.path)) return undefined;
+  const { answerAgent } = await import("./mcp-host.ts");
+  return answerAgent(dispatcher, exchange, fields, finish);
 }
 
 /** @throws {Unauthorized} {TooMany} {NotFound} of a token without the scope `graphql` */

@@ -39,6 +39,8 @@ export interface ConfigGeneration {
   readonly limits: Limits;
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
+  /** Whose pages in a browser may ask as agents do. */
+  readonly origins: readonly string[];
   readonly now: () => Instant;
   /** What OAuth clients are told; absent where no identity provider or no address is configured. */
   readonly resource: ProtectedResource | undefined;

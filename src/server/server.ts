@@ -45,6 +45,8 @@ export interface ServedConfig {
   readonly proxies?: readonly string[] | undefined;
   /** What OAuth clients are told; absent where no identity provider or no address is configured. */
   readonly resource?: ProtectedResource | undefined;
+  /** Origins whose pages in a browser may ask as agents do, in lower case; none where it is absent. */
+  readonly origins?: readonly string[] | undefined;
 }
 
 export interface ServerOptions extends ServedConfig {
@@ -162,11 +164,11 @@ function createState(options: ServerOptions): ServerState {
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
-  { authenticate, isToken, sites, limits, resource }: ServedConfig,
+  { authenticate, isToken, sites, limits, origins = [], resource }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits, now, resource },
+    ...{ authenticate, isToken, limits, origins, now, resource },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };

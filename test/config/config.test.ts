@@ -44,11 +44,13 @@ sites:
 visuals: visuals
 limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, connections: 9, rate: 6, export: 7, rollup_bytes: 10 }
 admin: { listen: "[::1]:9001" }
+mcp: { origins: ["https://Agents.example.com"] }
 proxies: [10.0.0.7, "fd00::/8"]
 tail: { lateness: 90s, max_open: 8, per_token: 9 }
 `);
   expect(config).toEqual({
     listen: { host: "0.0.0.0", port: 9000 },
+    origins: ["https://agents.example.com"],
     admin: { listen: { host: "::1", port: 9001 } },
     proxies: ["10.0.0.7", "fd00::/8"],
     intake: {

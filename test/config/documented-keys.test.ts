@@ -22,6 +22,7 @@ describe("the page of the configuration", () => {
   test.each([
     ["", `${top}zzzzzzzz: 1`],
     ["tokens[].", `${top}tokens: [{ zzzzzzzz: 1 }]`],
+    ["mcp.", `${top}mcp: { zzzzzzzz: 1 }`],
     ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
     ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
     ["tail.", `${top}tail: { zzzzzzzz: 1 }`],

@@ -139,6 +139,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     limits: config.limits,
     proxies: config.proxies,
     resource: describeResource(config),
+    origins: config.origins,
   });
   const state = { current: connectConfig(config, shell, options.file, telemetry) };
   const served = toServed(state.current);

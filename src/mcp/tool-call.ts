@@ -1,0 +1,239 @@
+// Runs a tool: its operation, through the executor as every request, and the page of its rows that is asked for.
+import * as z from "zod";
+import type { Site } from "../access/sites.ts";
+import type { Limits } from "../config/limits.ts";
+import { BackendError, NotFound, Unauthorized, Unprocessable } from "../core/errors.ts";
+import { type Instant, printMillis, toMillis } from "../core/time.ts";
+import { describeFailure } from "../operations/runtime/error-response.ts";
+import { prepareExplanation } from "../operations/runtime/explain.ts";
+import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
+import { createInvalidRequest } from "../operations/runtime/request-body.ts";
+import {
+  type Args,
+  completeRange,
+  defaultCellChars,
+  defaultPageSize,
+  type OwnArguments,
+  omitOwnArguments,
+  parseOwnArguments,
+  selectSite,
+} from "./tool-arguments.ts";
+import { decodeCursor, encodeCursor, fitRows, hashArguments, type Position } from "./tool-pages.ts";
+import { findTool, isExplainTool, type Tool, type ToolPlan } from "./tools.ts";
+
+/** What one request of an agent is answered through. */
+export interface ToolSession {
+  readonly sites: readonly Site[];
+  readonly endpoints: readonly Endpoint[];
+  readonly limits: Limits;
+  readonly now: () => Instant;
+  /** The whole answer of an operation, as REST would give it. Throws what REST would refuse it with. */
+  readonly complete: (prepare: () => PreparedOperation) => Promise<unknown>;
+  /** Logs what is no client's fault. */
+  readonly reportFailure: (tool: string, error: unknown) => void;
+}
+
+/** What is answered as `structuredContent`. */
+export interface ToolPage {
+  readonly rows: readonly unknown[];
+  /** Beside the rows, as REST names it. */
+  readonly fields?: Args;
+  /** Of the rows behind this page; null where there are some and the source has not counted them. */
+  readonly left: number | null;
+  /** Null on the last page. */
+  readonly cursor: string | null;
+  readonly note?: string;
+}
+
+export interface ToolRefusal {
+  /** As REST would answer it. */
+  readonly error: string;
+  readonly message: string;
+  readonly advice: string;
+  readonly details?: unknown;
+}
+
+type ToolOutcome = { readonly page: ToolPage } | { readonly refusal: ToolRefusal };
+
+/** Undefined where there is no such tool. Never throws what the client may not see. */
+export async function callTool(
+  name: string,
+  args: Args,
+  session: ToolSession,
+): Promise<ToolOutcome | undefined> {
+  const tool = findTool(name);
+  if (tool === undefined && !isExplainTool(name)) return undefined;
+  try {
+    if (tool !== undefined) return { page: await runTool(tool, args, session) };
+    return { page: await explainCall(args, session) };
+  } catch (error) {
+    session.reportFailure(name, error);
+    return { refusal: describeRefusal(error) };
+  }
+}
+
+async function runTool(tool: Tool, args: Args, session: ToolSession): Promise<ToolPage> {
+  const { cursor, ...asked } = args;
+  const own = parseOwnArguments(args);
+  const of = hashArguments(tool.name, omitPaging(asked));
+  const position =
+    own.cursor === undefined ? createFirstPosition(of, own, session) : decodeCursor(own.cursor, of);
+  if (tool.plan === undefined) return listConfigured(tool, own, position, session);
+  const site = selectSite(own, session.sites);
+  const plan = completePlan(tool.plan(omitOwnArguments(args), own, site), args, own, position, session);
+  return plan.paging === "own"
+    ? readOwnPage(plan, own, position, session)
+    : readComputedPage(tool, plan, args, own, position, session);
+}
+
+/** How much of each row is shown may change from page to page. */
+function omitPaging({ page, max_characters, offset, ...asked }: Args): Args {
+  return asked;
+}
+
+function createFirstPosition(of: string, own: OwnArguments, { now }: ToolSession): Position {
+  const { page = 1, per_page = defaultPageSize } = own;
+  return { of, now: printMillis(toMillis(now())), skip: (page - 1) * per_page, after: null };
+}
+
+/** The plan with the range of all pages, where its operation has one. */
+function completePlan(
+  plan: ToolPlan,
+  args: Args,
+  own: OwnArguments,
+  { now }: Position,
+  session: ToolSession,
+): ToolPlan {
+  const { request } = findEndpoint(plan.operation, session);
+  const from = request instanceof z.ZodObject ? request.shape.from : undefined;
+  if (!(from instanceof z.ZodType)) return plan;
+  const isRequired = !from.safeParse(undefined).success;
+  return { ...plan, request: { ...plan.request, ...completeRange(own, args, isRequired, now) } };
+}
+
+function findEndpoint(name: string, { endpoints }: ToolSession): Endpoint {
+  const endpoint = endpoints.find((one) => one.name === name);
+  if (endpoint === undefined) throw new Error(`no operation ${name}`);
+  return endpoint;
+}
+
+function runPlan(operation: string, request: Args, session: ToolSession): Promise<unknown> {
+  const endpoint = findEndpoint(operation, session);
+  return session.complete(() => endpoint.prepare(request));
+}
+
+function listConfigured(tool: Tool, own: OwnArguments, position: Position, { sites }: ToolSession): ToolPage {
+  const meant = tool.isAboutSite === true ? [selectSite(own, sites)] : sites;
+  const rows = tool.list?.(meant) ?? [];
+  return { ...cutPage(rows, own, position), ...(tool.note !== undefined && { note: tool.note }) };
+}
+
+/** All rows are there: what is left is known. */
+async function readComputedPage(
+  tool: Tool,
+  { operation, request }: ToolPlan,
+  args: Args,
+  own: OwnArguments,
+  position: Position,
+  session: ToolSession,
+): Promise<ToolPage> {
+  const answer = await runPlan(operation, request, session);
+  const { rows, fields } = tool.readAnswer?.(answer, args) ?? {
+    rows: Array.isArray(answer) ? answer : [answer],
+  };
+  const page = cutPage(rows, own, position);
+  return fields === undefined ? page : { ...page, fields };
+}
+
+function cutPage(rows: readonly unknown[], own: OwnArguments, position: Position): ToolPage {
+  const { per_page = defaultPageSize } = own;
+  const { rows: fitted, shown } = fitRows(rows.slice(position.skip), per_page, toBounds(own));
+  const skip = position.skip + shown;
+  const left = Math.max(0, rows.length - skip);
+  return { rows: fitted, left, cursor: left === 0 ? null : encodeCursor({ ...position, skip }) };
+}
+
+function toBounds({ max_characters: maxChars = defaultCellChars, offset = 0 }: OwnArguments) {
+  return { maxChars, offset };
+}
+
+/** The operation answers pages by time: so many rows behind `after`, of which some were shown already. */
+async function readOwnPage(
+  { operation, request }: ToolPlan,
+  own: OwnArguments,
+  position: Position,
+  session: ToolSession,
+): Promise<ToolPage> {
+  const { per_page = defaultPageSize } = own;
+  const { skip, after } = position;
+  const wanted = skip + per_page;
+  const { cursor: first, ...order } = request.pagination as { readonly cursor?: string };
+  const pagination = { ...order, per_page: Math.min(wanted, 10_000), cursor: after ?? first };
+  const answer = await runPlan(operation, { ...request, pagination }, session);
+  const rows = Array.isArray(answer) ? answer : [];
+  const { rows: fitted, shown } = fitRows(rows.slice(skip), per_page, toBounds(own));
+  const done = skip + shown;
+  const last: unknown = rows.at(-1);
+  if (done < rows.length) {
+    const cursor = encodeCursor({ ...position, skip: done });
+    return { rows: fitted, left: rows.length < wanted ? rows.length - done : null, cursor };
+  }
+  if (rows.length < Math.min(wanted, 10_000)) return { rows: fitted, left: 0, cursor: null };
+  const next = { ...position, skip: 0, after: readAfter(last, first === "Duration") };
+  return { rows: fitted, left: null, cursor: encodeCursor(next) };
+}
+
+function readAfter(row: unknown, isByDuration: boolean): Position["after"] {
+  const { timestamp, time, duration } = (row ?? {}) as Readonly<Record<string, unknown>>;
+  return isByDuration ? { duration: Number(duration) } : { time: String(timestamp ?? time) };
+}
+
+// ---- Explanations and refusals ------------------------------------------------------------------------------
+
+/** What another tool's call means and what it asks of the sources. */
+async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> {
+  const own = parseOwnArguments(args);
+  const tool = findTool(String(args.tool ?? ""));
+  const inner = typeof args.arguments === "object" && args.arguments !== null ? (args.arguments as Args) : {};
+  if (tool?.plan === undefined)
+    throw createInvalidRequest([{ path: "tool", message: "expected the name of a tool that reads data" }]);
+  const asked = parseOwnArguments(inner);
+  const position = createFirstPosition("", asked, session);
+  const site = selectSite(asked, session.sites);
+  const plan = completePlan(tool.plan(omitOwnArguments(inner), asked, site), inner, asked, position, session);
+  const endpoint = findEndpoint(plan.operation, session);
+  const request = plan.paging === "own" ? addFirstPage(plan.request, asked) : plan.request;
+  const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
+  return cutPage([answer], own, { ...position, skip: 0 });
+}
+
+function addFirstPage(request: Args, { per_page = defaultPageSize }: OwnArguments): Args {
+  return { ...request, pagination: { ...(request.pagination as object), per_page } };
+}
+
+const adviceBySlug: Readonly<Record<string, string>> = {
+  invalid_request: "Correct the arguments that are named.",
+  invalid_log_query: "Correct the query; the description of get_log_lines has the language.",
+  legacy_log_query_syntax: "Write the path of the field without attributes. and without a type suffix.",
+  log_query_too_complex: "Shorten the query.",
+  ungrouped_wildcard: "Add the tag to group_by, or name a value.",
+  invalid_field: "Use one of the allowed fields; get_metric_tags tells the type of a metric.",
+  result_too_large: "Narrow the range, the query or the sources, or ask for a coarser resolution.",
+  not_supported_by_backend: "This site cannot answer that; get_applications tells what each site has.",
+  invalid_json: "Send JSON.",
+};
+
+function describeRefusal(error: unknown): ToolRefusal {
+  const { body } = describeFailure(error);
+  if (error instanceof Unprocessable && "message" in body) {
+    const { error: slug, message, details } = body;
+    return { error: slug, message, details, advice: adviceBySlug[slug] ?? "Change the arguments." };
+  }
+  const isGone = error instanceof NotFound || error instanceof Unauthorized;
+  const advice = isGone
+    ? "Use get_applications for the sites that the token may see; other names and tools that the token may not use are not found."
+    : error instanceof BackendError
+      ? "Try again later, or narrow the range."
+      : "Try again later.";
+  return { error: body.error, message: isGone ? "there is no such thing" : "it failed", advice };
+}

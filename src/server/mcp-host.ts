@@ -1,0 +1,182 @@
+// Agents beside REST: `/mcp` and `/api/mcp`, and the routes of a container that forwards to them. The library of the protocol is
+// loaded with the first request. The token comes in the header only, so that it stands in no address.
+import { type Principal, readToken } from "../access/auth.ts";
+import { NotFound, Unprocessable } from "../core/errors.ts";
+import type { BodyReader, Exchange } from "../http/request.ts";
+import { type Answer, jsonType } from "../http/response.ts";
+import type { AgentServer } from "../mcp/agent-server.ts";
+import { isClientFault } from "../operations/runtime/error-response.ts";
+import type { Endpoint } from "../operations/runtime/operation.ts";
+import type { Telemetry } from "../telemetry/telemetry.ts";
+import { type ConfigGeneration, type FinishRequest, type RequestLogFields, receiveBody } from "./rest.ts";
+
+/** What a request of an agent is answered by. */
+interface AgentHost {
+  readonly operations: readonly Endpoint[];
+  readonly bodies: BodyReader;
+  readonly telemetry: Telemetry;
+  readonly generation: ConfigGeneration;
+}
+
+/** Loaded once for the program: it depends on the operations alone. */
+let loading: Promise<AgentServer> | undefined;
+
+function loadServer({ operations }: AgentHost): Promise<AgentServer> {
+  loading ??= import("../mcp/agent-server.ts").then(({ createAgentServer }) => createAgentServer(operations));
+  return loading;
+}
+
+/** @throws {Unauthorized} {TooMany} {NotFound} {Unprocessable} */
+export async function answerAgent(
+  host: AgentHost,
+  exchange: Exchange,
+  fields: RequestLogFields,
+  finish: FinishRequest,
+): Promise<Answer> {
+  const { method, path, headers, gone } = exchange;
+  const { generation } = host;
+  const part = path.replace(/^(?:\/api)?\/mcp\/?/, "");
+  fields.operation = "mcp";
+  fields.route = "/api/mcp";
+  if (!isOriginAllowed(headers.get("origin"), generation.origins)) {
+    return finishWith(finish, 403, { error: "The Origin is not allowed" });
+  }
+  const isListing = path.startsWith("/api/mcp/") && listings.includes(part);
+  const isCall = path === "/api/mcp/tool";
+  if (part !== "" && !isListing && !isCall) throw new NotFound();
+  const allowed = isListing ? "GET" : "POST";
+  if (method !== allowed) {
+    return finishWith(finish, 405, { error: "Method not allowed" }, { Allow: allowed });
+  }
+  const principal = await generation.authenticate(readToken(headers, ""));
+  fields.user = principal.user;
+  if (!principal.hasScope("mcp")) throw new NotFound();
+  const work = generation.executor.join(gone);
+  try {
+    const server = await loadServer(host);
+    const session = createToolSession(host, exchange, principal, work.signal);
+    if (isListing) return finishWith(finish, 200, await listPart(part, server, session));
+    const returnSlot = generation.executor.takeSlot(principal);
+    const reading = host.bodies.readJson(exchange, principal.account, work.signal);
+    const body = await receiveBody(reading, work).finally(returnSlot);
+    fields.operation = nameOperation(body);
+    const answer = isCall
+      ? answerContainer(body, server, session)
+      : answerProtocol(exchange, body, server, session);
+    const { status, text, type } = await work.wait(answer);
+    finish(status, false);
+    return { status, headers: { "Content-Type": type }, body: text };
+  } finally {
+    work.end();
+  }
+}
+
+const listings: readonly string[] = ["tools", "resources", "prompts"];
+
+function finishWith(
+  finish: FinishRequest,
+  status: number,
+  body: object,
+  headers: Answer["headers"] = {},
+): Answer {
+  finish(status, false);
+  return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
+}
+
+/** Programs send none. A page of another origin could use what a browser knows of this server. */
+function isOriginAllowed(origin: string | null, allowed: readonly string[]): boolean {
+  return origin === null || allowed.includes(origin.toLowerCase());
+}
+
+function createToolSession(
+  { operations, telemetry, generation }: AgentHost,
+  { id }: Exchange,
+  principal: Principal,
+  gone: AbortSignal,
+) {
+  const { executor, limits } = generation;
+  return {
+    sites: [...executor.selectVisibleSites(principal).values()],
+    endpoints: operations,
+    limits,
+    now: generation.now,
+    complete: (prepare: Parameters<typeof executor.complete>[0]) =>
+      executor.complete(prepare, principal, { limit: limits.rows, left: limits.rows }, "at once", gone),
+    reportFailure: (tool: string, err: unknown) => {
+      if (!isClientFault(err))
+        telemetry.log({ level: "error", message: "request failed", request: id, operation: tool, err });
+    },
+  };
+}
+type OpenSession = ReturnType<typeof createToolSession>;
+
+interface AgentAnswer {
+  readonly status: number;
+  readonly type: string;
+  readonly text: string;
+}
+
+/** Of the table of tools, so that no text of a client becomes a label of a metric. */
+function nameOperation(body: unknown): string {
+  const { method } = (body ?? {}) as { readonly method?: unknown };
+  return method === "tools/call" || method === undefined ? "mcp.call" : "mcp";
+}
+
+async function listPart(part: string, server: AgentServer, session: OpenSession): Promise<object> {
+  if (part === "tools") return { tools: server.listTools() };
+  if (part === "prompts") return { prompts: [] };
+  const { listResources } = await import("../mcp/resources.ts");
+  return { resources: listResources(session.sites) };
+}
+
+/** Whoever forwards for a container sends the name and the arguments alone. @throws {NotFound} no such tool */
+async function answerContainer(
+  body: unknown,
+  server: AgentServer,
+  session: OpenSession,
+): Promise<AgentAnswer> {
+  const { name, arguments: args } = (body ?? {}) as { readonly name?: unknown; readonly arguments?: unknown };
+  const given = typeof args === "object" && args !== null ? args : {};
+  const answer = await server.callTool(String(name), given as Readonly<Record<string, unknown>>, session);
+  if (answer === undefined) throw new NotFound();
+  return { status: 200, type: jsonType["Content-Type"], text: JSON.stringify(answer) };
+}
+
+async function answerProtocol(
+  { headers, path }: Exchange,
+  body: unknown,
+  server: AgentServer,
+  session: OpenSession,
+): Promise<AgentAnswer> {
+  if (Array.isArray(body)) throw createProtocolError("A batch is not taken; send one message");
+  const { method } = (body ?? {}) as { readonly method?: unknown };
+  // A stream of changes would never have any.
+  if (method === "subscriptions/listen") throw createProtocolError("There are no subscriptions");
+  const request = new Request(`http://readout${path}`, {
+    method: "POST",
+    headers: copyHeaders(headers),
+    body: JSON.stringify(body),
+  });
+  const response = await server.answer(request, body, session);
+  const type = response.headers.get("content-type") ?? jsonType["Content-Type"];
+  return { status: response.status, type, text: await response.text() };
+}
+
+const protocolHeaders: readonly string[] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
+
+/** Those that the protocol reads; both forms of an answer are taken from the library, whatever a client can read. */
+function copyHeaders(headers: Exchange["headers"]): Headers {
+  const copied = new Headers({
+    "content-type": "application/json",
+    accept: "application/json, text/event-stream",
+  });
+  for (const name of protocolHeaders) {
+    const value = headers.get(name);
+    if (value !== null) copied.set(name, value);
+  }
+  return copied;
+}
+
+function createProtocolError(message: string): Unprocessable {
+  return new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] });
+}

@@ -1,0 +1,56 @@
+// How rows become pages: whole rows, texts that are cut at a mark, and rows that are longer than a page.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { fitRows, maxPageChars } from "#src/mcp/tool-pages.ts";
+
+const mark = /^([\s\S]*)\[characters (\d+) to (\d+) of (\d+); (?:go on with offset (\d+)|this is its end)\]$/;
+
+/** The whole text, read piece by piece; `show` answers what is shown from an offset. */
+function readPieces(show: (offset: number) => string): string {
+  let read = "";
+  for (let offset = 0; ; ) {
+    const [, part, from, , , next] = mark.exec(show(offset)) ?? [];
+    expect(Number(from)).toBe(read.length);
+    read += part;
+    if (next === undefined) return read;
+    expect(Number(next)).toBeGreaterThan(offset);
+    offset = Number(next);
+  }
+}
+
+test("a text that is cut is whole again from its pieces, and no character is split", () => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary", minLength: 120, maxLength: 600 }), (text) => {
+      fc.pre(text.length > 100);
+      const read = readPieces((offset) => {
+        const [row] = fitRows([{ text }], 1, { maxChars: 100, offset }).rows;
+        const { text: shown } = row as { readonly text: string };
+        expect(shown.isWellFormed()).toBe(true);
+        return shown;
+      });
+      expect(read).toBe(text);
+    }),
+  );
+});
+
+test("a row that is longer than a page comes as its text, piece by piece", () => {
+  const row = { points: Array.from({ length: 5_000 }, (_, at) => ({ at, value: at / 3 })) };
+  const read = readPieces((offset) => {
+    const page = fitRows([row, row], 50, { maxChars: 2_000, offset });
+    expect(page.shown).toBeGreaterThan(0);
+    expect(JSON.stringify(page.rows).length).toBeLessThanOrEqual(maxPageChars);
+    return (page.rows[0] as { readonly row_as_text: string }).row_as_text;
+  });
+  expect(JSON.parse(read)).toEqual(row);
+});
+
+test("numbers keep their spelling", () => {
+  const row = JSON.parse('{"n":1}', (key, value) =>
+    key === "n"
+      ? (JSON as unknown as { rawJSON: (text: string) => unknown }).rawJSON("12345678901234567890.0")
+      : value,
+  );
+  expect(JSON.stringify(fitRows([row], 1, { maxChars: 100, offset: 0 }).rows)).toBe(
+    '[{"n":12345678901234567890.0}]',
+  );
+});

@@ -169,7 +169,11 @@ function startOurs(source: Source, preload: Preload = {}): Promise<Server> {
 }
 
 /** `serve` as an operator would start it. Ready is when REST first answers a request with a token. */
-async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Server> {
+async function serve(
+  yaml: readonly string[],
+  preload: Preload = {},
+  limits: Readonly<Record<string, number>> = {},
+): Promise<Server> {
   const log = join(folder, `ours-${started++}.log`);
   const config = join(folder, "readout.yaml");
   const port = await findFreePort();
@@ -179,7 +183,7 @@ async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Se
     [
       `listen: 127.0.0.1:${port}`,
       `tokens: [{ user: bench, sha256: "${hash}", sites: "*" }]`,
-      "limits: { rate: 1000000, token_requests: 64, token_streams: 32 }",
+      `limits: ${JSON.stringify({ rate: 1_000_000, token_requests: 64, token_streams: 32, ...limits })}`,
       ...yaml,
       "",
     ].join("\n"),
@@ -569,7 +573,9 @@ if (ours) {
   );
   await runSection("scale", () => {
     const spans = Number(options.spans ?? (options.quick ? 100_000 : 1_000_000));
-    return measureScale({ agent, token, spans, folder, serve });
+    const serveScale = (yaml: readonly string[], limits: Readonly<Record<string, number>>) =>
+      serve(yaml, {}, limits);
+    return measureScale({ agent, token, spans, folder, serve: serveScale });
   });
   await runSection("graphql", async () => {
     const server = await startOurs(source);

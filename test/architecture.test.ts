@@ -64,7 +64,11 @@ const layers: readonly Layer[] = [
   },
   { folder: "src/tracing/spans", imports: ["src/{telemetry,core}"], types: ["src/store"] },
   { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core}"] },
-  { folder: "src/tracing/rollups", imports: ["src/tracing/spans", "src/core"], types: ["src/store"] },
+  {
+    folder: "src/tracing/rollups",
+    imports: ["src/tracing/spans", "src/{telemetry,core}"],
+    types: ["src/store"],
+  },
   {
     folder: "src/tracing",
     imports: ["src/tracing/{listing,rollups,spans}", "src/core"],

@@ -18,7 +18,10 @@ interface Bench {
   /** Of the day, over both sites. */
   readonly spans: number;
   readonly folder: string;
-  readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
+  readonly serve: (
+    yaml: readonly string[],
+    limits: Readonly<Record<string, number>>,
+  ) => Promise<{ subject: Subject; url: string }>;
 }
 
 /** The most that each figure may be. */
@@ -70,7 +73,7 @@ export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
         (name) => `  ${name}: { traces: { backend: es, index: "${otel.pattern(name)}", layout: otel } }`,
       ),
     ];
-    const { subject, url } = await bench.serve([...configuration, "limits: { rollup_bytes: 0 }"]);
+    const { subject, url } = await bench.serve(configuration, { rollup_bytes: 0 });
     const figures: Figure[] = [];
     const reading = new Map<string, Measured>();
     for (const hours of ranges) {
@@ -122,7 +125,7 @@ async function measureAgain(
   configuration: readonly string[],
   reading: ReadonlyMap<string, Measured>,
 ): Promise<readonly Figure[]> {
-  const { subject, url } = await bench.serve(configuration);
+  const { subject, url } = await bench.serve(configuration, {});
   const requests = Math.round(bench.spans / spansOfBusyRequest);
   let added = 0;
   const addDocuments = async (): Promise<void> => {

@@ -37,8 +37,9 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
     const client = createElasticClient(name, toClientSettings(config, io), io);
     const mappingCache = createMappingCache(name, client, io, own);
     const rollups = createRollupCache({
-      maxBytes: io.rollupBytes,
+      ...{ backend: name, maxBytes: io.rollupBytes },
       recordLookup: (hit) => io.recordCacheLookup("rollups", hit),
+      recordBytes: (bytes) => io.recordRollupBytes?.(name, bytes),
     });
     return {
       name,

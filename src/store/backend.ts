@@ -85,6 +85,8 @@ export interface IO {
   readonly recordCacheLookup: (cache: string, hit: boolean) => void;
   /** Bytes of memory that figures kept between requests may take, for each backend; 0 keeps none. */
   readonly rollupBytes: number;
+  /** Reports how many bytes such figures of a backend take. */
+  readonly recordRollupBytes?: (backend: string, bytes: number) => void;
   /** Reads a file that the configuration names; relative paths are relative to the configuration file. */
   readonly readText: (path: string) => string;
 }

@@ -27,8 +27,17 @@ export interface RecordedRequest extends BackendRequest {
 /** Which of several ways to the same answer a store has taken. */
 export interface Choice {
   readonly backend: string;
-  /** What was asked for, such as the name of a metric. */
+  /** What was asked for, such as the name of a metric, or of an analysis of spans. */
   readonly of: string;
+  readonly how: string;
+  readonly why: string;
+  /** Where the ways differ over the range. */
+  readonly ranges?: readonly ChosenRange[];
+}
+
+export interface ChosenRange {
+  readonly from: string;
+  readonly to: string;
   readonly how: string;
   readonly why: string;
 }

@@ -66,6 +66,8 @@ export interface Telemetry {
   /** Counts one finished request to a source. */
   readonly recordRequest: (backend: string, outcome: string, duration: Millis) => void;
   readonly recordCacheLookup: (cache: string, hit: boolean) => void;
+  /** Reports how many bytes of memory kept figures of a backend's spans take. */
+  readonly recordRollupBytes: (backend: string, bytes: number) => void;
   /** Counts a request that a limit has ended or refused. */
   readonly recordLimit: (limit: LimitName) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
@@ -146,6 +148,12 @@ export function createTelemetry({
     labelNames: ["cache", "result"],
     registers,
   });
+  const rollups = new Gauge({
+    name: "readout_rollup_bytes",
+    help: "Memory that kept figures of spans take, estimated, by backend",
+    labelNames: ["backend"],
+    registers,
+  });
   const limits = new Counter({
     name: "readout_limited_total",
     help: "Requests that a limit has refused or ended, by limit",
@@ -191,6 +199,7 @@ export function createTelemetry({
     },
     recordLimit: (limit) => limits.inc({ limit }),
     recordCacheLookup: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
+    recordRollupBytes: (backend, bytes) => rollups.set({ backend }, bytes),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
     tails: { opened: () => tails.inc(), closed: () => tails.dec() },
     recordExportedSpans: (result, spans) => traced.inc({ result }, spans),

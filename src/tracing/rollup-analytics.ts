@@ -4,6 +4,7 @@ import type { SpanReader } from "../store/spans.ts";
 import { createSpanAnalytics } from "./analytics.ts";
 import { actionEdgeRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { slowEventActionRollups, slowEventRollups } from "./event-rollups.ts";
+import { recordChoice } from "./rollups/choice.ts";
 import type { RollupCache } from "./rollups/rollup-cache.ts";
 import { answerFromRollups } from "./rollups/rollups.ts";
 
@@ -12,6 +13,10 @@ export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): S
   const definition = createSpanAnalytics(reader);
   return {
     ...definition,
+    actions: (query, signal) => {
+      recordChoice({ backend: cache.backend, of: "actions" }, "read", "figures of actions are not kept");
+      return definition.actions(query, signal);
+    },
     siteEdges: async (query, signal) =>
       (await answerFromRollups(cache, siteEdgeRollups, reader, query, signal)) ??
       definition.siteEdges(query, signal),
@@ -24,7 +29,11 @@ export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): S
     slowEvents: async (query, signal) => {
       const hasAttributeFilter = query.requiredAttributes.length > 0 || query.excludedAttributes.length > 0;
       const answer = hasAttributeFilter
-        ? undefined
+        ? recordChoice(
+            { backend: cache.backend, of: slowEventRollups.name },
+            "read",
+            "attributes are asked of each span",
+          )
         : await answerFromRollups(cache, slowEventRollups, reader, query, signal);
       return answer ?? definition.slowEvents(query, signal);
     },

@@ -51,6 +51,25 @@ describe("?explain=true", () => {
     expect(read.every(({ documents, kept }) => documents >= kept && kept > 0)).toBe(true);
   });
 
+  test.each([
+    ["actions", {}],
+    ["site_edges", {}],
+    ["action_edges", { namespace: "shop/web", action: "GET /checkout" }],
+    ["slow_events", {}],
+    ["slow_events/actions", { digest: "x" }],
+  ])("explains %s of a site", async (route, body) => {
+    const { status, body: told } = await ask(`tracing/${route}?explain=true`, {
+      ...{ site_id: "demo-shop", from: "2026-01-01T00:00:00Z", to: "2027-01-01T00:00:00Z" },
+      ...body,
+    });
+    expect(status).toBe(200);
+    expect(told).toMatchObject({
+      document_limit: expect.any(Number),
+      sources: [{ site_id: "demo-shop", backend: "memory", range: { from: expect.any(String) } }],
+      answer: { rows: expect.any(Number) },
+    });
+  });
+
   test("explains trace listings and metrics requests", async () => {
     const listing = { site_ids: ["demo-shop"], query: "tag.plan=pro checkout", pagination: { per_page: 5 } };
     const rows = (await ask("tracing/traces/performance", listing)).body as unknown[];
@@ -170,6 +189,11 @@ describe("?explain=true", () => {
       "logs.counts",
       "tracing.traces_performance",
       "tracing.traces_errors",
+      "tracing.actions",
+      "tracing.action_edges",
+      "tracing.site_edges",
+      "tracing.slow_events",
+      "tracing.slow_event_actions",
       "metrics.timeseries",
       "metrics.list",
     ]);

@@ -60,6 +60,7 @@ function connectBackends(
     recordRequest: telemetry.recordRequest,
     recordCacheLookup: telemetry.recordCacheLookup,
     rollupBytes: config.limits.rollupBytes,
+    recordRollupBytes: telemetry.recordRollupBytes,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   const kinds = openKinds(file, shell);

@@ -80,9 +80,16 @@ export const explanationSchema = z
       .array(
         z.looseObject({
           backend: z.string().meta({ description: "A name of the configuration." }),
-          of: z.string().meta({ description: "The metric." }),
-          how: z.string().meta({ description: "`grouped` by the source, or `read` by series." }),
+          of: z.string().meta({ description: "The metric, or the analysis of spans." }),
+          how: z.string().meta({
+            description:
+              "A metric: `grouped` by the source, or `read` by series. Spans: from `rollups`, or `read`.",
+          }),
           why: z.string().meta({ description: "In words." }),
+          ranges: z
+            .array(z.looseObject({}))
+            .optional()
+            .meta({ description: "Of rollups: which parts of the range were kept, and which were read." }),
         }),
       )
       .optional()

@@ -20,6 +20,7 @@ import {
   textList,
   to,
 } from "../runtime/request-body.ts";
+import { explainFigures } from "./explain-figures.ts";
 import { createNoTracesError, createRequestBudget, resolveRange } from "./read-traces.ts";
 import { printRows, toSlowEventRow } from "./row-writer.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./schema.ts";
@@ -51,6 +52,11 @@ function buildScope(request: z.output<typeof edgesBody>, context: Context) {
     },
   };
 }
+
+const explain = async (request: z.output<typeof edgesBody>, context: Context) => {
+  const { traces, scope } = buildScope(request, context);
+  return explainFigures(traces, scope.range, context);
+};
 
 function checkRows<T>(rows: readonly T[], { limits: { rows: limit } }: Context): readonly T[] {
   if (rows.length <= limit) return rows;
@@ -86,6 +92,7 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
   request: actionsBody,
   answer: z.array(actionRow),
   sites: (request) => [request.site_id],
+  explain,
   run: async function* (request, context) {
     const { namespaces = [], revision, action } = request;
     const { store, scope } = buildScope(request, context);
@@ -170,6 +177,7 @@ export const siteEdges: Operation<
   request: edgesBody,
   answer: siteEdgeRows,
   sites: (request) => [request.site_id],
+  explain,
   run: async (request, context) => {
     const { traces, scope } = buildScope(request, context);
     const { partners, store } = selectPartners(request.site_id, traces, context);
@@ -197,6 +205,7 @@ export const actionEdges: Operation<
   request: actionEdgesBody,
   answer: actionEdgeRows,
   sites: (request) => [request.site_id],
+  explain,
   run: async (request, context) => {
     const { traces, scope } = buildScope(request, context);
     const { partners, store } = selectPartners(request.site_id, traces, context);
@@ -284,6 +293,7 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
   request: slowEventsBody,
   answer: z.array(slowEvent),
   sites: (request) => [request.site_id],
+  explain,
   run: async function* (request, context) {
     const { span_kind: kind, limit = 100 } = request;
     const { wanted_attributes: wanted = [], excluded_attributes: excluded = [] } = request;
@@ -323,6 +333,7 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
   request: slowEventActionsBody,
   answer: z.array(slowEventAction),
   sites: (request) => [request.site_id],
+  explain,
   run: async function* (request, context) {
     const { store, scope } = buildScope(request, context);
     const found = await store.slowEventActions({ ...scope, digest: request.digest }, context.signal);

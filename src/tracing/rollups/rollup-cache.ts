@@ -14,6 +14,8 @@ export interface RollupCache extends RollupSettings {
 }
 
 interface RollupSettings {
+  /** Whose figures they are, for explanations and measurements. */
+  readonly backend: string;
   /** Of all kept figures; 0 keeps none. */
   readonly maxBytes: number;
   /** Fewer spans than this are read again each time, since the proof costs as much. */
@@ -21,6 +23,8 @@ interface RollupSettings {
   /** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
   readonly segmentSpans: number;
   readonly recordLookup: (hit: boolean) => void;
+  /** Is told how many bytes are kept, after each request that may have changed it. */
+  readonly recordBytes: (bytes: number) => void;
 }
 
 /** The figures of one kind and its key. All hold as of one version. */
@@ -50,9 +54,15 @@ interface KeptFigures {
 export type PendingFigures = PromiseWithResolvers<{ readonly figures: unknown } | undefined>;
 
 export function createRollupCache(
-  settings: Pick<RollupSettings, "maxBytes" | "recordLookup"> & Partial<RollupSettings>,
+  settings: Pick<RollupSettings, "backend" | "maxBytes"> & Partial<RollupSettings>,
 ): RollupCache {
-  return { minSpans: 10_000, segmentSpans: 8_000, ...settings, groups: new Map(), bytes: 0 };
+  return {
+    ...{ minSpans: 10_000, segmentSpans: 8_000 },
+    ...{ recordLookup: () => undefined, recordBytes: () => undefined },
+    ...settings,
+    groups: new Map(),
+    bytes: 0,
+  };
 }
 
 /** Bytes of a segment besides its figures, or of a group besides its key. */
@@ -143,4 +153,5 @@ export function releaseGroup(cache: RollupCache, group: Group): void {
   const isEmpty = group.segments.size === 0 && group.definitionRequests === 0;
   if (isEmpty && group.users === 0) dropGroup(cache, group);
   makeRoom(cache, 0);
+  cache.recordBytes(cache.bytes);
 }

@@ -8,6 +8,7 @@ import type { Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
+import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
 import {
   dropSegment,
@@ -76,24 +77,35 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   signal: AbortSignal,
 ): Promise<Answer | undefined> {
   const { range, budget } = query;
-  const mayKeep = reader.openSnapshot !== undefined && cache.maxBytes > 0;
-  if (!mayKeep || countPieces(range, requireLast(segmentLengths)) > maxPieces) return undefined;
+  const named = { backend: cache.backend, of: kind.name };
+  const read = (why: string): undefined => recordChoice(named, "read", why);
+  if (cache.maxBytes === 0) return read("limits.rollup_bytes is 0, so no figures are kept");
+  if (reader.openSnapshot === undefined) return read("the source cannot hold one moment");
+  if (countPieces(range, requireLast(segmentLengths)) > maxPieces) return read("the range is too long");
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
-  if (spans === undefined || spans < cache.minSpans) return undefined;
+  if (spans === undefined) return read("the source does not know how many spans there are");
+  if (spans < cache.minSpans) {
+    return read(`figures are kept of ${cache.minSpans} spans or more, and there are about ${spans}`);
+  }
   const group = findGroup(cache, JSON.stringify([kind.name, sources, kind.key(query)]));
   if (group.definitionRequests > 0) {
     group.definitionRequests -= 1;
-    return undefined;
+    return read("the source counts nearly all of the range, so that little is read");
   }
   group.users += 1;
   try {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       const task = { kind, sources, reader, query, spans };
-      const figures = await collectFigures(cache, group, task, signal);
-      if (figures !== "again") return figures && kind.combine(figures, query);
+      const collected = await collectFigures(cache, group, task, signal);
+      if (collected === "again") continue;
+      if ("instead" in collected) return read(collected.instead);
+      const { figures, pieces } = collected;
+      const kept = pieces.filter(({ how }) => how !== "read").length;
+      recordChoice(named, "rollups", `figures of ${kept} of ${pieces.length} pieces were there`, pieces);
+      return kind.combine(figures, query);
     }
-    return undefined;
+    return read("other requests have ended before what they were reading was there");
   } finally {
     releaseGroup(cache, group);
   }
@@ -117,16 +129,20 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   group: Group,
   task: Task<Query, Figures, Answer>,
   signal: AbortSignal,
-): Promise<readonly Figures[] | "again" | undefined> {
+): Promise<CollectedFigures<Figures> | "again"> {
   const { kind, sources, query } = task;
   const plan = await planReading(cache, group, task, signal);
-  if (plan === undefined) return undefined;
-  const { snapshot, known, awaited, own } = plan;
+  if (plan === undefined) {
+    return { instead: "the source has no points in time, or the user may not open them" };
+  }
+  const { snapshot, known, awaited, own, choices } = plan;
   const { budget, spent } = trackBudget(query.budget);
   const all = [...known];
   try {
     const pieces = own.map(({ piece }) => piece);
-    if (await exceedsBudget(pieces, { sources, budget }, kind, snapshot, signal)) return undefined;
+    if (await exceedsBudget(pieces, { sources, budget }, kind, snapshot, signal)) {
+      return { instead: "what is not kept exceeds limits.documents, unless the source counts it" };
+    }
     all.push(...(await readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal)));
   } finally {
     snapshot.close();
@@ -145,8 +161,13 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     // Figures of a group are of its kind, whose name is part of the group's key.
     all.push(found.figures as Figures);
   }
-  return all;
+  return { figures: all, pieces: choices };
 }
+
+type CollectedFigures<Figures> =
+  | { readonly figures: readonly Figures[]; readonly pieces: readonly PieceChoice[] }
+  /** Why the definition should read the whole range. */
+  | { readonly instead: string };
 
 interface ReadingPlan<Figures> {
   readonly snapshot: SpanSnapshot;
@@ -154,6 +175,8 @@ interface ReadingPlan<Figures> {
   readonly awaited: readonly PendingFigures[];
   /** To be read from the snapshot. */
   readonly own: readonly OwnPiece[];
+  /** Of each piece. */
+  readonly choices: readonly PieceChoice[];
 }
 
 interface OwnPiece {
@@ -173,27 +196,41 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
   try {
     snapshot = await reader.openSnapshot?.(sources, group.version, signal);
     if (snapshot === undefined) return undefined;
-    await dropChanged(cache, group, { kind, sources, snapshot }, signal);
+    const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
     chooseLength(cache, group, spans, range);
     const [known, awaited, own]: [Figures[], PendingFigures[], OwnPiece[]] = [[], [], []];
+    const choices: PieceChoice[] = [];
     for (const piece of divideRange(range, group.length)) {
       const { segment } = piece;
       const kept = segment === undefined ? undefined : group.segments.get(segment);
       const read = segment === undefined ? undefined : group.pending.get(segment);
-      if (kept !== undefined) known.push(kept.figures as Figures);
-      else if (read !== undefined) awaited.push(read);
-      else own.push({ piece, pending: Promise.withResolvers() });
+      const choose = (how: PieceChoice["how"], why: string) => choices.push({ range: piece.range, how, why });
+      if (kept !== undefined) {
+        known.push(kept.figures as Figures);
+        choose("kept", "proved to be unchanged");
+      } else if (read !== undefined) {
+        awaited.push(read);
+        choose("shared", "another request is reading it");
+      } else {
+        own.push({ piece, pending: Promise.withResolvers() });
+        choose("read", explainRead(segment, dropped));
+      }
       if (segment !== undefined) cache.recordLookup(kept !== undefined || read !== undefined);
     }
     for (const { piece, pending } of own)
       if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
-    return { snapshot, known, awaited, own };
+    return { snapshot, known, awaited, own, choices };
   } catch (error) {
     snapshot?.close();
     throw error;
   } finally {
     release();
   }
+}
+
+function explainRead(segment: Instant | undefined, dropped: ReadonlySet<Instant>): string {
+  if (segment === undefined) return "the range has only a part of the segment";
+  return dropped.has(segment) ? "changed since it was kept, or may have" : "not kept";
 }
 
 function isPending(group: Group, segment: Instant | undefined, pending: PendingFigures): segment is Instant {
@@ -210,23 +247,25 @@ interface Comparison<Query extends RollupQuery, Figures, Answer> {
   readonly snapshot: SpanSnapshot;
 }
 
-/** Drops the figures that do not hold any more. Those that are left hold as of the snapshot. */
+/** Drops the figures that do not hold any more; returns their segments. Those that are left hold as of the snapshot. */
 async function dropChanged<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
   comparison: Comparison<Query, Figures, Answer>,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<ReadonlySet<Instant>> {
   const { added, version } = comparison.snapshot;
+  let dropped: ReadonlySet<Instant> = new Set();
   if (hasSegments(group)) {
     const changed =
       added === undefined || added.documents > maxAdded
         ? undefined
         : await findChangedSegments(group, comparison, signal);
-    if (changed === undefined) dropSegments(cache, group);
-    else for (const segment of changed) dropSegment(cache, group, segment);
+    dropped = changed ?? new Set([...group.segments.keys(), ...group.pending.keys()]);
+    for (const segment of dropped) dropSegment(cache, group, segment);
   }
   setVersion(cache, group, version);
+  return dropped;
 }
 
 function hasSegments({ segments, pending }: Group): boolean {

@@ -65,7 +65,7 @@ onServers((server) => {
     const openAnalytics = (recordLookup: (hit: boolean) => void) =>
       createRollupAnalytics(
         cluster.traces,
-        createRollupCache({ maxBytes: 1e7, minSpans: 0, segmentSpans: 1, recordLookup }),
+        createRollupCache({ backend: "es", maxBytes: 1e7, minSpans: 0, segmentSpans: 1, recordLookup }),
       );
 
     const source = (site: keyof typeof services) =>

@@ -1,10 +1,11 @@
 // Rollups against reading: whatever comes, changes and goes between two questions, and whichever sites are visible.
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type SlowEventAction, type Span, spanKinds } from "#src/core/rows.ts";
 import { minute } from "#src/core/time.ts";
 import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-analytics.ts";
 import type { SpanReader } from "#src/store/spans.ts";
+import { type Choice, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
@@ -104,7 +105,13 @@ describe("rollups", () => {
         asked += 1;
         if (hit) kept += 1;
       };
-      const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 0, segmentSpans, recordLookup });
+      const cache = createRollupCache({
+        backend: "es",
+        maxBytes: 1_000_000,
+        minSpans: 0,
+        segmentSpans,
+        recordLookup,
+      });
       const analytics = createRollupAnalytics(store.reader, cache);
       store.addLate(late);
       first.forEach(store.add);
@@ -135,7 +142,13 @@ describe("rollups", () => {
       async (first, rounds) => {
         const store = createStoredSpans(() => new Promise(setImmediate));
         const recordLookup = (hit: boolean) => (shared += Number(hit));
-        const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 5, recordLookup });
+        const cache = createRollupCache({
+          backend: "es",
+          maxBytes: 1_000_000,
+          minSpans: 0,
+          segmentSpans: 5,
+          recordLookup,
+        });
         const analytics = createRollupAnalytics(store.reader, cache);
         first.forEach(store.add);
         for (const { change, asks } of rounds) {
@@ -222,6 +235,7 @@ describe("rollups", () => {
     for (let n = 0; n < 100; n += 1) store.add([makeCall(n)]);
     const lookups: boolean[] = [];
     const cache = createRollupCache({
+      backend: "es",
       ...{ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 10 },
       ...{ recordLookup: (hit: boolean) => lookups.push(hit), ...settings },
     });
@@ -320,6 +334,48 @@ describe("rollups", () => {
     expect(cache.groups.size).toBeGreaterThan(1);
   });
 
+  test("tell an explanation what was kept, what was read, and why", async () => {
+    const recordBytes = vi.fn();
+    const { store, ask, cache } = openBusyStore({ recordBytes });
+    const explain = async (options?: Parameters<typeof ask>[0]) => {
+      const choices: Choice[] = [];
+      const recorder = {
+        sent: () => undefined,
+        read: () => undefined,
+        sampled: () => undefined,
+        chose: (choice: Choice) => void choices.push(choice),
+      };
+      await runWithRecorder(recorder, () => ask(options).catch(() => undefined));
+      return choices;
+    };
+    const minutes = (from: number, to: number) => ({
+      from: `2026-01-15T10:0${from}:00.000Z`,
+      to: to === 10 ? "2026-01-15T10:09:59.999999999Z" : `2026-01-15T10:0${to - 1}:59.999999999Z`,
+    });
+    const named = { backend: "es", of: "site_edges" };
+    expect(await explain()).toMatchObject([
+      { ...named, how: "rollups", ranges: [{ ...minutes(0, 10), how: "read", why: "not kept" }] },
+    ]);
+    expect(recordBytes).toHaveBeenLastCalledWith(cache.bytes);
+    expect(cache.bytes).toBeGreaterThan(1_000);
+    store.add([{ ...makeCall(55), span_id: "late" }]);
+    expect(await explain({ to: 9.5 * minute })).toMatchObject([
+      {
+        ...{ how: "rollups", why: "figures of 8 of 10 pieces were there" },
+        ranges: [
+          { ...minutes(0, 5), how: "kept" },
+          { ...minutes(5, 6), how: "read", why: expect.stringContaining("changed") },
+          { ...minutes(6, 9), how: "kept" },
+          { how: "read", why: expect.stringContaining("only a part") },
+        ],
+      },
+    ]);
+    store.remove(0);
+    expect(await explain({ limit: 50 })).toMatchObject([
+      { ...named, how: "read", why: expect.stringContaining("limits.documents") },
+    ]);
+  });
+
   test("leave questions to the source that it answers by counting", async () => {
     const { store } = openBusyStore();
     const tally: SpanReader["tally"] = async function* ({ budget }) {
@@ -328,7 +384,13 @@ describe("rollups", () => {
     };
     const lookups: boolean[] = [];
     const recordLookup = (hit: boolean) => lookups.push(hit);
-    const cache = createRollupCache({ maxBytes: 1_000_000, minSpans: 50, segmentSpans: 10, recordLookup });
+    const cache = createRollupCache({
+      backend: "es",
+      maxBytes: 1_000_000,
+      minSpans: 50,
+      segmentSpans: 10,
+      recordLookup,
+    });
     const openSnapshot: SpanReader["openSnapshot"] = async (...query) => {
       const snapshot = await store.reader.openSnapshot?.(...query);
       return snapshot && { ...snapshot, reader: { ...snapshot.reader, tally } };

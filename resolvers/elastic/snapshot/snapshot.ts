@@ -7,6 +7,7 @@ import { compare } from "../../../src/core/rows.ts";
 import type { SnapshotVersion } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { closePointsInTime, openPointInTime, type PointInTime } from "../client/point-in-time.ts";
+import type { Product } from "../client/product.ts";
 import type { Query } from "../client/query-dsl.ts";
 import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
 import { buildAddedQuery, compareShards, type ShardStates } from "./shard-states.ts";
@@ -56,13 +57,13 @@ export async function openSnapshot(
   since: SnapshotVersion | undefined,
   signal: AbortSignal,
 ): Promise<Snapshot | undefined> {
-  const { pointInTime: paths } = await client.detectProduct(signal);
-  if (paths === undefined) return undefined;
+  const product = await client.detectProduct(signal);
+  const { pointInTime: paths } = product;
+  if (paths === undefined || findSnapshotObstacle(product, [...patterns.values()]) !== undefined)
+    return undefined;
   const wanted = [...patterns].flatMap(([pattern, metadata]) =>
     countShards(metadata).map((shards, shard) => ({ pattern, shard, shards, paths })),
   );
-  const isRouted = [...patterns.values()].some(({ shards, minShards }) => minShards < shards);
-  if (isRouted || wanted.length > maxPoints) return undefined;
   const points: PointInTime[] = [];
   try {
     const open = async (point: Omit<PointInTime, "id">, own: AbortSignal): Promise<void> => {
@@ -99,6 +100,18 @@ export async function openSnapshot(
     if (error instanceof BackendError && failures.includes(error.failure)) return undefined;
     throw error;
   }
+}
+
+/** Why no snapshot of the indices of these patterns can be opened, for operators; undefined if nothing is known against it. */
+export function findSnapshotObstacle(
+  { pointInTime }: Pick<Product, "pointInTime">,
+  patterns: readonly IndexMetadata[],
+): string | undefined {
+  if (pointInTime === undefined)
+    return "the server has no points in time, or shows the version of another product";
+  if (patterns.some(({ shards, minShards }) => minShards < shards)) return "an alias leaves out shards";
+  const points = patterns.reduce((sum, metadata) => sum + countShards(metadata).length, 0);
+  return points > maxPoints ? `its indices have more than ${maxPoints} shards each` : undefined;
 }
 
 /** By the number of a shard: how many indices have it. */

@@ -34,6 +34,7 @@ import { addTenantFilterFault, type Findings, printFindings } from "../search/fi
 import { buildLineQuery } from "../search/layout-detection.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
+import { findSnapshotObstacle } from "../snapshot/snapshot.ts";
 
 /** The report of `readout check` on a source of spans. @throws {BackendError} */
 export async function inspectSpanSource(
@@ -57,6 +58,10 @@ export async function inspectSpanSource(
   for (const placed of forms.spans) reportForm(placed, findings);
   problems.push(...forms.misspeltFields.map(describeMisspelt));
   if (!metadata.opaque) reportTenantFilter(source, forms, findings);
+  const obstacle = findSnapshotObstacle(product, [metadata]);
+  if (obstacle !== undefined) {
+    limitations.push(`${obstacle}, so service maps and slow events read their whole range each time`);
+  }
   const unread = await findShardProblem(backend, source.index, metadata, client, signal);
   if (unread !== undefined) problems.push(unread);
   const consequence = "requests that have to filter by them are refused";

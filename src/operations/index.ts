@@ -1,6 +1,7 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
 
 import { testCron } from "./check-ins.ts";
+import { errorSamples, markers, performanceSamples, sample, samples, tokenInfo } from "./client-routes.ts";
 import { nodes, pods, podsOverview } from "./kubernetes/kubernetes.ts";
 import { counts } from "./logs/counts.ts";
 import { csv, ndjson } from "./logs/export.ts";
@@ -43,4 +44,14 @@ export const operations: readonly Endpoint[] = [
   createEndpoint(pods),
   createEndpoint(podsOverview),
   createEndpoint(auth),
+];
+
+/** Routes of existing clients beside `/api/v2`, which are served and not documented by schemas. */
+export const clientOperations: readonly Endpoint[] = [
+  createEndpoint(markers),
+  createEndpoint(samples),
+  createEndpoint(errorSamples),
+  createEndpoint(performanceSamples),
+  createEndpoint(sample),
+  createEndpoint(tokenInfo),
 ];

@@ -176,7 +176,9 @@ async function prepareRequest(
 }> {
   const raw =
     endpoint.method === "GET"
-      ? parameters
+      ? endpoint.readsQuery === true
+        ? { ...Object.fromEntries(new URLSearchParams(exchange.search)), ...parameters }
+        : parameters
       : await receiveBody(runner.bodies.readJson(exchange, principal.account, work.signal), work);
   // An explanation is JSON, whatever form its answer would have.
   if (exchange.search.includes("explain=") && isExplanationRequested(exchange.search)) {

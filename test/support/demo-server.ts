@@ -9,7 +9,7 @@ import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { UnifiedSchema } from "#src/graphql/mesh.ts";
-import { operations } from "#src/operations/index.ts";
+import { clientOperations, operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer, type Server } from "#src/server/server.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -76,7 +76,7 @@ export async function createDemo(
   });
   let log = "";
   const server = createServer({
-    operations,
+    operations: [...operations, ...clientOperations],
     loadGraphql: over.graphql ?? loadPlainSchema,
     authenticate: createAuthenticator([...config.tokens, ...(over.tokens ?? [])], now),
     sites: new Map([...sites].map(([id, site]) => [id, over.site?.(site) ?? site])),

@@ -11,7 +11,7 @@ import type { Config } from "../../config/config.ts";
 import { ConfigError, formatErrorCode } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import { version } from "../../core/version.ts";
-import { operations } from "../../operations/index.ts";
+import { clientOperations, operations } from "../../operations/index.ts";
 import { checkVisual } from "../../operations/metrics/visuals.ts";
 import { createServer, type ServedConfig } from "../../server/server.ts";
 import { createOtlpExporter } from "../../telemetry/otlp-exporter.ts";
@@ -154,7 +154,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   });
   const graphql = createGraphqlLoader(config, shell, telemetry);
   const server = createServer({
-    operations,
+    operations: [...operations, ...clientOperations],
     loadGraphql: graphql.load,
     ...served,
     telemetry,

@@ -16,7 +16,9 @@ export interface Operation<Input, Output> {
   readonly name: string;
   readonly method: "GET" | "POST";
   /** Placeholders as the specification writes them: `{site_id}`. */
-  readonly path: `/api/v2/${string}`;
+  readonly path: `/api/v2/${string}` | `/api/{app}/${string}` | "/oauth/token/info";
+  /** Of a GET whose request is also in the query of its address. */
+  readonly readsQuery?: boolean;
   readonly access: "token" | "public";
   /** What a token must have to ask for it; `none` for what reads no data, or only what is published. */
   readonly scope: Scope | "none";
@@ -124,6 +126,7 @@ export interface Endpoint
     | "request"
     | "answer"
     | "mediaType"
+    | "readsQuery"
   > {
   /** @throws {Unprocessable} all issues at once */
   readonly prepare: (raw: unknown) => PreparedOperation;

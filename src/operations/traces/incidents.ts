@@ -343,12 +343,26 @@ export interface SampleQuery {
   readonly traceId?: string | undefined;
   readonly namespaces?: readonly string[] | undefined;
   readonly text?: string | undefined;
+  readonly action?: string | undefined;
+  /** The type of the exception. */
+  readonly exception?: string | undefined;
   readonly limit: number;
 }
 
 /** The newest occurrences of errors, or requests of actions; each of an error has its exception. */
 export async function listSamples(query: SampleQuery, context: Context): Promise<readonly TraceSummary[]> {
-  const { site, candidates, range, digests, traceId, namespaces = [], text = "", limit } = query;
+  const {
+    site,
+    candidates,
+    range,
+    digests,
+    traceId,
+    namespaces = [],
+    text = "",
+    action,
+    exception,
+    limit,
+  } = query;
   if (range.from > range.to || limit === 0) return [];
   const isErrors = candidates === "errors";
   if (!isErrors && context.sites.get(site)?.traces === undefined) return [];
@@ -356,7 +370,7 @@ export async function listSamples(query: SampleQuery, context: Context): Promise
     site,
     {
       ...{ candidates, byError: isErrors, byAction: !isErrors, range, expectedRows: limit },
-      filter: { ...buildNamesFilter({ namespaces }), digests, traceId },
+      filter: { ...buildNamesFilter({ namespaces, action }), digests, traceId },
     },
     createRequestBudget(context),
     context,
@@ -365,6 +379,7 @@ export async function listSamples(query: SampleQuery, context: Context): Promise
   const needle = text.toLowerCase();
   for await (const row of rows) {
     const { name = "", message = "" } = row.exception ?? {};
+    if (exception !== undefined && name !== exception) continue;
     const texts = [row.action_name, name, message];
     if (!texts.some((one) => one.toLowerCase().includes(needle))) continue;
     found.push(row);

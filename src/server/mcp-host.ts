@@ -8,7 +8,13 @@ import type { AgentServer } from "../mcp/agent-server.ts";
 import { isClientFault } from "../operations/runtime/error-response.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { type ConfigGeneration, type FinishRequest, type RequestLogFields, receiveBody } from "./rest.ts";
+import {
+  admitToken,
+  type ConfigGeneration,
+  type FinishRequest,
+  type RequestLogFields,
+  receiveBody,
+} from "./rest.ts";
 
 /** What a request of an agent is answered by. */
 interface AgentHost {
@@ -48,10 +54,11 @@ export async function answerAgent(
   if (method !== allowed) {
     return finishWith(finish, 405, { error: "Method not allowed" }, { Allow: allowed });
   }
-  const principal = await generation.authenticate(readToken(headers, ""));
-  fields.user = principal.user;
-  if (!principal.hasScope("mcp")) throw new NotFound();
-  const work = generation.executor.join(gone);
+  const { principal, work } = await admitToken(generation, readToken(headers, ""), (principal) => {
+    fields.user = principal.user;
+    if (!principal.hasScope("mcp")) throw new NotFound();
+    return { principal, work: generation.executor.join(gone) };
+  });
   try {
     const server = await loadServer(host);
     const session = createToolSession(host, exchange, principal, work.signal);

@@ -24,6 +24,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; r
   token: () => import("./cli/token.ts"),
   visual: () => import("./cli/new-visual.ts"),
   schema: () => import("./cli/schema.ts"),
+  mcp: () => import("./cli/mcp.ts"),
 };
 
 const usage = `Usage: readout COMMAND [options]
@@ -36,6 +37,7 @@ const usage = `Usage: readout COMMAND [options]
   token new --user U --site S [--site S]  make a token, and its entry for the file
   visual new --site S --title T           write the file of a published visual, with a new id
   schema                                  print the GraphQL schema
+  mcp   [--url URL]                       hand an editor's messages to a running server
 
   --version                               print the version
   COMMAND --help                          say what a command does, and its options
@@ -56,6 +58,7 @@ const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   env: process.env,
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
+  openInput: () => process.stdin,
   readText: (path) => readFileSync(path, "utf8"),
   now,
   loadModules,

@@ -45,7 +45,11 @@ const layers: readonly Layer[] = [
     imports: ["src/graphql/vendor", "src/operations/**", "src/{config,core}"],
     types: ["src/{access,store}"],
   },
-  { folder: "src/mcp", imports: ["src/operations/runtime", "src/core"], types: ["src/{access,config}"] },
+  {
+    folder: "src/mcp",
+    imports: ["src/operations/runtime", "src/operations", "src/core"],
+    types: ["src/{access,config}"],
+  },
   { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"] },
   {
     folder: "src/operations",

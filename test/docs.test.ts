@@ -48,6 +48,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly usage: string }
   token: () => import("#src/cli/token.ts"),
   visual: () => import("#src/cli/new-visual.ts"),
   schema: () => import("#src/cli/schema.ts"),
+  mcp: () => import("#src/cli/mcp.ts"),
 };
 
 /** What is done with the blocks of a kind. */

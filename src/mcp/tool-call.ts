@@ -4,6 +4,11 @@ import type { Site } from "../access/sites.ts";
 import type { Limits } from "../config/limits.ts";
 import { BackendError, NotFound, Unauthorized, Unprocessable } from "../core/errors.ts";
 import { type Instant, printMillis, toMillis } from "../core/time.ts";
+import {
+  type Incident,
+  prepareIncidentLookup,
+  requireSingleIncident,
+} from "../operations/incident-operations.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
 import { prepareExplanation } from "../operations/runtime/explain.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
@@ -80,10 +85,24 @@ async function runTool(tool: Tool, args: Args, session: ToolSession): Promise<To
     own.cursor === undefined ? createFirstPosition(of, own, session) : decodeCursor(own.cursor, of);
   if (tool.plan === undefined) return listConfigured(tool, own, position, session);
   const site = selectSite(own, session.sites);
-  const plan = completePlan(tool.plan(omitOwnArguments(args), own, site), args, own, position, session);
+  const meant = tool.name === "get_incident" ? await findIncident(args, site, session) : args;
+  const plan = completePlan(tool.plan(omitOwnArguments(meant), own, site), args, own, position, session);
   return plan.paging === "own"
     ? readOwnPage(plan, own, position, session)
     : readComputedPage(tool, plan, args, own, position, session);
+}
+
+/**
+ * The arguments with the digest of the incident that has the number, where neither a digest nor a trace is named.
+ * @throws {NotFound} @throws {Unprocessable} where two digests share the number
+ */
+async function findIncident(args: Args, { id }: Site, session: ToolSession): Promise<Args> {
+  const { number, digest, trace_id } = args;
+  if (typeof number !== "number" || digest !== undefined || trace_id !== undefined) return args;
+  const found = await session.complete(() => prepareIncidentLookup(id, { number }));
+  const incident = requireSingleIncident(found as readonly Incident[]);
+  if (incident === undefined) throw new NotFound();
+  return { ...args, digest: incident.digest, is_action: incident.kind === "action" };
 }
 
 /** How much of each row is shown may change from page to page. */

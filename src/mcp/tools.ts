@@ -158,21 +158,25 @@ const traceTools: readonly Tool[] = [
     name: "get_incident",
     title: "An exception with its trace",
     description:
-      "Every span of a trace with an exception, the span of the exception first: by trace_id, or the newest of a digest.",
+      "Every span of a trace with an exception, the span of the exception first: by trace_id, or the newest of a number or digest.",
     example: { app_name: "demo-shop", trace_id: "5b8efff798038103d269b633813fc60c" },
     operations: ["tracing.trace_error"],
     extra: {
       digest: text("The digest of an error or an action."),
-      number: { type: "integer", description: "Not enough by itself: give trace_id or digest too." },
+      number: { type: "integer", description: "The number of an incident, instead of its digest." },
     },
-    plan: ({ digest, number, ...args }, _own, { id }) => {
+    plan: ({ digest, number, is_action: isAction, ...args }, _own, { id }) => {
       if (args.trace_id === undefined && digest === undefined && args.digests === undefined)
         throw createInvalidRequest([
-          { path: "trace_id", message: "is required: a trace_id of get_exception_incidents, or a digest" },
+          {
+            path: "trace_id",
+            message: "is required: a trace_id of get_exception_incidents, or a number or digest",
+          },
         ]);
       const digests = digest === undefined ? {} : { digests: [digest] };
       return {
-        ...{ operation: "tracing.trace_error", paging: "rows" },
+        operation: isAction === true ? "tracing.trace_performance" : "tracing.trace_error",
+        paging: "rows",
         request: { ...args, ...digests, site_ids: [id] },
       };
     },

@@ -207,6 +207,20 @@ describe("tools", () => {
     expect(read).toBe(text);
   });
 
+  test("an incident is found by its number", async () => {
+    const errors = await call("get_exception_incidents", { app_name: site_id, per_page: 1 });
+    const locate = async (trace_id: unknown) => {
+      const { body } = await demo.rest("POST", "/api/v2/tracing/locator", { site_ids, trace_id });
+      const found = body as { errors: readonly { incident_number: number }[] };
+      return found.errors.map(({ incident_number }) => incident_number);
+    };
+    const [number] = await locate(errors.structuredContent.rows[0]?.trace_id);
+    expect(number).toBeGreaterThan(0);
+    const { structuredContent } = await call("get_incident", { app_name: site_id, number });
+    expect(structuredContent.rows.length).toBeGreaterThan(0);
+    expect(await locate(structuredContent.rows[0]?.trace_id)).toContain(number);
+  });
+
   test("say what they are about, and that answers come from outside", async () => {
     const { content, structuredContent } = await call("appsignal_get_triggers", { app_name: site_id });
     expect(structuredContent).toMatchObject({ rows: [], left: 0, cursor: null });
@@ -253,7 +267,8 @@ describe("tools", () => {
       { app_name: site_id, select: [{ id: "a", name: "cpu", field: "counter", tags: {} }] },
       "invalid_field",
     ],
-    ["an incident by its number alone", "get_incident", { app_name: site_id, number: 7 }, "invalid_request"],
+    ["an incident without a number", "get_incident", { app_name: site_id }, "invalid_request"],
+    ["an incident that is not there", "get_incident", { app_name: site_id, number: 7 }, "Not found"],
   ])("refuse %s with a slug and advice", async (_, name, args, slug) => {
     const { isError, structuredContent, content } = await call(name, args);
     expect(isError).toBe(true);

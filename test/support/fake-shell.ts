@@ -1,4 +1,5 @@
 // A shell of its own for a test of a command: files, environment and clock are given, what is printed is kept.
+import { Readable } from "node:stream";
 import { loadOwnKind } from "../../resolvers/own-kinds.ts";
 import type { Shell } from "../../src/cli/support/shell.ts";
 import { type Instant, parseInstant } from "../../src/core/time.ts";
@@ -15,6 +16,7 @@ export function createShell(given: {
   readonly env?: Readonly<Record<string, string>>;
   readonly kinds?: readonly BackendKind<unknown>[];
   readonly signal?: AbortSignal;
+  readonly input?: NodeJS.ReadableStream;
 }): TestShell {
   const out: string[] = [];
   const err: string[] = [];
@@ -22,6 +24,7 @@ export function createShell(given: {
     env: given.env ?? {},
     out: (text) => out.push(text),
     err: (text) => err.push(text),
+    openInput: () => given.input ?? Readable.from([]),
     readText(path) {
       const text = given.files?.[path];
       if (text === undefined) throw Object.assign(new Error("no such file"), { code: "ENOENT" });

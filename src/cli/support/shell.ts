@@ -10,6 +10,8 @@ export interface Shell {
   readonly out: (text: string) => void;
   /** The same for standard error. */
   readonly err: (text: string) => void;
+  /** Standard input. */
+  readonly openInput: () => NodeJS.ReadableStream;
   /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
   readText(path: string): string;
   now(): Instant;

@@ -1,0 +1,123 @@
+// `readout mcp`: for editors that start a program and speak to it over its standard input and output. Each line is a message,
+// which is handed to a running server; what that answers is printed as a line.
+import { createInterface } from "node:readline";
+import { parseArgs } from "node:util";
+import { toErrorMessage } from "../core/errors.ts";
+import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
+
+export const usage = `Usage: readout mcp [--url http://127.0.0.1:8080]
+
+Hands the messages of an editor to a running server, whose token is in the environment variable READOUT_TOKEN.
+
+  --url URL  the server's address, or that of its /mcp
+`;
+
+interface Message {
+  readonly id?: string | number;
+  readonly method?: string;
+  readonly params?: Readonly<Record<string, unknown>>;
+}
+
+/** A server, and the revision of the protocol that the client and it have agreed on. */
+interface Upstream {
+  readonly url: string;
+  readonly token: string;
+  version: string | undefined;
+}
+
+export async function run(args: readonly string[], shell: Shell): Promise<number> {
+  let url: string;
+  try {
+    const { values } = parseArgs({ args: [...args], options: { url: { type: "string" } } });
+    url = values.url ?? "http://127.0.0.1:8080";
+  } catch (error) {
+    return printUsageError(`mcp: ${toErrorMessage(error)}`, usage, shell);
+  }
+  if (!/^https?:/.test(url) || !URL.canParse(url)) {
+    return printUsageError(`mcp: --url ${url} is no address such as http://127.0.0.1:8080`, usage, shell);
+  }
+  const token = shell.env.READOUT_TOKEN ?? "";
+  if (token === "") return printUsageError("mcp: READOUT_TOKEN is not set", usage, shell);
+  const upstream: Upstream = { url: toEndpoint(url), token, version: undefined };
+  const lines = createInterface({ input: shell.openInput(), crlfDelay: Number.POSITIVE_INFINITY });
+  shell.signal.addEventListener("abort", () => lines.close());
+  const open = new Set<Promise<void>>();
+  for await (const line of lines) {
+    if (line.trim() === "") continue;
+    const forwarded = forwardLine(line, upstream, shell).finally(() => open.delete(forwarded));
+    open.add(forwarded);
+    // Whoever begins waits for the revision; all that comes later may be answered in any order.
+    if (upstream.version === undefined) await forwarded;
+  }
+  await Promise.all(open);
+  return exitCodes.done;
+}
+
+function toEndpoint(url: string): string {
+  const address = new URL(url);
+  if (address.pathname === "/") address.pathname = "/mcp";
+  return address.href;
+}
+
+/** Never throws: a failure is the answer to its message. */
+async function forwardLine(line: string, upstream: Upstream, shell: Shell): Promise<void> {
+  let message: Message = {};
+  try {
+    message = JSON.parse(line);
+    for (const answer of await postMessage(line, message, upstream, shell.signal)) shell.out(`${answer}\n`);
+  } catch (error) {
+    shell.err(`readout mcp: ${toErrorMessage(error)}\n`);
+    const { id = null, method } = message ?? {};
+    // A notification has no answer.
+    if (method !== undefined && id === null) return;
+    const failure = { code: -32_603, message: toErrorMessage(error) };
+    shell.out(`${JSON.stringify({ jsonrpc: "2.0", id, error: failure })}\n`);
+  }
+}
+
+/** The messages that the server answers, a line each. @throws {Error} with what it says where that is no message */
+async function postMessage(
+  line: string,
+  message: Message,
+  upstream: Upstream,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const response = await fetch(upstream.url, {
+    method: "POST",
+    headers: buildHeaders(message, upstream),
+    body: line,
+    signal,
+  });
+  const text = await response.text();
+  const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
+  const answers = isStream ? [...text.matchAll(/^data: ?(.*)$/gm)].map(([, data = ""]) => data) : [text];
+  const messages = answers.filter((answer) => answer.trim() !== "");
+  if (messages.some((answer) => !answer.includes('"jsonrpc"'))) {
+    throw new Error(`the server answered ${response.status} ${text.slice(0, 200)}`);
+  }
+  if (message.method === "initialize") upstream.version = readVersion(messages[0] ?? "");
+  return messages.map((answer) => answer.replace(/[\r\n]/g, " "));
+}
+
+function readVersion(answer: string): string | undefined {
+  const { result } = JSON.parse(answer) as { readonly result?: { readonly protocolVersion?: string } };
+  return result?.protocolVersion;
+}
+
+const versionKey = "io.modelcontextprotocol/protocolVersion";
+
+/** What the protocol wants beside a message over HTTP; from 2026-07-28 on a message names its own revision. */
+function buildHeaders({ method, params = {} }: Message, upstream: Upstream): Record<string, string> {
+  const meta = params._meta as Readonly<Record<string, unknown>> | undefined;
+  const own = meta?.[versionKey];
+  const version = typeof own === "string" ? own : upstream.version;
+  const name = params.name ?? params.uri;
+  return {
+    "Content-Type": "application/json",
+    Accept: "application/json, text/event-stream",
+    Authorization: `Bearer ${upstream.token}`,
+    ...(version === undefined ? {} : { "MCP-Protocol-Version": version }),
+    ...(typeof own !== "string" || method === undefined ? {} : { "Mcp-Method": method }),
+    ...(typeof own !== "string" || typeof name !== "string" ? {} : { "Mcp-Name": name }),
+  };
+}

@@ -1,0 +1,96 @@
+// `readout mcp` between an official client on one side and a server over a real connection on the other.
+import { PassThrough } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { run } from "#src/cli/mcp.ts";
+import { createDemo, type Demo, token } from "../support/demo-server.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
+
+let demo: Demo;
+let address: string;
+beforeAll(async () => {
+  demo = await createDemo();
+  const { port } = await demo.server.listen({ host: "127.0.0.1", port: 0 });
+  address = `http://127.0.0.1:${port}`;
+});
+afterAll(async () => {
+  await demo.server.close(0);
+  await demo.close();
+});
+
+const now = toInstant("2026-01-15T12:00:00Z");
+
+/** What is answered to these messages, by their ids. */
+async function exchange(messages: readonly (object | string)[], given: { url?: string; as?: string } = {}) {
+  const input = new PassThrough();
+  const shell = createShell({ now, env: { READOUT_TOKEN: given.as ?? token }, input });
+  const running = run(["--url", given.url ?? address], shell);
+  for (const message of messages) {
+    input.write(`${typeof message === "string" ? message : JSON.stringify(message)}\n`);
+    await delay(10);
+  }
+  input.end();
+  expect(await running).toBe(0);
+  const lines = shell.printed().split("\n").filter(Boolean);
+  return new Map(lines.map((line) => JSON.parse(line)).map((answer) => [answer.id, answer]));
+}
+
+const initialize = {
+  ...{ jsonrpc: "2.0", id: 1, method: "initialize" },
+  params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "editor", version: "1" } },
+};
+const call = (id: number, name: string, args: object) => ({
+  ...{ jsonrpc: "2.0", id, method: "tools/call" },
+  params: { name, arguments: args },
+});
+
+test("answers each message by its id, and notifications by nothing", async () => {
+  const answers = await exchange([
+    initialize,
+    { jsonrpc: "2.0", method: "notifications/initialized" },
+    call(2, "get_applications", {}),
+    call(3, "get_log_lines", { app_name: "demo-shop", per_page: 2 }),
+    "",
+    call(4, "drop_tables", {}),
+  ]);
+  expect([...answers.keys()].sort()).toEqual([1, 2, 3, 4]);
+  expect(answers.get(1).result.protocolVersion).toBe("2025-06-18");
+  expect(answers.get(2).result.structuredContent.rows).toHaveLength(2);
+  expect(answers.get(3).result.structuredContent.rows).toHaveLength(2);
+  expect(answers.get(4).error.code).toBe(-32_602);
+});
+
+test("speaks the revision that a message names", async () => {
+  const _meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": { name: "editor", version: "1" },
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  const message = { jsonrpc: "2.0", id: 5, method: "tools/call" };
+  const params = { name: "get_applications", arguments: {}, _meta };
+  const answers = await exchange([
+    { jsonrpc: "2.0", id: 4, method: "server/discover", params: { _meta } },
+    { ...message, params },
+  ]);
+  expect(answers.get(4).result.capabilities.tools).toBeDefined();
+  expect(answers.get(5).result.structuredContent.rows).toHaveLength(2);
+});
+
+test("answers failures as failures of their message", async () => {
+  const refused = await exchange([initialize], { as: "wrong" });
+  expect(refused.get(1).error.message).toContain("401");
+  expect(JSON.stringify(refused.get(1))).not.toContain("wrong");
+  const absent = await exchange([initialize, "no json"], { url: "http://127.0.0.1:9" });
+  expect(absent.get(1).error.code).toBe(-32_603);
+  expect(absent.get(null).error.code).toBe(-32_603);
+});
+
+test.each([
+  [["--url", "localhost"], { READOUT_TOKEN: "t" }, "is no address"],
+  [[], {}, "READOUT_TOKEN is not set"],
+  [["--nope"], { READOUT_TOKEN: "t" }, "Unknown option"],
+])("is not started by %j", async (args, env, sentence) => {
+  const shell = createShell({ now, env });
+  expect(await run(args, shell)).toBe(2);
+  expect(shell.complained()).toContain(sentence);
+});

@@ -172,7 +172,7 @@ function startOurs(source: Source, preload: Preload = {}): Promise<Server> {
 async function serve(
   yaml: readonly string[],
   preload: Preload = {},
-  limits: Readonly<Record<string, number>> = {},
+  limits: Readonly<Record<string, number | string>> = {},
 ): Promise<Server> {
   const log = join(folder, `ours-${started++}.log`);
   const config = join(folder, "readout.yaml");
@@ -573,7 +573,7 @@ if (ours) {
   );
   await runSection("scale", () => {
     const spans = Number(options.spans ?? (options.quick ? 100_000 : 1_000_000));
-    const serveScale = (yaml: readonly string[], limits: Readonly<Record<string, number>>) =>
+    const serveScale = (yaml: readonly string[], limits: Readonly<Record<string, number | string>>) =>
       serve(yaml, {}, limits);
     return measureScale({ agent, token, spans, folder, serve: serveScale });
   });

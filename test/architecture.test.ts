@@ -50,7 +50,7 @@ const layers: readonly Layer[] = [
     imports: ["src/operations/runtime", "src/operations", "src/core"],
     types: ["src/{access,config}"],
   },
-  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"] },
+  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"], types: ["src/config"] },
   {
     folder: "src/operations",
     imports: ["src/{operations,tracing}/**", "src/{log-query,core}"],

@@ -6,6 +6,7 @@ import { ConfigError } from "../core/errors.ts";
 import type { Scope } from "../core/scopes.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { Millis } from "../core/time.ts";
+import type { CompressionConfig } from "./edge-settings.ts";
 import type { JwtIssuer } from "./jwt-issuers.ts";
 import { type CustomLayoutsByPart, type LayoutReadersByPart, readCustomLayouts } from "./layout-files.ts";
 import type { Limits } from "./limits.ts";
@@ -46,6 +47,8 @@ export interface Config {
   readonly visuals?: string | undefined;
   /** A `.meshrc.yaml` instead of the program's own. */
   readonly mesh?: string | undefined;
+  /** No answer is compressed where it is absent. */
+  readonly compression?: CompressionConfig | undefined;
   readonly limits: Limits;
   /** Where the program's own traces are sent. */
   readonly otlp?: OtlpConfig | undefined;
@@ -290,6 +293,12 @@ function assemble(
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     otlp: file.otlp,
+    compression: {
+      codings: file.compression.codings,
+      level: file.compression.level,
+      minBytes: file.compression.min_bytes,
+      loopback: file.compression.loopback,
+    },
     limits: {
       ...limits,
       linesPerMillisecond: lines_per_millisecond,

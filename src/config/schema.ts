@@ -3,6 +3,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { scopes } from "../core/scopes.ts";
 import { day, parseInstant } from "../core/time.ts";
+import { compressionSchema, defaultCompression } from "./edge-settings.ts";
 import { jwtIssuerSchema } from "./jwt-issuers.ts";
 import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
 import { deepFreeze, toMapping } from "./plain-values.ts";
@@ -30,6 +31,7 @@ export const defaults = deepFreeze({
   counterDefault: "cumulative",
   layout: "auto",
   otlp: { ratio: 1, service: "readout" },
+  compression: defaultCompression,
   limits: defaultLimits,
 } as const satisfies Record<string, unknown>);
 
@@ -198,6 +200,7 @@ export const fileSchema = z.strictObject({
   sites: namedRecord(siteSchema),
   visuals: text.optional(),
   mesh: text.optional(),
+  compression: compressionSchema.prefault({}),
   limits: limitsSchema.prefault({}),
   tail: tailSchema.prefault({}),
   otlp: otlpSchema.optional(),

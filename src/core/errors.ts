@@ -63,6 +63,11 @@ export class NotFound extends Error {
   override readonly name = "NotFound";
 }
 
+/** The client takes an answer in no form that there is: 406. */
+export class NotAcceptable extends Error {
+  override readonly name = "NotAcceptable";
+}
+
 /** The request was understood, and repeating it will not help: 422. `message` is for people. */
 export class Unprocessable<S extends Slug = Slug> extends Error {
   override readonly name = "Unprocessable";

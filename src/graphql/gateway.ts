@@ -44,10 +44,12 @@ import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
 
-interface GatewayOptions<ServerContext extends object> {
+export interface GatewayOptions<ServerContext extends object> {
   readonly unified: UnifiedSchema;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
+  /** Come last: they see an answer as it is sent. */
+  readonly lastPlugins?: readonly Plugin<object, ServerContext>[];
   /** Told of each query that one of the bounds has refused. */
   readonly onLimited: () => void;
   readonly warn: (told: string, error?: unknown) => void;
@@ -56,6 +58,7 @@ interface GatewayOptions<ServerContext extends object> {
 export function createGateway<ServerContext extends object>({
   unified,
   plugins,
+  lastPlugins = [],
   onLimited: limited,
   warn,
 }: GatewayOptions<ServerContext>) {
@@ -73,6 +76,7 @@ export function createGateway<ServerContext extends object>({
       takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
       createErrorMaskPlugin(warn, limited),
+      ...lastPlugins,
     ],
     schema: unified.schema,
     maskedErrors: false,

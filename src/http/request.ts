@@ -2,8 +2,10 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { holdsToken, readToken } from "../access/auth.ts";
+import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
 import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
+import { chooseCoding } from "../operations/runtime/operation.ts";
 
 /** A request, wherever it came from. */
 export interface Exchange {
@@ -16,6 +18,25 @@ export interface Exchange {
   readonly body: AsyncIterable<Uint8Array> | undefined;
   /** Aborted when the client leaves. */
   readonly gone: AbortSignal;
+  /** How the body of its answer is coded, unless it is short; `none` where its client takes nothing that is offered. */
+  readonly coding?: BodyCoding | "none" | undefined;
+  /** Whether codings are offered to this client at all. */
+  readonly isCodable?: boolean;
+}
+
+export interface BodyCoding {
+  readonly name: CodingName;
+  readonly level: number;
+  /** Shorter complete bodies are sent as they are. */
+  readonly minBytes: number;
+}
+
+/** What of a configuration a request is read by. */
+interface RequestSettings {
+  /** Knows the tokens, which do not become the id of a request. */
+  readonly isToken?: IsToken | undefined;
+  /** No answer is coded where it is absent. */
+  readonly compression?: CompressionConfig | undefined;
 }
 
 /** The read API's; the front-end error intake has its own. */
@@ -25,12 +46,23 @@ export interface Connection {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
 }
-/** `isToken` knows the tokens, which do not become the id of a request. */
-export function toExchange(source: Request | Connection, isToken: IsToken = () => false): Exchange {
+
+export function toExchange(
+  source: Request | Connection,
+  { isToken = () => false, compression }: RequestSettings = {},
+): Exchange {
   if (!("req" in source)) {
     const { headers, method, body, signal } = source;
     const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
-    return { ...readTarget(url, headers, isToken), method, body: body ?? undefined, gone: signal };
+    // Without a connection nothing is sent that would be the shorter for it.
+    const uncoded = { coding: undefined, isCodable: false };
+    return {
+      ...readTarget(url, headers, isToken),
+      method,
+      body: body ?? undefined,
+      gone: signal,
+      ...uncoded,
+    };
   }
   const { req, res } = source;
   const get = (name: string) => {
@@ -44,7 +76,30 @@ export function toExchange(source: Request | Connection, isToken: IsToken = () =
     method: req.method ?? "GET",
     body,
     gone: createDisconnectSignal(res),
+    ...negotiateCoding(req, compression),
   };
+}
+
+/** On loopback only where the configuration says so, or where the client takes nothing else (RFC 9110, section 12.5.3). */
+function negotiateCoding(
+  { headers, socket }: IncomingMessage,
+  compression: CompressionConfig | undefined,
+): Pick<Exchange, "coding" | "isCodable"> {
+  const accept = headers["accept-encoding"];
+  if (compression === undefined) return {};
+  const { codings, level, minBytes, loopback } = compression;
+  const isCodable = codings.length > 0 && (loopback || !isLoopback(socket.remoteAddress ?? ""));
+  if (typeof accept !== "string" || !(isCodable || accept.includes("=0"))) {
+    return { isCodable };
+  }
+  const { name, isPlainRefused } = chooseCoding(accept, codings);
+  if (name === undefined) return isPlainRefused ? { coding: "none", isCodable } : { isCodable };
+  if (!isCodable && !isPlainRefused) return { isCodable };
+  return { coding: { name, level, minBytes: isPlainRefused ? 0 : minBytes }, isCodable: true };
+}
+
+function isLoopback(address: string): boolean {
+  return /^(?:::ffff:)?127\./.test(address) || address === "::1";
 }
 
 type IsToken = (text: string) => boolean;

@@ -2,8 +2,9 @@
 import type { ServerResponse } from "node:http";
 import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
+import type { CompleteBody, StreamedBody } from "./body.ts";
 import { privateHeaders } from "./node-http.ts";
-import type { Exchange } from "./request.ts";
+import type { BodyCoding, Exchange } from "./request.ts";
 
 export const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 
@@ -11,15 +12,6 @@ export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: CompleteBody | StreamedBody;
-}
-/** A completed body, at once or in pieces: a text of megabytes costs more to put together than to write. */
-export type CompleteBody = string | Uint8Array | readonly string[];
-/** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
-export interface StreamedBody {
-  readonly next: () => Promise<IteratorResult<string, void>>;
-  readonly cancel: () => Promise<void>;
-  /** Aborted when there is no more point in writing, also while nothing is being read. */
-  readonly signal: AbortSignal;
 }
 
 export function toErrorAnswer(error: unknown): Answer {
@@ -48,16 +40,38 @@ export async function writeAnswer(
   response: ServerResponse,
   closing: boolean,
 ): Promise<void> {
+  const { coding } = exchange;
   const headers = {
     ...privateHeaders,
+    ...(exchange.isCodable && varyHeader),
     ...answer.headers,
     "X-Request-Id": exchange.id,
     ...(closing ? { Connection: "close" } : {}),
   };
   const { body } = answer;
-  if (typeof body === "string" || !("next" in body)) {
+  if (typeof coding === "object" && isCodedHere(answer, coding)) {
+    const { encodeBody } = await import("./content-coding.ts");
+    const coded = encodeBody(body, coding, exchange.gone);
+    await writeStream(response, answer.status, { ...headers, "Content-Encoding": coding.name }, coded);
+    // What was not read of the request would hold the connection up.
+    response.req.resume();
+  } else if (typeof body === "string" || !("next" in body)) {
     await writeComplete(response, answer.status, headers, body);
   } else await writeStream(response, answer.status, headers, body);
+}
+
+/** Answers differ by it, also those that are too short to be coded. */
+export const varyHeader = { Vary: "Accept-Encoding" } as const;
+
+/** Not those that have been coded before: pages are, once for all. */
+function isCodedHere({ headers, body }: Answer, { minBytes }: BodyCoding): boolean {
+  if ("Vary" in headers) return false;
+  return typeof body === "string" || !("next" in body) ? measureBody(body) >= minBytes : true;
+}
+
+function measureBody(body: CompleteBody): number {
+  const pieces = typeof body === "string" || body instanceof Uint8Array ? [body] : body;
+  return pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
 }
 
 type SentHeaders = Readonly<Record<string, string>>;
@@ -69,7 +83,7 @@ async function writeComplete(
   body: CompleteBody,
 ): Promise<void> {
   const pieces = typeof body === "string" || body instanceof Uint8Array ? [body] : body;
-  const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
+  const length = measureBody(body);
   if (response.destroyed) return;
   // A 304 has no length of its own.
   response.writeHead(status, { ...headers, ...(status === 304 ? {} : { "Content-Length": length }) });
@@ -158,7 +172,7 @@ export function toResponse(
     pull: async (controller) => {
       const next = await body.next();
       if (next.done === true) controller.close();
-      else controller.enqueue(encoder.encode(next.value));
+      else controller.enqueue(typeof next.value === "string" ? encoder.encode(next.value) : next.value);
     },
     cancel: () => body.cancel(),
   });

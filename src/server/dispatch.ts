@@ -20,6 +20,7 @@ import {
   type OperationRunner,
   type RequestLogFields,
   type Route,
+  refuseUncodable,
   runOperation,
 } from "./rest.ts";
 
@@ -151,7 +152,7 @@ async function openAgentRoute(
   return answerAgent(dispatcher, exchange, fields, finish);
 }
 
-/** @throws {Unauthorized} {TooMany} {NotFound} of a token without the scope `graphql` */
+/** @throws {Unauthorized} {TooMany} {NotAcceptable} {NotFound} of a token without the scope `graphql` */
 async function admitGraphql(
   { generation }: Dispatcher,
   exchange: Exchange,
@@ -162,6 +163,7 @@ async function admitGraphql(
   const { headers, search, gone } = exchange;
   fields.operation = "graphql";
   fields.route = "/graphql";
+  refuseUncodable(exchange);
   return admitToken(generation, readToken(headers, search), (principal) => {
     fields.user = principal.user;
     if (!principal.hasScope("graphql")) throw new NotFound();

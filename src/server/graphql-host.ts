@@ -2,10 +2,18 @@
 // for. From then on Yoga is the host of all requests, and REST is a plug-in in front of it that answers without executing
 // GraphQL. A request that waits for the loading is admitted once, and its admission handed on.
 import type { Plugin } from "graphql-yoga";
+import type { GatewayOptions } from "../graphql/gateway.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
 import { privateHeaders } from "../http/node-http.ts";
 import { type Connection, type Exchange, toExchange } from "../http/request.ts";
-import { type Answer, jsonType, toGraphqlErrorAnswer, toResponse, writeAnswer } from "../http/response.ts";
+import {
+  type Answer,
+  jsonType,
+  toGraphqlErrorAnswer,
+  toResponse,
+  varyHeader,
+  writeAnswer,
+} from "../http/response.ts";
 import type { Session } from "../operations/runtime/session.ts";
 import { type Admission, answerRequest, type Dispatcher } from "./dispatch.ts";
 import { receiveBody } from "./rest.ts";
@@ -85,25 +93,48 @@ async function loadGateway(host: GraphqlHost) {
     });
   return createGateway<NodeContext>({
     unified,
-    plugins: [createRestPlugin(host)],
+    ...createHostPlugins(host),
     onLimited: () => telemetry.recordLimit("graphql"),
     warn: (message, err) => telemetry.log({ level: "warn", message, err }),
   });
 }
 
-/** On a real connection it writes to node's response itself, because only there a broken answer can be made visible. */
-function createRestPlugin(host: GraphqlHost): Plugin<object, NodeContext> {
-  const { dispatcher } = host;
+/** What comes before all of GraphQL, and after it. */
+function createHostPlugins(host: GraphqlHost): Pick<GatewayOptions<NodeContext>, "plugins" | "lastPlugins"> {
   const hosted = new WeakMap<object, Hosted>();
+  return { plugins: [createRestPlugin(host, hosted)], lastPlugins: [createCodingPlugin(hosted)] };
+}
+
+/** Codes answers of GraphQL as those of REST are coded. */
+function createCodingPlugin(hosted: WeakMap<object, Hosted>): Plugin<object, NodeContext> {
+  return {
+    async onResponse({ response, serverContext, setResponse, fetchAPI }) {
+      const { exchange } = hosted.get(serverContext) ?? {};
+      if (exchange === undefined) return;
+      const { status, statusText, headers } = response;
+      if (exchange.isCodable) headers.append("Vary", varyHeader.Vary);
+      const { coding, gone } = exchange;
+      const length = headers.get("Content-Length") ?? Number.POSITIVE_INFINITY;
+      if (typeof coding !== "object" || Number(length) < coding.minBytes) return;
+      headers.set("Content-Encoding", coding.name);
+      headers.delete("Content-Length");
+      const { encodeStreamOfBytes } = await import("../http/content-coding.ts");
+      const body = encodeStreamOfBytes(response.body, coding, gone);
+      // The body of the fetch API of Yoga may be a stream of Node.
+      setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
+    },
+  };
+}
+
+/** On a real connection it writes to node's response itself, because only there a broken answer can be made visible. */
+function createRestPlugin(host: GraphqlHost, hosted: WeakMap<object, Hosted>): Plugin<object, NodeContext> {
+  const { dispatcher } = host;
   return {
     async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
       const { req, res, admitted } = serverContext;
       const exchange =
         admitted?.exchange ??
-        toExchange(
-          req !== undefined && res !== undefined ? { req, res } : request,
-          dispatcher.generation.isToken,
-        );
+        toExchange(req !== undefined && res !== undefined ? { req, res } : request, dispatcher.generation);
       const answer = admitted ?? (await answerRequest(dispatcher, exchange));
       if ("principal" in answer) {
         hosted.set(serverContext, answer);

@@ -138,6 +138,7 @@ function describeOperation(
       },
       ...(access === "public" ? {} : { 401: error("Unauthorized") }),
       404: error("NotFound"),
+      406: error("NotAcceptable"),
       422: error("Unprocessable"),
       429: error("TooMany"),
       500: error("Failed"),
@@ -278,6 +279,10 @@ const errorResponses = {
   NotFound: buildErrorResponse(
     "No such resource, or a site that does not exist or that the token may not see.",
     "Not found",
+  ),
+  NotAcceptable: buildErrorResponse(
+    "`Accept-Encoding` refuses the plain answer and each coding that is offered.",
+    "Not acceptable",
   ),
   Unprocessable: {
     description: "The request was understood and is refused for good.",

@@ -2,11 +2,13 @@
 // cannot be, or a tail. What is streamed keeps its place among the streamed answers until its client has all of it.
 
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
+import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
-import { LimitReached, TooMany, Unauthorized, Unprocessable } from "../core/errors.ts";
+import { LimitReached, NotAcceptable, TooMany, Unauthorized, Unprocessable } from "../core/errors.ts";
 import { type Instant, type Millis, toMillis } from "../core/time.ts";
+import type { CompleteBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
-import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";
+import { type Answer, jsonType, toStreamedBody } from "../http/response.ts";
 import {
   anonymousPrincipal,
   createOverloadedError,
@@ -37,6 +39,7 @@ export interface ConfigGeneration {
   readonly authenticate: Authenticate;
   readonly isToken: ((text: string) => boolean) | undefined;
   readonly limits: Limits;
+  readonly compression: CompressionConfig | undefined;
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
   /** Whose pages in a browser may ask as agents do. */
@@ -115,6 +118,7 @@ export async function runOperation(
   const form = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
   fields.operation = form?.name ?? endpoint.name;
   fields.route = endpoint.path;
+  refuseUncodable(exchange);
   const { executor } = generation;
   const admit = (principal: Principal) => {
     fields.user = principal.user;
@@ -145,6 +149,11 @@ export async function runOperation(
   } finally {
     if (ownsWork) work.end();
   }
+}
+
+/** @throws {NotAcceptable} for a client that takes neither a coding that is offered nor the plain body */
+export function refuseUncodable({ coding }: Exchange): void {
+  if (coding === "none") throw new NotAcceptable();
 }
 
 /**

@@ -6,6 +6,7 @@ import { BlockList, isIPv6 } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Authenticate } from "../access/auth.ts";
 import type { Sites } from "../access/sites.ts";
+import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { Address } from "../config/schema.ts";
 import type { Instant, Millis } from "../core/time.ts";
@@ -41,6 +42,8 @@ export interface ServedConfig {
   readonly isToken?: ((text: string) => boolean) | undefined;
   readonly sites: Sites;
   readonly limits: Limits;
+  /** How answers are compressed; none is where it is absent. */
+  readonly compression?: CompressionConfig | undefined;
   /** Addresses and networks (`10.0.0.0/8`) whose connections are bounded together with all others only. */
   readonly proxies?: readonly string[] | undefined;
   /** What OAuth clients are told; absent where no identity provider or no address is configured. */
@@ -164,11 +167,11 @@ function createState(options: ServerOptions): ServerState {
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
-  { authenticate, isToken, sites, limits, origins = [], resource }: ServedConfig,
+  { authenticate, isToken, sites, limits, compression, origins = [], resource }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits, origins, now, resource },
+    ...{ authenticate, isToken, limits, compression, origins, now, resource },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };
@@ -232,7 +235,7 @@ async function respond(state: ServerState, req: IncomingMessage, res: ServerResp
   const target = stripOrigin(req.url);
   req.url = target.startsWith("/") ? target : `/${target}`;
   if (graphql.gateway !== undefined) return graphql.gateway(req, res);
-  const exchange = toExchange({ req, res }, dispatcher.generation.isToken);
+  const exchange = toExchange({ req, res }, dispatcher.generation);
   const admitted = await answerRequest(dispatcher, exchange);
   if ("status" in admitted) return writeAnswer(admitted, exchange, res, dispatcher.isDraining);
   const answer = await answerWithoutGateway(graphql, admitted);
@@ -252,7 +255,7 @@ async function fetchInSpan(
   init: RequestInit,
 ): Promise<Response> {
   if (graphql.gateway !== undefined) return graphql.gateway.fetch(url, init);
-  const exchange = toExchange(new Request(url, init), dispatcher.generation.isToken);
+  const exchange = toExchange(new Request(url, init), dispatcher.generation);
   const admitted = await answerRequest(dispatcher, exchange);
   if ("status" in admitted) return toResponse(admitted, exchange, globalThis);
   const answer = await answerWithoutGateway(graphql, admitted);

@@ -4,7 +4,7 @@ import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import { TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
-import type { StreamedBody } from "../http/response.ts";
+import type { StreamedBody } from "../http/body.ts";
 import { computeTieLimit } from "../operations/logs/lines.ts";
 import { createOverloadedError } from "../operations/runtime/executor.ts";
 import type { TailAnswer } from "../operations/runtime/operation.ts";

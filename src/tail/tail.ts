@@ -16,7 +16,7 @@ import {
   type Millis,
   nanosPerMilli,
 } from "../core/time.ts";
-import type { StreamedBody } from "../http/response.ts";
+import type { StreamedBody } from "../http/body.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";

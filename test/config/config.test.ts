@@ -46,6 +46,7 @@ limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 
 admin: { listen: "[::1]:9001" }
 mcp: { origins: ["https://Agents.example.com"] }
 proxies: [10.0.0.7, "fd00::/8"]
+compression: { codings: [gzip], level: 4, min_bytes: 0, loopback: true }
 tail: { lateness: 90s, max_open: 8, per_token: 9 }
 `);
   expect(config).toEqual({
@@ -53,6 +54,7 @@ tail: { lateness: 90s, max_open: 8, per_token: 9 }
     origins: ["https://agents.example.com"],
     admin: { listen: { host: "::1", port: 9001 } },
     proxies: ["10.0.0.7", "fd00::/8"],
+    compression: { codings: ["gzip"], level: 4, minBytes: 0, loopback: true },
     intake: {
       listen: { host: "::1", port: 8081 },
       spool: "conf/data/spool.db",

@@ -25,6 +25,7 @@ describe("the page of the configuration", () => {
     ["mcp.", `${top}mcp: { zzzzzzzz: 1 }`],
     ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
     ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
+    ["compression.", `${top}compression: { zzzzzzzz: 1 }`],
     ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
     ["otlp.", `${top}otlp: { url: "http://c:4318", zzzzzzzz: 1 }`],
     ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
@@ -86,6 +87,10 @@ describe("the page of the configuration", () => {
     ["tail.lateness", defaults.limits.tail.lateness],
     ["tail.max_open", defaults.limits.tail.maxOpen],
     ["tail.per_token", defaults.limits.tail.perToken],
+    ["compression.codings", "[zstd, gzip]"],
+    ["compression.level", defaults.compression.level],
+    ["compression.min_bytes", defaults.compression.minBytes],
+    ["compression.loopback", defaults.compression.loopback],
     ["otlp.ratio", defaults.otlp.ratio],
     ["otlp.service", defaults.otlp.service],
   ])("documents the default of %s", (key, value) => {

@@ -31,8 +31,8 @@ describe("/openapi.json", () => {
       const entry = paths[path][method.toLowerCase()];
       expect(Object.keys(entry.responses)).toEqual(
         access === "public"
-          ? ["200", "404", "422", "429", "500"]
-          : ["200", "401", "404", "422", "429", "500"],
+          ? ["200", "404", "406", "422", "429", "500"]
+          : ["200", "401", "404", "406", "422", "429", "500"],
       );
     }
     expect(security).toEqual([{ bearer: [] }, { token: [] }]);

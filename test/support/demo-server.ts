@@ -5,6 +5,7 @@ import { createAuthenticator } from "#src/access/auth.ts";
 import { connectSites, type Site } from "#src/access/sites.ts";
 import { buildDemoConfig } from "#src/cli/demo.ts";
 import type { TokenEntry } from "#src/config/config.ts";
+import type { CompressionConfig } from "#src/config/edge-settings.ts";
 import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
@@ -48,6 +49,7 @@ export async function createDemo(
   over: {
     readonly graphql?: () => Promise<UnifiedSchema>;
     readonly limits?: Partial<Limits>;
+    readonly compression?: CompressionConfig;
     /** Stands between the server and the backend. */
     readonly watch?: (backend: Backend) => Backend;
     readonly site?: (site: Site) => Site;
@@ -81,6 +83,7 @@ export async function createDemo(
     authenticate: createAuthenticator([...config.tokens, ...(over.tokens ?? [])], now),
     sites: new Map([...sites].map(([id, site]) => [id, over.site?.(site) ?? site])),
     limits: { ...defaults.limits, ...over.limits },
+    compression: over.compression,
     telemetry: createTelemetry({
       level: "debug",
       write: (line) => {

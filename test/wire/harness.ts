@@ -4,6 +4,7 @@ import { createAuthenticator, createTokenCheck, hashToken } from "#src/access/au
 import type { RateLimiter } from "#src/access/rate-limit.ts";
 import type { Site } from "#src/access/sites.ts";
 import type { TokenEntry } from "#src/config/config.ts";
+import type { CompressionConfig } from "#src/config/edge-settings.ts";
 import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
@@ -35,6 +36,7 @@ export function createSubject(
   over: {
     store?: LogStore;
     limits?: Partial<Limits>;
+    compression?: CompressionConfig;
     lines?: number;
     rate?: RateLimiter;
     readingTime?: ServerOptions["readTimeouts"];
@@ -81,6 +83,7 @@ export function createSubject(
     sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
     isToken: createTokenCheck(tokens),
     limits: { ...defaults.limits, ...over.limits },
+    compression: over.compression,
     proxies: over.proxies,
     hasProbeAddress: over.probeAddress,
     silenceLimit: over.silence,

@@ -137,6 +137,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     isToken: createTokenCheck(config.tokens),
     sites: connectSites(config, backends),
     limits: config.limits,
+    compression: config.compression,
     proxies: config.proxies,
     resource: describeResource(config),
     origins: config.origins,

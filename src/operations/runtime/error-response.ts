@@ -7,6 +7,7 @@ import {
   failures,
   type LimitName,
   LimitReached,
+  NotAcceptable,
   NotFound,
   type Slug,
   TooMany,
@@ -16,7 +17,7 @@ import {
 import { ClientGone } from "./lifetime.ts";
 
 export interface FailureResponse {
-  readonly status: 401 | 404 | 422 | 429 | 500;
+  readonly status: 401 | 404 | 406 | 422 | 429 | 500;
   readonly headers: Readonly<Record<string, string>>;
   readonly body:
     | { readonly error: string }
@@ -34,6 +35,7 @@ export function describeFailure(error: unknown): FailureResponse {
     return failed(401, { error: "Unauthorized" }, { "WWW-Authenticate": "Bearer" });
   }
   if (error instanceof NotFound) return failed(404, { error: "Not found" });
+  if (error instanceof NotAcceptable) return failed(406, { error: "Not acceptable" });
   if (error instanceof Unprocessable) {
     return failed(422, { error: error.slug, message: error.message, details: error.details });
   }
@@ -78,6 +80,7 @@ export function isClientFault(error: unknown): boolean {
   return (
     error instanceof Unauthorized ||
     error instanceof NotFound ||
+    error instanceof NotAcceptable ||
     error instanceof Unprocessable ||
     error instanceof TooMany ||
     error instanceof ClientGone

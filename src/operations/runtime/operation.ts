@@ -205,13 +205,33 @@ export function isCodingAllowed(accept: string | null, coding: string): boolean 
   return (weights.get(coding) ?? weights.get("*") ?? 0) > 0;
 }
 
+/**
+ * The offered coding that a client likes best, by `Accept-Encoding` (RFC 9110, section 12.5.3); the first of those that it
+ * likes as much. Undefined where none is better to it than the plain body. Zstandard has to be named: some decoders of
+ * `*` are older than it is.
+ */
+export function chooseCoding<Name extends string>(
+  accept: string,
+  offered: readonly Name[],
+): { readonly name: Name | undefined; readonly isPlainRefused: boolean } {
+  const weights = readWeights(accept);
+  const any = weights.get("*");
+  const weigh = (name: Name) =>
+    weights.get(name) ?? (name === "gzip" ? (weights.get("x-gzip") ?? any) : undefined) ?? 0;
+  const plain = weights.get("identity") ?? (any === 0 ? 0 : undefined);
+  const [best] = offered
+    .filter((name) => weigh(name) > 0 && weigh(name) >= (plain ?? 0))
+    .toSorted((a, b) => weigh(b) - weigh(a));
+  return { name: best, isPlainRefused: plain === 0 };
+}
+
 function readWeights(accept: string | null): ReadonlyMap<string, number> {
   return new Map((accept ?? "").split(",").map(readRange));
 }
 
-/** Weight 0 for what cannot be read. */
+/** What cannot be read has no name. */
 function readRange(range: string): [type: string, weight: number] {
   const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
   const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2) ?? "1";
-  return [type, /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(weight) ? Number(weight) : 0];
+  return /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(weight) ? [type, Number(weight)] : ["", 0];
 }

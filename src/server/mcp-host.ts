@@ -66,6 +66,7 @@ export async function answerAgent(
     const returnSlot = generation.executor.takeSlot(principal);
     const reading = host.bodies.readJson(exchange, principal.account, work.signal);
     const body = await receiveBody(reading, work).finally(returnSlot);
+    if (!isShallow(body)) throw createProtocolError(`The body is nested deeper than ${maxDepth} levels`);
     fields.operation = nameOperation(body);
     const answer = isCall
       ? answerContainer(body, server, session)
@@ -167,6 +168,20 @@ async function answerProtocol(
   const response = await server.answer(request, body, session);
   const type = response.headers.get("content-type") ?? jsonType["Content-Type"];
   return { status: response.status, type, text: await response.text() };
+}
+
+/** More than any request of a tool needs; what reads and prints a message recurses. */
+const maxDepth = 64;
+
+function isShallow(body: unknown): boolean {
+  let level: readonly unknown[] = [body];
+  for (let depth = 0; depth <= maxDepth; depth += 1) {
+    level = level.flatMap((value) =>
+      typeof value === "object" && value !== null ? Object.values(value) : [],
+    );
+    if (level.length === 0) return true;
+  }
+  return false;
 }
 
 const protocolHeaders: readonly string[] = ["mcp-protocol-version", "mcp-method", "mcp-name"];

@@ -322,6 +322,13 @@ describe("the endpoint", () => {
       expect((await post(path, ping, { origin: "null" })).status).toBe(403);
       expect((await post(path, [ping])).status).toBe(422);
       expect((await post(path, "{")).status).toBe(422);
+      const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+      expect(
+        (await post(path, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":${deep}}}`)).status,
+      ).toBe(422);
+      expect((await post("/api/mcp/tool", `{"name":"get_log_lines","arguments":{"x":${deep}}}`)).status).toBe(
+        422,
+      );
       expect((await post(path, { ...ping, method: "subscriptions/listen" })).status).toBe(422);
     },
   );

@@ -87,15 +87,25 @@ export function buildListings(spans: readonly Span[]): readonly (readonly [strin
     ["of a disjunction", { query: parseTraceQuery("revision=r1 OR (namespace=admin action_name!:Cart)") }],
     ["of a word", { query: parseTraceQuery("Cart") }],
   ];
-  return filters.flatMap(([name, filter]) => [
-    [`${name}: requests`, { filter }],
-    [`${name}: requests of a part of the range`, { filter, range: narrow, order: "asc" }],
-    [`${name}: errors`, { filter, candidates: "errors" }],
-    [
-      `${name}: errors of a part of the range by duration`,
-      { filter, candidates: "errors", range: narrow, by: "duration" },
+  const byError = { candidates: "errors", byError: true } as const;
+  const errorsByDigest: readonly (readonly [string, Partial<ListingQuery>])[] = [
+    ["of each error", { ...byError }],
+    ["of each error of a part of the range", { ...byError, range: narrow, order: "asc" }],
+    ["of each of two errors", { ...byError, filter: { digests: ["digest-1", derived], query: all } }],
+    ["of each error of an action", { ...byError, filter: { namespace: "web", query: all } }],
+  ];
+  const listings = filters.flatMap(
+    ([name, filter]): readonly (readonly [string, Partial<ListingQuery>])[] => [
+      [`${name}: requests`, { filter }],
+      [`${name}: requests of a part of the range`, { filter, range: narrow, order: "asc" }],
+      [`${name}: errors`, { filter, candidates: "errors" }],
+      [
+        `${name}: errors of a part of the range by duration`,
+        { filter, candidates: "errors", range: narrow, by: "duration" },
+      ],
     ],
-  ]);
+  );
+  return [...listings, ...errorsByDigest];
 }
 
 export const isException = ({ name }: { readonly name: string }): boolean => name === "exception";

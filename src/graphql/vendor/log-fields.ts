@@ -1,5 +1,6 @@
 // Log lines and their counts for existing clients, by the operations `logs.lines` and `logs.counts`.
 import type { Site } from "../../access/sites.ts";
+import { parse } from "../../log-query/parse.ts";
 import { quoteValue } from "../../log-query/print.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
 import { type BackReference, refuseBelowRows } from "./batches.ts";
@@ -36,11 +37,23 @@ function buildSelection({ site }: LogsRow, args: LineArguments) {
   const ids = sourceIds ?? [...(site.logs?.sources.keys() ?? [])];
   if (site.logs === undefined || ids.length === 0) return undefined;
   const any = (severities ?? []).map((word) => `severity=${quoteValue(word.toLowerCase())}`).join(" OR ");
-  const terms = query ?? "";
   return {
     ...{ site_id: site.id, source_ids: ids, from, to },
-    query: any === "" ? terms : terms.trim() === "" ? any : `(${any}) (${terms})`,
+    query: joinQueries(any, query ?? ""),
   };
+}
+
+/** A query that cannot be parsed alone is left alone: between parentheses of ours it might mean another thing. */
+function joinQueries(any: string, terms: string): string {
+  if (any === "") return terms;
+  if (terms.trim() === "") return any;
+  try {
+    parse(terms, { legacy: true });
+  } catch {
+    // The operation refuses it in the client's own positions.
+    return terms;
+  }
+  return `(${any}) (${terms})`;
 }
 
 interface LineRow {

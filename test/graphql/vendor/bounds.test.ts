@@ -145,6 +145,21 @@ test.each([
   expect(errors[0]?.extensions).toMatchObject({ status: 422, details: { issues: [{ path }] } });
 });
 
+test("a query cannot leave the severities that it is asked with", async () => {
+  for (const query of ["a) OR (b", "severity=[", "("]) {
+    const { errors } = await ask(
+      `logs { lines(query: ${JSON.stringify(query)}, severities: [ERROR]) { id } }`,
+    );
+    expect(errors[0]?.extensions).toMatchObject({ status: 422 });
+  }
+  const { app, errors } = await ask(
+    'logs { lines(query: "severity=[error,info] OR status:2", severities: [ERROR, WARN], limit: 50) { severity } }',
+  );
+  expect(errors).toEqual([]);
+  const { lines } = app.logs as { lines: { severity: string }[] };
+  expect(new Set(lines.map(({ severity }) => severity))).toEqual(new Set(["ERROR"]));
+});
+
 test("a mutation is refused with one sentence", async () => {
   const { errors, data } = await demo.graphql(
     'mutation { updateIncident(number: 1, appId: "demo-shop") { __typename } }',

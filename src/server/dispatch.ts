@@ -185,6 +185,8 @@ async function answerOwnProbe(
 
 // ---- Routes -------------------------------------------------------------------------------------------------
 
+const ownPrefix = "/api/v2/";
+
 type FindRoute = (method: string, path: string) => Route | undefined;
 
 /** Matches raw segments and decodes afterwards, so that a parameter may hold `%2F`. */
@@ -192,7 +194,10 @@ export function createRouter(operations: readonly Endpoint[]): FindRoute {
   const routes = operations.map((endpoint) => ({ endpoint, pattern: endpoint.path.split("/") }));
   return (method, path) => {
     const segments = path.split("/");
+    const isOwn = path.startsWith(ownPrefix);
     for (const { endpoint, pattern } of routes) {
+      // `v2` is no app: what the specification does not have is not found there, with a token or without.
+      if (endpoint.path.startsWith(ownPrefix) !== isOwn) continue;
       if (endpoint.method !== method || pattern.length !== segments.length) continue;
       const parameters = bindParameters(pattern, segments);
       if (parameters !== undefined) return { endpoint, parameters };

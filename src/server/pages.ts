@@ -112,7 +112,12 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
   const fresh = "max-age=3600";
   const pages: Readonly<Record<string, PageSource>> = {
     ...listConsolePages(),
-    "/openapi.json": { type: "json", load: async () => JSON.stringify(buildOpenApi(operations)) },
+    "/openapi.json": {
+      type: "json",
+      // The routes of older clients beside it are described for people alone.
+      load: async () =>
+        JSON.stringify(buildOpenApi(operations.filter(({ path }) => path.startsWith("/api/v2/")))),
+    },
     "/docs": { type: "html", load: text(docsPage) },
     "/docs/start.js": { type: "js", load: text(docsStart), fresh },
     "/docs/swagger-ui.css": { type: "css", load: swagger("swagger-ui.css"), fresh },

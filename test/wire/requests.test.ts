@@ -90,6 +90,8 @@ describe("HTTP routes", () => {
     ["POST", "/api/v2//logs/lines"],
     ["GET", "/api/v2/%zz"],
     ["PUT", "/graphql"],
+    ["GET", "/api/v2/markers.json"],
+    ["GET", "/api/v2/samples/x.json"],
     ["GET", "/health"],
   ])("answer 404 to %s %s, with and without a token", async (method, path) => {
     for (const headers of [{}, bearer(token)]) {

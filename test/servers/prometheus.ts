@@ -54,7 +54,8 @@ export interface LongText {
 }
 
 /**
- * Starts a server that holds these samples and no others, or what `kept` holds, with `features` beside native histograms.
+ * Starts a server that holds these samples and no others, or what `kept` holds, with `features` beside native histograms,
+ * and `flags` beside its own.
  * @throws {Error} with the last lines of its log
  */
 export async function startPrometheus(
@@ -63,6 +64,7 @@ export async function startPrometheus(
   signal?: AbortSignal,
   features: readonly string[] = [],
   kept?: KeptData,
+  flags: readonly string[] = [],
 ): Promise<RunningPrometheus> {
   const { program, promtool } = await findPrometheus(name, signal);
   const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
@@ -87,6 +89,7 @@ export async function startPrometheus(
       `--web.listen-address=127.0.0.1:${port}`,
       "--web.enable-remote-write-receiver",
       `--enable-feature=${["native-histograms", ...features].join()}`,
+      ...flags,
     ];
     daemon = await launch({ program, args }, folder);
     await awaitReady(url, basename(folder), daemon, signal);

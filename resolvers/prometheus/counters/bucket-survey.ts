@@ -9,11 +9,11 @@ import { binary, call, type Expression, markNonFinite, number, type Selector } f
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";
 import { findMarks, type Mark } from "./mark-search.ts";
+import { narrowToSeries } from "./series-narrowing.ts";
 import {
   formatSeriesKey,
   type GridSeries,
   indexByKey,
-  narrowToSeries,
   type RawSeries,
   roundUpToSeconds,
   runConcurrent,
@@ -21,6 +21,7 @@ import {
   toGridValue,
 } from "./series-reader.ts";
 import type { SeriesStartQuery } from "./series-start.ts";
+import { readWindow } from "./window-reader.ts";
 
 export interface CounterQuery extends SeriesStartQuery {
   /** The first sample of each bucket is needed beside the last. */
@@ -256,8 +257,8 @@ export async function readLastBefore(
 ): Promise<readonly LabelledSamples[]> {
   if (length < 1) return [];
   if (length === 1) return reader.readRaw(selector, start - 1, start, Number.POSITIVE_INFINITY);
-  const samples = reader.selectRange(selector, { from: length, to: 1 });
-  return reader.readInstant(call("last_over_time", samples), start);
+  const last = (samples: Expression) => call("last_over_time", samples);
+  return readWindow(reader, { selector, build: last, join: (_, later) => later }, start - length, start);
 }
 
 /** The last sample of a series before the buckets, with the labels of its spelling. */

@@ -19,12 +19,11 @@ import {
   surveySeries,
 } from "./bucket-survey.ts";
 import { groupByBucket, groupIntoRuns, type SuspectBucket, sampleInterval } from "./raw-runs.ts";
+import { chunkSeries, narrowToSeries } from "./series-narrowing.ts";
 import {
-  chunkSeries,
   formatSeriesKey,
   joinPieces,
   joinSamples,
-  narrowToSeries,
   type RawSeries,
   runConcurrent,
   type SeriesReader,

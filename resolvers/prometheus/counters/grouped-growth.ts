@@ -27,6 +27,7 @@ import {
 } from "./group-subtraction.ts";
 import { type FoundRestarts, findLinkedRestarts, findRestarts } from "./restart-search.ts";
 import { type GridSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
+import { readWindow } from "./window-reader.ts";
 
 /** The series of one name, such as the count of histograms. */
 export interface GroupedPart extends CounterQuery {
@@ -243,16 +244,26 @@ async function lookAtSeries(
   { part: { canRestart }, selector, reach, accepts }: Grouping,
   { start, step, count }: Buckets,
 ): Promise<SeriesLook> {
-  const length = step * count;
-  const whole = reader.selectRange(selector, { from: length + reach, to: 1 });
+  const end = start + step * count;
   const before = reader.selectRange(selector, { from: reach, to: 1 });
-  // Of what restarts when it falls, the first value and those after restarts are the least ones.
-  const least = canRestart
-    ? { of: call("last_over_time", before), at: start }
-    : { of: call("min_over_time", whole), at: start + length };
+  const isNegative = (of: Expression) => binary(of, "<", number(0));
+  const add = (one: number, other: number) => one + other;
   const [totals, negative] = await Promise.all([
-    reader.readInstant(call("sum_over_time", whole), start + length),
-    reader.readInstant(binary(least.of, "<", number(0)), least.at),
+    readWindow(
+      reader,
+      { selector, build: (samples) => call("sum_over_time", samples), join: add },
+      start - reach,
+      end,
+    ),
+    // Of what restarts when it falls, the first value and those after restarts are the least ones.
+    canRestart
+      ? reader.readInstant(isNegative(call("last_over_time", before)), start)
+      : readWindow(
+          reader,
+          { selector, build: (samples) => isNegative(call("min_over_time", samples)), join: Math.min },
+          start - reach,
+          end,
+        ),
   ]);
   const isOwn = ({ labels }: SampleSeries) => accepts(labels);
   return { totals: totals.filter(isOwn), negative: negative.filter(isOwn) };

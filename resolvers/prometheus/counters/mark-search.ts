@@ -5,7 +5,9 @@ import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Expression, Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { narrowToSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
+import { isOverSampleLimit } from "./sample-limit.ts";
+import { narrowToSeries } from "./series-narrowing.ts";
+import { runConcurrent, type SeriesReader } from "./series-reader.ts";
 
 /** A question whose answer has a value where a window of some length is marked. */
 export interface MarkQuery {
@@ -84,13 +86,27 @@ export interface MarkedCell {
   readonly series: readonly { readonly labels: Labels; readonly value: number }[];
 }
 
-/** The marked cells of at most so many buckets, in order. */
+/** The marked cells, in order: few, or more if the source would load too many samples for so wide ones. */
 export async function findMarkedCells(
+  reader: SeriesReader,
+  query: MarkQuery,
+  buckets: Buckets,
+): Promise<readonly MarkedCell[]> {
+  for (let size = Math.ceil(buckets.count / cellCount); ; size = Math.ceil(size / 4)) {
+    try {
+      return await findCellsOf(size, reader, query, buckets);
+    } catch (error) {
+      if (!isOverSampleLimit(error) || size === 1) throw error;
+    }
+  }
+}
+
+async function findCellsOf(
+  size: number,
   reader: SeriesReader,
   { selector, build, accepts, limit }: MarkQuery,
   { start, step, count }: Buckets,
 ): Promise<readonly MarkedCell[]> {
-  const size = Math.ceil(count / cellCount);
   const whole = Math.floor(count / size);
   const rest = count - whole * size;
   const grids = [{ first: 0, start, step: size * step, count: whole }];

@@ -8,14 +8,8 @@ import type { Labels } from "../client/response-scanner.ts";
 import { dropBoundLabels } from "./bound-spellings.ts";
 import { findMarkedCells, findMarksInCells, type MarkedCell, type MarkQuery } from "./mark-search.ts";
 import { groupIntoRuns, type SuspectBucket } from "./raw-runs.ts";
-import {
-  chunkSeries,
-  formatSeriesKey,
-  narrowToSeries,
-  type RawSeries,
-  runConcurrent,
-  type SeriesReader,
-} from "./series-reader.ts";
+import { chunkSeries, narrowToSeries } from "./series-narrowing.ts";
+import { formatSeriesKey, type RawSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
 
 /** A sample below the one before it. */
 export interface Restart {

@@ -1,7 +1,7 @@
 // Reads series for one request: values on the grid of its buckets, or raw samples. What is too much for one query is split
 // and joined again. What exceeds the limit of points is refused, before it is read if a count shows it, and otherwise
 // while it arrives.
-import { findFirstAtOrAfter, readNumber, zip } from "../../../src/core/collections.ts";
+import { findFirstAtOrAfter, readNumber } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
@@ -13,9 +13,7 @@ import {
   call,
   type Expression,
   hasLabels,
-  matchAnyOf,
   metadataLabels,
-  narrowSelector,
   printExpression,
   type RangeEdge,
   type Selector,
@@ -31,6 +29,7 @@ import {
   type SeriesFold,
 } from "../client/response-scanner.ts";
 import type { ServerTraits } from "../client/server-traits.ts";
+import { halveBuckets, isOverSampleLimit } from "./sample-limit.ts";
 
 /** A series on the grid of the buckets: NaN where a bucket has no value, Infinity where the value is not finite. */
 export interface GridSeries {
@@ -208,27 +207,21 @@ function readInstant(
 const acceptAll: LabelPredicate = () => true;
 
 async function readGrid(
-  { backend, client, signal }: ReaderState,
+  state: ReaderState,
   expression: Expression,
   buckets: Buckets,
   limit: number,
   accepts: LabelPredicate,
 ): Promise<readonly GridSeries[]> {
   const maxSeries = Math.floor(limit / buckets.count);
-  const slices = splitBuckets(buckets);
-  const parts = await runConcurrent(slices, (slice) => {
-    const { start, step, count } = slice;
-    const [first, last] = [start + step, start + count * step];
-    const time: EvaluationTime = count === 1 ? { at: first } : { start: first, end: last, step };
-    const fold = () => collectOnGrid({ backend, buckets: slice, maxSeries, limit, accepts });
-    return client.query(expression, time, fold, signal);
-  });
-  const [only] = parts;
-  if (only !== undefined && parts.length === 1) return only;
+  const parts = await runConcurrent(splitBuckets(buckets), (slice) =>
+    readSlice(state, expression, { slice, maxSeries, limit, accepts }),
+  );
+  const [only, ...others] = parts.flat();
+  if (only !== undefined && others.length === 0) return only.found;
   const merged = new Map<string, GridSeries>();
-  let first = 0;
-  for (const [{ count }, part] of zip(slices, parts)) {
-    for (const { labels, values } of part) {
+  for (const { slice, found } of parts.flat()) {
+    for (const { labels, values } of found) {
       const key = formatSeriesKey(labels);
       let series = merged.get(key);
       if (series === undefined) {
@@ -236,11 +229,36 @@ async function readGrid(
         merged.set(key, series);
         if (merged.size > maxSeries) throw createTooManyPointsError(limit, merged.size * buckets.count);
       }
-      series.values.set(values, first);
+      series.values.set(values, (slice.start - buckets.start) / buckets.step);
     }
-    first += count;
   }
   return [...merged.values()];
+}
+
+interface SliceRequest extends Pick<GridState, "maxSeries" | "limit" | "accepts"> {
+  readonly slice: Buckets;
+}
+
+/** The slice in one part, or in several if the source would load too many samples for it. */
+async function readSlice(
+  state: ReaderState,
+  expression: Expression,
+  request: SliceRequest,
+): Promise<readonly { readonly slice: Buckets; readonly found: readonly GridSeries[] }[]> {
+  const { slice, ...limits } = request;
+  const { start, step, count } = slice;
+  const [first, last] = [start + step, start + count * step];
+  const time: EvaluationTime = count === 1 ? { at: first } : { start: first, end: last, step };
+  const fold = () => collectOnGrid({ backend: state.backend, buckets: slice, ...limits });
+  try {
+    return [{ slice, found: await state.client.query(expression, time, fold, state.signal) }];
+  } catch (error) {
+    const halves = isOverSampleLimit(error) ? halveBuckets(slice) : undefined;
+    if (halves === undefined) throw error;
+    const [early, late] = halves;
+    const before = await readSlice(state, expression, { ...limits, slice: early });
+    return [...before, ...(await readSlice(state, expression, { ...limits, slice: late }))];
+  }
 }
 
 /** The buckets in slices that one query answers each. */
@@ -316,6 +334,25 @@ export function toGridValue(value: number): number {
 // ---- Raw samples -------------------------------------------------------------------------------------------------
 
 async function readRaw(
+  state: ReaderState,
+  selector: Selector,
+  since: Millis,
+  until: Millis,
+  limit: number,
+): Promise<readonly RawSeries[]> {
+  try {
+    return await readRawAtOnce(state, selector, since, until, limit);
+  } catch (error) {
+    const middle = since + Math.floor((until - since) / 2);
+    if (!isOverSampleLimit(error) || middle <= since) throw error;
+    const early = await readRaw(state, selector, since, middle, limit);
+    const late = await readRaw(state, selector, middle, until, limit);
+    const bySeries = Map.groupBy([...early, ...late], ({ labels }) => formatSeriesKey(labels));
+    return [...bySeries.values()].flatMap((pieces) => joinPieces(pieces));
+  }
+}
+
+async function readRawAtOnce(
   state: ReaderState,
   selector: Selector,
   since: Millis,
@@ -460,25 +497,4 @@ export function readLabel(labels: Labels, label: string): string {
   const value = labels[label];
   // A property of every object, such as `constructor`, is no string.
   return typeof value === "string" ? value : "";
-}
-
-/** A label with more values than this is not narrowed. */
-export const maxValuesPerLabel = 100;
-
-/** Chunks small enough to be narrowed by every label. */
-export function chunkSeries<T>(items: readonly T[]): readonly (readonly T[])[] {
-  return Array.from({ length: Math.ceil(items.length / maxValuesPerLabel) }, (_, part) =>
-    items.slice(part * maxValuesPerLabel, (part + 1) * maxValuesPerLabel),
-  );
-}
-
-/** Narrows the selector towards these series. It never finds fewer, but may find others, which the caller filters out. */
-export function narrowToSeries(selector: Selector, series: readonly Labels[]): Selector {
-  const keys = new Set(series.flatMap((labels) => Object.keys(labels)));
-  for (const label of metadataLabels) keys.delete(label);
-  const matchers = [...keys].flatMap((key) => {
-    const values = new Set(series.map((labels) => readLabel(labels, key)));
-    return values.size > maxValuesPerLabel ? [] : [matchAnyOf(key, [...values])];
-  });
-  return narrowSelector(selector, matchers);
 }

@@ -6,14 +6,8 @@ import { dropNonFinite } from "../../../src/metrics/samples.ts";
 import { aggregate, call, type Expression, type Selector } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
 import { dropBoundLabels, formatNumericKey, hasBoundLabel } from "./bound-spellings.ts";
-import {
-  chunkSeries,
-  formatSeriesKey,
-  narrowToSeries,
-  roundUpToSeconds,
-  runConcurrent,
-  type SeriesReader,
-} from "./series-reader.ts";
+import { chunkSeries, narrowToSeries } from "./series-narrowing.ts";
+import { formatSeriesKey, roundUpToSeconds, runConcurrent, type SeriesReader } from "./series-reader.ts";
 
 /** Series of a metric in some buckets. */
 export interface SeriesStartQuery {

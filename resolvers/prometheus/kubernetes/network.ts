@@ -8,7 +8,8 @@ import { calculateGrowth } from "../../../src/store/kubernetes-rules.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import { metricName } from "../client/promql.ts";
 import { collectSeries, type Labels, type SampleSeries } from "../client/response-scanner.ts";
-import { chunkSeries, readLabel, runConcurrent } from "../counters/series-reader.ts";
+import { chunkSeries } from "../counters/series-narrowing.ts";
+import { readLabel, runConcurrent } from "../counters/series-reader.ts";
 import { type NetworkSource, nodeNetwork, podNetwork } from "./metric-sources.ts";
 import {
   buildInterfaceQueries,

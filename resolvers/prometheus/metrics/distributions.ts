@@ -31,7 +31,8 @@ import {
   downsampleCounters,
   formatHistogramKey,
 } from "../counters/counter-downsampling.ts";
-import { formatSeriesKey, narrowToSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
+import { narrowToSeries } from "../counters/series-narrowing.ts";
+import { formatSeriesKey, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { selectPart } from "./family-listing.ts";
 import { groupObservations } from "./grouped-observations.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";

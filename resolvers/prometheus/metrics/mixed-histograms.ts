@@ -10,13 +10,8 @@ import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import { joinSpellings } from "../counters/bound-spellings.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
 import { formatHistogramKey } from "../counters/counter-downsampling.ts";
-import {
-  formatSeriesKey,
-  narrowToSeries,
-  type RawSeries,
-  readLabel,
-  type SeriesReader,
-} from "../counters/series-reader.ts";
+import { narrowToSeries } from "../counters/series-narrowing.ts";
+import { formatSeriesKey, type RawSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
   findCommonBounds,

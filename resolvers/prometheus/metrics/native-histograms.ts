@@ -8,11 +8,10 @@ import type { CounterSamples, Observations } from "../../../src/metrics/samples.
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
+import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
 import {
-  chunkSeries,
   createTooManyPointsError,
   formatSeriesKey,
-  narrowToSeries,
   roundUpToSeconds,
   runConcurrent,
   type SeriesReader,

@@ -6,10 +6,10 @@ import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts"
 import { type Matcher, matchAnyOf } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { type GroupedPart, growGroups, type UngroupedPart } from "../counters/grouped-growth.ts";
+import { maxValuesPerLabel } from "../counters/series-narrowing.ts";
 import {
   createTooManyPointsError,
   type GridSeries,
-  maxValuesPerLabel,
   readLabel,
   runConcurrent,
 } from "../counters/series-reader.ts";

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { guardDefaults } from "#resolvers/http/guard.ts";
 import { createPrometheusClient, type PrometheusClient } from "#resolvers/prometheus/client/client.ts";
+import { base } from "../../conformance/metrics/fixture.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
 import {
@@ -77,6 +78,41 @@ describe.each(namedPrometheus())("growth grouped by $name", ({ name }) => {
     }
   });
 });
+
+describe.each(namedPrometheus())(
+  "growth grouped by $name, which loads few samples for a query",
+  ({ name }) => {
+    let server: RunningPrometheus;
+    let client: PrometheusClient;
+    const some = fleets.slice(0, 25);
+    beforeAll(async () => {
+      server = await startPrometheus(name, "", undefined, [], undefined, ["--query.max-samples=150"]);
+      const settings = { ...guardDefaults, url: server.url, headers: {}, answerBytes: 1e8 };
+      client = createPrometheusClient("prom", settings, testIO);
+      await sendInOrder(
+        server.url,
+        some.flatMap(({ series }, n) =>
+          series.map(({ labels, samples }) => ({ labels: { __name__: nameFleet(n), ...labels }, samples })),
+        ),
+      );
+    }, 120_000);
+    afterAll(async () => {
+      await client?.close();
+      await server?.stop();
+    });
+
+    test("equals the raw samples, in parts of the time", { timeout: 170_000 }, async () => {
+      const whole = `query=${encodeURIComponent(`sum_over_time(${nameFleet(0)}[3h])`)}&time=${base / 1_000 + 7_200}`;
+      expect((await fetch(`${server.url}/api/v1/query?${whole}`)).status).toBe(422);
+      for (const [n, { step, series }] of some.entries()) {
+        const query = buildFleetQuery(nameFleet(n), step, {});
+        const found = await readGrouped(client, query, signal);
+        const difference = describeGrowthDifference(series, found, computeGrowth(query, series));
+        expect(difference && `${query.metric}: ${difference}`).toBeUndefined();
+      }
+    });
+  },
+);
 
 /** A server takes samples in the order of their time, and none that lies more than an hour before the newest one. */
 async function sendInOrder(url: string, all: readonly WrittenSeries[]): Promise<void> {

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { printExpression, type RangeEdge } from "#resolvers/prometheus/client/promql.ts";
+import { BackendError } from "#src/core/errors.ts";
 import { type Choice, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { base, minute } from "../../../conformance/metrics/fixture.ts";
 import {
@@ -58,6 +59,40 @@ test.each(["closed", "open"] as const)("equals the raw samples, left edge %s", a
   await fc.assert(property, { numRuns: 150 });
   // Otherwise nothing was compared.
   expect(grouped).toBeGreaterThan(runs / 2);
+});
+
+test("asks in parts of the time where the source loads few samples", async () => {
+  let [refused, grouped] = [0, 0];
+  const property = fc.asyncProperty(fleet, async ({ step, series }) => {
+    const numbers = series.map((one) => ({
+      ...one,
+      samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
+    }));
+    const sent: string[] = [];
+    const client = createClient(numbers, "open", sent);
+    const limited: Pick<PrometheusClient, "query"> = {
+      query: (expression, time, ...more) => {
+        const evaluations = "at" in time ? 1 : (time.end - time.start) / time.step + 1;
+        const [, seconds = 0] = /\[(\d+)s/.exec(printExpression(expression)) ?? [];
+        // An evaluation for each bucket, or windows of more than ten buckets, are too much. All of the past has hardly more.
+        const isLong = Number(seconds) * 1_000 > step * 12 && Number(seconds) < 1e9;
+        if (evaluations > 12 || isLong) {
+          refused += 1;
+          const message =
+            "status 422: query processing would load too many samples into memory in query execution";
+          throw new BackendError("prom", "rejected", message);
+        }
+        return client.query(expression, time, ...more);
+      },
+    };
+    const query = buildFleetQuery(metric, step, {});
+    const found = await readGrouped({ ...client, ...limited }, query, signal);
+    expect(describeGrowthDifference(numbers, found, computeGrowth(query, numbers))).toBeUndefined();
+    if (sent.some((text) => text.startsWith("sum") && text.includes("last_over_time"))) grouped += 1;
+  });
+  await fc.assert(property, { numRuns: 40 });
+  expect(refused).toBeGreaterThan(40);
+  expect(grouped).toBeGreaterThan(15);
 });
 
 test("takes no sum of large fractions for whole because it is rounded", async () => {

@@ -38,14 +38,14 @@ interface AuthenticatorOptions {
 export function createAuthenticator(
   tokens: readonly TokenEntry[],
   now: () => Instant,
-  { rate = () => true, verifyJwt }: AuthenticatorOptions = {},
+  { rate, verifyJwt }: AuthenticatorOptions = {},
 ): Authenticate {
   const entries = tokens.flatMap(toEntries);
   return async (token) => {
     if (token === undefined || token === "") throw new Unauthorized("Unauthorized");
     const principal = findPrincipal(entries, token, now()) ?? (await verifyJwt?.(token));
     if (principal === undefined) throw new Unauthorized("Unauthorized");
-    if (!rate(principal.account)) throw new TooMany(1);
+    if (rate?.take(principal.account) === false) throw new TooMany(1, "rate", rate.quota);
     return principal;
   };
 }

@@ -68,3 +68,10 @@ export function toPlaces<T extends object>(part: T | readonly T[] | undefined): 
   if (part === undefined) return [];
   return Array.isArray(part) ? part : [part as T];
 }
+
+/** The largest value of a map of counts; of an empty one 0. */
+export function findLargest(counts: ReadonlyMap<unknown, number>): number {
+  let largest = 0;
+  for (const count of counts.values()) largest = Math.max(largest, count);
+  return largest;
+}

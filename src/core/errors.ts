@@ -53,6 +53,9 @@ export type LimitName =
   | "connections"
   | "address_connections";
 
+/** How much of each limit is used, from 0 to 1; of a limit of tokens or addresses, by the one that is nearest to it. */
+export type LimitUse = Partial<Readonly<Record<LimitName, number>>>;
+
 /** The token is missing, wrong or expired: 401. */
 export class Unauthorized extends Error {
   override readonly name = "Unauthorized";
@@ -105,15 +108,24 @@ export function createMissingPartError(
   return new Refused("not_supported_by_backend", message, { backend: null, feature });
 }
 
+/** How many requests a token may make within some seconds; without these, how many it may have under way at once. */
+export interface Quota {
+  readonly requests: number;
+  readonly seconds?: number;
+}
+
 /** A token is over its rate or runs too many requests: 429. Clients retry it after `retryAfterSeconds`. */
 export class TooMany extends Error {
   override readonly name = "TooMany";
   readonly retryAfterSeconds: number;
   readonly limit: LimitName;
-  constructor(retryAfterSeconds: number, limit: LimitName = "rate") {
+  /** Absent where bytes are counted, not requests. */
+  readonly quota: Quota | undefined;
+  constructor(retryAfterSeconds: number, limit: LimitName, quota?: Quota) {
     super("Too many requests");
     this.retryAfterSeconds = retryAfterSeconds;
     this.limit = limit;
+    this.quota = quota;
   }
 }
 

@@ -2,6 +2,8 @@
 // closes them itself. Node would hold a connection on which nothing comes, and would run pipelined requests at once.
 import type { Server as HttpServer, ServerResponse } from "node:http";
 import { type BlockList, isIPv6, type Socket } from "node:net";
+import { findLargest } from "../core/collections.ts";
+import type { LimitUse } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
 
@@ -16,6 +18,7 @@ export interface ConnectionLimits {
 
 export interface ConnectionGuard {
   readonly setLimits: (limits: ConnectionLimits) => void;
+  readonly measureUse: () => LimitUse;
   /** Closes the connections on which nothing is under way, and those on which nothing has come for half a second. */
   readonly closeIdle: () => void;
   /** Destroys all connections, also those that node no longer knows. */
@@ -68,6 +71,10 @@ export function guardConnections(
     destroyAll: () => {
       for (const socket of state.sockets.keys()) socket.destroy();
     },
+    measureUse: () => ({
+      connections: state.sockets.size / state.limits.connections,
+      address_connections: findLargest(state.byNetwork) / state.limits.perAddress,
+    }),
     setLimits: (next) => {
       state.limits = next;
       http.maxConnections = next.connections;
@@ -75,16 +82,18 @@ export function guardConnections(
   };
 }
 
-/** Counts a connection for its address until it closes, unless that has as many as it may. */
+/** Counts a connection for its address until it closes, unless that has as many as it may. Those of proxies are not counted. */
 function admitConnection(state: GuardState, socket: Socket): boolean {
   const { limits, sockets, byNetwork } = state;
   const network = deriveNetwork(socket.remoteAddress ?? "");
   const own = byNetwork.get(network) ?? 0;
-  if (own >= limits.perAddress && !isProxy(limits.proxies, socket.remoteAddress ?? "")) return false;
+  const isCounted = !isProxy(limits.proxies, socket.remoteAddress ?? "");
+  if (isCounted && own >= limits.perAddress) return false;
   sockets.set(socket, performance.now());
-  byNetwork.set(network, own + 1);
+  if (isCounted) byNetwork.set(network, own + 1);
   socket.once("close", () => {
     sockets.delete(socket);
+    if (!isCounted) return;
     const left = (byNetwork.get(network) ?? 1) - 1;
     if (left === 0) byNetwork.delete(network);
     else byNetwork.set(network, left);

@@ -3,7 +3,8 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
-import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
+import { findLargest } from "../core/collections.ts";
+import { LimitReached, type LimitUse, TooMany, Unprocessable } from "../core/errors.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 import { chooseCoding } from "../operations/runtime/operation.ts";
 
@@ -153,6 +154,7 @@ export interface BodyReader {
   readonly readJson: (exchange: Exchange, owner: string, signal: AbortSignal) => Promise<unknown>;
   /** A text as a value, as `readJson`: large ones with turns of the event loop between, one of each owner at a time. */
   readonly parseJson: (text: string, owner: string) => Promise<unknown>;
+  readonly measureUse: () => LimitUse;
 }
 interface HeldText {
   readonly text: string;
@@ -178,6 +180,10 @@ export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): 
   return {
     readText,
     parseJson,
+    measureUse: () => ({
+      bodies: ledger.heldBytes / limitBytes,
+      token_bodies: findLargest(ledger.heldBy) / (limitBytes / 2),
+    }),
     readJson: async (exchange, owner, signal) => {
       const { text, release } = await readText(exchange, owner, signal);
       try {

@@ -3,7 +3,7 @@
 // response, beside Yoga, because browsers need its answers on every origin and it has to bear any of them.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { BlockList, isIPv6 } from "node:net";
-import { createReloadableRateLimit } from "../access/rate-limit.ts";
+import { createReloadableRateLimit, type RateLimiter } from "../access/rate-limit.ts";
 import type { Site, Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
 import type { LimitName } from "../core/errors.ts";
@@ -60,8 +60,8 @@ const defaultBufferLimitBytes = 64 * 1_048_576;
 /** Whose reports are taken, and how many. */
 interface IntakeRules {
   readonly siteOfKey: ReadonlyMap<string, Site>;
-  readonly keyRate: (key: string) => boolean;
-  readonly addressRate: (address: string) => boolean;
+  readonly keyRate: RateLimiter;
+  readonly addressRate: RateLimiter;
   readonly proxies: number;
 }
 interface IntakeState {
@@ -192,10 +192,10 @@ async function keepReport(
   const { spool, onSpooled, telemetry, now } = state.options;
   try {
     const { siteOfKey, keyRate, addressRate, proxies } = state.rules;
-    if (!addressRate(readSenderAddress(request, proxies))) return "address_rate";
+    if (!addressRate.take(readSenderAddress(request, proxies))) return "address_rate";
     const site = siteOfKey.get(key);
     if (site === undefined) return "unknown_key";
-    if (!keyRate(key)) return "key_rate";
+    if (!keyRate.take(key)) return "key_rate";
     const body = decodeUtf8(bytes);
     if (body === undefined || readReport(body) === undefined) return "invalid";
     if (site.frontend?.store === undefined) return "no_target";

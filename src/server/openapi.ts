@@ -221,6 +221,23 @@ const headers = {
     description: "Seconds to wait before the next try.",
     schema: { type: "integer", minimum: 1, examples: [1] },
   },
+  "RateLimit-Limit": {
+    description:
+      "How many requests the token may make within the seconds of `w` in `RateLimit-Policy`, or have under way at once.",
+    schema: { type: "integer", minimum: 1, examples: [1_000] },
+  },
+  "RateLimit-Remaining": {
+    description: "How many of those are left.",
+    schema: { type: "integer", minimum: 0, examples: [0] },
+  },
+  "RateLimit-Reset": {
+    description: "As `Retry-After`.",
+    schema: { type: "integer", minimum: 1, examples: [1] },
+  },
+  "RateLimit-Policy": {
+    description: "The name of the limit, and what it allows.",
+    schema: { type: "string", examples: ['"rate";q=1000;w=10'] },
+  },
 };
 
 /** An envelope for each slug, because the slug fixes the shape of its details. */
@@ -264,6 +281,13 @@ function buildErrorSchemas(): Json {
 
 const retryAfter = { "Retry-After": { $ref: "#/components/headers/Retry-After" } };
 
+const rateLimit = Object.fromEntries(
+  ["Limit", "Remaining", "Reset", "Policy"].map((name) => [
+    `RateLimit-${name}`,
+    { $ref: `#/components/headers/RateLimit-${name}` },
+  ]),
+);
+
 function buildErrorResponse(description: string, error: string, extra: Json = {}): Json {
   return {
     description,
@@ -289,7 +313,7 @@ const errorResponses = {
     content: { "application/json": { schema: { $ref: "#/components/schemas/Unprocessable" } } },
   },
   TooMany: buildErrorResponse("The token asks too often, or has too much under way.", "Too many requests", {
-    headers: retryAfter,
+    headers: { ...retryAfter, ...rateLimit },
   }),
   Failed: buildErrorResponse(
     "A source is down, slow, overloaded, or answers in part. Worth a retry.",

@@ -4,7 +4,15 @@
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
-import { LimitReached, NotAcceptable, TooMany, Unauthorized, Unprocessable } from "../core/errors.ts";
+import { findLargest } from "../core/collections.ts";
+import {
+  LimitReached,
+  type LimitUse,
+  NotAcceptable,
+  TooMany,
+  Unauthorized,
+  Unprocessable,
+} from "../core/errors.ts";
 import { type Instant, type Millis, toMillis } from "../core/time.ts";
 import type { CompleteBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
@@ -100,6 +108,13 @@ const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8`
 
 export function createOperationRunner(telemetry: Telemetry, bodies: BodyReader): OperationRunner {
   return { telemetry, bodies, streams: 0, streamsOf: new Map() };
+}
+
+export function measureStreamUse({ streams, streamsOf }: OperationRunner, limits: Limits): LimitUse {
+  return {
+    streams: streams / limits.streams,
+    token_streams: findLargest(streamsOf) / limits.tokenStreams,
+  };
 }
 
 /**
@@ -253,7 +268,9 @@ function openStream(
   const own = streamsOf.get(principal.account) ?? 0;
   if (runner.streams >= limits.streams || own >= limits.tokenStreams) {
     closeIterator(rows);
-    if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
+    if (own >= limits.tokenStreams) {
+      throw new TooMany(1, "token_streams", { requests: limits.tokenStreams });
+    }
     throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
   }
   const clearExpiry = endWithToken(work, principal, now);

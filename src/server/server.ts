@@ -9,6 +9,7 @@ import type { Sites } from "../access/sites.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { Address } from "../config/schema.ts";
+import type { LimitUse } from "../core/errors.ts";
 import type { Instant, Millis } from "../core/time.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
 import {
@@ -33,7 +34,7 @@ import { answerRequest, createRouter, type Dispatcher } from "./dispatch.ts";
 import { answerWithoutGateway, type GraphqlHost } from "./graphql-host.ts";
 import { createProbeServer, listenAt, type ProbeServer, type ProbeSource } from "./probes.ts";
 import type { ProtectedResource } from "./resource-metadata.ts";
-import { type ConfigGeneration, createOperationRunner } from "./rest.ts";
+import { type ConfigGeneration, createOperationRunner, measureStreamUse } from "./rest.ts";
 
 /** What another configuration replaces while the server runs. */
 export interface ServedConfig {
@@ -161,7 +162,20 @@ function createState(options: ServerOptions): ServerState {
     probes: createProbeServer(probeSource),
   };
   limitUnread(state, options);
+  telemetry.watchLimits(() => measureUse(state));
   return state;
+}
+
+function measureUse({ dispatcher, guard }: ServerState): LimitUse {
+  const { generation, runner, bodies } = dispatcher;
+  const { executor, tails, limits } = generation;
+  return {
+    ...executor.measureUse(),
+    ...measureStreamUse(runner, limits),
+    ...tails.measureUse(),
+    ...bodies.measureUse(),
+    ...guard.measureUse(),
+  };
 }
 
 function beginGeneration(

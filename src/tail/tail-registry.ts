@@ -2,7 +2,8 @@
 
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
-import { TooMany } from "../core/errors.ts";
+import { findLargest } from "../core/collections.ts";
+import { type LimitUse, TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { StreamedBody } from "../http/body.ts";
 import { computeTieLimit } from "../operations/logs/lines.ts";
@@ -53,6 +54,7 @@ export interface TailRegistry {
    * @throws {Unprocessable} as a page of the lines, and for a wrong `Last-Event-ID`
    */
   readonly open: (followed: TailAnswer["follow"], asked: TailClient) => Promise<StreamedBody>;
+  readonly measureUse: () => LimitUse;
   /** Ends all, and every later one. Resolves when they are over. */
   readonly close: (reason: "draining" | "reloaded") => Promise<void>;
 }
@@ -74,6 +76,10 @@ export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   };
   return {
     open: (followed, client) => openTail(state, followed, client),
+    measureUse: () => ({
+      tails: options.slots.taken / options.limits.tail.maxOpen,
+      token_tails: findLargest(state.byAccount) / options.limits.tail.perToken,
+    }),
     async close(reason) {
       state.closing = reason;
       const tails = [...state.open];
@@ -116,7 +122,9 @@ async function tickTails(state: RegistryState): Promise<void> {
 function takeSlot({ options, byAccount }: RegistryState, principal: Principal): () => void {
   const { limits, slots } = options;
   const own = byAccount.get(principal.account) ?? 0;
-  if (own >= limits.tail.perToken) throw new TooMany(retryAfterSeconds, "token_tails");
+  if (own >= limits.tail.perToken) {
+    throw new TooMany(retryAfterSeconds, "token_tails", { requests: limits.tail.perToken });
+  }
   if (slots.taken >= limits.tail.maxOpen) {
     throw createOverloadedError("tails", `${slots.taken} tails are open`);
   }

@@ -2,7 +2,7 @@
 // from the finished text, so that no caller can forget to.
 import pino from "pino";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import type { LimitName } from "../core/errors.ts";
+import type { LimitName, LimitUse } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { version } from "../core/version.ts";
 import type { LogEvent } from "../store/backend.ts";
@@ -70,6 +70,8 @@ export interface Telemetry {
   readonly recordRollupBytes: (backend: string, bytes: number) => void;
   /** Counts a request that a limit has ended or refused. */
   readonly recordLimit: (limit: LimitName) => void;
+  /** Sets where to read how much of some limits is used whenever the metrics are read. */
+  readonly watchLimits: (read: () => LimitUse) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
   readonly tails: { readonly opened: () => void; readonly closed: () => void };
   /** Counts spans of the program's own traces, by result. */
@@ -154,12 +156,6 @@ export function createTelemetry({
     labelNames: ["backend"],
     registers,
   });
-  const limits = new Counter({
-    name: "readout_limited_total",
-    help: "Requests that a limit has refused or ended, by limit",
-    labelNames: ["limit"],
-    registers,
-  });
   const traced = new Counter({
     name: "readout_trace_spans_total",
     help: "Spans of the program's own traces, by result: sent to the collector, or dropped",
@@ -197,7 +193,7 @@ export function createTelemetry({
       backendRequests.inc({ backend, outcome });
       backendDurations.observe({ backend }, duration / 1_000);
     },
-    recordLimit: (limit) => limits.inc({ limit }),
+    ...createLimitTelemetry(registers),
     recordCacheLookup: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     recordRollupBytes: (backend, bytes) => rollups.set({ backend }, bytes),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
@@ -205,6 +201,31 @@ export function createTelemetry({
     recordExportedSpans: (result, spans) => traced.inc({ result }, spans),
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+  };
+}
+
+function createLimitTelemetry(registers: Registry[]): Pick<Telemetry, "recordLimit" | "watchLimits"> {
+  const limited = new Counter({
+    name: "readout_limited_total",
+    help: "Requests that a limit has refused or ended, by limit",
+    labelNames: ["limit"],
+    registers,
+  });
+  const readers: (() => LimitUse)[] = [];
+  new Gauge({
+    name: "readout_limit_used_ratio",
+    help: "How much of each limit is used, by limit: 1 is all; of one token's limits, by the token nearest to them",
+    labelNames: ["limit"],
+    registers,
+    collect() {
+      for (const read of readers) {
+        for (const [limit, used] of Object.entries(read())) this.set({ limit }, used);
+      }
+    },
+  });
+  return {
+    recordLimit: (limit) => limited.inc({ limit }),
+    watchLimits: (read) => readers.push(read),
   };
 }
 

@@ -4,6 +4,7 @@ import { run } from "../../src/cli/token.ts";
 import { type BackendKinds, parseConfig, type TokenEntry } from "../../src/config/config.ts";
 import { TooMany, Unauthorized } from "../../src/core/errors.ts";
 import { type Instant, parseInstant } from "../../src/core/time.ts";
+import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const now = toInstant("2026-06-01T00:00:00Z");
@@ -40,7 +41,7 @@ test("the authenticator refuses a token from its expiry on", async () => {
 
 test("two hashes are one user's, and both count for one account", async () => {
   const asked: string[] = [];
-  const rate = (name: string) => asked.push(name) > 0;
+  const rate = createFakeRateLimiter((name) => asked.push(name) > 0);
   const both = { ...entry("a"), sha256: [hashToken("old"), hashToken("new")] };
   const authenticate = createAuthenticator([both], () => now, { rate });
   expect((await authenticate("old")).user).toBe("a");
@@ -59,7 +60,7 @@ test("the authenticator refuses a token before its first moment", async () => {
 
 test("each token has its own rate, and a wrong token uses up none", async () => {
   const asked: string[] = [];
-  const rate = (name: string) => asked.push(name) <= 2;
+  const rate = createFakeRateLimiter((name) => asked.push(name) <= 2);
   const authenticate = createAuthenticator([entry("a"), entry("b")], () => now, { rate });
   await authenticate("a");
   await expect(authenticate("c")).rejects.toThrow(Unauthorized);

@@ -24,6 +24,8 @@ interface Subject {
   readonly logs: MemoryLogs;
   /** The count of each limit that was reached, from `/metrics`. */
   readonly limited: () => Promise<Readonly<Record<string, number>>>;
+  /** How much of each limit is used, from `/metrics`. */
+  readonly used: () => Promise<Readonly<Record<string, number>>>;
   /** The counts of finished requests by operation and status, from `/metrics`. */
   readonly requests: () => Promise<Readonly<Record<string, number>>>;
   /** Everything that was logged. */
@@ -110,6 +112,10 @@ export function createSubject(
     const counted = (await measured()).matchAll(/^readout_limited_total\{limit="(\w+)"\} (\d+)$/gm);
     return Object.fromEntries([...counted].map(([, limit = "", count]) => [limit, Number(count)]));
   };
+  const used = async () => {
+    const found = (await measured()).matchAll(/^readout_limit_used_ratio\{limit="(\w+)"\} (\S+)$/gm);
+    return Object.fromEntries([...found].map(([, limit = "", ratio]) => [limit, Number(ratio)]));
+  };
   const requests = async () => {
     const counted = (await measured()).matchAll(
       /^readout_requests_total\{operation="([\w.]+)",status="(\w+)"\} (\d+)$/gm,
@@ -118,7 +124,7 @@ export function createSubject(
       [...counted].map(([, operation, status, count]) => [`${operation} ${status}`, Number(count)]),
     );
   };
-  return { server, limited, requests, logs, logged: () => log, post };
+  return { server, limited, used, requests, logs, logged: () => log, post };
 }
 
 export const linesPath = "/api/v2/logs/lines";

@@ -6,10 +6,22 @@ import { failures } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { anonymousPrincipal } from "#src/operations/runtime/executor.ts";
 import type { LogStore } from "#src/store/logs.ts";
+import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
 import { base, createSubject, linesBody, linesPath, otherToken, token } from "./harness.ts";
 
 const origin = "http://readout";
 const as = (user: string): RequestInit => ({ headers: { authorization: `Bearer ${user}` } });
+
+const readQuota = ({ headers }: Response) =>
+  ["Limit", "Remaining", "Reset", "Policy"].map((name) => headers.get(`ratelimit-${name}`));
+
+/** Nothing is under way. The rate is measured by the program, which has the limiter. */
+const unused = Object.fromEntries(
+  [
+    ...["requests", "token_requests", "backend_share", "streams", "token_streams", "tails", "token_tails"],
+    ...["bodies", "token_bodies", "connections", "address_connections"],
+  ].map((limit) => [limit, 0]),
+);
 
 /** Answers only after it is released. */
 function waiting() {
@@ -34,6 +46,7 @@ describe("limits of one token", () => {
     await expect.poll(() => seen.begun).toBe(2);
     const refused = await post(linesBody());
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect(readQuota(refused)).toEqual(["2", "0", "1", '"token_requests";q=2;qu="concurrent-requests"']);
     expect(await refused.json()).toEqual({ error: "Too many requests" });
     const other = post(linesBody(), as(otherToken));
     await expect.poll(() => seen.begun).toBe(3);
@@ -82,7 +95,9 @@ describe("limits of one token", () => {
     const { post, limited } = createSubject({ lines: 3_000, limits: { tokenStreams: 1 } });
     const big = linesBody({}, { per_page: 3_000 });
     const first = await post(big);
-    expect((await post(big)).status).toBe(429);
+    const refused = await post(big);
+    expect(refused.status).toBe(429);
+    expect(readQuota(refused)).toEqual(["1", "0", "1", '"token_streams";q=1;qu="concurrent-requests"']);
     // A small answer is no stream.
     expect((await post(linesBody())).status).toBe(200);
     const other = await post(big, as(otherToken));
@@ -93,9 +108,94 @@ describe("limits of one token", () => {
   });
 
   test("bound the request rate", async () => {
-    const { post, limited } = createSubject({ rate: () => false });
-    expect((await post(linesBody())).status).toBe(429);
+    const { post, limited } = createSubject({ rate: createFakeRateLimiter(() => false) });
+    const refused = await post(linesBody());
+    expect(refused.status).toBe(429);
+    expect(readQuota(refused)).toEqual(["20", "0", "1", '"rate";q=20;w=10']);
     expect(await limited()).toEqual({ rate: 1 });
+  });
+
+  test("say no quota where a wrong token or another refusal is the reason", async () => {
+    const { post } = createSubject({ limits: { requests: 0 } });
+    expect(readQuota(await post(linesBody(), as("wrong")))).toEqual([null, null, null, null]);
+    const overloaded = await post(linesBody());
+    expect([overloaded.status, ...readQuota(overloaded)]).toEqual([500, null, null, null, null]);
+  });
+
+  test("say the same in an error of GraphQL", async () => {
+    const { server } = createSubject({ limits: { tokenRequests: 0 } });
+    const answer = await server.fetch(`${origin}/graphql`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: '{"query":"{ auth { message } }"}',
+    });
+    expect(await answer.json()).toMatchObject({
+      errors: [
+        {
+          message: "Too many requests",
+          extensions: {
+            status: 429,
+            retry_after: 1,
+            rate_limit: '"token_requests";q=0;qu="concurrent-requests"',
+          },
+        },
+      ],
+    });
+  });
+});
+
+describe("how near each limit is", () => {
+  test("is in the metrics, of a token's limits by the token nearest to them", async () => {
+    const { store, seen, end } = waiting();
+    const { post, used } = createSubject({ store, limits: { requests: 10, tokenRequests: 4 } });
+    expect(await used()).toEqual(unused);
+    const asked = [
+      post(linesBody()),
+      post(linesBody()),
+      post(linesBody()),
+      post(linesBody(), as(otherToken)),
+    ];
+    await expect.poll(() => seen.begun).toBe(4);
+    expect(await used()).toEqual({ ...unused, requests: 0.4, token_requests: 0.75, backend_share: 0.4 });
+    end();
+    await Promise.all(asked);
+    expect(await used()).toEqual(unused);
+  });
+
+  test("counts streamed answers, tails, bodies and connections", async () => {
+    const tail = { ...defaults.limits.tail, maxOpen: 8, perToken: 4 };
+    const { server, post, used } = createSubject({
+      lines: 3_000,
+      limits: { streams: 10, tokenStreams: 4, connections: 20, addressConnections: 10, tail },
+    });
+    const streamed = await post(linesBody({}, { per_page: 3_000 }));
+    expect(await used()).toMatchObject({ streams: 0.1, token_streams: 0.25 });
+    await streamed.json();
+    const headers = { authorization: `Bearer ${token}`, accept: "text/event-stream" };
+    const tailed = await post(linesBody(), { headers });
+    expect(await used()).toMatchObject({ tails: 0.125, token_tails: 0.25, streams: 0, token_streams: 0 });
+    await tailed.body?.cancel();
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    const head = `POST ${linesPath} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: 900\r\n\r\n{`;
+    const socket = connect(port, "127.0.0.1").on("error", () => {});
+    socket.write(head);
+    await expect.poll(async () => (await used()).bodies).toBeGreaterThan(0);
+    const { bodies = 0, token_bodies: own, ...others } = await used();
+    expect(own).toBe(2 * bodies);
+    expect(others).toMatchObject({ connections: 0.05, address_connections: 0.1 });
+    socket.destroy();
+    await expect.poll(used).toEqual(unused);
+    await server.close(0);
+  });
+
+  test("counts no connection of a proxy for its address", async () => {
+    const { server, used } = createSubject({ proxies: ["127.0.0.1"], limits: { connections: 20 } });
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    const socket = connect(port, "127.0.0.1");
+    await expect.poll(async () => (await used()).connections).toBe(0.05);
+    expect((await used()).address_connections).toBe(0);
+    socket.destroy();
+    await server.close(0);
   });
 });
 
@@ -191,10 +291,10 @@ describe("limits of GraphQL", () => {
     "count a request by %s that precedes the schema once in rate and metrics",
     async (way) => {
       let allowed = 0;
-      const rate = () => {
+      const rate = createFakeRateLimiter(() => {
         allowed += 1;
         return true;
-      };
+      });
       const { server, requests } = createSubject({ rate });
       const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
       const ask = () => {

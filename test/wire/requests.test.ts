@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { BackendError, type Failure, failures } from "#src/core/errors.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
+import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
 import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./harness.ts";
 
 const subject = createSubject();
@@ -446,7 +447,7 @@ describe("backend failures over HTTP", () => {
   });
 
   test("refuse a token over its rate with Retry-After", async () => {
-    const { post } = createSubject({ rate: () => false });
+    const { post } = createSubject({ rate: createFakeRateLimiter(() => false) });
     const response = await post(linesBody());
     expect([response.status, response.headers.get("retry-after")]).toEqual([429, "1"]);
     expect(await response.json()).toEqual({ error: "Too many requests" });

@@ -272,9 +272,11 @@ describe("live tail over HTTP", () => {
     await ask(port, tail);
     expect((await post(linesBody())).status).toBe(200);
     const third = await ask(port, tail);
-    expect([third.statusCode, third.headers["retry-after"], await whole(third)]).toEqual([
-      429,
-      "10",
+    expect([
+      ...[third.statusCode, third.headers["retry-after"]],
+      ...[third.headers["ratelimit-limit"], third.headers["ratelimit-policy"], await whole(third)],
+    ]).toEqual([
+      ...[429, "10", "2", '"token_tails";q=2;qu="concurrent-requests"'],
       '{"error":"Too many requests"}',
     ]);
   });

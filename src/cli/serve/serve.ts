@@ -142,6 +142,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     resource: describeResource(config),
     origins: config.origins,
   });
+  telemetry.watchLimits(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
   const state = { current: connectConfig(config, shell, options.file, telemetry) };
   const served = toServed(state.current);
   const errorIntake = config.intake && (await openErrorIntake(config.intake, served.sites, telemetry, now));

@@ -40,7 +40,7 @@ export function describeFailure(error: unknown): FailureResponse {
     return failed(422, { error: error.slug, message: error.message, details: error.details });
   }
   if (error instanceof TooMany) {
-    return failed(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
+    return failed(429, { error: "Too many requests" }, formatQuota(error));
   }
   if (error instanceof BackendError) {
     const headers: FailureResponse["headers"] =
@@ -51,18 +51,37 @@ export function describeFailure(error: unknown): FailureResponse {
   return failed(500, { error: "Internal server error" });
 }
 
+/**
+ * When to try again, and which limit it is: the three names that clients read, and the policy of the IETF's draft "RateLimit
+ * header fields for HTTP", which also says what is counted.
+ */
+function formatQuota({ retryAfterSeconds, limit, quota }: TooMany): FailureResponse["headers"] {
+  const retryAfter = String(retryAfterSeconds);
+  if (quota === undefined) return { "Retry-After": retryAfter };
+  const counted = quota.seconds === undefined ? 'qu="concurrent-requests"' : `w=${quota.seconds}`;
+  return {
+    "Retry-After": retryAfter,
+    "RateLimit-Limit": String(quota.requests),
+    "RateLimit-Remaining": "0",
+    "RateLimit-Reset": retryAfter,
+    "RateLimit-Policy": `"${limit}";q=${quota.requests};${counted}`,
+  };
+}
+
 /** The same for GraphQL: a message, and in `extensions` what REST says with a status, a slug and headers. */
 export function toGraphqlError({ status, headers, body }: FailureResponse): {
   readonly message: string;
   readonly extensions: Readonly<Record<string, unknown>>;
 } {
   const retryAfter = headers["Retry-After"];
+  const policy = headers["RateLimit-Policy"];
   return {
     message: "message" in body ? body.message : body.error,
     extensions: {
       status,
       ...("message" in body ? { slug: body.error, details: body.details } : {}),
       ...(retryAfter === undefined ? {} : { retry_after: Number(retryAfter) }),
+      ...(policy === undefined ? {} : { rate_limit: policy }),
     },
   };
 }

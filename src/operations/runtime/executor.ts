@@ -3,7 +3,15 @@
 import type { Principal } from "../../access/auth.ts";
 import { createSiteViews, type Site, type Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
-import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../../core/errors.ts";
+import { findLargest } from "../../core/collections.ts";
+import {
+  type LimitName,
+  LimitReached,
+  type LimitUse,
+  NotFound,
+  Refused,
+  TooMany,
+} from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json-in-turns.ts";
 import { parseLossless, parseNumberLossless } from "../../core/lossless-json.ts";
 import type { Instant } from "../../core/time.ts";
@@ -31,6 +39,7 @@ export interface OperationExecutor {
   readonly join: (gone: AbortSignal) => RequestLifetime;
   /** Makes `drain` wait for what may yet become a request. Returns what ends that. */
   readonly hold: () => () => void;
+  readonly measureUse: () => LimitUse;
   /** Resolves when all requests have ended. From now on only requests within those may begin. */
   readonly drain: () => Promise<void>;
   /**
@@ -129,14 +138,8 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    ...{
-      heldByBackend: new Map(),
-      held: new Map(),
-      heldAfterWait: new Map(),
-      usedBackends: new Map(),
-      running: 0,
-      isDraining: false,
-    },
+    ...{ heldByBackend: new Map(), held: new Map(), heldAfterWait: new Map(), usedBackends: new Map() },
+    ...{ running: 0, isDraining: false },
     drained: Promise.withResolvers<void>(),
   };
   return {
@@ -145,9 +148,19 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     admit: (principal, gone) => admitRequest(state, principal, gone),
     hold: () => holdExecutor(state),
     takeSlot: (principal) => takeSlot(state, principal),
+    measureUse: () => measureUse(state),
     drain: () => drainExecutor(state),
     start: (prepared, principal, work) => startOperation(state, prepared, principal, work),
     complete: (...request) => completeOperation(state, ...request),
+  };
+}
+
+function measureUse({ options, held, heldByBackend, backendShare }: ExecutorState): LimitUse {
+  const { slots, limits } = options;
+  return {
+    requests: slots.taken / limits.requests,
+    token_requests: findLargest(held) / limits.tokenRequests,
+    backend_share: findLargest(heldByBackend) / backendShare,
   };
 }
 
@@ -194,8 +207,9 @@ function admitRequest(
 /** Counts it for the token at once: bodies that never end would else take all slots. */
 function takeSlot(state: ExecutorState, principal: Principal): () => void {
   const { slots, limits } = state.options;
-  if ((state.held.get(principal.account) ?? 0) >= limits.tokenRequests)
-    throw new TooMany(1, "token_requests");
+  if ((state.held.get(principal.account) ?? 0) >= limits.tokenRequests) {
+    throw new TooMany(1, "token_requests", { requests: limits.tokenRequests });
+  }
   if (slots.taken >= limits.requests) {
     throw createOverloadedError("requests", `${slots.taken} requests are under way`);
   }

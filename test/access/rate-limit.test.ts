@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { createReloadableRateLimit } from "#src/access/rate-limit.ts";
+
+test("a name may use its quota at once, and then makes requests at the rate", () => {
+  let at = 0;
+  const { take, quota } = createReloadableRateLimit(() => at)(2);
+  expect(quota).toEqual({ requests: 20, seconds: 10 });
+  expect(Array.from({ length: 21 }, () => take("a")).filter(Boolean)).toHaveLength(20);
+  expect(take("b")).toBe(true);
+  at = 499;
+  expect(take("a")).toBe(false);
+  at = 500;
+  expect([take("a"), take("a")]).toEqual([true, false]);
+  at = 20_500;
+  expect(Array.from({ length: 21 }, () => take("a")).filter(Boolean)).toHaveLength(20);
+});
+
+test("the use is that of the name nearest to the quota, and falls as time passes", () => {
+  let at = 0;
+  const { take, measureUse } = createReloadableRateLimit(() => at)(2);
+  expect(measureUse()).toBe(0);
+  for (let n = 0; n < 15; n += 1) take("a");
+  take("b");
+  expect(measureUse()).toBe(0.75);
+  at = 5_000;
+  expect(measureUse()).toBe(0.25);
+  at = 60_000;
+  expect(measureUse()).toBe(0);
+  for (let n = 0; n < 30; n += 1) take("b");
+  expect(measureUse()).toBe(1);
+});
+
+test("a reload with the same rate refills nothing", () => {
+  const create = createReloadableRateLimit(() => 0);
+  for (let n = 0; n < 20; n += 1) create(2).take("a");
+  expect([create(2).take("a"), create(3).take("a")]).toEqual([false, true]);
+});

@@ -37,6 +37,7 @@ export async function askEveryRoute(address: string, token: string): Promise<rea
     error: { name: "TypeError" },
   };
   const bodies: Readonly<Record<string, object>> = {
+    "/api/v2/logs/counts": { ...body, group_by: "severity" },
     "/api/v2/tracing/locator": { ...body, trace_id },
     "/api/v2/tracing/trace": { ...body, trace_id },
     "/api/v2/tracing/action_edges": { ...body, namespace: `${event.service}/${namespace}` },

@@ -4,7 +4,7 @@ import { explainIssue, httpUrl, parseSettings } from "../../src/config/validatio
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import { createRollupCache } from "../../src/tracing/rollups/rollup-cache.ts";
-import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";
+import { anyLogin, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";
 import { surveyIndices } from "./discovery.ts";
@@ -34,7 +34,7 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
     traces: { names: new Set(spanLayouts.keys()), parse: (text) => parseSpanLayout(text, explainIssue) },
   },
   create(name, config, io, own): Backend {
-    const client = createElasticClient(name, toClientSettings(config, io), io);
+    const client = createElasticClient(name, toClientSettings(name, config, io), io);
     const mappingCache = createMappingCache(name, client, io, own);
     const rollups = createRollupCache({
       ...{ backend: name, maxBytes: io.rollupBytes },
@@ -69,12 +69,12 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   },
 };
 
-function toClientSettings(config: ElasticConfig, io: IO): ClientSettings {
+function toClientSettings(name: string, config: ElasticConfig, io: IO): ClientSettings {
   const { auth, tls } = config;
   return {
     ...guardDefaults,
     nodes: typeof config.url === "string" ? [config.url] : config.url,
-    auth: auth === undefined ? undefined : "api_key" in auth ? { apiKey: auth.api_key } : auth,
+    auth: auth !== undefined && "api_key" in auth ? { apiKey: auth.api_key } : openLogin(name, auth),
     tls: readTls(tls, io),
     headers: config.headers,
     timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,

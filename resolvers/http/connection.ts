@@ -1,29 +1,59 @@
 // The connection settings that all kinds of HTTP backends share (TLS, headers, timeout, credentials), and their parsing.
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { parseNumeral } from "../../src/config/validation.ts";
+import { httpUrl, parseNumeral } from "../../src/config/validation.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
+import { type AccessTokens, createAccessTokens } from "./oauth2.ts";
 
 const text = z.string().min(1, "must not be empty");
 const logins = {
   basic: z.strictObject({ username: z.string(), password: z.string() }),
   bearer: z.strictObject({ bearer: text }),
   api_key: z.strictObject({ api_key: text }),
+  oauth2: z.strictObject({
+    oauth2: z.strictObject({
+      token_url: httpUrl,
+      client_id: text,
+      client_secret: text,
+      scopes: z.array(text).default([]),
+    }),
+  }),
 };
 export const basicOrBearer = buildLoginUnion(
-  [logins.basic, logins.bearer],
-  "expected { username, password } or { bearer }",
+  [logins.basic, logins.bearer, logins.oauth2],
+  "expected { username, password }, { bearer } or { oauth2: { token_url, client_id, client_secret } }",
 );
 export const anyLogin = buildLoginUnion(
-  [logins.basic, logins.api_key, logins.bearer],
-  "expected { username, password }, { bearer } or { api_key }",
+  [logins.basic, logins.api_key, logins.bearer, logins.oauth2],
+  "expected { username, password }, { bearer }, { api_key } or { oauth2: { token_url, client_id, client_secret } }",
 );
 
 /** An empty value fits no form in particular, so its error names all of them. */
 function buildLoginUnion<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
   const form = z.union(forms, { error });
   return z.custom<z.input<typeof form>>((value) => !isDeepStrictEqual(value, {}), { error }).pipe(form);
+}
+
+/** As the settings of `oauth2` are written. */
+type OAuth2Login = z.output<(typeof logins)["oauth2"]>;
+
+/** A login whose tokens are asked for, made ready to do so; any other as it is. */
+export function openLogin<Login extends object>(
+  backend: string,
+  login: Login | OAuth2Login | undefined,
+): Exclude<Login, OAuth2Login> | AccessTokenLogin | undefined {
+  if (login === undefined || !isOAuth2(login)) return login as Exclude<Login, OAuth2Login> | undefined;
+  const { token_url: tokenUrl, client_id: clientId, client_secret: clientSecret, scopes } = login.oauth2;
+  return { tokens: createAccessTokens(backend, { tokenUrl, clientId, clientSecret, scopes }) };
+}
+
+export interface AccessTokenLogin {
+  readonly tokens: AccessTokens;
+}
+
+function isOAuth2(login: object): login is OAuth2Login {
+  return "oauth2" in login;
 }
 
 const minAnswerBytes = 1_048_576;

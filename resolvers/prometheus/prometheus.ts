@@ -5,7 +5,7 @@ import { type Millis, parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../src/store/metrics.ts";
-import { basicOrBearer, createConnectionSchema, readTls } from "../http/connection.ts";
+import { basicOrBearer, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { createPrometheusClient, type PrometheusClient } from "./client/client.ts";
 import type { ClientSettings } from "./client/transport.ts";
@@ -33,7 +33,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
   kind: "prometheus",
   parseConfig: (value) => parseSettings(settings, value),
   create(name, config, io): Backend {
-    const client = createPrometheusClient(name, toClientSettings(config, io), io);
+    const client = createPrometheusClient(name, toClientSettings(name, config, io), io);
     const families = createMetricFamilies(name, client, io);
     return {
       name,
@@ -68,6 +68,7 @@ async function inspectMetrics(
 }
 
 function toClientSettings(
+  name: string,
   { url, auth, tls, headers, timeout, answer_bytes: answerBytes }: PrometheusConfig,
   io: IO,
 ): ClientSettings {
@@ -76,7 +77,7 @@ function toClientSettings(
     concurrent: maxConcurrent,
     queued: maxQueued,
     url,
-    auth,
+    auth: openLogin(name, auth),
     tls: readTls(tls, io),
     headers,
     timeout: parseDuration(timeout) ?? guardDefaults.timeout,

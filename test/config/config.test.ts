@@ -364,7 +364,7 @@ otlp: {}
     'r.yaml:3: backends.b.tls.cs: unknown key; did you mean "ca"?',
     'r.yaml:3: backends.b.answer_byte: unknown key; did you mean "answer_bytes"?',
     "r.yaml:4: backends.c.url: expected an address or a list of them",
-    "r.yaml:4: backends.c.auth: expected { username, password }, { bearer } or { api_key }",
+    "r.yaml:4: backends.c.auth: expected { username, password }, { bearer }, { api_key } or { oauth2: { token_url, client_id, client_secret } }",
     "r.yaml:5: backends.d.url: expected an http:// or https:// address",
     "r.yaml:5: backends.d.auth.bearer: expected text; put it in quotes",
     `r.yaml:5: backends.d.seed: unknown key; known here: ${known}`,
@@ -372,8 +372,8 @@ otlp: {}
     "r.yaml:6: backends.e.auth.bearer: is missing",
     "r.yaml:6: backends.e.auth.api_key: unknown key; known here: bearer",
     'r.yaml:7: backends.f.sed: unknown key; did you mean "seed"?',
-    "r.yaml:8: backends.g.auth: expected { username, password }, { bearer } or { api_key }",
-    "r.yaml:9: backends.h.auth: expected { username, password } or { bearer }",
+    "r.yaml:8: backends.g.auth: expected { username, password }, { bearer }, { api_key } or { oauth2: { token_url, client_id, client_secret } }",
+    "r.yaml:9: backends.h.auth: expected { username, password }, { bearer } or { oauth2: { token_url, client_id, client_secret } }",
     "r.yaml:11: otlp.url: is missing",
   ]);
 });

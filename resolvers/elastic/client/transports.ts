@@ -7,7 +7,8 @@ import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
 import type { Millis } from "../../../src/core/time.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
-import { omitUndefined, type Tls } from "../../http/connection.ts";
+import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
+import { sendWithToken } from "../../http/oauth2.ts";
 import type { Transport } from "./node-pool.ts";
 
 export interface ElasticRequest {
@@ -29,6 +30,7 @@ export interface TransportSettings {
     | { username: string; password: string }
     | { apiKey: string }
     | { bearer: string }
+    | AccessTokenLogin
     | undefined;
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
@@ -67,23 +69,24 @@ export async function createElasticsearchTransport(
     maxRetries: 0,
     requestTimeout: settings.timeout + extraTimeout,
   };
-  if (auth !== undefined) {
+  if (auth !== undefined && !("tokens" in auth)) {
     options.auth =
       "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
   }
   if (tls !== undefined) options.tls = omitUndefined(tls);
   const client = new Client(options);
   return {
-    async send(request, signal) {
-      const result = await client.transport.request(toTransportParams(request), {
-        asStream: true,
-        meta: true,
-        signal,
-        maxRetries: 0,
-        headers: { ...jsonHeaders, ...readTraceContextHeaders() },
-      });
-      return readResponse(result, settings.maxResponseBytes, signal);
-    },
+    send: (request, signal) =>
+      sendAuthorised(auth, signal, async (authorization) => {
+        const result = await client.transport.request(toTransportParams(request), {
+          asStream: true,
+          meta: true,
+          signal,
+          maxRetries: 0,
+          headers: { ...jsonHeaders, ...readTraceContextHeaders(), ...authorization },
+        });
+        return readResponse(result, settings.maxResponseBytes, signal);
+      }),
     close: () => client.close(),
   };
 }
@@ -117,25 +120,43 @@ export async function createOpenSearchTransport(
   if (tls !== undefined) options.ssl = omitUndefined(tls);
   const client = new Client(options);
   return {
-    async send(request, signal) {
-      signal.throwIfAborted();
-      const pending = client.transport.request(toTransportParams(request), {
-        asStream: true,
-        maxRetries: 0,
-        headers: readTraceContextHeaders(),
-        requestTimeout: settings.timeout + extraTimeout,
-      });
-      // Returns nothing: Node treats what a listener returns as a promise, whose failure would end the process.
-      const abort = (): void => void pending.abort?.();
-      signal.addEventListener("abort", abort, { once: true });
-      try {
-        return await readResponse(await pending, settings.maxResponseBytes, signal);
-      } finally {
-        signal.removeEventListener("abort", abort);
-      }
-    },
+    send: (request, signal) =>
+      sendAuthorised(auth, signal, async (authorization) => {
+        signal.throwIfAborted();
+        const pending = client.transport.request(toTransportParams(request), {
+          asStream: true,
+          maxRetries: 0,
+          headers: { ...readTraceContextHeaders(), ...authorization },
+          requestTimeout: settings.timeout + extraTimeout,
+        });
+        // Returns nothing: Node treats what a listener returns as a promise, whose failure would end the process.
+        const abort = (): void => void pending.abort?.();
+        signal.addEventListener("abort", abort, { once: true });
+        try {
+          return await readResponse(await pending, settings.maxResponseBytes, signal);
+        } finally {
+          signal.removeEventListener("abort", abort);
+        }
+      }),
     close: () => client.close(),
   };
+}
+
+/** With a token of the moment, where the login is one of those. */
+function sendAuthorised(
+  auth: TransportSettings["auth"],
+  signal: AbortSignal,
+  send: (authorization: Readonly<Record<string, string>>) => Promise<RawResponse>,
+): Promise<RawResponse> {
+  if (auth === undefined || !("tokens" in auth)) return send({});
+  // A response has been read to its end.
+  return sendWithToken(
+    auth.tokens,
+    signal,
+    send,
+    ({ status }) => status === 401,
+    () => {},
+  );
 }
 
 /** Header names in lower case: the clients send a name in two spellings twice, and it arrives as `acme, acme`. */

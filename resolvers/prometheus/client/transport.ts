@@ -7,14 +7,15 @@ import { BackendError, type Failure } from "../../../src/core/errors.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
-import { omitUndefined, type Tls } from "../../http/connection.ts";
+import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
+import { sendWithToken } from "../../http/oauth2.ts";
 import { envelope, UnexpectedFormat } from "./response-scanner.ts";
 
 export interface ClientSettings extends GuardSettings {
   /** Of the server, with the path under which its API lies. */
   readonly url: string;
-  readonly auth?: { username: string; password: string } | { bearer: string } | undefined;
+  readonly auth?: { username: string; password: string } | { bearer: string } | AccessTokenLogin | undefined;
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** A response over this many bytes is refused while it arrives. */
@@ -89,26 +90,34 @@ async function openRequest(
   const { settings } = transport;
   transport.agent ??= createAgent(transport);
   const agent = await transport.agent;
-  return agent.request({
-    origin: transport.origin,
-    path: transport.pathPrefix + path,
-    method,
-    signal,
-    headers: {
-      accept: "application/json",
-      // The frontends of Mimir, Cortex and Thanos cache answers, which late samples would make wrong.
-      "cache-control": "no-store",
-      ...settings.headers,
-      ...readTraceContextHeaders(),
-      ...buildAuthorization(settings.auth),
-      ...(form && { "content-type": "application/x-www-form-urlencoded" }),
-    },
-    ...(form && { body: form.toString() }),
-  });
+  const send = (authorization: Readonly<Record<string, string>>) =>
+    agent.request({
+      origin: transport.origin,
+      path: transport.pathPrefix + path,
+      method,
+      signal,
+      headers: {
+        accept: "application/json",
+        // The frontends of Mimir, Cortex and Thanos cache answers, which late samples would make wrong.
+        "cache-control": "no-store",
+        ...settings.headers,
+        ...readTraceContextHeaders(),
+        ...authorization,
+        ...(form && { "content-type": "application/x-www-form-urlencoded" }),
+      },
+      ...(form && { body: form.toString() }),
+    });
+  const { auth } = settings;
+  if (auth === undefined) return send({});
+  if (!("tokens" in auth)) return send(buildAuthorization(auth));
+  // An unread body reports its end as an error event, which would end the process.
+  const drop = ({ body }: Dispatcher.ResponseData) => void body.on("error", () => {}).destroy();
+  return sendWithToken(auth.tokens, signal, send, ({ statusCode }) => statusCode === 401, drop);
 }
 
-function buildAuthorization(auth: ClientSettings["auth"]): Readonly<Record<string, string>> {
-  if (auth === undefined) return {};
+function buildAuthorization(
+  auth: Exclude<NonNullable<ClientSettings["auth"]>, AccessTokenLogin>,
+): Readonly<Record<string, string>> {
   if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
   return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
 }

@@ -1,0 +1,205 @@
+// Access tokens for a source by the client credentials of OAuth 2 (RFC 6749, section 4.4). One request for a token is under
+// way at once, whoever waits for it; a token is renewed before it expires, while requests still go with the old one.
+import { z } from "zod";
+import { raceAbort } from "../../src/core/concurrency.ts";
+import { BackendError, type Failure, toErrorMessage } from "../../src/core/errors.ts";
+import type { Millis } from "../../src/core/time.ts";
+
+interface OAuth2Settings {
+  readonly tokenUrl: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly scopes: readonly string[];
+}
+
+export interface AccessTokens {
+  /** A token that is good now. @throws {BackendError} or the signal's reason */
+  readonly readToken: (signal: AbortSignal) => Promise<string>;
+  /** Forgets a token that the source has refused. */
+  readonly discard: (token: string) => void;
+}
+
+interface AccessToken {
+  readonly value: string;
+  readonly renewAt: Millis;
+  readonly expiresAt: Millis;
+}
+
+interface TokenState {
+  readonly backend: string;
+  readonly settings: OAuth2Settings;
+  /** A monotonic clock. */
+  readonly clock: () => Millis;
+  current: AccessToken | undefined;
+  pending: Promise<AccessToken> | undefined;
+  /** The last try, where that failed: it is not repeated at once. */
+  failure: { readonly error: unknown; readonly until: Millis } | undefined;
+}
+
+const requestTimeout: Millis = 10_000;
+/** How long after a failure no token is asked for. */
+const failurePause: Millis = 1_000;
+/** Of a token whose server does not say how long it is good. */
+const unknownLifetime: Millis = 60_000;
+const maxResponseChars = 65_536;
+
+const tokenSchema = z.object({
+  access_token: z.string().regex(/^[\x21-\x7e]+$/),
+  token_type: z.string().regex(/^bearer$/i),
+  // Some servers send a text.
+  expires_in: z.coerce.number().positive().optional(),
+});
+const errorSchema = z.object({ error: z.string().regex(/^[a-z_]{1,40}$/) });
+
+export function createAccessTokens(
+  backend: string,
+  settings: OAuth2Settings,
+  clock: () => Millis = () => performance.now(),
+): AccessTokens {
+  const state: TokenState = {
+    ...{ backend, settings, clock },
+    ...{ current: undefined, pending: undefined, failure: undefined },
+  };
+  return {
+    readToken: (signal) => readToken(state, signal),
+    discard: (token) => {
+      if (state.current?.value === token) state.current = undefined;
+    },
+  };
+}
+
+async function readToken(state: TokenState, signal: AbortSignal): Promise<string> {
+  const now = state.clock();
+  const { current, failure } = state;
+  if (current !== undefined && now < current.renewAt) return current.value;
+  const isGood = current !== undefined && now < current.expiresAt;
+  if (failure !== undefined && now < failure.until) {
+    if (isGood) return current.value;
+    throw failure.error;
+  }
+  state.pending ??= renewToken(state);
+  if (!isGood) return (await raceAbort(state.pending, signal)).value;
+  // The next one is told of a failure when this token is over.
+  state.pending.catch(() => {});
+  return current.value;
+}
+
+async function renewToken(state: TokenState): Promise<AccessToken> {
+  try {
+    const token = await requestToken(state);
+    state.current = token;
+    state.failure = undefined;
+    return token;
+  } catch (error) {
+    state.failure = { error, until: state.clock() + failurePause };
+    throw error;
+  } finally {
+    state.pending = undefined;
+  }
+}
+
+/** @throws {BackendError} whose message says that it was not the source which failed */
+async function requestToken({ backend, settings, clock }: TokenState): Promise<AccessToken> {
+  const { tokenUrl, clientId, clientSecret, scopes } = settings;
+  const fail = (failure: Failure, reason: string, status?: number) =>
+    new BackendError(backend, failure, `no access token from ${new URL(tokenUrl).host}: ${reason}`, {
+      status,
+    });
+  const started = clock();
+  let status: number;
+  let text: string;
+  try {
+    const response = await fetch(tokenUrl, {
+      method: "POST",
+      headers: {
+        accept: "application/json",
+        "content-type": "application/x-www-form-urlencoded",
+        authorization: `Basic ${Buffer.from(`${encodeForm(clientId)}:${encodeForm(clientSecret)}`).toString("base64")}`,
+      },
+      body: new URLSearchParams({
+        grant_type: "client_credentials",
+        ...(scopes.length > 0 && { scope: scopes.join(" ") }),
+      }),
+      // The secret goes to no other address.
+      redirect: "error",
+      signal: AbortSignal.timeout(requestTimeout),
+    });
+    status = response.status;
+    text = await readBoundedText(response);
+  } catch (error) {
+    const isLate = error instanceof Error && error.name === "TimeoutError";
+    throw isLate
+      ? fail("timeout", `no answer within ${requestTimeout} ms`)
+      : fail("unreachable", describeNetworkError(error));
+  }
+  const answer = parseJson(text);
+  if (status >= 500 || status === 429) throw fail("unreachable", `status ${status}`);
+  if (status !== 200) {
+    const code = errorSchema.safeParse(answer).data?.error;
+    // 401 for the guard, which then asks less and less often: a wrong secret must not lock its account.
+    throw fail(
+      "denied",
+      `it refuses the client (status ${status}${code === undefined ? "" : `, ${code}`})`,
+      401,
+    );
+  }
+  const token = tokenSchema.safeParse(answer).data;
+  if (token === undefined) throw fail("malformed", "its answer is no bearer token");
+  const lifetime = token.expires_in === undefined ? unknownLifetime : token.expires_in * 1_000;
+  return {
+    value: token.access_token,
+    // A fifth before its end, and at most five minutes.
+    renewAt: started + lifetime - Math.min(lifetime / 5, 300_000),
+    expiresAt: started + lifetime,
+  };
+}
+
+/** As RFC 6749, section 2.3.1, wants it: a colon in either would else move the place where they are parted. */
+function encodeForm(text: string): string {
+  return new URLSearchParams({ "": text }).toString().slice(1);
+}
+
+async function readBoundedText(response: Response): Promise<string> {
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > maxResponseChars) throw new RangeError("a response that is too long");
+  }
+  return text;
+}
+
+function describeNetworkError(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  return toErrorMessage(cause).slice(0, 200);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Sends with a token. A source may refuse one before its time, when it was revoked or its key was rotated: then once more
+ * with another.
+ */
+export async function sendWithToken<Response>(
+  { readToken, discard }: AccessTokens,
+  signal: AbortSignal,
+  send: (authorization: Readonly<Record<string, string>>) => Promise<Response>,
+  isRefused: (response: Response) => boolean,
+  drop: (response: Response) => void,
+): Promise<Response> {
+  const token = await readToken(signal);
+  const response = await send({ authorization: `Bearer ${token}` });
+  if (!isRefused(response)) return response;
+  discard(token);
+  drop(response);
+  const next = await readToken(signal);
+  const second = await send({ authorization: `Bearer ${next}` });
+  if (isRefused(second)) discard(next);
+  return second;
+}

@@ -63,7 +63,7 @@ export const defaultLimits = {
   lookBack: day,
   rate: 100,
   export: 10_000_000,
-  rollupBytes: 67_108_864,
+  rollupBytes: 0,
   tail: { lateness: minute, maxOpen: 500, perToken: 100 },
 } as const satisfies Limits;
 

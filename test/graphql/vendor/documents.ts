@@ -1,4 +1,5 @@
-// What public clients send, written anew after them: the same fields, arguments and variables.
+// What public clients send, in our own words. Only that of the npm server was written beside its source; the others are written
+// from what is known of their calls, so their fields and variables may differ from what they send.
 
 export interface ClientDocument {
   readonly client: string;

@@ -64,13 +64,12 @@ function createJwtVerifier(issuers: ReadonlyMap<string, VerifiedIssuer>, now: ()
     const known = remembered.get(hash);
     if (known !== undefined && at < known.until) return known.principal;
     const issuer = issuers.get(readIssuer(token) ?? "");
-    const payload = issuer && (await verifyToken(token, issuer, at));
-    if (issuer === undefined || payload === undefined) return undefined;
-    const principal = toPrincipal(payload, issuer.config, at);
-    const expires = principal?.expires === undefined ? at : toMillis(principal.expires as Instant);
-    if (principal !== undefined) {
-      remembered.set(hash, { principal, until: Math.min(at + rememberedFor, expires) });
-    }
+    if (issuer === undefined) return undefined;
+    const payload = await verifyToken(token, issuer, at);
+    const principal = payload && toPrincipal(payload, issuer.config, at);
+    if (principal === undefined) return undefined;
+    const until = Math.min(at + rememberedFor, toMillis(principal.expires));
+    remembered.set(hash, { principal, until });
     return principal;
   };
 }
@@ -135,8 +134,8 @@ async function verifyToken(
       currentDate: toDate(fromMillis(at)),
       requiredClaims: ["exp", "sub"],
     });
-    const type = protectedHeader.typ?.toLowerCase().replace(/^application\//, "");
-    const isTyped = config.typ.some((one) => one.toLowerCase().replace(/^application\//, "") === type);
+    const { typ } = protectedHeader;
+    const isTyped = typ !== undefined && config.typ.map(normaliseType).includes(normaliseType(typ));
     // Of tokens within tokens only the outer signature would be checked.
     if (!isTyped || protectedHeader.cty !== undefined) return undefined;
     const isFromFuture = payload.iat !== undefined && payload.iat > at / 1_000 + clockSkewSeconds;
@@ -147,7 +146,16 @@ async function verifyToken(
   }
 }
 
-function toPrincipal(payload: JWTPayload, config: JwtIssuer, at: Millis): Principal | undefined {
+/** A media type may leave `application/` out (RFC 7515, section 4.1.9). */
+function normaliseType(type: string): string {
+  return type.toLowerCase().replace(/^application\//, "");
+}
+
+function toPrincipal(
+  payload: JWTPayload,
+  config: JwtIssuer,
+  at: Millis,
+): (Principal & { readonly expires: Instant }) | undefined {
   const { sub, exp } = payload;
   const user = payload[config.user];
   if (typeof sub !== "string" || sub === "" || exp === undefined) return undefined;

@@ -6,7 +6,7 @@ import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { createSeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import { readIncrements } from "#resolvers/prometheus/metrics/increments.ts";
 import { createPlan } from "#resolvers/prometheus/metrics/series-groups.ts";
-import type { Series } from "#src/core/rows.ts";
+import type { Measure, Series } from "#src/core/rows.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { base, minute, second } from "../../conformance/metrics/fixture.ts";
 import { computeExpectedSeries, type Expected } from "../../conformance/metrics/oracle.ts";
@@ -112,9 +112,10 @@ export function buildFleetQuery(
   metric: string,
   step: number,
   tags: Readonly<Record<string, string>>,
+  measure: Measure = { of: "increment" },
+  count = 30,
 ): SeriesQuery {
-  const buckets = { start: base, step, count: 30 };
-  const measure = { of: "increment" } as const;
+  const buckets = { start: base, step, count };
   return {
     match: { tenant: "shop" },
     metric,

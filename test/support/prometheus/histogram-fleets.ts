@@ -9,6 +9,7 @@ import { createPlan } from "#resolvers/prometheus/metrics/series-groups.ts";
 import type { Measure, Series } from "#src/core/rows.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { base, minute, type RawSeries, second } from "../../conformance/metrics/fixture.ts";
+import { buildFleetQuery } from "./counter-fleets.ts";
 
 /** Buckets that the samples cover, a few more than are asked for. */
 const covered = 30;
@@ -167,16 +168,7 @@ export function buildHistogramQuery(
   tags: Readonly<Record<string, string>>,
   measure: Measure,
 ): SeriesQuery {
-  const buckets = { start: base, step, count: asked };
-  return {
-    match: { tenant: "shop" },
-    metric,
-    tags,
-    measure,
-    buckets,
-    lookBack: 10 * step,
-    pointLimit: 10_000,
-  };
+  return buildFleetQuery(metric, step, tags, measure, asked);
 }
 
 /** Grouped or read, whatever the number of series is: what is remembered of it says that they are many, or few. */

@@ -1,12 +1,14 @@
 // Evaluates PromQL over written series, so that tests run without a server: the few forms that the Kubernetes store
 // sends, and the metric store to a server that hides restarts. Any other form is an error. An expression is evaluated at
 // all times at once.
-import type {
-  Expression,
-  Matcher,
-  RangeEdge,
-  RangeSelector,
-  Selector,
+import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
+import {
+  type Expression,
+  type Matcher,
+  printExpression,
+  type RangeEdge,
+  type RangeSelector,
+  type Selector,
 } from "#resolvers/prometheus/client/promql.ts";
 import type { EvaluationTime } from "#resolvers/prometheus/client/query-request.ts";
 import type { SeriesFold } from "#resolvers/prometheus/client/response-scanner.ts";
@@ -24,6 +26,23 @@ interface Evaluation {
   readonly seriesByName: ReadonlyMap<string, readonly WrittenSeries[]>;
   readonly edge: RangeEdge;
   readonly hidesRestarts: boolean;
+}
+
+/** A client of the written series, for what asks nothing but queries. `sent` takes each as it is sent. */
+export function createRecordingClient(
+  series: readonly WrittenSeries[],
+  edge: RangeEdge,
+  sent: string[],
+): PrometheusClient {
+  const { query, readTraits } = createEvaluator(series, edge);
+  const client: Pick<PrometheusClient, "query"> & { readTraits: typeof readTraits } = {
+    query: (expression, ...more) => {
+      sent.push(printExpression(expression));
+      return query(expression, ...more);
+    },
+    readTraits,
+  };
+  return client as unknown as PrometheusClient;
 }
 
 /** A client of the written series. With `hidesRestarts` it behaves as Thanos, whose `resets` counts none. */

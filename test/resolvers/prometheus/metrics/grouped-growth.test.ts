@@ -16,7 +16,7 @@ import {
   fleet,
   readGrouped,
 } from "../../../support/prometheus/counter-fleets.ts";
-import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
+import { createRecordingClient } from "../../../support/prometheus/promql-evaluator.ts";
 
 const signal = new AbortController().signal;
 const metric = "calls_total";
@@ -27,15 +27,7 @@ function createClient(series: readonly FleetSeries[], edge: RangeEdge, sent: str
     labels: { __name__: metric, ...one.labels },
     samples: dropStale(one),
   }));
-  const { query, readTraits } = createEvaluator(written, edge);
-  const client: Pick<PrometheusClient, "query"> & { readTraits: typeof readTraits } = {
-    query: (expression, ...more) => {
-      sent.push(printExpression(expression));
-      return query(expression, ...more);
-    },
-    readTraits,
-  };
-  return client as unknown as PrometheusClient;
+  return createRecordingClient(written, edge, sent);
 }
 
 test.each(["closed", "open"] as const)("equals the raw samples, left edge %s", async (edge) => {

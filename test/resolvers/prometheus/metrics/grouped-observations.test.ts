@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
-import { printExpression, type RangeEdge } from "#resolvers/prometheus/client/promql.ts";
+import type { RangeEdge } from "#resolvers/prometheus/client/promql.ts";
 import type { Series } from "#src/core/rows.ts";
 import { base, minute, type RawSeries } from "../../../conformance/metrics/fixture.ts";
 import { computeExpectedSeries } from "../../../conformance/metrics/oracle.ts";
@@ -13,7 +13,7 @@ import {
   observationMeasures,
   readHistogramFleet,
 } from "../../../support/prometheus/histogram-fleets.ts";
-import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
+import { createRecordingClient } from "../../../support/prometheus/promql-evaluator.ts";
 
 const signal = new AbortController().signal;
 const metric = "latency_seconds";
@@ -24,15 +24,7 @@ function createClient(series: readonly RawSeries[], edge: RangeEdge, sent: strin
     labels: { __name__: `${metric}${suffix}`, ...labels },
     samples: [...samples],
   }));
-  const { query, readTraits } = createEvaluator(written, edge);
-  const client: Pick<PrometheusClient, "query"> & { readTraits: typeof readTraits } = {
-    query: (expression, ...more) => {
-      sent.push(printExpression(expression));
-      return query(expression, ...more);
-    },
-    readTraits,
-  };
-  return client as unknown as PrometheusClient;
+  return createRecordingClient(written, edge, sent);
 }
 
 test.each(["closed", "open"] as const)(

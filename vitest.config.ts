@@ -1,13 +1,21 @@
 // `npm test`: hermetic, no network. Suites on real servers have a configuration of their own.
 import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 /** `npm run test:faults` sets the number of its seeds. Only it makes attacks, which take minutes. */
 const hasSeeds = process.env.SEEDS !== undefined;
 
+// Workers, and the programs that tests start, take compiled code and stripped types from where the program keeps them.
+process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/readout", import.meta.url));
+
+// `npm run test:laws` tries new inputs, unless it is told which.
+if (process.env.RUNS !== "all") process.env.LAW_SEED ??= "1";
+
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
+    setupFiles: ["test/support/law-seed.ts"],
     exclude: ["test/backends/**", "node_modules/**", ...(hasSeeds ? [] : ["test/faults/attacks.test.ts"])],
     // Loading the modules anew for each file would take half as long as the tests; no test leaves anything in them.
     isolate: false,

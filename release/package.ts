@@ -5,24 +5,29 @@ import { copyFileSync, globSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { copyDependencies } from "./dependencies.ts";
+import { buildManPage } from "./man-page.ts";
 import { buildProgram, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
 import { buildProvenance, printChecksums } from "./provenance.ts";
 import { buildSbom } from "./sbom.ts";
 
 interface Manifest extends Readonly<Record<string, unknown>> {
+  readonly version: string;
   readonly dependencies: Readonly<Record<string, string>>;
 }
 
 /** Fills a folder with everything but the dependencies. Returns the paths of its files, relative to the folder. */
-export function buildPackage(target: string): readonly string[] {
+export async function buildPackage(target: string): Promise<readonly string[]> {
   const written = buildProgram(target);
   for (const file of documents) copyFileSync(join(root, file), join(target, file));
-  writeText(target, "package.json", `${JSON.stringify(buildManifest(), null, 2)}\n`);
+  const manifest = buildManifest();
+  writeText(target, manPage, await buildManPage(manifest.version));
+  writeText(target, "package.json", `${JSON.stringify(manifest, null, 2)}\n`);
   writeText(target, sbomFile, `${JSON.stringify(buildSbom(), null, 2)}\n`);
-  return [...written, ...documents, "package.json", sbomFile];
+  return [...written, ...documents, manPage, "package.json", sbomFile];
 }
 
 const sbomFile = "sbom.cdx.json";
+const manPage = "man/readout.1";
 const documents = ["README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"] as const;
 
 /** Without what belongs to the checkout: its scripts, its tools, and the mark that keeps the checkout from being published. */
@@ -37,14 +42,13 @@ function buildManifest(): Manifest {
   } = JSON.parse(readText("package.json")) as Manifest;
   return {
     ...kept,
+    man: [`./${manPage}`],
     exports: {
       "./backend": describeExport("resolvers/backend-toolkit"),
       "./conformance/*": describeExport("test/conformance/*"),
       "./package.json": "./package.json",
     },
-    // Only the suites need it.
-    peerDependencies: { vitest: ">=4" },
-    peerDependenciesMeta: { vitest: { optional: true } },
+    // Vitest (for the suites) and Amazon's SDK (for its sources) are no peers: npm asks the registry even for optional ones.
     bundleDependencies: Object.keys(kept.dependencies),
   };
 }
@@ -76,11 +80,11 @@ function buildDeclarations(target: string): void {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const folder = join(root, "dist/readout");
   rmSync(join(root, "dist"), { recursive: true, force: true });
-  buildPackage(folder);
-  buildDeclarations(folder);
+  await buildPackage(folder);
   copyDependencies(folder);
-  // A stage of the image takes the folder as it is.
+  // The image takes the folder as it is. Nobody compiles against it, and its stage has no compiler.
   if (!process.argv.includes("--folder")) {
+    buildDeclarations(folder);
     const [tarball] = execFileSync(
       "npm",
       ["pack", folder, "--pack-destination", join(root, "dist"), "--silent"],

@@ -5,43 +5,13 @@ import { readFileSync, type Stats, statSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
+import { commands, printUsage, readHelp } from "./commands.ts";
 import { now } from "./core/time.ts";
 import { version } from "./core/version.ts";
 
 // Large answers leave much garbage and few live objects, and V8 would let the heap grow to four times the live size.
 // Twice is cheap; at 30 % every request took twice the processor time.
 setFlagsFromString("--heap-growing-percent=100");
-
-type Command = (args: readonly string[], shell: Shell) => Promise<number>;
-
-// Loaded on demand: `token new` need not wait for a web server.
-const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; readonly usage: string }>>> = {
-  demo: () => import("./cli/demo.ts"),
-  serve: () => import("./cli/serve/serve.ts"),
-  check: () => import("./cli/check.ts"),
-  init: () => import("./cli/init/init.ts"),
-  explain: () => import("./cli/explain.ts"),
-  token: () => import("./cli/token.ts"),
-  visual: () => import("./cli/new-visual.ts"),
-  schema: () => import("./cli/schema.ts"),
-  mcp: () => import("./cli/mcp.ts"),
-};
-
-const usage = `Usage: readout COMMAND [options]
-
-  demo  [--port 8080] [--token T]         serve generated data, to look around
-  serve [--config readout.yaml]           serve the configured sites
-  check [--config readout.yaml]           say what of a configuration will work, and what not
-  init  --elastic URL --prometheus URL    look at a stack and write a readout.yaml for it
-  explain --site S 'QUERY'                say what a query means, and which requests it sends
-  token new --user U --site S [--site S]  make a token, and its entry for the file
-  visual new --site S --title T           write the file of a published visual, with a new id
-  schema                                  print the GraphQL schema
-  mcp   [--url URL]                       hand an editor's messages to a running server
-
-  --version                               print the version
-  COMMAND --help                          say what a command does, and its options
-`;
 
 const stop = new AbortController();
 for (const name of ["SIGINT", "SIGTERM"] as const) {
@@ -61,6 +31,7 @@ const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   openInput: () => process.stdin,
   readText: (path) => readFileSync(path, "utf8"),
   now,
+  readHelp,
   loadModules,
   onChange: watchFile,
   onHangup: subscribeToHangup,
@@ -120,7 +91,7 @@ const asksForHelp = (argument: string) => argument === "--help" || argument === 
 
 async function runCommand([name, ...args]: readonly string[]): Promise<number> {
   if (name === "help" || (name !== undefined && asksForHelp(name))) {
-    shell.out(usage);
+    shell.out(printUsage());
     return 0;
   }
   if (name === "--version" || name === "-v") {
@@ -129,11 +100,11 @@ async function runCommand([name, ...args]: readonly string[]): Promise<number> {
   }
   const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (command === undefined) {
-    shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
+    shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${printUsage()}`);
     return 2;
   }
   const [{ run, usage: own }, { kinds, loadOwnKind }] = await loadModules(() =>
-    Promise.all([command(), import("#resolvers/index.ts")]),
+    Promise.all([command.load(), import("#resolvers/index.ts")]),
   );
   if (args.some(asksForHelp)) {
     shell.out(own);

@@ -10,164 +10,204 @@ const root = new URL("..", import.meta.url).pathname;
  * Patterns: `*` within a segment, `{a,b}` either, `/**` a folder and all below it.
  */
 const layers: readonly Layer[] = [
-  { folder: "src", imports: ["resolvers", "src/cli/**", "src/core"] },
+  { folder: "src", imports: ["resolvers", "src/cli/**", "src/core/**"] },
   {
     folder: "src/cli/**",
     imports: [
       "src/cli/**",
-      "src/{server,graphql,intake,visuals,access,telemetry,config,core}",
-      "src/operations/**",
+      "src/{server,graphql,intake,visuals,audit,access,telemetry,config,core,core/json}",
+      ...["src/operations/**", "src/tracing", "src/tracing/rollup-store"],
     ],
     types: ["src/store"],
   },
   {
     folder: "src/server",
-    imports: ["src/{tail,intake,graphql,mcp,http,access,telemetry,core}", "src/operations/runtime"],
-    types: ["src/{visuals,config}"],
+    imports: ["src/{tail,intake,graphql,mcp,http,access,telemetry,core,core/json}", "src/operations/runtime"],
+    types: ["src/{visuals,audit,config}"],
   },
+  { folder: "src/audit", imports: ["src/{core,core/json,telemetry}"], types: ["src/config"] },
   {
     folder: "src/tail",
-    imports: ["src/operations/{logs,runtime}", "src/{log-query,core}"],
-    types: ["src/{http,access,config,store}"],
+    imports: ["src/operations/{logs,runtime}", "src/{access,log-query,core,core/json}"],
+    types: ["src/{http,config,store}"],
   },
   {
     folder: "src/intake",
-    imports: ["src/{http,access,core}", "src/operations/runtime"],
+    imports: ["src/{http,access,core,core/json}", "src/operations/runtime"],
     types: ["src/{telemetry,config,store}"],
   },
   {
-    folder: "src/graphql/vendor",
-    imports: ["src/operations/**", "src/{log-query,core}"],
+    folder: "src/graphql/existing-clients",
+    imports: ["src/operations/**", "src/{log-query,core,core/json}"],
     types: ["src/access"],
   },
   {
     folder: "src/graphql",
-    imports: ["src/graphql/vendor", "src/operations/**", "src/{config,core}"],
+    imports: ["src/graphql/existing-clients", "src/operations/**", "src/{config,core,core/json}"],
     types: ["src/{access,store}"],
   },
   {
     folder: "src/mcp",
-    imports: ["src/operations/runtime", "src/operations", "src/core"],
+    imports: ["src/operations/runtime", "src/operations", "src/core/**"],
     types: ["src/{access,config}"],
   },
-  { folder: "src/http", imports: ["src/{access,core}", "src/operations/runtime"], types: ["src/config"] },
+  {
+    folder: "src/http",
+    imports: ["src/{access,core,core/json}", "src/operations/runtime"],
+    types: ["src/config"],
+  },
   {
     folder: "src/operations",
-    imports: ["src/{operations,tracing}/**", "src/{log-query,core}"],
+    imports: ["src/{operations,tracing}/**", "src/{log-query,core,core/json}"],
     types: ["src/store"],
   },
   {
     folder: "src/operations/runtime",
-    imports: ["src/{access,telemetry,log-query,core}"],
+    imports: ["src/{access,telemetry,log-query,core,core/json}"],
     types: ["src/{visuals,config,store}"],
   },
   {
     folder: "src/operations/*",
-    imports: ["src/operations/runtime", "src/tracing/**", "src/{metrics,log-query,core}"],
+    imports: ["src/operations/runtime", "src/tracing/**", "src/{metrics,log-query,core,core/json}"],
     types: ["src/{visuals,access,config,store}"],
   },
-  { folder: "src/tracing/spans", imports: ["src/{telemetry,core}"], types: ["src/store"] },
-  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core}"] },
+  { folder: "src/tracing/spans", imports: ["src/{telemetry,core,core/json}"], types: ["src/store"] },
+  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core,core/json}"] },
+  {
+    folder: "src/tracing/rollup-store",
+    imports: ["src/tracing/{rollups,spans}", "src/core/**"],
+    types: ["src/store"],
+  },
   {
     folder: "src/tracing/rollups",
-    imports: ["src/tracing/spans", "src/{telemetry,core}"],
+    imports: ["src/tracing/spans", "src/{telemetry,core,core/json}"],
     types: ["src/store"],
   },
   {
     folder: "src/tracing",
-    imports: ["src/tracing/{listing,rollups,spans}", "src/core"],
+    imports: ["src/tracing/{listing,rollup-store,rollups,spans}", "src/core/**"],
     types: ["src/store"],
   },
-  { folder: "src/access", imports: ["src/{federation,core}"], types: ["src/{config,store}"] },
-  { folder: "src/federation", imports: ["src/{tracing,core}"], types: ["src/store"] },
-  { folder: "src/telemetry", imports: ["src/core"], types: ["src/{config,store}"] },
-  { folder: "src/{config,visuals}", imports: ["src/core"], types: ["src/store"] },
-  { folder: "src/store", imports: ["src/core"], types: ["src/log-query"] },
-  { folder: "src/{log-query,metrics}", imports: ["src/core"] },
+  { folder: "src/access", imports: ["src/{federation,core,core/json}"], types: ["src/{config,store}"] },
+  {
+    folder: "src/federation",
+    imports: ["src/{tracing,metrics,store,core,core/json}"],
+    types: ["src/config"],
+  },
+  { folder: "src/telemetry", imports: ["src/core/**"], types: ["src/{config,store}"] },
+  { folder: "src/{config,visuals}", imports: ["src/core/**"], types: ["src/store"] },
+  { folder: "src/store", imports: ["src/core/**"], types: ["src/{log-query,metrics}"] },
+  { folder: "src/{log-query,metrics}", imports: ["src/core/**"] },
+  { folder: "src/core/json", imports: ["src/core"] },
+  { folder: "src/core", imports: [] },
   // Browsers load the console from its own folder and from nowhere else.
-  { folder: "src/{core,console}", imports: [] },
+  { folder: "src/console", imports: ["src/console/*"] },
+  { folder: "src/console/{base,search,metrics,sign-in}", imports: ["src/console/base"] },
+  { folder: "src/console/logs", imports: ["src/console/{base,search}"] },
+  { folder: "src/console/*", imports: ["src/console/{base,search,logs,metrics}"] },
   {
     folder: "resolvers",
-    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core}"],
+    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core,core/json}"],
     types: ["src/store"],
   },
-  { folder: "resolvers/http", imports: ["src/{telemetry,config,core}"], types: ["src/store"] },
+  { folder: "resolvers/http", imports: ["src/{telemetry,config,core,core/json}"], types: ["src/store"] },
   {
     folder: "resolvers/elastic",
-    imports: ["resolvers/elastic/*", "resolvers/http", "src/tracing/rollups", "src/{config,core}"],
+    imports: [
+      ...["resolvers/elastic/*", "resolvers/http"],
+      ...["src/tracing/{rollup-store,rollups}", "src/{config,core,core/json}"],
+    ],
+    types: ["src/store"],
+  },
+  {
+    folder: "resolvers/elastic/rollups",
+    imports: ["resolvers/elastic/client", "src/core/**"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/elastic/snapshot",
-    imports: ["resolvers/elastic/{mapping,client}", "src/core"],
+    imports: ["resolvers/elastic/{mapping,client}", "src/core/**"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/elastic/{logs,spans}",
     imports: [
       "resolvers/elastic/{snapshot,search,query,layout,mapping,document,client}",
-      ...["resolvers/http", "src/tracing/**", "src/{telemetry,log-query,core}"],
+      ...["resolvers/http", "src/tracing/**", "src/{telemetry,log-query,core,core/json}"],
     ],
     types: ["src/store"],
   },
   {
     folder: "resolvers/elastic/search",
-    imports: ["resolvers/elastic/{query,layout,mapping,document,client}", "resolvers/http", "src/core"],
+    imports: ["resolvers/elastic/{query,layout,mapping,document,client}", "resolvers/http", "src/core/**"],
     types: ["src/{log-query,store}"],
   },
   {
     folder: "resolvers/elastic/query",
-    imports: ["resolvers/elastic/{layout,mapping,client}", "src/tracing/spans", "src/{log-query,core}"],
+    imports: [
+      "resolvers/elastic/{layout,mapping,client}",
+      "src/tracing/spans",
+      "src/{log-query,core,core/json}",
+    ],
     types: ["src/store"],
   },
   {
     folder: "resolvers/elastic/layout",
-    imports: ["resolvers/elastic/{mapping,document}", "src/tracing/spans", "src/{log-query,core}"],
+    imports: ["resolvers/elastic/{mapping,document}", "src/tracing/spans", "src/{log-query,core,core/json}"],
     types: ["resolvers/elastic/client", "src/store"],
   },
-  { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}", "src/core"] },
-  { folder: "resolvers/elastic/document", imports: ["src/core"] },
+  { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}", "src/core/**"] },
+  { folder: "resolvers/elastic/document", imports: ["src/core/**"] },
   {
     folder: "resolvers/{elastic,prometheus}/client",
-    imports: ["resolvers/http", "src/{telemetry,metrics,core}"],
+    imports: ["resolvers/http", "src/{telemetry,metrics,core,core/json}"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/prometheus",
-    imports: ["resolvers/prometheus/*", "resolvers/http", "src/{config,core}"],
+    imports: ["resolvers/prometheus/*", "resolvers/http", "src/{config,core,core/json}"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/prometheus/kubernetes",
-    imports: ["resolvers/prometheus/{metrics,counters,client}", "src/{store,metrics,core}"],
+    imports: ["resolvers/prometheus/{metrics,counters,client}", "src/{store,metrics,core,core/json}"],
   },
   {
     folder: "resolvers/prometheus/metrics",
-    imports: ["resolvers/prometheus/{counters,client}", "resolvers/http", "src/{telemetry,metrics,core}"],
+    imports: [
+      "resolvers/prometheus/{settled,counters,client}",
+      "resolvers/http",
+      "src/{telemetry,metrics,core,core/json}",
+    ],
     types: ["src/store"],
   },
   {
+    folder: "resolvers/prometheus/settled",
+    imports: ["resolvers/prometheus/counters", "src/{telemetry,core}"],
+  },
+  {
     folder: "resolvers/prometheus/counters",
-    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core}"],
+    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core,core/json}"],
   },
   {
     folder: "resolvers/memory",
-    imports: ["resolvers/memory/*", "src/{config,core}"],
+    imports: ["resolvers/memory/*", "src/{config,core,core/json}"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/memory/demo",
-    imports: ["src/core"],
+    imports: ["src/core/**"],
     types: ["resolvers/memory/stores", "src/store"],
   },
   {
     folder: "resolvers/memory/stores",
-    imports: ["src/tracing/**", "src/{store,telemetry,metrics,log-query,core}"],
+    imports: ["src/tracing/**", "src/{store,telemetry,metrics,log-query,core,core/json}"],
   },
 ];
 
 /** Where each package belongs: folders, or single files. */
 const packages: Readonly<Record<string, readonly string[]>> = {
+  aws4: ["resolvers/http/aws.ts"],
   "@modelcontextprotocol/server": ["src/mcp/agent-server.ts"],
   "@elastic/elasticsearch": ["resolvers/elastic/client"],
   "@opensearch-project/opensearch": ["resolvers/elastic/client"],
@@ -178,7 +218,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "@graphql-mesh/utils": ["src/graphql/mesh.ts"],
   "@graphql-yoga/render-graphiql": ["src/server/pages.ts"],
   "@graphql-yoga/plugin-csrf-prevention": ["src/graphql/gateway.ts"],
-  dataloader: ["src/graphql/links.ts", "src/graphql/vendor"],
+  dataloader: ["src/graphql/links.ts", "src/graphql/existing-clients"],
   graphql: ["src/graphql/**", "src/cli/schema.ts"],
   "graphql-jit": ["src/graphql/gateway.ts"],
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
@@ -190,7 +230,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
     "src/access/jwt.ts",
     "src/graphql/query-bounds.ts",
     "resolvers/elastic/search",
-    "resolvers/prometheus/{client,metrics}",
+    "resolvers/prometheus/{client,metrics,settled}",
   ],
   pino: ["src/telemetry/telemetry.ts"],
   "prom-client": ["src/telemetry/telemetry.ts"],
@@ -204,12 +244,20 @@ const packages: Readonly<Record<string, readonly string[]>> = {
       "src/intake/openapi.ts",
       "src/visuals/visual.ts",
     ],
-    ...["src/tracing/spans/digest.ts", "src/mcp", "resolvers/**"],
+    ...[
+      "src/tracing/{spans/digest,stored-figures}.ts",
+      "src/tracing/rollup-store",
+      "src/mcp",
+      "resolvers/**",
+    ],
   ],
 };
 
 /** What the server puts into the console's folder, from elsewhere. */
-const served = ["src/console/uplot.js", "src/console/normalise.js"];
+const served = [
+  ...["src/console/metrics/uplot.js", "src/console/traces/normalise.js", "src/console/map/dagre.js"],
+  "src/console/sign-in/oauth4webapi.js",
+];
 
 interface Layer {
   readonly folder: string;

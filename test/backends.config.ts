@@ -4,10 +4,11 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     globalSetup: ["test/backends/setup.ts"],
+    setupFiles: ["test/support/law-seed.ts"],
     include: ["test/backends/**/*.test.ts"],
     fileParallelism: false,
-    testTimeout: 120_000,
-    expect: { poll: { timeout: 100_000 } },
-    hookTimeout: 180_000,
+    testTimeout: 240_000,
+    expect: { poll: { timeout: 200_000 } },
+    hookTimeout: 300_000,
   },
 });

@@ -4,14 +4,19 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { Script } from "node:vm";
 import { parser as promqlParser } from "@prometheus-io/lezer-promql";
+import { composeServices } from "@theguild/federation-composition";
+import { parse as parseGraphql } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse as parseYaml } from "yaml";
 import { parseLogLayout as readLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { parseSpanLayout as readSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
 import { kinds } from "#resolvers/index.ts";
+import { commands, printUsage } from "#src/commands.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { severities } from "#src/core/rows.ts";
 import { listSeverityWords } from "#src/core/severity-words.ts";
+import { schema } from "#src/graphql/schema.ts";
+import { printSubgraph } from "#src/graphql/subgraph.ts";
 import { parse as parseLogQuery } from "#src/log-query/parse.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import {
@@ -32,6 +37,7 @@ import {
   readTable,
   readUserPages,
 } from "./support/docs/pages.ts";
+import { pem, readPem } from "./support/tls.ts";
 
 const pages = readUserPages();
 const blocks = pages.flatMap((page) => page.blocks);
@@ -39,24 +45,25 @@ const ofKind = (kind: string): readonly Block[] => blocks.filter((block) => bloc
 const place = (block: Block): string => `${block.page}:${block.line}`;
 const each = (kind: string) => ofKind(kind).map((block) => [place(block), block] as const);
 
-const commands: Readonly<Record<string, () => Promise<{ readonly usage: string }>>> = {
-  demo: () => import("#src/cli/demo.ts"),
-  serve: () => import("#src/cli/serve/serve.ts"),
-  check: () => import("#src/cli/check.ts"),
-  init: () => import("#src/cli/init/init.ts"),
-  explain: () => import("#src/cli/explain.ts"),
-  token: () => import("#src/cli/token.ts"),
-  visual: () => import("#src/cli/new-visual.ts"),
-  schema: () => import("#src/cli/schema.ts"),
-  mcp: () => import("#src/cli/mcp.ts"),
-};
-
 /** What is done with the blocks of a kind. */
 const known = [
   ...["sh", "text output", "json output", "text help"],
   ...["yaml readout", "yaml log-layout", "yaml span-layout", "yaml meshrc", "yaml visual", "yaml metrics"],
+  // Run by test/graphql/mesh-alerts.test.ts.
+  ...["yaml meshrc alerts", "graphql alerts"],
   ...["yaml elasticsearch-role", "yaml opensearch-role", "yaml pod", "yaml alerts", "yaml scrape"],
-  ...["yaml", "text log-query", "text trace-query", "graphql", "js", "ts", "nginx", "dockerfile", "json"],
+  ...[
+    "yaml",
+    "text log-query",
+    "text trace-query",
+    "graphql",
+    "graphql subgraph",
+    "js",
+    "ts",
+    "nginx",
+    "dockerfile",
+    "json",
+  ],
 ] as const;
 
 describe("pages", () => {
@@ -251,7 +258,7 @@ describe("what repeats the code", () => {
   test.each(helpBlocks.map((block) => [block.kind.slice("text help=".length), block] as const))(
     "cli.md shows what readout %s --help prints",
     async (command, { text }) => {
-      const { usage } = (await commands[command]?.()) ?? {};
+      const { usage } = (await commands[command]?.load()) ?? {};
       expect(text).toBe(usage);
     },
   );
@@ -266,6 +273,7 @@ describe("what repeats the code", () => {
   });
 
   test("cli.md has every command", () => {
+    expect(ofKind("text help")[0]?.text).toBe(printUsage());
     expect(helpBlocks.map(({ kind }) => kind.slice("text help=".length))).toEqual(Object.keys(commands));
   });
 });
@@ -273,13 +281,22 @@ describe("what repeats the code", () => {
 // ---- What is parsed -------------------------------------------------------------------------------------------
 
 describe("configuration examples", () => {
+  const pemFiles: Readonly<Record<string, string>> = {
+    "cert.pem": readPem(pem.server.cert),
+    "key.pem": readPem(pem.server.key),
+    "clients.pem": readPem(pem.clientsCa),
+  };
   const world = {
     kinds,
-    env: { ES_API_KEY: "k", ES_PASSWORD: "p", MIMIR_TOKEN: "t", FRONTEND_KEY: "f" },
+    env: {
+      ...{ ES_API_KEY: "k", ES_PASSWORD: "p", MIMIR_TOKEN: "t", FRONTEND_KEY: "f" },
+      ...{ AUDIT_KEY: "a key that nobody knows", COLLECTOR_TOKEN: "t" },
+    },
     readText: (path: string) =>
-      /layouts\/.*\.yaml$/.test(path)
+      pemFiles[path.split("/").at(-1) ?? ""] ??
+      (/layouts\/.*\.yaml$/.test(path)
         ? (ofKind(path.includes("traces") ? "yaml span-layout" : "yaml log-layout")[0]?.text ?? "")
-        : "a secret",
+        : "a secret"),
   };
   // What an example leaves to others is filled in.
   const rest = {
@@ -314,6 +331,14 @@ describe("configuration examples", () => {
     const own = parseYaml(readFileSync(".meshrc.yaml", "utf8"));
     expect(parseYaml(text).sources.slice(0, 1)).toEqual(own.sources);
     expect(parseYaml(text).sources).toHaveLength(2);
+  });
+
+  test.each(each("graphql subgraph"))("%s composes with the program's own", async (_, { text }) => {
+    const { errors } = composeServices([
+      { name: "readout", typeDefs: parseGraphql(await printSubgraph(schema)) },
+      { name: "own", typeDefs: parseGraphql(text) },
+    ]);
+    expect(errors).toBeUndefined();
   });
 
   test.each(each("yaml visual"))("%s is the visual that the demo publishes under its id", (_, { text }) => {

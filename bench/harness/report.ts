@@ -74,3 +74,7 @@ export function printTable(figures: readonly Figure[]): string {
 function pad(cell: string, width: number, column: number): string {
   return column === 1 || column === 2 ? cell.padStart(width) : cell.padEnd(width);
 }
+
+export function count(lines: number): string {
+  return lines.toLocaleString("en");
+}

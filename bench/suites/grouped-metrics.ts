@@ -30,7 +30,8 @@ interface Question {
   readonly metric: string;
   readonly field: string;
   readonly by: readonly string[];
-  readonly resolution: keyof typeof resolutions;
+  /** Absent: one value of all the time, as `metrics/list` answers it. */
+  readonly resolution?: keyof typeof resolutions | undefined;
   readonly length: Millis;
   readonly aggregation?: string;
   /** What Prometheus is asked, of the selector and the window. */
@@ -63,6 +64,20 @@ function listCounterQuestions(): readonly Question[] {
       by: ["host"],
       resolution: "FIFTEEN_MINUTELY",
       series: wide.hosts,
+    },
+    {
+      title: `${fleet}, one value by path`,
+      of: wide,
+      by: ["path"],
+      resolution: undefined,
+      series: wide.paths,
+    },
+    {
+      title: `${month}, one value by path`,
+      of: long,
+      by: ["path"],
+      resolution: undefined,
+      series: long.paths,
     },
     {
       title: `${fleet} minutely, all series`,
@@ -149,9 +164,9 @@ async function compare(
   const ours = buildOwnCall(url, token, question);
   const direct = buildDirectCall(source.url, question);
   const { body } = await send(agent, ours, true);
-  const answered: { series?: unknown[] } = JSON.parse(body);
-  if (answered.series?.length !== question.series)
-    throw new Error(`${question.title}: ${answered.series?.length} series`);
+  const answered: { series?: unknown[]; rows?: unknown[] } = JSON.parse(body);
+  const found = (answered.series ?? answered.rows)?.length;
+  if (found !== question.series) throw new Error(`${question.title}: ${found} series`);
   for (let warm = 0; warm < 2; warm++) for (const call of [ours, direct]) await send(agent, call);
   const costs = { ours: [] as Cost[], direct: [] as Cost[] };
   for (let round = 0; round < Math.max(3, Math.min(7, rounds)); round++) {
@@ -191,18 +206,18 @@ function buildOwnCall(
   { metric, field, aggregation, by, resolution, length }: Question,
 ): Call {
   const tags = Object.fromEntries(by.map((key) => [key, "*"]));
-  const body = JSON.stringify({
-    site_id: "bench",
-    from: new Date(end - length).toISOString(),
-    to: new Date(end - 1).toISOString(),
-    resolution,
-    select: [{ name: metric, tags, field, ...(aggregation !== undefined && { aggregation }) }],
-  });
-  return { url: `${url}/api/v2/metrics/timeseries`, method: "POST", body, token };
+  const select = { name: metric, tags, field, ...(aggregation !== undefined && { aggregation }) };
+  const range = { from: new Date(end - length).toISOString(), to: new Date(end - 1).toISOString() };
+  const [route, asked] =
+    resolution === undefined
+      ? ["list", { select: [{ id: "a", ...select }], group_by: by.map((key) => ({ Tag: key })) }]
+      : ["timeseries", { select: [select], resolution }];
+  const body = JSON.stringify({ site_id: "bench", ...range, ...asked });
+  return { url: `${url}/api/v2/metrics/${route}`, method: "POST", body, token };
 }
 
 function buildDirectCall(url: string, { metric, resolution, length, direct }: Question): Call {
-  const step = resolutions[resolution];
+  const step = resolution === undefined ? length : resolutions[resolution];
   const window = step % hour === 0 ? `${step / hour}h` : `${step / minute}m`;
   const form = new URLSearchParams({
     query: direct(metric, window),

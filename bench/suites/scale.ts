@@ -1,6 +1,7 @@
 // Traces of a busy site over a real Elasticsearch: a day of a million spans, asked for an hour, six hours and the day. What is
 // read costs the source little more than a plain scan of the same documents; what is too much is refused at once. Then the same
-// questions are asked again and again while documents come, as dashboards do: what is kept is not read again.
+// questions are asked again and again while documents come, as dashboards do: what is kept is not read again. At last a roller
+// keeps figures of the day in an index, and a new process is asked for the day.
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -25,7 +26,10 @@ interface Bench {
 }
 
 /** The most that each figure may be. */
-const floors = { scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000, firstRatio: 1.3, againRatio: 0.5 };
+const floors = {
+  ...{ scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000, firstRatio: 1.3, againRatio: 0.5 },
+  ...{ storedMillis: 1_000, rollMicros: 30 },
+};
 
 interface Question {
   readonly name: string;
@@ -109,6 +113,7 @@ export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
     }
     await subject.stop();
     figures.push(...(await measureAgain(bench, source.url, configuration, reading)));
+    figures.push(...(await measureStored(bench, source.url, configuration)));
     return figures;
   } finally {
     await source.stop();
@@ -156,6 +161,8 @@ async function measureAgain(
           value: again.firstMillis / before.millis,
         },
         { name: `${title}, asked again: p50`, unit: "ms", value: again.millis },
+        { name: `${title}, asked again: source's CPU`, unit: "ms", value: again.sourceCpu },
+        { name: `${title}, asked again: CPU`, unit: "ms", value: again.ownCpu },
         {
           ...{ name: `${title}, asked again: over reading`, unit: "×", floor: floors.againRatio },
           value: again.millis / before.millis,
@@ -166,6 +173,79 @@ async function measureAgain(
   await subject.stop();
   return figures;
 }
+
+/** Figures of the day in an index: what making them costs, and the day asked of a process that holds nothing. */
+async function measureStored(
+  bench: Bench,
+  source: string,
+  configuration: readonly string[],
+): Promise<readonly Figure[]> {
+  const rolled = [...configuration, "rollups: { backend: es, index: readout-rollups, rate: 1 }"];
+  const roller = await bench.serve(rolled, { deadline });
+  const before = { source: await readSourceCpu(source), own: readCpuMillis(roller.subject.pid) };
+  await waitForReach(roller.url);
+  const own = readCpuMillis(roller.subject.pid) - before.own;
+  const ofSource = (await readSourceCpu(source)) - before.source;
+  await roller.subject.stop();
+  const stored = await fetch(`${source}/readout-rollups/_stats/store`);
+  const { _all } = (await stored.json()) as { _all: { primaries: { store: { size_in_bytes: number } } } };
+  const scan = await measureScan(source, [{ match_all: {} }], findRange(24));
+  const figures: Figure[] = [
+    {
+      ...{ name: "making figures of the day: CPU a span", unit: "µs", floor: floors.rollMicros },
+      value: (1_000 * own) / bench.spans,
+    },
+    { name: "making figures of the day: source's CPU over a plain scan", unit: "×", value: ofSource / scan },
+    {
+      ...{ name: "figures of the day: bytes a span in the index", unit: "B" },
+      value: _all.primaries.store.size_in_bytes / bench.spans,
+    },
+  ];
+  const { subject, url } = await bench.serve(rolled, { deadline });
+  const target = { url, pid: subject.pid, source };
+  for (const question of [...questions, await findEventQuestion(bench, url), ...revisionQuestions]) {
+    const answer = await measureQuestion(bench, target, question, findRange(24));
+    figures.push(
+      { name: `${question.name}, a day from the index, asked first`, unit: "ms", value: answer.firstMillis },
+      {
+        ...{ name: `${question.name}, a day from the index: p50`, unit: "ms" },
+        ...{ value: answer.status === 200 ? answer.millis : Number.NaN, floor: floors.storedMillis },
+      },
+      { name: `${question.name}, a day from the index: source's CPU`, unit: "ms", value: answer.sourceCpu },
+      { name: `${question.name}, a day from the index: CPU`, unit: "ms", value: answer.ownCpu },
+    );
+  }
+  await subject.stop();
+  return figures;
+}
+
+const revisionQuestions: readonly Question[] = [
+  { name: "actions of a revision", route: "actions", body: { ...site, revision: "r2" } },
+  { name: "deploy stats", route: "../deploys/stats", body: { ...site, revision: "r2" } },
+];
+
+/** The actions of the slow event with the greatest impact. */
+async function findEventQuestion({ agent, token }: Bench, url: string): Promise<Question> {
+  const { from, to } = findRange(1);
+  const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
+  const call = { url: `${url}/api/v2/tracing/slow_events`, method: "POST", token } as const;
+  const { body } = await send(agent, { ...call, body: JSON.stringify({ ...site, ...range }) }, true);
+  const [{ digest }] = JSON.parse(body) as [{ digest: string }];
+  return { name: "slow event actions", route: "slow_events/actions", body: { ...site, digest } };
+}
+
+/** Until the figures of each kind of both sites reach back to the begin of the day. */
+async function waitForReach(url: string): Promise<void> {
+  for (;;) {
+    await sleep(1_000);
+    const text = await (await fetch(`${url}/metrics`)).text();
+    const reaches = [...text.matchAll(/^readout_rolled_reach_seconds\{[^}]*\} (\S+)$/gm)];
+    const wanted = (Date.now() - dayBegins) / 1_000;
+    if (reaches.length >= kindsOfFigures && reaches.every(([, seconds]) => Number(seconds) >= wanted)) return;
+  }
+}
+/** Four of each of the two sites. */
+const kindsOfFigures = 8;
 
 /** By a process of its own, so that whoever measures has not a million documents' garbage to collect meanwhile. */
 function fill({ folder, spans }: Bench, url: string): Promise<void> {

@@ -1,9 +1,12 @@
 // The backend for Elasticsearch and OpenSearch: its configuration, its stores, and what the command line inspects of it.
 import { z } from "zod";
 import { explainIssue, httpUrl, parseSettings } from "../../src/config/validation.ts";
-import { parseDuration } from "../../src/core/time.ts";
-import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
+import { parseDuration, toMillis } from "../../src/core/time.ts";
+import type { Backend, BackendKind, CustomLayouts, IO } from "../../src/store/backend.ts";
+import type { RollupStore } from "../../src/store/rollups.ts";
+import { createRollupCatalogue } from "../../src/tracing/rollup-store/catalogue.ts";
 import { createRollupCache } from "../../src/tracing/rollups/rollup-cache.ts";
+import type { StoredRollups } from "../../src/tracing/rollups/stored-cover.ts";
 import { anyLogin, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";
@@ -13,9 +16,11 @@ import { type LogLayout, logLayouts, parseLogLayout } from "./layout/log-layout.
 import { parseSpanLayout, type SpanLayout, spanLayouts } from "./layout/span-layout.ts";
 import { inspectLogSource } from "./logs/inspection.ts";
 import { createLogStore } from "./logs/log-store.ts";
+import { createRollupStore } from "./rollups/rollup-store.ts";
 import { createMappingCache } from "./search/mapping-cache.ts";
 import { inspectSpanSource } from "./spans/inspection.ts";
 import { createSpanStore } from "./spans/span-store.ts";
+import { describeView } from "./view.ts";
 
 const settingsSchema = z.strictObject({
   url: z.union([httpUrl, z.array(httpUrl).min(1, "names no address")], {
@@ -34,10 +39,11 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
     traces: { names: new Set(spanLayouts.keys()), parse: (text) => parseSpanLayout(text, explainIssue) },
   },
   create(name, config, io, own): Backend {
-    const client = createElasticClient(name, toClientSettings(name, config, io), io);
+    const client = createElasticClient(name, toClientSettings(name, config, io, own), io);
     const mappingCache = createMappingCache(name, client, io, own);
     const rollups = createRollupCache({
       ...{ backend: name, maxBytes: io.rollupBytes },
+      stored: io.findRollupStore && openCatalogue(name, io.findRollupStore, io),
       recordLookup: (hit) => io.recordCacheLookup("rollups", hit),
       recordBytes: (bytes) => io.recordRollupBytes?.(name, bytes),
     });
@@ -64,20 +70,36 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
           inspect: (source) => inspectLogSource(name, source, client, mappingCache, signal),
           signal,
         }),
+      openRollups: (index) => createRollupStore(name, client, index),
       close: () => client.close(),
     };
   },
 };
 
-function toClientSettings(name: string, config: ElasticConfig, io: IO): ClientSettings {
+/** What the store of rollups has; it is found when it is first needed. */
+function openCatalogue(name: string, findStore: () => RollupStore | undefined, io: IO): StoredRollups {
+  return createRollupCatalogue(
+    findStore,
+    () => toMillis(io.now()),
+    (err) => io.log({ level: "warn", message: "kept figures cannot be read", backend: name, err }),
+  );
+}
+
+function toClientSettings(
+  name: string,
+  config: ElasticConfig,
+  io: IO,
+  own: CustomLayouts<LogLayout, SpanLayout> | undefined,
+): ClientSettings {
   const { auth, tls } = config;
   return {
     ...guardDefaults,
     nodes: typeof config.url === "string" ? [config.url] : config.url,
-    auth: auth !== undefined && "api_key" in auth ? { apiKey: auth.api_key } : openLogin(name, auth),
+    auth: auth !== undefined && "api_key" in auth ? { apiKey: auth.api_key } : openLogin(name, auth, io),
     tls: readTls(tls, io),
     headers: config.headers,
     timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,
     maxResponseBytes: config.answer_bytes,
+    view: describeView(config, own),
   };
 }

@@ -4,9 +4,14 @@ import { z } from "zod";
 import { httpUrl, parseNumeral } from "../../src/config/validation.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
+import { type AwsLogin, type AwsSettings, createAwsLogin } from "./aws.ts";
 import { type AccessTokens, createAccessTokens } from "./oauth2.ts";
 
 const text = z.string().min(1, "must not be empty");
+const awsLogin = <const Services extends readonly AwsSettings["service"][]>(...services: Services) =>
+  z.strictObject({
+    aws: z.strictObject({ region: text, service: z.enum(services), role: text.optional() }),
+  });
 const logins = {
   basic: z.strictObject({ username: z.string(), password: z.string() }),
   bearer: z.strictObject({ bearer: text }),
@@ -21,12 +26,12 @@ const logins = {
   }),
 };
 export const basicOrBearer = buildLoginUnion(
-  [logins.basic, logins.bearer, logins.oauth2],
-  "expected { username, password }, { bearer } or { oauth2: { token_url, client_id, client_secret } }",
+  [logins.basic, logins.bearer, logins.oauth2, awsLogin("aps")],
+  "expected { username, password }, { bearer }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: aps } }",
 );
 export const anyLogin = buildLoginUnion(
-  [logins.basic, logins.api_key, logins.bearer, logins.oauth2],
-  "expected { username, password }, { bearer }, { api_key } or { oauth2: { token_url, client_id, client_secret } }",
+  [logins.basic, logins.api_key, logins.bearer, logins.oauth2, awsLogin("es", "aoss")],
+  "expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }",
 );
 
 /** An empty value fits no form in particular, so its error names all of them. */
@@ -38,12 +43,19 @@ function buildLoginUnion<const Forms extends readonly z.ZodType[]>(forms: Forms,
 /** As the settings of `oauth2` are written. */
 type OAuth2Login = z.output<(typeof logins)["oauth2"]>;
 
-/** A login whose tokens are asked for, made ready to do so; any other as it is. */
+/** As the settings of `aws` are written. */
+type WrittenAwsLogin = { readonly aws: AwsSettings };
+
+/** A login whose tokens or credentials are asked for, made ready to do so; any other as it is. */
 export function openLogin<Login extends object>(
   backend: string,
-  login: Login | OAuth2Login | undefined,
-): Exclude<Login, OAuth2Login> | AccessTokenLogin | undefined {
-  if (login === undefined || !isOAuth2(login)) return login as Exclude<Login, OAuth2Login> | undefined;
+  login: Login | OAuth2Login | WrittenAwsLogin | undefined,
+  { now }: Pick<IO, "now">,
+): Exclude<Login, OAuth2Login | WrittenAwsLogin> | AccessTokenLogin | AwsLogin | undefined {
+  if (login !== undefined && "aws" in login) {
+    return createAwsLogin({ backend, settings: (login as WrittenAwsLogin).aws, now });
+  }
+  if (login === undefined || !isOAuth2(login)) return login as Exclude<Login, OAuth2Login | WrittenAwsLogin>;
   const { token_url: tokenUrl, client_id: clientId, client_secret: clientSecret, scopes } = login.oauth2;
   return { tokens: createAccessTokens(backend, { tokenUrl, clientId, clientSecret, scopes }) };
 }

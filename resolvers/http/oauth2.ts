@@ -1,9 +1,9 @@
-// Access tokens for a source by the client credentials of OAuth 2 (RFC 6749, section 4.4). One request for a token is under
-// way at once, whoever waits for it; a token is renewed before it expires, while requests still go with the old one.
+// Access tokens for a source by the client credentials of OAuth 2 (RFC 6749, section 4.4).
 import { z } from "zod";
-import { raceAbort } from "../../src/core/concurrency.ts";
 import { BackendError, type Failure, toErrorMessage } from "../../src/core/errors.ts";
+import { tryParseJson } from "../../src/core/json/parse-json.ts";
 import type { Millis } from "../../src/core/time.ts";
+import { createRenewedValue, type LimitedValue } from "./renewed-value.ts";
 
 interface OAuth2Settings {
   readonly tokenUrl: string;
@@ -19,26 +19,7 @@ export interface AccessTokens {
   readonly discard: (token: string) => void;
 }
 
-interface AccessToken {
-  readonly value: string;
-  readonly renewAt: Millis;
-  readonly expiresAt: Millis;
-}
-
-interface TokenState {
-  readonly backend: string;
-  readonly settings: OAuth2Settings;
-  /** A monotonic clock. */
-  readonly clock: () => Millis;
-  current: AccessToken | undefined;
-  pending: Promise<AccessToken> | undefined;
-  /** The last try, where that failed: it is not repeated at once. */
-  failure: { readonly error: unknown; readonly until: Millis } | undefined;
-}
-
 const requestTimeout: Millis = 10_000;
-/** How long after a failure no token is asked for. */
-const failurePause: Millis = 1_000;
 /** Of a token whose server does not say how long it is good. */
 const unknownLifetime: Millis = 60_000;
 const maxResponseChars = 65_536;
@@ -56,50 +37,16 @@ export function createAccessTokens(
   settings: OAuth2Settings,
   clock: () => Millis = () => performance.now(),
 ): AccessTokens {
-  const state: TokenState = {
-    ...{ backend, settings, clock },
-    ...{ current: undefined, pending: undefined, failure: undefined },
-  };
-  return {
-    readToken: (signal) => readToken(state, signal),
-    discard: (token) => {
-      if (state.current?.value === token) state.current = undefined;
-    },
-  };
-}
-
-async function readToken(state: TokenState, signal: AbortSignal): Promise<string> {
-  const now = state.clock();
-  const { current, failure } = state;
-  if (current !== undefined && now < current.renewAt) return current.value;
-  const isGood = current !== undefined && now < current.expiresAt;
-  if (failure !== undefined && now < failure.until) {
-    if (isGood) return current.value;
-    throw failure.error;
-  }
-  state.pending ??= renewToken(state);
-  if (!isGood) return (await raceAbort(state.pending, signal)).value;
-  // The next one is told of a failure when this token is over.
-  state.pending.catch(() => {});
-  return current.value;
-}
-
-async function renewToken(state: TokenState): Promise<AccessToken> {
-  try {
-    const token = await requestToken(state);
-    state.current = token;
-    state.failure = undefined;
-    return token;
-  } catch (error) {
-    state.failure = { error, until: state.clock() + failurePause };
-    throw error;
-  } finally {
-    state.pending = undefined;
-  }
+  const tokens = createRenewedValue(() => requestToken(backend, settings, clock), clock);
+  return { readToken: tokens.read, discard: tokens.discard };
 }
 
 /** @throws {BackendError} whose message says that it was not the source which failed */
-async function requestToken({ backend, settings, clock }: TokenState): Promise<AccessToken> {
+async function requestToken(
+  backend: string,
+  settings: OAuth2Settings,
+  clock: () => Millis,
+): Promise<LimitedValue<string>> {
   const { tokenUrl, clientId, clientSecret, scopes } = settings;
   const fail = (failure: Failure, reason: string, status?: number) =>
     new BackendError(backend, failure, `no access token from ${new URL(tokenUrl).host}: ${reason}`, {
@@ -132,7 +79,7 @@ async function requestToken({ backend, settings, clock }: TokenState): Promise<A
       ? fail("timeout", `no answer within ${requestTimeout} ms`)
       : fail("unreachable", describeNetworkError(error));
   }
-  const answer = parseJson(text);
+  const answer = tryParseJson(text);
   if (status >= 500 || status === 429) throw fail("unreachable", `status ${status}`);
   if (status !== 200) {
     const code = errorSchema.safeParse(answer).data?.error;
@@ -172,14 +119,6 @@ async function readBoundedText(response: Response): Promise<string> {
 function describeNetworkError(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   return toErrorMessage(cause).slice(0, 200);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /**

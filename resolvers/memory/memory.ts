@@ -7,6 +7,7 @@ import {
   fromMillis,
   hour,
   type Instant,
+  later,
   minute,
   type TimeRange,
   toMillis,
@@ -89,13 +90,19 @@ export const memory: BackendKind<MemorySettings> = {
           limitations: [],
           problems: [],
         }),
+        // Neither makes the data: a start inspects every source.
         logs: async ({ index, tenantFilter }) => {
-          writeLines();
-          return describeIndices([index], tenantFilter, logs);
+          const newest = (name: string) =>
+            findNewest(io.now(), (range) => generateLines(seed, name, range).map(({ time }) => time));
+          return describeIndices([index], tenantFilter, { indices: () => logIndices, newest });
         },
         traces: async ({ index, tenantFilter }) => {
-          writeSpans();
-          return describeIndices(index.split(","), tenantFilter, spans);
+          // Indices of reports hold nothing generated.
+          const newest = (name: string) =>
+            spans.newest(name) ??
+            findNewest(io.now(), (range) => generateSpans(seed, name, range).map(({ end }) => end));
+          const indices = () => [...new Set([...traceIndices, ...spans.indices()])];
+          return describeIndices(index.split(","), tenantFilter, { indices, newest });
         },
         metrics: async (match) => {
           measure();
@@ -122,6 +129,15 @@ function createCatchUp(
     make({ from: made > forgotten ? made : forgotten, to, forgotten });
     made = to;
   };
+}
+
+/** The newest of the generated times, looked for in ever longer windows that end now. */
+function findNewest(now: Instant, listTimes: (range: TimeRange) => readonly Instant[]): Instant | undefined {
+  for (let length = minute; length <= hour; length *= 4) {
+    const times = listTimes({ from: (now - fromMillis(length)) as Instant, to: now });
+    if (times.length > 0) return times.reduce(later);
+  }
+  return undefined;
 }
 
 /** A store whose data are made up to now whenever it is used. */

@@ -1,7 +1,7 @@
 // The backend kind `prometheus`: Prometheus itself and the servers that offer its HTTP API.
 import { z } from "zod";
-import { httpUrl, parseSettings } from "../../src/config/validation.ts";
-import { type Millis, parseDuration, toMillis } from "../../src/core/time.ts";
+import { duration, httpUrl, parseSettings } from "../../src/config/validation.ts";
+import { day, type Millis, parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../src/store/metrics.ts";
@@ -15,12 +15,16 @@ import { createKubernetesStore } from "./kubernetes/kubernetes-store.ts";
 import { createMetricFamilies, type MetricFamilies } from "./metrics/metric-families.ts";
 import { createMetricStore } from "./metrics/metric-store.ts";
 import { describeReplicaLabels } from "./replica-labels.ts";
+import { createBucketMemory } from "./settled/bucket-memory.ts";
+import type { SettledValues } from "./settled/settled-series.ts";
 
 const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
   url: httpUrl,
   auth: basicOrBearer.optional(),
   ...createConnectionSchema("30s"),
+  /** Samples that are older no longer change, so that values of theirs may be kept. */
+  settled: duration(366 * day).optional(),
 });
 type PrometheusConfig = z.infer<typeof settings>;
 
@@ -39,7 +43,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
       name,
       kind: "prometheus",
       stores: {
-        metrics: createMetricStore(name, client, families),
+        metrics: createMetricStore(name, client, families, openSettledValues(name, config, io)),
         kubernetes: createKubernetesStore(client),
       },
       probe: (signal) => client.probe(signal),
@@ -52,6 +56,23 @@ export const prometheus: BackendKind<PrometheusConfig> = {
     };
   },
 };
+
+/** What is kept lives as long as the backend, that is until its configuration changes. */
+function openSettledValues(
+  backend: string,
+  { settled: age }: PrometheusConfig,
+  io: IO,
+): SettledValues | undefined {
+  if (age === undefined || io.metricCacheBytes === 0) return undefined;
+  const recordBytes = (bytes: number) => io.recordMetricCacheBytes?.(backend, bytes);
+  return {
+    backend,
+    memory: createBucketMemory(io.metricCacheBytes, recordBytes),
+    age,
+    now: () => toMillis(io.now()),
+    recordLookup: (hit) => io.recordCacheLookup("metric_values", hit),
+  };
+}
 
 /** With the labels of replicated scrapers, which make every sum wrong. @throws {BackendError} */
 async function inspectMetrics(
@@ -77,7 +98,7 @@ function toClientSettings(
     concurrent: maxConcurrent,
     queued: maxQueued,
     url,
-    auth: openLogin(name, auth),
+    auth: openLogin(name, auth, io),
     tls: readTls(tls, io),
     headers,
     timeout: parseDuration(timeout) ?? guardDefaults.timeout,

@@ -2,13 +2,16 @@
 // slow hashes protect passwords that can be guessed, and would cost 40 ms a request. Only the hashes are kept.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "../config/config.ts";
+import type { TokenLimits } from "../config/limits.ts";
 import { TooMany, Unauthorized } from "../core/errors.ts";
 import type { Scope } from "../core/scopes.ts";
-import type { Instant } from "../core/time.ts";
+import type { Instant, Millis } from "../core/time.ts";
 import type { RateLimiter } from "./rate-limit.ts";
 
 export interface Principal {
   readonly user: string;
+  /** What the audit log calls the token: its name, or the beginning of its hash, or its issuer and subject. */
+  readonly token: string;
   /** Whose share a request counts for: a token of the file, or the subject of an issuer. No two users have one. */
   readonly account: string;
   /** Also true of sites that do not exist where the token is for all: the caller checks whether they do. */
@@ -17,35 +20,63 @@ export interface Principal {
   hasScope(scope: Scope): boolean;
   /** From then on the token is invalid, and its open streams must be closed. */
   readonly expires?: bigint | undefined;
+  /** Beside those of the server; the smaller one of each holds. */
+  readonly limits?: TokenLimits | undefined;
 }
 
+/** What a verified certificate says of its owner. */
+export interface PeerCertificate {
+  /** The values of each attribute of the subject. */
+  readonly subject: Readonly<Record<string, readonly string[]>>;
+  /** The alternative names, each with its type: `URI:spiffe://acme/agent`. */
+  readonly names: readonly string[];
+  /** When it ends. */
+  readonly notAfter: Millis;
+}
+
+/** The principal of a certificate; undefined where none of the configuration's users, or more than one, is meant. */
+export type FindCertificateUser = (certificate: PeerCertificate) => Principal | undefined;
+
 /**
+ * The certificate counts where there is no token at all.
  * @throws {Unauthorized} the token is missing, unknown, expired or not valid yet; all of these fail alike
  * @throws {TooMany} the token is valid and over its rate
  * @throws {BackendError} The keys of the token's issuer are not there yet.
  */
-export type Authenticate = (token: string | undefined) => Promise<Principal>;
+export type Authenticate = (
+  token: string | undefined,
+  certificate?: PeerCertificate | undefined,
+) => Promise<Principal>;
 
 /** What `createAuthenticator` needs beside the tokens of the file. */
 interface AuthenticatorOptions {
   /** Called once for each request with a valid token, with its account. */
   readonly rate?: RateLimiter;
+  /** Called once for each request with a valid token, also where it is over its rate. */
+  readonly recordUse?: (user: string, at: Instant) => void;
   /** The principal of a token that is none of the file's. */
   readonly verifyJwt?: ((token: string) => Promise<Principal | undefined>) | undefined;
+  readonly findCertificateUser?: FindCertificateUser;
 }
 
 /** Creates an authenticator for the configured tokens, all of which differ. */
 export function createAuthenticator(
   tokens: readonly TokenEntry[],
   now: () => Instant,
-  { rate, verifyJwt }: AuthenticatorOptions = {},
+  { rate, recordUse, verifyJwt, findCertificateUser }: AuthenticatorOptions = {},
 ): Authenticate {
   const entries = tokens.flatMap(toEntries);
-  return async (token) => {
-    if (token === undefined || token === "") throw new Unauthorized("Unauthorized");
-    const principal = findPrincipal(entries, token, now()) ?? (await verifyJwt?.(token));
+  const find = async (token: string | undefined, certificate: PeerCertificate | undefined, at: Instant) => {
+    if (token === undefined) return certificate && findCertificateUser?.(certificate);
+    return token === "" ? undefined : (findPrincipal(entries, token, at) ?? (await verifyJwt?.(token)));
+  };
+  return async (token, certificate) => {
+    const at = now();
+    const principal = await find(token, certificate, at);
     if (principal === undefined) throw new Unauthorized("Unauthorized");
-    if (rate?.take(principal.account) === false) throw new TooMany(1, "rate", rate.quota);
+    recordUse?.(principal.user, at);
+    const own = principal.limits?.rate;
+    if (rate?.take(principal.account, own) === false) throw new TooMany(1, "rate", rate.describeQuota(own));
     return principal;
   };
 }
@@ -58,14 +89,23 @@ interface Entry {
 }
 
 /** One for each hash: both are one user's while a token is replaced by another. */
-function toEntries({ user, sha256, sites, scopes, expires, notBefore }: TokenEntry): readonly Entry[] {
+function toEntries(entry: TokenEntry): readonly Entry[] {
+  const { user, name, sha256, sites, scopes, limits, expires, notBefore } = entry;
   const allowed = sites === "*" ? undefined : new Set(sites);
   const maySee = (site: string): boolean => allowed === undefined || allowed.has(site);
   const hashes = typeof sha256 === "string" ? [sha256] : sha256;
-  const principal = Object.freeze({
-    ...{ user, account: hashes.join(), maySee, hasScope: createScopeCheck(scopes), expires },
+  const shared = {
+    user,
+    account: hashes.join(),
+    maySee,
+    hasScope: createScopeCheck(scopes),
+    expires,
+    limits,
+  };
+  return hashes.map((hash) => {
+    const token = name ?? `sha256:${hash.slice(0, 12)}`;
+    return { hash: Buffer.from(hash, "hex"), notBefore, principal: Object.freeze({ ...shared, token }) };
   });
-  return hashes.map((hash) => ({ hash: Buffer.from(hash, "hex"), notBefore, principal }));
 }
 
 function findPrincipal(entries: readonly Entry[], token: string, at: Instant): Principal | undefined {

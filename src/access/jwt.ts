@@ -97,7 +97,8 @@ function readIssuer(token: string): string | undefined {
 /** Whether an object within a JSON text names a member twice. A text that is no JSON may count as either. */
 function hasRepeatedName(json: string): boolean {
   const open: Set<string>[] = [];
-  for (const [piece] of json.matchAll(/"(?:[^"\\]|\\.)*"\s*:?|[{}]/g)) {
+  // A text without an end goes to the end of all: were it no piece, each quote within would be tried anew.
+  for (const [piece] of json.matchAll(/"(?:[^"\\]|\\.?)*(?:"\s*:?|$)|[{}]/gs)) {
     if (piece === "{") open.push(new Set());
     else if (piece === "}") open.pop();
     else if (piece.endsWith(":")) {
@@ -164,6 +165,7 @@ function toPrincipal(
   const expires = Math.min(exp * 1_000 + clockSkewSeconds * 1_000, at + maxStreamTime);
   return Object.freeze({
     user,
+    token: `${config.issuer} ${sub}`,
     account: JSON.stringify([config.issuer, sub]),
     maySee: (site: string) => sites === "*" || sites.has(site),
     hasScope: createScopeCheck(config.scopes === undefined ? undefined : readScopes(payload[config.scopes])),

@@ -3,10 +3,10 @@ import type { Quota } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 
 export interface RateLimiter {
-  /** Whether `name` may make one more request now, which then counts. */
-  readonly take: (name: string) => boolean;
-  readonly quota: Quota;
-  /** The part of the quota that is used by the name nearest to it, from 0 to 1. */
+  /** Whether `name` may make one more request now, which then counts. `own` is a lower rate of that name alone. */
+  readonly take: (name: string, own?: number) => boolean;
+  readonly describeQuota: (own?: number) => Quota;
+  /** The part of its quota that is used by the name nearest to it, from 0 to 1. */
   readonly measureUse: () => number;
 }
 
@@ -29,15 +29,16 @@ export function createReloadableRateLimit(clock: () => Millis): (perSecond: numb
 }
 
 function createRateLimiter(perSecond: number, clock: () => Millis): RateLimiter {
-  const burst = perSecond * burstSeconds;
   // In the order of their last use, so that the first is dropped.
   const buckets = new Map<string, Bucket>();
-  const countTokens = ({ tokens, at }: Bucket, now: Millis): number =>
-    Math.min(burst, tokens + ((now - at) * perSecond) / 1_000);
-  const take = (name: string): boolean => {
+  const chooseRate = (own: number | undefined) => Math.min(perSecond, own ?? perSecond);
+  const take = (name: string, own?: number): boolean => {
     const at = clock();
+    const rate = chooseRate(own);
     const known = buckets.get(name);
-    const bucket: Bucket = { tokens: known === undefined ? burst : countTokens(known, at), at };
+    const full = rate * burstSeconds;
+    const bucket: Bucket = { rate, tokens: known === undefined ? full : countTokens(known, at), at };
+    bucket.tokens = Math.min(full, bucket.tokens);
     buckets.delete(name);
     buckets.set(name, bucket);
     if (buckets.size > maxNames) {
@@ -50,15 +51,27 @@ function createRateLimiter(perSecond: number, clock: () => Millis): RateLimiter 
   };
   const measureUse = (): number => {
     const now = clock();
-    let least = burst;
-    for (const bucket of buckets.values()) least = Math.min(least, countTokens(bucket, now));
-    return 1 - Math.floor(least) / burst;
+    let largest = 0;
+    for (const bucket of buckets.values()) {
+      const left = Math.floor(countTokens(bucket, now)) / (bucket.rate * burstSeconds);
+      largest = Math.max(largest, 1 - left);
+    }
+    return largest;
   };
-  return { take, measureUse, quota: { requests: burst, seconds: burstSeconds } };
+  const describeQuota = (own?: number): Quota => ({
+    requests: chooseRate(own) * burstSeconds,
+    seconds: burstSeconds,
+  });
+  return { take, measureUse, describeQuota };
 }
 
-/** What was left at that time. */
+/** What was left at that time, and how fast it is refilled. */
 interface Bucket {
+  readonly rate: number;
   tokens: number;
   readonly at: Millis;
+}
+
+function countTokens({ rate, tokens, at }: Bucket, now: Millis): number {
+  return Math.min(rate * burstSeconds, tokens + ((now - at) * rate) / 1_000);
 }

@@ -95,23 +95,24 @@ const discoverySchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url() })
 const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).min(1) });
 
 /** @throws {BackendError} */
-async function loadKeys({ issuer, jwks, discovery }: KeyLocation, fetchText: FetchText): Promise<FindKey> {
+async function loadKeys(location: KeyLocation, fetchText: FetchText): Promise<FindKey> {
   try {
     const { createLocalJWKSet } = await import("jose");
-    const url = jwks ?? (await discoverKeys(issuer, discovery, fetchText));
+    const url = location.jwks ?? (await discoverKeys(location, fetchText));
     return createLocalJWKSet(keysSchema.parse(JSON.parse(await fetchText(url))) as JSONWebKeySet);
   } catch (error) {
     throw createUnreachableError("its keys cannot be read", error);
   }
 }
 
-async function discoverKeys(
-  issuer: string,
-  discovery: string | undefined,
-  fetchText: FetchText,
-): Promise<string> {
-  const url = discovery ?? `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
-  const found = discoverySchema.parse(JSON.parse(await fetchText(url)));
+/** The address of an issuer's discovery document. */
+export function locateDiscovery({ issuer, discovery }: KeyLocation): string {
+  return discovery ?? `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
+}
+
+async function discoverKeys(location: KeyLocation, fetchText: FetchText): Promise<string> {
+  const { issuer } = location;
+  const found = discoverySchema.parse(JSON.parse(await fetchText(locateDiscovery(location))));
   // Another issuer's document would be another issuer's keys (OpenID Connect Discovery 1.0, section 4.3).
   if (found.issuer !== issuer) throw new Error("the discovery document is of another issuer");
   return found.jwks_uri;

@@ -5,15 +5,20 @@ import type {
   LogSourceConfig,
   LogSourceInOne,
   LogsPart,
+  MetricsPlace,
   SiteConfig,
   TracesPart,
 } from "../config/config.ts";
+import type { MetricAliases } from "../config/metric-aliases.ts";
 import type { SitePart } from "../config/schema.ts";
 import { toPlaces } from "../core/collections.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { Millis } from "../core/time.ts";
+import { createFederatedKubernetes } from "../federation/federated-kubernetes.ts";
 import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
+import { createFederatedMetrics } from "../federation/federated-metrics.ts";
 import { createFederatedSpans, type SpanPlace } from "../federation/federated-spans.ts";
+import { createRenamedMetrics } from "../federation/renamed-metrics.ts";
 import type { Backend, Stores } from "../store/backend.ts";
 import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { KubernetesStore } from "../store/kubernetes.ts";
@@ -30,18 +35,35 @@ export interface Site {
   readonly name?: string | undefined;
   readonly environment?: string | undefined;
   readonly retention: Millis;
+  /** Absent where only whole answers are allowed. */
+  readonly partial?: PartialAnswers | undefined;
   /** What a counter shows without an aggregation. */
   readonly counterDefault: "cumulative" | "increment";
   readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
   readonly traces?: SpanPart;
   /** The error reports of the site's browsers. They are spans too, but never requests. */
-  readonly reports?: SpanPart;
-  readonly metrics?: Part<MetricStore> & { readonly match: ForcedLabels };
+  readonly reports?: SpanPart | undefined;
+  readonly metrics?: MetricPart;
   readonly kubernetes?: Part<KubernetesStore> & { readonly match: ForcedLabels };
   /** Where error reports are written. Without a store, reports with its keys cannot be written. */
   readonly frontend?: FrontendPart & { readonly store: ErrorReportStore | undefined };
 }
 export type Sites = ReadonlyMap<string, Site>;
+
+/** Names of backends that an answer lacks. */
+export type MissingBackends = ReadonlySet<string>;
+
+/** That answers may lack what a failed backend holds. */
+interface PartialAnswers {
+  /** What clients are told of a backend. */
+  readonly label: (backend: string) => string;
+}
+
+/** The store knows its metrics by the names too. */
+type MetricPart = Part<MetricStore> & {
+  readonly match: ForcedLabels;
+  readonly names?: MetricAliases | undefined;
+};
 
 export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
@@ -78,21 +100,25 @@ const sitePartScopes: readonly { readonly part: keyof Site; readonly scopes: rea
   { part: "kubernetes", scopes: ["kubernetes"] },
 ];
 
-interface Part<Store> {
+export interface Part<Store> {
   /** The name of its backend; of several, all names joined by a comma and a space. */
   readonly backend: string;
   /** All names, where there are several. */
   readonly backends?: readonly string[];
   readonly store: Store;
+  /** The same store without what these backends hold, where there are several. */
+  readonly openWithout?: (missing: MissingBackends) => Store;
 }
 
 /** Connects each site with the stores of its backends. The configuration has checked that these exist. */
 export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
-  const places = new Map<SpanSource, readonly SpanPlace[]>();
-  const spans: SpanPlaces = { places, store: createFederatedSpans(places) };
+  const spans = createSpanPlaces();
+  const label = (backend: string) => config.backends[backend]?.label ?? encodeURIComponent(backend);
   const find: FindStore = (kind, backend) =>
     backend === undefined ? undefined : backends.get(backend)?.stores[kind];
-  return new Map(Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find, spans)]));
+  return new Map(
+    Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find, spans, label)]),
+  );
 }
 
 type FindStore = <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined;
@@ -103,6 +129,7 @@ function connectSite(
     name,
     environment,
     retention,
+    partial = false,
     counterDefault = "cumulative",
     logs,
     traces,
@@ -112,19 +139,19 @@ function connectSite(
   }: SiteConfig,
   find: FindStore,
   spans: SpanPlaces,
+  label: PartialAnswers["label"],
 ): Site {
   const reportReader = find("traces", frontend?.backend);
-  const metricStore = find("metrics", metrics?.backend);
   const reportStore = find("reports", frontend?.backend);
-  const kubernetesStore = find("kubernetes", kubernetes?.backend);
   return {
     id,
     name,
     environment,
     retention,
+    partial: partial ? { label } : undefined,
     counterDefault,
     ...(logs && connectLogs(logs, find)),
-    ...(traces && connectTraces(id, toPlaces(traces), find, spans)),
+    ...(traces && connectTraces(id, toPlaces(traces), find, { ...spans, mayBeMissing: partial })),
     ...(frontend &&
       reportReader && {
         reports: {
@@ -136,16 +163,42 @@ function connectSite(
           }),
         },
       }),
-    ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
+    ...(metrics && connectMetrics(metrics, find)),
     ...(frontend && { frontend: { ...frontend, store: reportStore } }),
-    ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
+    ...(kubernetes && connectKubernetes(toPlaces(kubernetes), find)),
   };
 }
 
 /** The places of the spans of all sites, and the store that reads those of sites in several backends. */
 interface SpanPlaces {
-  readonly places: Map<SpanSource, readonly SpanPlace[]>;
+  readonly places: Map<SpanSource, readonly ConnectedSpans[]>;
   readonly store: SpanStore;
+  /** One store for each object of missing backends: sources of one store are read together. */
+  readonly openWithout: (missing: MissingBackends) => SpanStore;
+}
+
+interface ConnectedSpans extends SpanPlace {
+  readonly backend: string;
+  readonly mayBeMissing: boolean;
+}
+
+function createSpanPlaces(): SpanPlaces {
+  const places = new Map<SpanSource, readonly ConnectedSpans[]>();
+  const opened = new WeakMap<MissingBackends, SpanStore>();
+  const listPlaces = (source: SpanSource) => places.get(source) ?? [];
+  const openWithout = (missing: MissingBackends): SpanStore =>
+    createFederatedSpans((source) =>
+      listPlaces(source).filter(({ backend, mayBeMissing }) => !mayBeMissing || !missing.has(backend)),
+    );
+  return {
+    places,
+    store: createFederatedSpans(listPlaces),
+    openWithout: (missing) => {
+      const store = opened.get(missing) ?? openWithout(missing);
+      opened.set(missing, store);
+      return store;
+    },
+  };
 }
 
 /** Returns no traces where one of their backends has no store for them. */
@@ -153,22 +206,67 @@ function connectTraces(
   site: string,
   parts: readonly TracesPart[],
   find: FindStore,
-  { places, store }: SpanPlaces,
+  { places, store, openWithout, mayBeMissing }: SpanPlaces & Pick<ConnectedSpans, "mayBeMissing">,
 ): Pick<Site, "traces"> {
   const connected = parts.flatMap((part) => {
     const store = find("traces", part.backend);
-    return store === undefined ? [] : [{ backend: part.backend, store, source: buildSpanSource(site, part) }];
+    if (store === undefined) return [];
+    return [{ backend: part.backend, store, source: buildSpanSource(site, part), mayBeMissing }];
   });
   const [first, ...others] = connected;
   if (first === undefined || connected.length < parts.length) return {};
   if (others.length === 0) {
     places.set(first.source, connected);
-    return { traces: first };
+    return { traces: { backend: first.backend, store: first.store, source: first.source } };
   }
   const source = { ...first.source, index: connected.map(({ source }) => source.index).join(",") };
   places.set(source, connected);
   const backends = connected.map(({ backend }) => backend);
-  return { traces: { backend: backends.join(", "), backends, store, source } };
+  return { traces: { backend: backends.join(", "), backends, store, openWithout, source } };
+}
+
+/** Returns no metrics where one of their backends has no store for them. */
+function connectMetrics(metrics: NonNullable<SiteConfig["metrics"]>, find: FindStore): Pick<Site, "metrics"> {
+  if ("backend" in metrics) {
+    const store = find("metrics", metrics.backend);
+    if (store === undefined) return {};
+    const { names } = metrics;
+    return {
+      metrics: { ...metrics, store: names === undefined ? store : createRenamedMetrics(store, names) },
+    };
+  }
+  const places = findPlaces(metrics, (backend) => find("metrics", backend));
+  if (places.length < metrics.length) return {};
+  return { metrics: { ...connectPlaces(places, createFederatedMetrics), match: {} } };
+}
+
+/** Likewise. */
+function connectKubernetes(parts: readonly MetricsPlace[], find: FindStore): Pick<Site, "kubernetes"> {
+  const places = findPlaces(parts, (backend) => find("kubernetes", backend));
+  const [first, ...others] = places;
+  if (first === undefined || places.length < parts.length) return {};
+  if (others.length === 0) return { kubernetes: first };
+  return { kubernetes: { ...connectPlaces(places, createFederatedKubernetes), match: {} } };
+}
+
+function findPlaces<Store>(
+  parts: readonly MetricsPlace[],
+  find: (backend: string) => Store | undefined,
+): readonly (MetricsPlace & { readonly store: Store })[] {
+  return parts.flatMap((part) => {
+    const store = find(part.backend);
+    return store === undefined ? [] : [{ ...part, store }];
+  });
+}
+
+function connectPlaces<Place extends MetricsPlace, Store>(
+  places: readonly Place[],
+  createStore: (places: readonly Place[]) => Store,
+): Part<Store> {
+  const backends = places.map(({ backend }) => backend);
+  const openWithout = (missing: MissingBackends) =>
+    createStore(places.filter(({ backend }) => !missing.has(backend)));
+  return { backend: backends.join(", "), backends, store: createStore(places), openWithout };
 }
 
 /** The placeholders for the date of a report in the name of its index. */
@@ -199,7 +297,9 @@ function connectLogs(logs: LogsPart, find: FindStore): Pick<Site, "logs"> {
     const index = all.map(({ source }) => source.index).join(",");
     if (only !== undefined) sources.set(id, { ...only.source, index });
   }
-  return { logs: { backend: backends.join(", "), backends, store: createFederatedLogs(federated), sources } };
+  const store = createFederatedLogs(federated);
+  const openWithout = (missing: MissingBackends) => createFederatedLogs(federated, missing);
+  return { logs: { backend: backends.join(", "), backends, store, openWithout, sources } };
 }
 
 /** The places of a source's lines, as the configuration has them. */

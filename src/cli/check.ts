@@ -5,10 +5,18 @@ import type { Config, SiteConfig } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
 import { mapConcurrent } from "../core/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
-import { durationUnits, type Instant, type Millis, nanosPerMilli, printDuration } from "../core/time.ts";
+import {
+  durationUnits,
+  type Instant,
+  type Millis,
+  nanosPerMilli,
+  printDuration,
+  toMillis,
+} from "../core/time.ts";
 import { checkVisual } from "../operations/metrics/visuals.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { Backend, BackendInfo } from "../store/backend.ts";
+import { surveyRollups } from "../tracing/rollup-store/survey.ts";
 import { openVisualDirectory } from "../visuals/visual-directory.ts";
 import { openConfigFile } from "./support/config-file.ts";
 import { findMeshProblems } from "./support/graphql-loader.ts";
@@ -40,10 +48,15 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   const inspections = Object.keys(config.backends).map((name) =>
     inspectBackend(name, config, file, shell, deadline),
   );
-  const [mesh, ...findings] = await Promise.all([inspectMesh(config, shell, deadline), ...inspections]);
+  const [mesh, rollups, ...findings] = await Promise.all([
+    inspectMesh(config, shell, deadline),
+    inspectRollups(config, file, shell, deadline),
+    ...inspections,
+  ]);
   shell.signal.throwIfAborted();
   const visuals = await inspectVisuals(config);
-  const { text, problems } = describeFindings(file, config, findings, visuals, mesh, shell.now());
+  const others = { visuals, mesh, rollups };
+  const { text, problems } = describeFindings(file, config, findings, others, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
@@ -89,6 +102,29 @@ async function inspectMesh({ mesh }: Config, shell: Shell, deadline: Millis): Pr
   if (mesh === undefined) return [];
   const outcome = await tryInTime(() => findMeshProblems(mesh, shell), shell, deadline);
   return "value" in outcome ? outcome.value : [outcome.failure];
+}
+
+type Kept = Awaited<ReturnType<typeof surveyRollups>>;
+
+/** What is kept of the figures of spans; undefined where the configuration keeps none. */
+async function inspectRollups(
+  config: Config,
+  file: string,
+  shell: Shell,
+  deadline: Millis,
+): Promise<Outcome<Kept> | undefined> {
+  const { rollups } = config;
+  if (rollups === undefined) return undefined;
+  const created = tryOpenBackend(rollups.backend, config, file, shell);
+  if ("failure" in created) return created;
+  const { value: backend } = created;
+  try {
+    const store = backend.openRollups?.(rollups.index);
+    if (store === undefined) return { failure: `${rollups.backend} cannot keep figures` };
+    return await tryInTime((own) => surveyRollups(store, toMillis(shell.now()), own), shell, deadline);
+  } finally {
+    await backend.close().catch(() => undefined);
+  }
 }
 
 /** Probes a backend, then inspects every part that it serves. Rejects only when `shell.signal` is aborted. */
@@ -166,12 +202,17 @@ interface CheckReport {
   limitations: number;
 }
 
+interface OtherFindings {
+  readonly visuals: VisualFindings;
+  readonly mesh: readonly string[];
+  readonly rollups: Outcome<Kept> | undefined;
+}
+
 function describeFindings(
   file: string,
   config: Config,
   findings: readonly BackendFinding[],
-  visuals: VisualFindings,
-  mesh: readonly string[],
+  { visuals, mesh, rollups }: OtherFindings,
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: CheckReport = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -187,6 +228,7 @@ function describeFindings(
   });
   notes.lines.push(...alignColumns(rows).map((row) => `  ${row}`));
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
+  describeRollups(config, rollups, now, notes);
   describeIntake(config, notes);
   describeVisuals(config, visuals, notes);
   describeMesh(config, mesh, notes);
@@ -203,6 +245,33 @@ function describeTokens({ tokens }: Config, now: Instant, notes: CheckReport): v
     `Tokens    ${tokens.length}${expired.length > 0 ? `, expired: ${users}` : ""}${tokens.length === 0 ? none : ""}`,
     "",
   );
+}
+
+function describeRollups(
+  { rollups }: Config,
+  found: Outcome<Kept> | undefined,
+  now: Instant,
+  notes: CheckReport,
+): void {
+  if (rollups === undefined || found === undefined) return;
+  notes.lines.push("", `Figures of spans in ${rollups.backend}, index ${rollups.index}`);
+  if ("failure" in found) {
+    notes.problems += 1;
+    notes.lines.push(`  PROBLEM ${found.failure}`);
+    return;
+  }
+  const rows = found.value.map(({ site, groups, reach, bytes }) => {
+    const far = reach === undefined ? "do not reach back yet" : `reach back ${printAge(reach, now)}`;
+    return [site, formatCount(groups, "group"), `${(bytes / 1e6).toFixed(1)} MB`, far];
+  });
+  notes.lines.push(...alignColumns(rows).map((row) => `  ${row}`));
+  if (rows.length === 0) notes.lines.push("  writable, and empty");
+}
+
+function printAge(time: Instant, now: Instant): string {
+  const age = Number((now - time) / nanosPerMilli);
+  const [unit, length] = durationUnits.find(([, length]) => age >= length) ?? ["ms", 1];
+  return `${Math.floor(age / length)} ${unit}`;
 }
 
 function describeIntake({ intake, sites }: Config, notes: CheckReport): void {

@@ -6,13 +6,21 @@ import { ConfigError } from "../core/errors.ts";
 import type { Scope } from "../core/scopes.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { Millis } from "../core/time.ts";
-import type { CompressionConfig } from "./edge-settings.ts";
+import {
+  type AuditConfig,
+  type CertificateEntry,
+  type CompressionConfig,
+  readTlsFiles,
+  type TlsConfig,
+} from "./edge-settings.ts";
 import type { JwtIssuer } from "./jwt-issuers.ts";
 import { type CustomLayoutsByPart, type LayoutReadersByPart, readCustomLayouts } from "./layout-files.ts";
-import type { Limits } from "./limits.ts";
+import type { Limits, TokenLimits } from "./limits.ts";
+import type { MetricAliases } from "./metric-aliases.ts";
 import { renameOlderKeys } from "./older-keys.ts";
 import { collectTexts, deepFreeze, mapValues, toMapping } from "./plain-values.ts";
 import { checkReferences } from "./references.ts";
+import type { RollupsConfig } from "./rollup-settings.ts";
 import { type Address, fileSchema, type tracesSchema } from "./schema.ts";
 import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./validation.ts";
 import {
@@ -27,6 +35,8 @@ import {
 
 export interface Config {
   readonly listen: Address;
+  /** What TLS on that address needs; absent: it has none. */
+  readonly tls?: TlsConfig | undefined;
   /** The address by which clients know the read API, without a slash at its end. */
   readonly publicUrl?: string | undefined;
   /** Probes and metrics, which without it share the address above. */
@@ -40,6 +50,8 @@ export interface Config {
   readonly tokens: readonly TokenEntry[];
   /** Identity providers whose tokens are taken beside these. */
   readonly jwtIssuers?: readonly JwtIssuer[] | undefined;
+  /** Users who are known by their TLS certificates. */
+  readonly certificates?: readonly CertificateEntry[] | undefined;
   /** Each backend's own settings, already parsed by its kind. */
   readonly backends: Readonly<Record<string, BackendEntry>>;
   readonly sites: Readonly<Record<string, SiteConfig>>;
@@ -50,8 +62,12 @@ export interface Config {
   /** No answer is compressed where it is absent. */
   readonly compression?: CompressionConfig | undefined;
   readonly limits: Limits;
+  /** Where figures of spans are kept and made; absent: nowhere but in memory. */
+  readonly rollups?: RollupsConfig | undefined;
   /** Where the program's own traces are sent. */
   readonly otlp?: OtlpConfig | undefined;
+  /** Where who asked what is written; nowhere where it is absent. */
+  readonly audit?: AuditConfig | undefined;
 }
 
 export interface OtlpConfig {
@@ -78,6 +94,8 @@ export interface IntakeConfig {
 
 export interface TokenEntry {
   readonly user: string;
+  /** Which of the user's tokens it is, for the audit log. */
+  readonly name?: string | undefined;
   /** Lower-case hex of the token's SHA-256, or of two while one replaces the other. */
   readonly sha256: string | readonly string[];
   readonly sites: readonly string[] | "*";
@@ -86,10 +104,13 @@ export interface TokenEntry {
   readonly expires?: bigint | undefined;
   /** Before then it is refused. */
   readonly notBefore?: bigint | undefined;
+  readonly limits?: TokenLimits | undefined;
 }
 
 interface BackendEntry {
   readonly kind: string;
+  /** What clients are told of it; its name where absent. */
+  readonly label?: string | undefined;
   readonly settings: unknown;
   /** The layout files that its sources name, where there are any. */
   readonly layouts?: CustomLayoutsByPart | undefined;
@@ -100,13 +121,19 @@ export interface SiteConfig {
   readonly name?: string | undefined;
   readonly environment?: string | undefined;
   readonly retention: Millis;
+  /** Whether an answer may lack what a failed backend holds, where a client asks for that. */
+  readonly partial?: boolean | undefined;
   /** What a counter without aggregation answers. */
   readonly counterDefault?: "cumulative" | "increment" | undefined;
   readonly logs?: LogsPart | undefined;
   /** Several where its spans lie in several backends. */
   readonly traces?: TracesPart | readonly TracesPart[] | undefined;
-  readonly metrics?: MetricsPart | undefined;
-  readonly kubernetes?: MetricsPart | undefined;
+  /** Several where its series lie in several backends; these have no names of their own. */
+  readonly metrics?:
+    | (MetricsPart & { readonly names?: MetricAliases | undefined })
+    | readonly MetricsPlace[]
+    | undefined;
+  readonly kubernetes?: MetricsPart | readonly MetricsPlace[] | undefined;
   readonly frontend?: FrontendPart | undefined;
 }
 
@@ -148,10 +175,16 @@ export interface TracesPart {
   readonly actionAttribute?: string | undefined;
 }
 
-interface MetricsPart {
+export interface MetricsPart {
   readonly backend: string;
   /** The forced labels: every query to Prometheus carries them, which separates tenants. */
   readonly match: Readonly<Record<string, string>>;
+}
+
+/** One of several parts. */
+export interface MetricsPlace extends MetricsPart {
+  /** The label that distinguishes scrapers of one target. */
+  readonly replica?: string | undefined;
 }
 
 /** Where a browser's error reports are written. */
@@ -202,10 +235,12 @@ export function parseConfig(text: string, file: string, context: ConfigContext):
   checkReferences(tree, report);
   const readText = (path: string) => context.readText(resolveBeside(file, path));
   const layouts = readCustomLayouts(tree.value, context.kinds, readText, report);
+  const tls = readTlsFiles(tree.value, readText, report);
   const parsed = fileSchema.safeParse(tree.value, { error: explainIssue });
   for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
   if (issues.length > 0 || !parsed.success) throw new ConfigError(file, sortInFileOrder(issues, tree));
-  return deepFreeze(assemble(parsed.data, backends, layouts, (path) => resolveBeside(file, path)));
+  const config = assemble(parsed.data, backends, layouts, (path) => resolveBeside(file, path));
+  return deepFreeze({ ...config, tls });
 }
 
 /** Returns the settings of each backend, parsed by its kind. Reports issues under `backends.<name>`. */
@@ -216,7 +251,7 @@ function parseBackends(
 ): ReadonlyMap<string, unknown> {
   const parsed = new Map<string, unknown>();
   for (const [name, entry] of Object.entries(toMapping(toMapping(tree.value).backends))) {
-    const { kind: kindName, ...settings } = toMapping(entry);
+    const { kind: kindName, label: _, ...settings } = toMapping(entry);
     if (typeof kindName !== "string" || kindName === "") continue; // the schema says so
     const kind = kinds.get(kindName);
     if (kind === undefined) {
@@ -255,12 +290,12 @@ function assemble(
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back, lines_per_millisecond, token_requests, token_streams, rollup_bytes, ...others } =
-    file.limits;
-  const { address_connections = Math.ceil(others.connections / 2), ...limits } = others;
+  const { look_back, lines_per_millisecond, token_requests, token_streams, ...others } = file.limits;
+  const { rollup_bytes, metric_cache_bytes, ...rest } = others;
+  const { address_connections = Math.ceil(rest.connections / 2), ...limits } = rest;
   const { lateness, max_open, per_token } = file.tail;
   return {
-    listen: file.listen,
+    listen: "address" in file.listen ? file.listen.address : file.listen,
     publicUrl: file.public_url?.replace(/(?<!\/)\/+$/, ""),
     admin: file.admin,
     proxies: file.proxies,
@@ -278,8 +313,9 @@ function assemble(
     },
     tokens: file.tokens.map(({ not_before: notBefore, ...token }) => ({ ...token, notBefore })),
     jwtIssuers: file.auth?.jwt,
-    backends: mapValues(file.backends, ({ kind }, name) => ({
-      kind,
+    certificates: file.auth?.certificates,
+    backends: mapValues(file.backends, ({ kind, label }, name) => ({
+      ...{ kind, label },
       settings: settings.get(name),
       layouts: layouts.get(name),
     })),
@@ -293,6 +329,8 @@ function assemble(
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     otlp: file.otlp,
+    rollups: file.rollups,
+    audit: file.audit && toAuditConfig(file.audit, resolve),
     compression: {
       codings: file.compression.codings,
       level: file.compression.level,
@@ -307,9 +345,19 @@ function assemble(
       tokenStreams: token_streams,
       addressConnections: address_connections,
       rollupBytes: rollup_bytes,
+      metricCacheBytes: metric_cache_bytes,
       tail: { lateness, maxOpen: max_open, perToken: per_token },
     },
   };
+}
+
+type WrittenAudit = NonNullable<z.infer<typeof fileSchema>["audit"]>;
+
+function toAuditConfig(
+  { on_full: onFull, file, ...others }: WrittenAudit,
+  resolve: (path: string) => string,
+): AuditConfig {
+  return { ...others, onFull, file: file === undefined ? undefined : resolve(file) };
 }
 
 type WrittenTraces = z.infer<typeof tracesSchema>;

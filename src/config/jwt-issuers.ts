@@ -1,6 +1,6 @@
 // `auth.jwt`: identity providers whose access tokens are taken beside those of the file.
 import { z } from "zod";
-import { createTextSchema, httpUrl, text } from "./validation.ts";
+import { createTextSchema, httpUrl, originSchema, text } from "./validation.ts";
 
 /** Algorithms with a public key. A shared secret is none, since whoever verifies with it could sign as well. */
 const algorithms = [
@@ -25,6 +25,19 @@ export interface JwtIssuer {
   readonly sites: SitesClaim;
   /** The claim that lists scopes; absent: all are allowed. */
   readonly scopes?: string | undefined;
+  /** The client by which people sign in to the console; absent: they cannot. */
+  readonly console?: ConsoleClient | undefined;
+}
+
+/** A public client: it has no secret, since a browser could keep none. */
+interface ConsoleClient {
+  readonly client_id: string;
+  /** What it asks for, separated by spaces; `openid` is among it. */
+  readonly scope: string;
+  /** What the access token is for (RFC 8707), where the provider has to be told. */
+  readonly resource?: string | undefined;
+  /** Where the provider answers browsers beside the issuer's own origin, such as that of its token endpoint. */
+  readonly origins: readonly string[];
 }
 
 /** A claim that lists sites, or one that lists groups, and the sites of each group. */
@@ -42,6 +55,16 @@ const issuerUrl = createTextSchema((value) => {
   const isHttp = url?.protocol === "https:" || url?.protocol === "http:";
   return isHttp && url?.search === "" && url.hash === "" ? value : undefined;
 }, "expected the issuer as its tokens write it, such as https://id.example.com");
+
+const consoleSchema = z.strictObject({
+  client_id: text,
+  scope: text.refine((scope) => scope.split(" ").includes("openid"), "has to name openid").default("openid"),
+  resource: createTextSchema(
+    (value) => (URL.canParse(value) && !value.includes("#") ? value : undefined),
+    "expected an address without a fragment, as the provider knows it",
+  ).optional(),
+  origins: z.array(originSchema).default([]),
+});
 
 export const jwtIssuerSchema = z
   .strictObject({
@@ -63,6 +86,7 @@ export const jwtIssuerSchema = z
       }),
     ]),
     scopes: text.optional(),
+    console: consoleSchema.optional(),
   })
   .refine(({ jwks, discovery }) => jwks === undefined || discovery === undefined, {
     error: "name `jwks` or `discovery`, not both",

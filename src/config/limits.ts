@@ -33,7 +33,19 @@ export interface Limits {
   readonly export: number;
   /** Memory for figures of spans that are kept between requests, of each backend. */
   readonly rollupBytes: number;
+  /** Memory for values of metrics that are kept between requests, of each backend. */
+  readonly metricCacheBytes: number;
   readonly tail: TailLimits;
+}
+
+/** Limits of one token beside those of the server; the smaller one of each holds. */
+export interface TokenLimits {
+  readonly rate?: number | undefined;
+  readonly requests?: number | undefined;
+  /** Streamed answers at once, and as many live tails. */
+  readonly streams?: number | undefined;
+  readonly export?: number | undefined;
+  readonly documents?: number | undefined;
 }
 
 interface TailLimits {
@@ -63,7 +75,8 @@ export const defaultLimits = {
   lookBack: day,
   rate: 100,
   export: 10_000_000,
-  rollupBytes: 0,
+  rollupBytes: 67_108_864,
+  metricCacheBytes: 67_108_864,
   tail: { lateness: minute, maxOpen: 500, perToken: 100 },
 } as const satisfies Limits;
 
@@ -90,6 +103,15 @@ export const limitsSchema = z.strictObject({
   rate: count(1).default(defaultLimits.rate),
   export: count(1).default(defaultLimits.export),
   rollup_bytes: count(0).default(defaultLimits.rollupBytes),
+  metric_cache_bytes: count(0).default(defaultLimits.metricCacheBytes),
+});
+
+export const tokenLimitsSchema = z.strictObject({
+  rate: count(1).optional(),
+  requests: count(1).optional(),
+  streams: count(1).optional(),
+  export: count(1).optional(),
+  documents: count(1).optional(),
 });
 
 export const tailSchema = z.strictObject({

@@ -17,9 +17,12 @@ export function checkReferences(tree: YamlTree, report: IssueReporter): void {
   checkFrontendKeys(sites, report);
   checkReportIndices(sites, report);
   const tokens = toList(file.tokens);
-  checkTokenSites(tree, tokens, Object.keys(sites), report);
+  checkTokenSites(tree, ["tokens"], tokens, Object.keys(sites), report);
+  checkCertificates(tree, file, Object.keys(sites), report);
   checkTokenHashes(tokens, report);
-  checkJwtIssuers(tree, toList(toMapping(file.auth).jwt), Object.keys(sites), report);
+  const issuers = toList(toMapping(file.auth).jwt);
+  checkJwtIssuers(tree, issuers, Object.keys(sites), report);
+  checkConsoleClients(issuers, file.public_url, report);
 }
 
 function checkBackendNames(
@@ -32,6 +35,7 @@ function checkBackendNames(
     if (typeof backend !== "string" || backend === "" || known.includes(backend)) return;
     report(path, `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, known)}`);
   };
+  checkName(["rollups", "backend"], toMapping(toMapping(tree.value).rollups).backend);
   for (const [site, entry] of Object.entries(sites)) {
     for (const name of siteParts) {
       const part = toMapping(entry)[name];
@@ -59,14 +63,14 @@ function checkLogsBackend(
     report(path, "is missing");
 }
 
-/** A source that one backend holds in two places would have two lines of one id. */
+/** What one backend held in two places would be answered twice, and a source would have two lines of one id. */
 function checkDistinctBackends(places: readonly WrittenPlace[], report: IssueReporter): void {
   const seen = new Set<string>();
-  for (const { path, backend, isListed } of places) {
+  for (const { path, entry, backend, isListed } of places) {
     if (!isListed || typeof backend !== "string") continue;
     const key = JSON.stringify([path.slice(0, -1), backend]);
-    if (seen.has(key))
-      report([...path, "backend"], "is named before: join the patterns of one backend by commas");
+    const advice = "index" in entry ? ": join the patterns of one backend by commas" : "";
+    if (seen.has(key)) report([...path, "backend"], `is named before${advice}`);
     seen.add(key);
   }
 }
@@ -101,14 +105,32 @@ function checkReportIndices(sites: Sites, report: IssueReporter): void {
   }
 }
 
+/** Users by certificates need what verifies these, and the name by which browsers know this server. */
+function checkCertificates(
+  tree: YamlTree,
+  file: Readonly<Record<string, unknown>>,
+  known: readonly string[],
+  report: IssueReporter,
+): void {
+  const path = ["auth", "certificates"];
+  const entries = toList(toMapping(file.auth).certificates);
+  checkTokenSites(tree, path, entries, known, report);
+  if (entries.length === 0) return;
+  if (toMapping(file.listen).client_ca === undefined)
+    report(path, "needs listen.client_ca, which verifies them");
+  if (file.public_url === undefined)
+    report(path, "needs public_url, the address by which clients know this server");
+}
+
 function checkTokenSites(
   tree: YamlTree,
+  list: Path,
   tokens: readonly unknown[],
   known: readonly string[],
   report: IssueReporter,
 ): void {
   for (const [index, token] of tokens.entries()) {
-    const path = ["tokens", String(index), "sites"];
+    const path = [...list, String(index), "sites"];
     checkSiteNames(tree, path, toMapping(token).sites, known, report);
   }
 }
@@ -133,6 +155,40 @@ function checkJwtIssuers(
       checkSiteNames(tree, [...path, "sites", "map", group], list, known, report);
     }
   }
+}
+
+/** People sign in where nobody listens: the provider and this server are known by addresses that a browser can trust. */
+function checkConsoleClients(issuers: readonly unknown[], publicUrl: unknown, report: IssueReporter): void {
+  for (const [index, entry] of issuers.entries()) {
+    const { console: client, issuer, discovery } = toMapping(entry);
+    if (client === undefined) continue;
+    const path = ["auth", "jwt", String(index)];
+    if (publicUrl === undefined)
+      report([...path, "console"], "needs public_url, the address to which people come back");
+    else if (!isSecureAddress(publicUrl))
+      report([...path, "console"], "needs a public_url with https, or on this machine");
+    if (!isSecureAddress(issuer))
+      report([...path, "console"], "needs an issuer with https, or on this machine");
+    const origins = toList(toMapping(client).origins);
+    for (const [position, origin] of origins.entries()) {
+      if (!isSecureAddress(origin))
+        report([...path, "console", "origins", String(position)], "needs https, or to be on this machine");
+    }
+    // The console may ask these origins and no other.
+    if (discovery !== undefined && ![issuer, ...origins].map(readOrigin).includes(readOrigin(discovery)))
+      report([...path, "discovery"], "has to be on the issuer's origin, or on one of `console.origins`");
+  }
+}
+
+/** Whether a browser takes a page from there for one that nobody else wrote. What is no address, the schema reports. */
+function isSecureAddress(address: unknown): boolean {
+  if (typeof address !== "string" || !URL.canParse(address)) return true;
+  const { protocol, hostname } = new URL(address);
+  return protocol !== "http:" || ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
+}
+
+function readOrigin(address: unknown): string | undefined {
+  return typeof address === "string" && URL.canParse(address) ? new URL(address).origin : undefined;
 }
 
 function checkSiteNames(

@@ -3,10 +3,19 @@ import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { scopes } from "../core/scopes.ts";
 import { day, parseInstant } from "../core/time.ts";
-import { compressionSchema, defaultCompression } from "./edge-settings.ts";
+import {
+  auditSchema,
+  certificateKeys,
+  compressionSchema,
+  defaultCompression,
+  headersSchema,
+  tlsListenSchema,
+} from "./edge-settings.ts";
 import { jwtIssuerSchema } from "./jwt-issuers.ts";
-import { defaultLimits, limitsSchema, tailSchema } from "./limits.ts";
+import { defaultLimits, limitsSchema, tailSchema, tokenLimitsSchema } from "./limits.ts";
+import { checkMetricAliases, labelsSchema, metricAliasesSchema } from "./metric-aliases.ts";
 import { deepFreeze, toMapping } from "./plain-values.ts";
+import { defaultRollups, rollupsSchema } from "./rollup-settings.ts";
 import {
   chooseSchema,
   count,
@@ -15,6 +24,7 @@ import {
   httpUrl,
   namedRecord,
   oneOrSeveral,
+  originSchema,
   parseNumeral,
   text,
 } from "./validation.ts";
@@ -32,6 +42,7 @@ export const defaults = deepFreeze({
   layout: "auto",
   otlp: { ratio: 1, service: "readout" },
   compression: defaultCompression,
+  rollups: defaultRollups,
   limits: defaultLimits,
 } as const satisfies Record<string, unknown>);
 
@@ -80,16 +91,30 @@ const instantSchema = createTextSchema(
 
 const scope = z.enum(scopes, { error: `expected one of ${scopes.join(", ")}` });
 
-const tokenSchema = z.strictObject({
+/** What a user may do, however it is known. */
+const grantKeys = {
   user: text,
-  sha256: z.union([hashSchema, z.array(hashSchema).min(1, "has no hash").max(2, "has more than two hashes")]),
   sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
     error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
   }),
   scopes: z.array(scope).min(1, "names no scope; leave it out to allow all").optional(),
+  limits: tokenLimitsSchema.optional(),
+};
+
+const tokenSchema = z.strictObject({
+  ...grantKeys,
+  name: text.optional(),
+  sha256: z.union([hashSchema, z.array(hashSchema).min(1, "has no hash").max(2, "has more than two hashes")]),
   expires: instantSchema.optional(),
   not_before: instantSchema.optional(),
 });
+
+const certificateSchema = z
+  .strictObject({ ...grantKeys, ...certificateKeys })
+  .refine(({ subject, san }) => (subject === undefined) !== (san === undefined), {
+    error: "name one of `subject` and `san`",
+    path: ["subject"],
+  });
 
 const sourceKeys = { index: text, layout: text.default(defaults.layout), where: text.optional() };
 
@@ -119,12 +144,26 @@ export const tracesSchema = z.strictObject({
   action_attribute: text.optional(),
 });
 
-const metricsSchema = z.strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
+const kubernetesSchema = z.strictObject({ backend: text, match: labelsSchema.default({}) });
+
+const metricsSchema = kubernetesSchema
+  .extend({ names: metricAliasesSchema.optional() })
+  .superRefine((part, context) =>
+    checkMetricAliases(part, (path, message) =>
+      context.addIssue({ code: "custom", path: [...path], message }),
+    ),
+  );
+
+/** One of several parts. */
+const metricsPlaces = z
+  .array(kubernetesSchema.extend({ replica: text.optional() }))
+  .min(1, "names no backend");
 
 const siteSchema = z.strictObject({
   name: text.optional(),
   environment: text.optional(),
   retention: duration(36_500 * day).default(defaults.retention),
+  partial: z.boolean().optional(),
   counter_default: z.enum(["cumulative", "increment"]).default(defaults.counterDefault),
   logs: z
     .strictObject({
@@ -135,8 +174,8 @@ const siteSchema = z.strictObject({
     })
     .optional(),
   traces: oneOrSeveral(tracesSchema).optional(),
-  metrics: metricsSchema.optional(),
-  kubernetes: metricsSchema.optional(),
+  metrics: chooseSchema((value) => (Array.isArray(value) ? metricsPlaces : metricsSchema)).optional(),
+  kubernetes: chooseSchema((value) => (Array.isArray(value) ? metricsPlaces : kubernetesSchema)).optional(),
   frontend: z
     .strictObject({
       keys: z.array(text).min(1, "names no key"),
@@ -150,22 +189,11 @@ const siteSchema = z.strictObject({
     .optional(),
 });
 
-const originSchema = createTextSchema(
-  (value) =>
-    URL.canParse(value) && new URL(value).origin === value.toLowerCase() ? value.toLowerCase() : undefined,
-  "expected an origin without a path, such as https://agents.example.com",
-);
-
 const expectedRatio = "expected a number from 0 to 1";
 
 const otlpSchema = z.strictObject({
   url: httpUrl,
-  headers: z
-    .record(
-      z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, "no name of a header"),
-      text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header"),
-    )
-    .default({}),
+  headers: headersSchema,
   ratio: z
     .preprocess(
       parseNumeral,
@@ -178,8 +206,15 @@ const otlpSchema = z.strictObject({
   service: text.default(defaults.otlp.service),
 });
 
+const listenWithTls = tlsListenSchema(addressSchema);
+
+/** It stands in a header. */
+const publicLabel = text.regex(/^[\w.-]{1,64}$/, "expected up to 64 letters, digits and any of . _ -");
+
 export const fileSchema = z.strictObject({
-  listen: addressSchema.default(defaults.listen),
+  listen: chooseSchema((value): typeof addressSchema | typeof listenWithTls =>
+    typeof value === "object" && value !== null ? listenWithTls : addressSchema,
+  ).default(defaults.listen),
   public_url: httpUrl.optional(),
   admin: z.strictObject({ listen: addressSchema }).optional(),
   proxies: z.array(networkSchema).default([]),
@@ -195,13 +230,20 @@ export const fileSchema = z.strictObject({
     })
     .optional(),
   tokens: z.array(tokenSchema).default([]),
-  auth: z.strictObject({ jwt: z.array(jwtIssuerSchema).default([]) }).optional(),
-  backends: namedRecord(z.looseObject({ kind: text })),
+  auth: z
+    .strictObject({
+      jwt: z.array(jwtIssuerSchema).default([]),
+      certificates: z.array(certificateSchema).default([]),
+    })
+    .optional(),
+  backends: namedRecord(z.looseObject({ kind: text, label: publicLabel.optional() })),
   sites: namedRecord(siteSchema),
   visuals: text.optional(),
   mesh: text.optional(),
   compression: compressionSchema.prefault({}),
   limits: limitsSchema.prefault({}),
   tail: tailSchema.prefault({}),
+  rollups: rollupsSchema.optional(),
   otlp: otlpSchema.optional(),
+  audit: auditSchema.optional(),
 });

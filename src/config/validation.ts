@@ -95,6 +95,12 @@ export function parseNumeral(value: unknown): unknown {
   return typeof value === "string" && /^\d{1,15}(?:\.\d{1,15})?$/.test(value) ? Number(value) : value;
 }
 
+/** Scheme, host and port, as a browser writes them. A host of a URL may hold `;`, which would end it in a header. */
+export const originSchema = createTextSchema((value) => {
+  const origin = value.toLowerCase();
+  return /^[\w.:/[\]-]+$/.test(origin) && URL.parse(origin)?.origin === origin ? origin : undefined;
+}, "expected an origin without a path, such as https://agents.example.com");
+
 /** An HTTP address. Other parts of a URL are refused, because clients treat them differently or drop them silently. */
 export const httpUrl = z
   .url({

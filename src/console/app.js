@@ -1,7 +1,7 @@
 // The page: it knows the token, the sites and the address, and shows the view that the address names. Every change of
 // what is shown goes through the address, so back and forward always work; what an older address asked for is aborted.
-import { printAddress, readAddress } from "./address.js";
-import { isAborted, readToken, requestViewer, storeToken, unauthorizedEvent } from "./api.js";
+import { printAddress, readAddress } from "./base/address.js";
+import { Failure, isAborted, readToken, requestViewer, storeToken, unauthorizedEvent } from "./base/api.js";
 import {
   createButton,
   createElement,
@@ -9,22 +9,23 @@ import {
   createSelect,
   fillSelect,
   replaceChildren,
-} from "./dom.js";
-import { createKubernetesView } from "./kubernetes.js";
-import { createLogsView } from "./logs.js";
-import { createMetricsView } from "./metrics.js";
-import { createEmptyPage, createFailureState, createLoadingState } from "./states.js";
+} from "./base/dom.js";
+import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
+import { startKeyboard } from "./keyboard.js";
+import { startRefresh } from "./refresh.js";
+import { createSignInChoice } from "./sign-in/choice.js";
+import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
 import { startTheme } from "./theme.js";
-import { createTraceView } from "./trace.js";
-import { createTracesView } from "./traces.js";
+import { createTokenForm } from "./token-form.js";
+import { startZone } from "./zone.js";
 
-/** @typedef {import("./address.js").ViewName} ViewName */
-/** @typedef {import("./api.js").Site} Site */
+/** @typedef {import("./base/address.js").ViewName} ViewName */
+/** @typedef {import("./base/api.js").Site} Site */
 /**
  * What a view may ask of the page: `openAddress` shows another state of it, as a step of the browser's history; `keep` only
  * writes into the address what is shown already.
  * @template {ViewName} V
- * @typedef {Readonly<Record<"go" | "keep", (state: import("./address.js").StateOf<V>) => void>>} Shell
+ * @typedef {Readonly<Record<"go" | "keep", (state: import("./base/address.js").StateOf<V>) => void>>} Shell
  */
 /**
  * `show` is called for every address; what an earlier call began is over when its signal is.
@@ -34,20 +35,30 @@ import { createTracesView } from "./traces.js";
  * }} View
  */
 
-const titles = {
-  logs: "Logs",
-  traces: "Traces",
-  trace: "Trace",
-  metrics: "Metrics",
-  kubernetes: "Kubernetes",
-};
-/** @type {Readonly<{ [V in ViewName]: (shell: Shell<V>) => View }>} */
-const makers = {
-  logs: createLogsView,
-  traces: createTracesView,
-  trace: createTraceView,
-  metrics: createMetricsView,
-  kubernetes: createKubernetesView,
+/** Of the view that its maker makes; a view's modules are read when it is first opened. */
+/** @type {Readonly<{ [V in ViewName]: { readonly title: string, readonly load: () => Promise<(shell: Shell<V>) => View> } }>} */
+const views = {
+  logs: { title: "Logs", load: async () => (await import("./logs/logs.js")).createLogsView },
+  traces: { title: "Traces", load: async () => (await import("./traces/traces.js")).createTracesView },
+  trace: { title: "Trace", load: async () => (await import("./traces/trace.js")).createTraceView },
+  metrics: { title: "Metrics", load: async () => (await import("./metrics/metrics.js")).createMetricsView },
+  errors: { title: "Errors", load: async () => (await import("./tables/error-groups.js")).createErrorsView },
+  actions: { title: "Actions", load: async () => (await import("./tables/actions.js")).createActionsView },
+  slow: {
+    title: "Slow events",
+    load: async () => (await import("./tables/slow-events.js")).createSlowEventsView,
+  },
+  map: { title: "Map", load: async () => (await import("./map/service-map.js")).createServiceMapView },
+  deploys: { title: "Deploys", load: async () => (await import("./tables/deploys.js")).createDeploysView },
+  visuals: { title: "Visuals", load: async () => (await import("./metrics/visuals.js")).createVisualsView },
+  checkins: {
+    title: "Check-ins",
+    load: async () => (await import("./tables/check-ins.js")).createCheckInsView,
+  },
+  kubernetes: {
+    title: "Kubernetes",
+    load: async () => (await import("./cluster/kubernetes.js")).createKubernetesView,
+  },
 };
 
 const main = requireElement("main");
@@ -61,12 +72,11 @@ function requireElement(id) {
   return found;
 }
 
-const links = new Map(
-  /** @type {const} */ (["logs", "traces", "metrics", "kubernetes"]).map((name) => [
-    name,
-    createElement("a", {}, titles[name]),
-  ]),
-);
+const tabNames = /** @type {const} */ ([
+  ...["logs", "traces", "errors", "actions", "slow", "map", "deploys"],
+  ...["metrics", "visuals", "kubernetes", "checkins"],
+]);
+const links = new Map(tabNames.map((name) => [name, createElement("a", {}, views[name].title)]));
 /** Undefined until the server has told. @type {readonly Site[] | undefined} */
 let sites;
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
@@ -77,6 +87,13 @@ const siteChoice = createSelect([], (site) => {
   const { view } = readAddress(location.hash);
   openAddress(printAddress(view === "trace" ? "traces" : view, { site }));
 });
+/** A view that is read anew, and not shown yet. @type {View | undefined} */
+let staged;
+const refreshField = createField(
+  "Refresh",
+  startRefresh(() => void refreshView()),
+  "site",
+);
 const siteField = createField("Site", siteChoice, "site");
 const forget = createButton("Sign out", () => askToken());
 
@@ -85,7 +102,7 @@ function openAddress(address) {
   // Asked again, it is done again, but is no further step.
   if (address === location.hash) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
-  showView();
+  void showView();
 }
 
 /** @param {string} address of what is shown already */
@@ -93,7 +110,7 @@ function keepAddress(address) {
   history.replaceState(null, "", address);
 }
 
-function showView() {
+async function showView() {
   running.abort();
   running = new AbortController();
   if (readToken() === "") return askToken();
@@ -102,7 +119,7 @@ function showView() {
   const site = sites.find(({ id }) => id === state.site) ?? (state.site === "" ? sites[0] : undefined);
   showTabs(name, site?.id ?? state.site);
   siteChoice.value = site?.id ?? "";
-  document.title = `${titles[name]} · ${site?.id ?? "no site"} · Readout`;
+  document.title = `${views[name].title} · ${site?.id ?? "no site"} · Readout`;
   if (site === undefined) {
     current = undefined;
     const told =
@@ -112,22 +129,43 @@ function showView() {
     replaceChildren(main, told);
     return;
   }
+  await showState(name, { ...state, site: site.id }, site, running.signal);
+}
+
+/** @param {ViewName} name @param {object} state @param {Site} site @param {AbortSignal} signal */
+async function showState(name, state, site, signal) {
   if (current?.name !== name) {
-    // A maker and its state have one name; the compiler cannot see that they go together.
-    const make = /** @type {(shell: Shell<any>) => View} */ (makers[name]);
-    current = {
-      name,
-      view: make({
-        go: (next) => openAddress(printAddress(name, next)),
-        keep: (next) => keepAddress(printAddress(name, next)),
-      }),
-    };
-    replaceChildren(main, createElement("h1", { class: "unseen" }, titles[name]), current.view.root);
+    const made = await makeView(name, signal);
+    if (made === undefined) return;
+    current = { name, view: made };
+    replaceChildren(main, createElement("h1", { class: "unseen" }, views[name].title), made.root);
     scrollTo(0, 0);
   }
-  current.view.show({ ...state, site: site.id }, running.signal, site);
+  current.view.show(state, signal, site);
   // What had the focus may be gone with what was shown.
   if (document.activeElement === document.body) main.focus({ preventScroll: true });
+}
+
+/** Undefined where something else is shown by the time its modules are there. @param {ViewName} name @param {AbortSignal} signal */
+async function makeView(name, signal) {
+  try {
+    // A maker and its state have one name; the compiler cannot see that they go together.
+    const make = /** @type {(shell: Shell<any>) => View} */ (await views[name].load());
+    if (signal.aborted) return undefined;
+    return make({
+      go: (next) => openAddress(printAddress(name, next)),
+      keep: (next) => keepAddress(printAddress(name, next)),
+    });
+  } catch {
+    if (signal.aborted) return undefined;
+    const failure = new Failure(0, "A part of this page could not be read from the server.");
+    current = undefined;
+    replaceChildren(
+      main,
+      createFailureState(failure, () => location.reload()),
+    );
+    return undefined;
+  }
 }
 
 /** @param {ViewName} shown @param {string} site */
@@ -139,52 +177,45 @@ function showTabs(shown, site) {
     else link.removeAttribute("aria-current");
   }
   tabs.hidden = false;
+  // On a small screen not all of them are in sight.
+  const link = links.get(shown === "trace" ? "traces" : shown);
+  if (link !== undefined) tabs.scrollLeft = link.offsetLeft - (tabs.clientWidth - link.offsetWidth) / 2;
 }
 
 /** @param {string} [told] why it is asked for again */
 function askToken(told) {
   storeToken("");
+  forgetSignIn();
   sites = undefined;
   current = undefined;
   running.abort();
   running = new AbortController();
   document.title = "Readout";
   siteField.hidden = true;
+  refreshField.hidden = true;
   forget.hidden = true;
   tabs.hidden = true;
-  const input = createElement("input", {
-    type: "password",
-    // What a header can hold.
-    pattern: "\\s*[!-~]+\\s*",
-    title: "letters, digits and signs, without spaces",
-    autocomplete: "off",
-    spellcheck: "false",
-    required: true,
-    "aria-describedby": "token-told",
-  });
-  const submit = createElement("button", { type: "submit", class: "primary" }, "Show the data");
-  const form = createElement(
-    "form",
-    { class: "token" },
-    createElement("h1", {}, "Logs, traces and metrics"),
-    createElement("p", {}, "Readout answers with what your token may see."),
-    told !== undefined && createElement("p", { class: "refused", role: "alert" }, told),
-    createField("Token", input),
-    submit,
-    createElement(
-      "p",
-      { class: "muted", id: "token-told" },
-      "It is kept until this tab is closed, and goes to this server only. ",
-      createElement("a", { href: "/docs" }, "The API without the console"),
-    ),
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    storeToken(input.value.trim());
+  const form = createTokenForm(createSignInChoice(askToken), told, (token) => {
+    storeToken(token);
     void start({ focus: true });
   });
-  replaceChildren(main, form);
-  input.focus();
+  replaceChildren(main, form.root);
+  form.focus();
+}
+
+/** @param {string} [told] why */
+async function signInAgain(told) {
+  running.abort();
+  const renewed = await renewSignIn(told);
+  if (!renewed.isLeaving) askToken(renewed.told);
+}
+
+/** The first view, also of whoever comes back from a provider. */
+async function open() {
+  const outcome = await finishSignIn();
+  if (outcome?.address) keepAddress(outcome.address);
+  if (readToken() === "") return outcome === undefined ? signInAgain() : askToken(outcome.told);
+  return start();
 }
 
 /** @param {{ readonly focus?: boolean }} [options] `focus`: whoever was in the form is led to the view's first field */
@@ -195,14 +226,16 @@ async function start({ focus = false } = {}) {
   try {
     const viewer = await requestViewer(signal);
     ({ sites } = viewer);
+    confirmSignIn();
     forget.title = `Signed in as ${viewer.user}`;
     fillSelect(
       siteChoice,
       viewer.sites.map(({ id }) => [id, id]),
     );
     siteField.hidden = false;
+    refreshField.hidden = false;
     forget.hidden = false;
-    showView();
+    await showView();
     if (focus) current?.view.focus?.();
   } catch (error) {
     if (!isAborted(error) && readToken() !== "")
@@ -213,15 +246,55 @@ async function start({ focus = false } = {}) {
   }
 }
 
+/** Reads anew what is shown. What stands there stays until the new is there, and the place in it, too. */
+async function refreshView() {
+  const shown = current;
+  const { view: name, state } = readAddress(location.hash);
+  const site = sites?.find(({ id }) => id === state.site) ?? (state.site === "" ? sites?.[0] : undefined);
+  if (shown === undefined || site === undefined || shown.name !== name || staged !== undefined) return;
+  const [old, next] = [running, new AbortController()];
+  const abort = () => next.abort();
+  old.signal.addEventListener("abort", abort, { once: true });
+  try {
+    staged = await makeView(name, next.signal);
+    if (staged === undefined) return;
+    const { root } = staged;
+    root.classList.add("staged");
+    main.append(root);
+    await staged.show({ ...state, site: site.id }, next.signal, site);
+    root.classList.remove("staged");
+    if (next.signal.aborted || current !== shown) return root.remove();
+    const place = scrollY;
+    shown.view.root.replaceWith(root);
+    current = { name, view: staged };
+    running = next;
+    old.signal.removeEventListener("abort", abort);
+    old.abort();
+    scrollTo(0, place);
+  } finally {
+    staged = undefined;
+  }
+}
+
 tabs.append(...links.values());
-tools.append(siteField, startTheme(), forget);
+tools.append(
+  refreshField,
+  siteField,
+  startZone(() => void showView()),
+  startTheme(),
+  forget,
+);
+document.body.append(
+  startKeyboard({ root: main, focus: () => current?.view.focus?.(), refresh: () => void refreshView() }),
+);
 // The fragment is the address of what is shown, so this link cannot have one of its own.
 requireElement("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
-addEventListener("popstate", showView);
-addEventListener(unauthorizedEvent, () =>
-  askToken("This token is not accepted: it is unknown or has expired."),
+addEventListener("popstate", () => void showView());
+addEventListener(
+  unauthorizedEvent,
+  () => void signInAgain("This token is not accepted: it is unknown or has expired."),
 );
-void start();
+void open();

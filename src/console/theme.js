@@ -1,5 +1,5 @@
 // Light or dark: as the system is, until someone chooses.
-import { createElement, createHiddenText } from "./dom.js";
+import { createElement, createHiddenText } from "./base/dom.js";
 
 const key = "readout.theme";
 const themes = /** @type {const} */ (["system", "light", "dark"]);

@@ -40,6 +40,7 @@ export type LimitName =
   | "tails"
   | "token_tails"
   | "deadline"
+  | "audit"
   | "result"
   | "query"
   | "graphql"
@@ -181,6 +182,16 @@ export class LimitReached extends BackendError {
   constructor(limit: LimitName, failure: "overloaded" | "timeout", message: string, sentence?: string) {
     super("readout", failure, message);
     this.limit = limit;
+    this.sentence = sentence;
+  }
+}
+
+/** The figures that a request needs are still being made. Worth a retry, after some time. */
+export class FiguresUnfinished extends BackendError {
+  /** What a client reads: how far the figures reach. */
+  readonly sentence: string;
+  constructor(sentence: string, retryAfterSeconds: number) {
+    super("readout", "overloaded", sentence, { retryAfterSeconds });
     this.sentence = sentence;
   }
 }

@@ -6,7 +6,7 @@ import { requireAt, requireLast } from "./collections.ts";
 export function formatSuggestion(word: string, known: readonly string[]): string {
   const near = findNearest(word, known);
   if (near !== undefined) return formatQuestion(near);
-  return known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
+  return known.length > 0 && known.length <= 20 ? `; known here: ${known.join(", ")}` : "";
 }
 
 /** What is expected in place of `input`: one of the words. */

@@ -76,6 +76,11 @@ export function endOfMilli(instant: Instant): Instant {
 }
 
 /** For a library that requires a `Date`; rounded towards the past. */
+/** A time as X.509 certificates of node have it, such as `Jan 15 10:00:00 2027 GMT`; NaN for what is none. */
+export function parseDateMillis(text: string): Millis {
+  return Date.parse(text);
+}
+
 export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));
 }
@@ -169,4 +174,9 @@ export function parseDuration(text: string): Millis | undefined {
 export function printDuration(length: Millis): string {
   const [unit, size] = durationUnits.find(([, size]) => length % size === 0) ?? ["ms", 1];
   return `${length / size}${unit}`;
+}
+
+/** The date of a day such as `2027-01-31`, as HTTP headers have it (RFC 9110, section 5.6.7). */
+export function formatHttpDate(day: string): string {
+  return new Date(day).toUTCString();
 }

@@ -1,9 +1,11 @@
 // A log store over the log stores of several backends. It answers as one store would that holds the lines of all: streams
 // of whole milliseconds are merged, so order, pages and the parts of a crowded millisecond stay what they are.
+import { BackendError } from "../core/errors.ts";
 import { limitTies, mergeStreams } from "../core/line-order.ts";
+import { addLineCounts, createLineCounts, type LineCounts } from "../core/line-tally.ts";
 import type { LogLine } from "../core/rows.ts";
 import { floorToMilli } from "../core/time.ts";
-import type { LogQuery, LogSource, LogStore, SourcePlan } from "../store/logs.ts";
+import type { LineCountQuery, LogQuery, LogSource, LogStore, SourcePlan } from "../store/logs.ts";
 
 /** One place of a source's lines. */
 interface LogPlace {
@@ -28,20 +30,39 @@ interface ReadPlace extends LogPlace {
   readonly isDeduplicated: boolean;
 }
 
-/** `sources` are those of a site, by their ids. Queries may name only these. */
-export function createFederatedLogs(sources: ReadonlyMap<string, FederatedSource>): LogStore {
-  const listPlaces = (query: LogQuery) => query.sources.flatMap(({ id }) => listReadPlaces(sources.get(id)));
+/**
+ * `sources` are those of a site, by their ids. Queries may name only these. What is in `missing` backends is not read; the
+ * lines of others have the ids that they have otherwise.
+ */
+export function createFederatedLogs(
+  sources: ReadonlyMap<string, FederatedSource>,
+  missing: ReadonlySet<string> = new Set(),
+): LogStore {
+  const listOwnPlaces = (id: string) =>
+    listReadPlaces(sources.get(id)).filter(({ backend }) => !missing.has(backend));
+  const listPlaces = (query: LogQuery) => {
+    const places = query.sources.flatMap(({ id }) => listOwnPlaces(id));
+    if (places.length === 0 && missing.size > 0) throw createNoPlaceError();
+    return places;
+  };
   return {
     lines(query, signal) {
       const places = listPlaces(query);
       const [only] = places;
-      if (only === undefined || places.length > 1) return readLines(places, query, signal);
+      if (only === undefined || places.length > 1 || only.prefix !== "")
+        return readLines(places, query, signal);
       return only.store.lines({ ...query, sources: [only.source] }, signal);
     },
     isWithinLimits: (query, signal) => areWithinLimits(listPlaces(query), query, signal),
+    count: (query, signal) => countLines(listOwnPlaces(query.source.id), query, signal),
     explain: async (query, signal) =>
       (await Promise.all(listPlaces(query).map((place) => explainPlace(place, query, signal)))).flat(),
   };
+}
+
+/** No place is left of any source that is asked for: an empty answer would look whole. */
+function createNoPlaceError(): BackendError {
+  return new BackendError("federation", "unreachable", "no backend is left of the sources asked for");
 }
 
 function listReadPlaces(source: FederatedSource | undefined): readonly ReadPlace[] {
@@ -138,6 +159,24 @@ async function areWithinLimits(
     failed.abort(error);
     throw error;
   }
+}
+
+/** Where copies are left out, only reading finds them. */
+async function countLines(
+  places: readonly ReadPlace[],
+  query: LineCountQuery,
+  signal: AbortSignal,
+): Promise<LineCounts | undefined> {
+  if (places.some(({ isDeduplicated }) => isDeduplicated)) return undefined;
+  const all = await Promise.all(
+    places.map(({ store, source }) => store.count?.({ ...query, source }, signal)),
+  );
+  const sum = createLineCounts(query.hasGroupBuckets === true);
+  for (const counts of all) {
+    if (counts === undefined) return undefined;
+    addLineCounts(sum, counts);
+  }
+  return sum;
 }
 
 async function explainPlace(

@@ -17,11 +17,13 @@ export interface SpanPlace {
   readonly source: SpanSource;
 }
 
-/** `places` has each source that a query may name: those of sites in one backend may be partners of others. */
-export function createFederatedSpans(places: ReadonlyMap<SpanSource, readonly SpanPlace[]>): SpanStore {
-  const reader = createFederatedReader((sources) => groupByStore(sources, places));
+/** `listPlaces` knows each source that a query may name: those of sites in one backend may be partners of others. */
+export function createFederatedSpans(listPlaces: ListPlaces): SpanStore {
+  const reader = createFederatedReader((sources) => groupByStore(sources.flatMap(listPlaces)));
   return { ...reader, ...createSpanAnalytics(reader) };
 }
+
+type ListPlaces = (source: SpanSource) => readonly SpanPlace[];
 
 interface StoreSources {
   readonly store: SpanStore;
@@ -29,12 +31,8 @@ interface StoreSources {
 }
 
 /** What each backend is asked for. */
-function groupByStore(
-  sources: SpanSources,
-  places: ReadonlyMap<SpanSource, readonly SpanPlace[]>,
-): readonly StoreSources[] {
-  const all = sources.flatMap((source) => places.get(source) ?? []);
-  return [...Map.groupBy(all, ({ store }) => store)].flatMap(([store, own]) => {
+function groupByStore(places: readonly SpanPlace[]): readonly StoreSources[] {
+  return [...Map.groupBy(places, ({ store }) => store)].flatMap(([store, own]) => {
     const sources = own.map(({ source }) => source);
     return isNonEmpty(sources) ? [{ store, sources }] : [];
   });

@@ -36,7 +36,7 @@ import {
 } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
-import type { Session } from "../operations/runtime/session.ts";
+import type { Context, MissingAtPlace, Session } from "../operations/runtime/session.ts";
 import { printJsonPieces } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
@@ -75,6 +75,7 @@ export function createGateway<ServerContext extends object>({
       ...createQueryBounds(),
       takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
+      tellMissing,
       createErrorMaskPlugin(warn, limited),
       ...lastPlugins,
     ],
@@ -276,15 +277,18 @@ export function createSession(options: SessionOptions): Session {
   let underWay = 0;
   let isAdmitted = false;
   const waiting: (() => void)[] = [];
+  const missing: MissingAtPlace[] = [];
   return {
     user: principal.user,
     gone,
     sites: [...executor.selectVisibleSites(principal).values()],
-    runOperation: async (name, input) => {
+    missing,
+    runOperation: async (name, input, place) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);
       const asker = endpoint.access === "public" ? anonymousPrincipal : principal;
-      return complete(name, () => endpoint.prepare(input), asker);
+      const note = place && ((labels: readonly string[]) => void missing.push({ place, labels }));
+      return complete(name, () => endpoint.prepare(input), asker, note);
     },
     // The executor hands back what the link's own run has answered.
     runLink: async <Answer>(link: string, prepare: () => PreparedOperation) =>
@@ -295,6 +299,7 @@ export function createSession(options: SessionOptions): Session {
     name: string,
     prepare: () => PreparedOperation,
     asker: Principal,
+    onMissing?: (labels: readonly string[]) => void,
   ): Promise<unknown> {
     if (underWay < width) underWay += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve));
@@ -302,7 +307,7 @@ export function createSession(options: SessionOptions): Session {
       // The first is refused as a request of REST is, for want of a slot. Those of a query that has begun wait for theirs.
       const admission = isAdmitted ? "waits" : "at once";
       isAdmitted = true;
-      return await executor.complete(prepare, asker, budget, admission, gone);
+      return await executor.complete(prepare, asker, budget, admission, gone, onMissing);
     } catch (error) {
       if (!isClientFault(error)) failed(name, error);
       throw toFieldError(describeFailure(error));
@@ -315,6 +320,28 @@ export function createSession(options: SessionOptions): Session {
 }
 
 const ownError = Symbol("of our table");
+
+/** Adds an error beside each partial answer. */
+const tellMissing: Plugin<Partial<Context>> = {
+  onExecute: () => ({
+    onExecuteDone({ args, result, setResult }) {
+      const { missing = [] } = args.contextValue.readout ?? {};
+      if (missing.length === 0 || !isSingleResult(result)) return;
+      const { data, errors = [] } = result;
+      setResult({ ...result, errors: [...errors, ...missing.map((one) => createMissingError(one, data))] });
+    },
+  }),
+};
+
+/** Without a path where Mesh has renamed the field for its source, as it does with an alias. */
+function createMissingError({ place, labels }: MissingAtPlace, data: ExecutionResult["data"]): GraphQLError {
+  const message = "A data source failed, and the answer lacks what it holds";
+  const isKnown = data?.[place[0] ?? ""] !== undefined;
+  return new GraphQLError(message, {
+    ...(isKnown && { path: place }),
+    extensions: { [ownError]: true, missing: labels },
+  });
+}
 
 /** A failure of an operation with what REST would have said of it. */
 function toFieldError(failure: FailureResponse): GraphQLError {

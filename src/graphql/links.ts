@@ -4,7 +4,7 @@
 // level that ask for the same link with the same arguments become one request to each source.
 import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
-import { extendSchema, type GraphQLSchema, isObjectType, parse } from "graphql";
+import { extendSchema, type GraphQLSchema, parse } from "graphql";
 import { hour, type Instant, minute, parseInstant, type TimeRange, toInclusiveEnd } from "../core/time.ts";
 import {
   prepareLinkedDurations,
@@ -22,7 +22,8 @@ import {
 import type { PreparedOperation } from "../operations/runtime/operation.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
-import { completeVendorTypes, vendorTypes } from "./vendor/vendor-schema.ts";
+import { clientTypes, completeClientTypes } from "./existing-clients/client-schema.ts";
+import { setResolvers } from "./resolver-map.ts";
 
 /** Links are nullable, whatever they answer: a failure of one must not take the row that it starts from. */
 const typeDefs = /* GraphQL */ `
@@ -47,6 +48,8 @@ const typeDefs = /* GraphQL */ `
   type Trace {
     "As the row that leads here has it."
     trace_id: String!
+    "The site whose spans and lines these are."
+    site_id: String!
     "Every span, the root first; empty when the site has none of it, null when it has no traces."
     spans: [Span!]
     "The log lines that carry its id, oldest first, within an hour of the row that led here."
@@ -137,13 +140,13 @@ export function markRows(answer: unknown, request: RowOrigin): unknown {
   return answer;
 }
 
-type MarkedRow = Row & { readonly [origin]?: RowOrigin };
+export type MarkedRow = Row & { readonly [origin]?: RowOrigin };
 
-function readSite(row: MarkedRow): string {
+export function readSite(row: MarkedRow): string {
   return String(row.site_id ?? row[origin]?.site_id);
 }
 
-function toInstant(value: unknown): Instant {
+export function toInstant(value: unknown): Instant {
   return parseInstant(String(value)) ?? (0n as Instant);
 }
 
@@ -156,7 +159,7 @@ const loaders = new WeakMap<Session, Map<string, Loader>>();
 const maxBatchSize = 200;
 
 /** Asks together with all that ask for the same link of the same site before anything else happens. */
-function loadBatched<Question>(
+export function loadBatched<Question>(
   session: Session,
   link: string,
   site: string,
@@ -186,18 +189,26 @@ function loadBatched<Question>(
 
 interface TraceRef {
   readonly trace_id: string;
-  readonly site: string;
+  readonly site_id: string;
   readonly from: Instant;
   readonly to: Instant;
+  /** Where they are read already. */
+  readonly spans?: readonly Row[];
 }
 
-function buildTraceRef(row: MarkedRow, id: unknown, start: Instant, end = start): TraceRef | null {
+/** `row` tells the site. */
+export function buildTraceRef(row: MarkedRow, id: unknown, start: Instant, end = start): TraceRef | null {
   if (typeof id !== "string" || id === "") return null;
-  return { trace_id: id, site: readSite(row), from: shiftInstant(start, -hour), to: shiftInstant(end, hour) };
+  return {
+    trace_id: id,
+    site_id: readSite(row),
+    from: shiftInstant(start, -hour),
+    to: shiftInstant(end, hour),
+  };
 }
 
 /** @throws {Unprocessable} `invalid_request` */
-function checkBetween(name: string, value: number, most: number): number {
+export function checkBetween(name: string, value: number, most: number): number {
   if (value >= 1 && value <= most) return value;
   throw createInvalidRequest([{ path: name, message: `expected a whole number from 1 to ${most}` }]);
 }
@@ -224,9 +235,9 @@ const resolvers: Resolvers = {
     },
   },
   Trace: {
-    spans: ({ site, trace_id }: TraceRef, _, { readout }) =>
-      loadBatched(readout, "Trace.spans", site, trace_id, (ids) => prepareLinkedSpans(site, ids)),
-    log_lines: ({ site, trace_id: id, from, to }: TraceRef, { limit }: LimitArgument, { readout }) =>
+    spans: ({ site_id: site, trace_id, spans }: TraceRef, _, { readout }) =>
+      spans ?? loadBatched(readout, "Trace.spans", site, trace_id, (ids) => prepareLinkedSpans(site, ids)),
+    log_lines: ({ site_id: site, trace_id: id, from, to }: TraceRef, { limit }: LimitArgument, { readout }) =>
       loadBatched(readout, `Trace.log_lines ${limit}`, site, { id, from, to, limit }, (questions) => {
         checkBetween("limit", limit, 1_000);
         return prepareLinkedLines(site, "trace", "asc", questions);
@@ -363,16 +374,8 @@ async function findPod(
 
 /** The schema with the links, and with the fields that existing clients expect. */
 export function addLinks(schema: GraphQLSchema): GraphQLSchema {
-  const extended = extendSchema(schema, parse(`${vendorTypes}\n${typeDefs}`));
-  completeVendorTypes(extended);
-  for (const [typeName, fields] of Object.entries(resolvers)) {
-    const type = extended.getType(typeName);
-    if (!isObjectType(type)) throw new Error(`no type ${typeName}`);
-    for (const [name, resolve] of Object.entries(fields)) {
-      const field = type.getFields()[name];
-      if (field === undefined) throw new Error(`no field ${typeName}.${name}`);
-      field.resolve = resolve;
-    }
-  }
+  const extended = extendSchema(schema, parse(`${clientTypes}\n${typeDefs}`));
+  completeClientTypes(extended);
+  setResolvers(extended, resolvers);
   return extended;
 }

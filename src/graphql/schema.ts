@@ -5,8 +5,10 @@
 // A field is named after its operation (`logs.lines` is `logs_lines`), rows keep the wire's names, and a character
 // that GraphQL cannot spell becomes `_`. What GraphQL's types cannot say (maps, unions of inputs) is the scalar JSON.
 import {
+  DirectiveLocation,
   type GraphQLArgumentConfig,
   GraphQLBoolean,
+  GraphQLDirective,
   GraphQLEnumType,
   GraphQLError,
   type GraphQLFieldConfig,
@@ -19,9 +21,12 @@ import {
   GraphQLNonNull,
   GraphQLObjectType,
   type GraphQLOutputType,
+  type GraphQLResolveInfo,
   GraphQLScalarType,
   GraphQLSchema,
   GraphQLString,
+  responsePathAsArray,
+  specifiedDirectives,
   type ValueNode,
   valueFromASTUntyped,
 } from "graphql";
@@ -34,7 +39,8 @@ import {
   type OperationDescriptions,
 } from "../operations/runtime/json-schema.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
-import type { Context } from "../operations/runtime/session.ts";
+import type { AnswerPlace, Context } from "../operations/runtime/session.ts";
+import { addEntities } from "./entities.ts";
 import { addLinks, markRows } from "./links.ts";
 
 const dateTime = new GraphQLScalarType<string, string>({
@@ -53,6 +59,21 @@ const json = new GraphQLScalarType<unknown, unknown>({
   parseLiteral: (node: ValueNode, variables) => valueFromASTUntyped(node, variables),
 });
 
+const partial = new GraphQLDirective({
+  name: "partial",
+  description:
+    "Takes an answer without what a failed backend holds, where the site allows that. An error with `missing` stands beside it. Elsewhere it changes nothing.",
+  locations: [DirectiveLocation.FIELD],
+});
+
+/** The place of a field that takes a partial answer; undefined for any other. */
+function findPartialPlace({ fieldNodes, path }: GraphQLResolveInfo): AnswerPlace | undefined {
+  const isPartial = fieldNodes.some(({ directives }) =>
+    directives?.some(({ name }) => name.value === partial.name),
+  );
+  return isPartial ? responsePathAsArray(path) : undefined;
+}
+
 /** Whether a time can be read is the operation's business: it says what is wrong, with the field's path. */
 function checkTimeText(value: unknown): string {
   // A GraphQLError is the client's affair, and anything else would be ours.
@@ -61,7 +82,7 @@ function checkTimeText(value: unknown): string {
 }
 
 /** The operations alone, without links. */
-function buildQuerySchema(endpoints: readonly Endpoint[]): GraphQLSchema {
+export function buildQuerySchema(endpoints: readonly Endpoint[]): GraphQLSchema {
   const described = describeOperations(endpoints);
   const registry = createTypeRegistry(described);
   const query = new GraphQLObjectType<unknown, Context>({
@@ -74,7 +95,11 @@ function buildQuerySchema(endpoints: readonly Endpoint[]): GraphQLSchema {
       ]),
     ),
   });
-  return new GraphQLSchema({ query, types: [dateTime, json] });
+  return new GraphQLSchema({
+    query,
+    types: [dateTime, json],
+    directives: [...specifiedDirectives, partial],
+  });
 }
 
 /** Nullable, whatever the operation answers: a failure of one field must not take the answers of the others. */
@@ -82,16 +107,17 @@ function buildQueryField(
   { endpoint, request, answer }: DescribedOperation,
   registry: TypeRegistry,
 ): GraphQLFieldConfig<unknown, Context> {
-  const { name, summary, description, method, path } = endpoint;
+  const { name, summary, description, method, path, deprecation } = endpoint;
   const told = [`${summary}.`, description, `REST: \`${method} ${path}\`.`].filter(Boolean).join("\n\n");
   const [body] = resolveReference(registry, request, "inputs", "");
   const keys = Object.keys(body.properties ?? {});
   return {
     description: told,
+    ...(deprecation === undefined ? {} : { deprecationReason: deprecation.instead }),
     type: toOutputType(registry, answer, toPascalCase(name)),
     args: buildInputFields(registry, body, toPascalCase(name)),
-    resolve: async (_, args: Readonly<Record<string, unknown>>, { readout }) =>
-      markRows(await readout.runOperation(name, toWireNames(args, keys)), args),
+    resolve: async (_, args: Readonly<Record<string, unknown>>, { readout }, info) =>
+      markRows(await readout.runOperation(name, toWireNames(args, keys), findPartialPlace(info)), args),
   };
 }
 
@@ -299,4 +325,4 @@ function toWireNames(
 }
 
 /** What `.meshrc.yaml` names as the source `telemetry`. */
-export const schema: GraphQLSchema = addLinks(buildQuerySchema(operations));
+export const schema: GraphQLSchema = addEntities(addLinks(buildQuerySchema(operations)));

@@ -6,6 +6,7 @@ import { findLargest } from "../core/collections.ts";
 import type { LimitUse } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
+import { resetConnection } from "./response.ts";
 
 export interface ConnectionLimits {
   /** Connections open at once; one more is closed unanswered. */
@@ -208,7 +209,7 @@ export function resetStalledConnections(server: HttpServer, onReset: () => void)
   server.on("timeout", (socket) => {
     if (socket.writableLength === 0) return void socket.destroy();
     onReset();
-    socket.resetAndDestroy();
+    resetConnection(socket);
   });
   // Yoga takes the timeout from a connection on which it streams, just before it does.
   server.on("request", ({ socket }, response) => {

@@ -1,12 +1,14 @@
 // A request as the server sees it, from a connection or from `fetch`, and its body.
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { PeerCertificate } from "../access/auth.ts";
 import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
 import { findLargest } from "../core/collections.ts";
 import { LimitReached, type LimitUse, TooMany, Unprocessable } from "../core/errors.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 import { chooseCoding } from "../operations/runtime/operation.ts";
+import { readPeerCertificate } from "./tls.ts";
 
 /** A request, wherever it came from. */
 export interface Exchange {
@@ -23,6 +25,8 @@ export interface Exchange {
   readonly coding?: BodyCoding | "none" | undefined;
   /** Whether codings are offered to this client at all. */
   readonly isCodable?: boolean;
+  /** Of its client, where that has one that is verified. */
+  readonly certificate?: PeerCertificate | undefined;
 }
 
 export interface BodyCoding {
@@ -38,6 +42,8 @@ interface RequestSettings {
   readonly isToken?: IsToken | undefined;
   /** No answer is coded where it is absent. */
   readonly compression?: CompressionConfig | undefined;
+  /** The authorities that verify certificates of clients; none are asked for where it is absent. */
+  readonly clientCa?: string | undefined;
 }
 
 /** The read API's; the front-end error intake has its own. */
@@ -50,7 +56,7 @@ export interface Connection {
 
 export function toExchange(
   source: Request | Connection,
-  { isToken = () => false, compression }: RequestSettings = {},
+  { isToken = () => false, compression, clientCa }: RequestSettings = {},
 ): Exchange {
   if (!("req" in source)) {
     const { headers, method, body, signal } = source;
@@ -78,6 +84,7 @@ export function toExchange(
     body,
     gone: createDisconnectSignal(res),
     ...negotiateCoding(req, compression),
+    certificate: clientCa === undefined ? undefined : readPeerCertificate(req, clientCa),
   };
 }
 
@@ -304,7 +311,7 @@ async function parseBody(ledger: BodyLedger, text: string, owner: string): Promi
 }
 
 async function parseInTurns(text: string): Promise<unknown> {
-  const { parseJsonInTurns } = await import("../core/json-in-turns.ts");
+  const { parseJsonInTurns } = await import("../core/json/json-in-turns.ts");
   return parseJsonInTurns(text);
 }
 

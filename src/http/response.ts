@@ -1,5 +1,6 @@
 // An answer on its way out: in one write, or in pieces that a client can see the end of.
 import type { ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
 import type { CompleteBody, StreamedBody } from "./body.ts";
@@ -43,8 +44,8 @@ export async function writeAnswer(
   const { coding } = exchange;
   const headers = {
     ...privateHeaders,
-    ...(exchange.isCodable && varyHeader),
     ...answer.headers,
+    ...formatVary(answer, exchange),
     "X-Request-Id": exchange.id,
     ...(closing ? { Connection: "close" } : {}),
   };
@@ -63,13 +64,19 @@ export async function writeAnswer(
 /** Answers differ by it, also those that are too short to be coded. */
 export const varyHeader = { Vary: "Accept-Encoding" } as const;
 
+function formatVary({ headers: { Vary: own } }: Answer, { isCodable }: Exchange): SentHeaders {
+  if (!isCodable || own?.includes(varyHeader.Vary) === true) return {};
+  return { Vary: own === undefined ? varyHeader.Vary : `${own}, ${varyHeader.Vary}` };
+}
+
 /** Not those that have been coded before: pages are, once for all. */
 function isCodedHere({ headers, body }: Answer, { minBytes }: BodyCoding): boolean {
-  if ("Vary" in headers) return false;
+  if (headers.Vary?.includes(varyHeader.Vary) === true) return false;
   return typeof body === "string" || !("next" in body) ? measureBody(body) >= minBytes : true;
 }
 
-function measureBody(body: CompleteBody): number {
+/** In bytes of UTF-8, before it is coded. */
+export function measureBody(body: CompleteBody): number {
   const pieces = typeof body === "string" || body instanceof Uint8Array ? [body] : body;
   return pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
 }
@@ -121,9 +128,15 @@ async function writeStream(
     response.end();
   } catch {
     // Already logged by who made the answer. A reset shows also in HTTP/1.0, where a mere end would look complete.
-    response.socket?.resetAndDestroy();
+    resetConnection(response.socket);
     response.destroy();
   }
+}
+
+/** Under TLS an end that nobody announced shows as a reset does, and only sockets without it can be reset. */
+export function resetConnection(socket: Socket | null): void {
+  if (socket !== null && "encrypted" in socket) socket.destroy();
+  else socket?.resetAndDestroy();
 }
 
 /** A text that is all ASCII is the same in both, and in latin1 costs a copy: for UTF-8 node takes room of three times its size. */

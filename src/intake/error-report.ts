@@ -1,5 +1,6 @@
 // Front-end error reports, from the body that a browser posts to the span that the tracing routes answer. Browsers are
 // forgiven what the specification's types do not allow: only what a report cannot be without has to be right.
+import { parseJson } from "../core/json/parse-json.ts";
 import { type Attributes, type AttributeValue, errorReportAttribute, type Span } from "../core/rows.ts";
 import { fromMillis, type Instant } from "../core/time.ts";
 
@@ -87,7 +88,7 @@ function readTime(timestamp: unknown): Instant | undefined {
 
 function parseObject(body: string): Json | undefined {
   try {
-    return toObject(JSON.parse(body));
+    return toObject(parseJson(body));
   } catch {
     return undefined;
   }

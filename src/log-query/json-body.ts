@@ -2,6 +2,7 @@
 // doubles of numbers, and the language compares numbers by their text. Rounding is monotone, so two doubles that
 // differ decide a comparison; only where they are equal (or a substring is asked for) is the text read again, by the
 // slower reader below that keeps the spelling of numbers.
+import { parseJson } from "../core/json/parse-json.ts";
 
 /** The key of a number's text: a symbol, which no body can contain. */
 export const spelling = Symbol("spelling");
@@ -40,7 +41,7 @@ export function openBody(text: string): Body {
 
 function readPlain(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return {};
   }

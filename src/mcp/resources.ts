@@ -1,7 +1,8 @@
 // What agents may look up before they ask: the sites, their log sources, the names of metrics, and the fields of log lines.
 import type { Site } from "../access/sites.ts";
-import { formatScalar } from "../core/lossless-json.ts";
-import { callTool, type ToolSession } from "./tool-call.ts";
+import { formatScalar } from "../core/json/lossless-json.ts";
+import { parseJson } from "../core/json/parse-json.ts";
+import { readAnswer, readPage, type ToolPage, type ToolSession } from "./tool-call.ts";
 
 interface AgentResource {
   readonly uri: string;
@@ -48,38 +49,49 @@ export function listResources(sites: readonly Site[]): AgentResource[] {
   return [all, ...own];
 }
 
-/** Undefined where the token may see no such resource. */
+/**
+ * A page of a resource as JSON: its `rows`, how many are `left`, and the address of the `next` page or null. Undefined where
+ * the token may see no such resource. Rejects with what the operation behind it is refused with.
+ */
 export async function readResource(uri: string, session: ToolSession): Promise<string | undefined> {
-  if (!listResources(session.sites).some((resource) => resource.uri === uri)) return undefined;
-  const [site_id = "", kind = ""] = uri
+  const [base = "", query = ""] = uri.split("?", 2);
+  if (!listResources(session.sites).some((resource) => resource.uri === base)) return undefined;
+  const [site_id = "", kind = ""] = base
     .replace(/^readout:\/\/sites\/?/, "")
     .split("/")
     .map(decodeURIComponent);
-  if (site_id === "") return printRows(await readRows("get_applications", {}, session));
-  if (kind === "sources")
-    return JSON.stringify([...(session.sites.find(({ id }) => id === site_id)?.logs?.sources.keys() ?? [])]);
+  const cursor = new URLSearchParams(query).get("cursor");
+  const paging = { per_page: 1_000, ...(cursor !== null && { cursor }) };
+  if (kind === "log-fields") return printPage(base, { rows: await listLogFields(site_id, session) });
+  if (site_id === "") return printPage(base, await readPage("get_applications", paging, session));
   if (kind === "metrics")
-    return printRows(await readRows("get_metric_names", { site_id, per_page: 1_000 }, session));
-  const rows = await readRows("get_log_lines", { site_id, per_page: 100, max_characters: 10_000 }, session);
-  return JSON.stringify([...new Set(rows.flatMap(listFields))].sort());
+    return printPage(base, await readPage("get_metric_names", { site_id, ...paging }, session));
+  const { logs } = session.sites.find(({ id }) => id === site_id) ?? {};
+  return printPage(base, { rows: [...(logs?.sources.keys() ?? [])] });
 }
 
-function printRows(rows: readonly unknown[]): string {
-  return JSON.stringify(rows);
+function printPage(base: string, { rows, left = 0, cursor = null }: Partial<ToolPage>): string {
+  const next = cursor === null ? null : `${base}?cursor=${encodeURIComponent(cursor)}`;
+  return JSON.stringify({ rows, left, next });
 }
 
-async function readRows(tool: string, args: Readonly<Record<string, unknown>>, session: ToolSession) {
-  const outcome = await callTool(tool, args, session);
-  return outcome !== undefined && "page" in outcome ? outcome.page.rows : [];
+/** The paths of the body in the newest lines, sorted. */
+async function listLogFields(site_id: string, session: ToolSession): Promise<readonly string[]> {
+  const source_ids = [...(session.sites.find(({ id }) => id === site_id)?.logs?.sources.keys() ?? [])];
+  const pagination = { per_page: newestLines, order: "DESC" };
+  const request = { site_id, source_ids, query: "", use_expressions: true, pagination };
+  const rows = await readAnswer("logs.lines", request, session);
+  return [...new Set((rows as readonly unknown[]).flatMap(listFields))].sort();
 }
 
-/** A body that was cut is no JSON, and has no fields here. */
+const newestLines = 100;
+
 function listFields(row: unknown): readonly string[] {
   const { json } = row as { readonly json?: unknown };
   try {
-    return listPaths(JSON.parse(String(json)), "", 0);
+    return listPaths(parseJson(String(json)), "", 0);
   } catch {
-    return [];
+    return []; // a body that is no JSON has no fields
   }
 }
 

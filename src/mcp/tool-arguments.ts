@@ -80,10 +80,14 @@ export const defaultCellChars = 2_000;
 /** Keys of operations that tools fill in themselves. */
 const filledKeys: readonly string[] = ["site_id", "site_ids", "from", "to", "pagination", "use_expressions"];
 
-/** The arguments of a tool: those of its operations, and the tool's own. `extra` are those that no operation has. */
+/**
+ * The arguments of a tool: those of its operations unless it has its own alone, and what every tool takes. `extra` are those
+ * that no operation has.
+ */
 export function describeArguments(
   descriptions: OperationDescriptions,
   operations: readonly string[],
+  hasOwnAlone: boolean,
   extra: Readonly<Record<string, JsonSchema>>,
   required: readonly string[],
 ): JsonSchema & { readonly $defs?: Readonly<Record<string, JsonSchema>> } {
@@ -93,7 +97,7 @@ export function describeArguments(
     if (!operations.includes(endpoint.name)) continue;
     hasRange ||= request.properties?.from !== undefined;
     for (const [key, schema] of Object.entries(request.properties ?? {})) {
-      if (!filledKeys.includes(key)) own[key] = schema;
+      if (!filledKeys.includes(key) && !hasOwnAlone) own[key] = schema;
     }
   }
   const properties = {

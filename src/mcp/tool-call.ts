@@ -3,12 +3,15 @@ import * as z from "zod";
 import type { Site } from "../access/sites.ts";
 import type { Limits } from "../config/limits.ts";
 import { BackendError, NotFound, Unauthorized, Unprocessable } from "../core/errors.ts";
-import { type Instant, printMillis, toMillis } from "../core/time.ts";
+import { type Instant, printInstant, printMillis, toMillis } from "../core/time.ts";
 import {
   type Incident,
+  type IncidentPage,
   prepareIncidentLookup,
+  prepareIncidents,
   requireSingleIncident,
 } from "../operations/incident-operations.ts";
+import { prepareRemainingLines } from "../operations/remaining-lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
 import { prepareExplanation } from "../operations/runtime/explain.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
@@ -77,14 +80,23 @@ export async function callTool(
   }
 }
 
+/** The page of a tool; rejects with what the call is refused with. */
+export async function readPage(name: string, args: Args, session: ToolSession): Promise<ToolPage> {
+  const tool = findTool(name);
+  if (tool === undefined) throw new Error(`no tool ${name}`);
+  return await runTool(tool, args, session);
+}
+
 async function runTool(tool: Tool, args: Args, session: ToolSession): Promise<ToolPage> {
   const { cursor, ...asked } = args;
   const own = parseOwnArguments(args);
   const of = hashArguments(tool.name, omitPaging(asked));
   const position =
     own.cursor === undefined ? createFirstPosition(of, own, session) : decodeCursor(own.cursor, of);
-  if (tool.plan === undefined) return listConfigured(tool, own, position, session);
+  if (tool.plan === undefined && tool.operations.length === 0)
+    return listConfigured(tool, own, position, session);
   const site = selectSite(own, session.sites);
+  if (tool.plan === undefined) return readIncidentPage(args, own, position, site, session);
   const meant = tool.name === "get_incident" ? await findIncident(args, site, session) : args;
   const plan = completePlan(tool.plan(omitOwnArguments(meant), own, site), args, own, position, session);
   return plan.paging === "own"
@@ -103,6 +115,55 @@ async function findIncident(args: Args, { id }: Site, session: ToolSession): Pro
   const incident = requireSingleIncident(found as readonly Incident[]);
   if (incident === undefined) throw new NotFound();
   return { ...args, digest: incident.digest, is_action: incident.kind === "action" };
+}
+
+/** Incidents of errors, newest first. How many there are is known where all were seen. */
+async function readIncidentPage(
+  args: Args,
+  own: OwnArguments,
+  position: Position,
+  { id }: Site,
+  session: ToolSession,
+): Promise<ToolPage> {
+  const { per_page: limit = defaultPageSize, namespaces = [], start, end = position.now } = own;
+  const { skip: offset } = position;
+  const selection = {
+    kinds: ["error"],
+    order: "last",
+    namespaces,
+    offset,
+    limit,
+    ...readNames(args),
+  } as const;
+  const answer = await session.complete(() => prepareIncidents(id, { start, end }, selection));
+  const { incidents, total } = answer as IncidentPage;
+  const { rows, shown } = fitRows(incidents.map(toIncidentRow), limit, toBounds(own));
+  const skip = offset + shown;
+  const isLast = total === undefined ? incidents.length < limit && shown === incidents.length : skip >= total;
+  const left = isLast ? 0 : total === undefined ? null : total - skip;
+  return { rows, left, cursor: isLast ? null : encodeCursor({ ...position, skip }) };
+}
+
+/** @throws {Unprocessable} `invalid_request` */
+function readNames(args: Args) {
+  const read = (key: string): string | undefined => {
+    const value = args[key];
+    if (value === undefined || value === null || typeof value === "string") return value ?? undefined;
+    throw createInvalidRequest([{ path: key, message: "expected a string" }]);
+  };
+  return { action: read("action_name"), revision: read("revision"), text: read("query") };
+}
+
+function toIncidentRow({ number, digest, namespace, action, exception, last }: Incident) {
+  return {
+    number,
+    digest,
+    namespace,
+    action_name: action,
+    exception_name: exception?.name ?? null,
+    exception_message: exception?.message ?? null,
+    last_seen: printInstant(last),
+  };
 }
 
 /** How much of each row is shown may change from page to page. */
@@ -136,7 +197,8 @@ function findEndpoint(name: string, { endpoints }: ToolSession): Endpoint {
   return endpoint;
 }
 
-function runPlan(operation: string, request: Args, session: ToolSession): Promise<unknown> {
+/** The whole answer of an operation. */
+export function readAnswer(operation: string, request: Args, session: ToolSession): Promise<unknown> {
   const endpoint = findEndpoint(operation, session);
   return session.complete(() => endpoint.prepare(request));
 }
@@ -156,7 +218,7 @@ async function readComputedPage(
   position: Position,
   session: ToolSession,
 ): Promise<ToolPage> {
-  const answer = await runPlan(operation, request, session);
+  const answer = await readAnswer(operation, request, session);
   const { rows, fields } = tool.readAnswer?.(answer, args) ?? {
     rows: Array.isArray(answer) ? answer : [answer],
   };
@@ -186,25 +248,52 @@ async function readOwnPage(
   const { per_page = defaultPageSize } = own;
   const { skip, after } = position;
   const wanted = skip + per_page;
-  const { cursor: first, ...order } = request.pagination as { readonly cursor?: string };
+  const { cursor: first, ...order } = request.pagination as RequestedOrder;
   const pagination = { ...order, per_page: Math.min(wanted, 10_000), cursor: after ?? first };
-  const answer = await runPlan(operation, { ...request, pagination }, session);
+  const answer = await readAnswer(operation, { ...request, pagination }, session);
   const rows = Array.isArray(answer) ? answer : [];
   const { rows: fitted, shown } = fitRows(rows.slice(skip), per_page, toBounds(own));
   const done = skip + shown;
   const last: unknown = rows.at(-1);
-  if (done < rows.length) {
-    const cursor = encodeCursor({ ...position, skip: done });
-    return { rows: fitted, left: rows.length < wanted ? rows.length - done : null, cursor };
-  }
-  if (rows.length < Math.min(wanted, 10_000)) return { rows: fitted, left: 0, cursor: null };
-  const next = { ...position, skip: 0, after: readAfter(last, first === "Duration") };
-  return { rows: fitted, left: null, cursor: encodeCursor(next) };
+  const isLast = rows.length < Math.min(wanted, 10_000);
+  if (done === rows.length && isLast) return { rows: fitted, left: 0, cursor: null };
+  const behind = isLast ? 0 : await countBehind(operation, request, last, session);
+  const left = behind === undefined ? null : rows.length - done + behind;
+  const next =
+    done < rows.length
+      ? { ...position, skip: done }
+      : { ...position, skip: 0, after: readAfter(last, first === "Duration") };
+  return { rows: fitted, left, cursor: encodeCursor(next) };
+}
+
+interface RequestedOrder {
+  readonly cursor?: string;
+  readonly order?: string;
+}
+
+/** How many rows lie behind those that were read; undefined where the source does not count them. */
+async function countBehind(
+  operation: string,
+  request: Args,
+  last: unknown,
+  session: ToolSession,
+): Promise<number | undefined> {
+  if (operation !== "logs.lines") return undefined;
+  const { pagination, site_id, source_ids, query, use_expressions, from, to } = request;
+  const order = (pagination as RequestedOrder).order === "ASC" ? "ASC" : "DESC";
+  const asked = { source_ids, query, use_expressions, from, to, site_id: String(site_id) };
+  const prepared = () => prepareRemainingLines({ ...asked, order, last: readTime(last) });
+  return (await session.complete(prepared)) as number | undefined;
 }
 
 function readAfter(row: unknown, isByDuration: boolean): Position["after"] {
-  const { timestamp, time, duration } = (row ?? {}) as Readonly<Record<string, unknown>>;
-  return isByDuration ? { duration: Number(duration) } : { time: String(timestamp ?? time) };
+  const { duration } = (row ?? {}) as Readonly<Record<string, unknown>>;
+  return isByDuration ? { duration: Number(duration) } : { time: readTime(row) };
+}
+
+function readTime(row: unknown): string {
+  const { timestamp, time } = (row ?? {}) as Readonly<Record<string, unknown>>;
+  return String(timestamp ?? time);
 }
 
 // ---- Explanations and refusals ------------------------------------------------------------------------------
@@ -242,7 +331,7 @@ const adviceBySlug: Readonly<Record<string, string>> = {
   invalid_json: "Send JSON.",
 };
 
-function describeRefusal(error: unknown): ToolRefusal {
+export function describeRefusal(error: unknown): ToolRefusal {
   const { body } = describeFailure(error);
   if (error instanceof Unprocessable && "message" in body) {
     const { error: slug, message, details } = body;

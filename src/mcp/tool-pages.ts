@@ -2,6 +2,7 @@
 // row cut at a mark that tells where to go on, and an opaque cursor for the rows that are left.
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { tryParseJson } from "../core/json/parse-json.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 
 /** Text of the rows of a page. */
@@ -28,8 +29,7 @@ export function fitRows(rows: readonly unknown[], most: number, bounds: CellBoun
   let chars = 0;
   for (const row of rows) {
     if (fitted.length === most) break;
-    const cut = cutRow(row, bounds);
-    const length = JSON.stringify(cut).length;
+    const { cut, length } = cutRow(row, bounds);
     if (fitted.length > 0 && chars + length > maxPageChars) break;
     fitted.push(cut);
     chars += length;
@@ -37,10 +37,22 @@ export function fitRows(rows: readonly unknown[], most: number, bounds: CellBoun
   return { rows: fitted, shown: fitted.length };
 }
 
+interface CutRow {
+  readonly cut: unknown;
+  /** Of its JSON. */
+  readonly length: number;
+}
+
 /** A row whose texts are cut. One that is still longer than a page is shown as its text, piece by piece. */
-function cutRow(row: unknown, bounds: CellBounds): unknown {
-  if (measureCutRow(row, bounds.maxChars) <= maxPageChars) return cutCells(row, bounds);
-  return { row_as_text: cutText(JSON.stringify(row), { ...bounds, maxChars: maxRowChars }) };
+function cutRow(row: unknown, bounds: CellBounds): CutRow {
+  const text = JSON.stringify(row);
+  // Most rows are so short that none of their texts can be too long.
+  if (text.length <= bounds.maxChars) return { cut: row, length: text.length };
+  const cut =
+    measureCutRow(row, bounds.maxChars) <= maxPageChars
+      ? cutCells(row, bounds)
+      : { row_as_text: cutText(text, { ...bounds, maxChars: maxRowChars }) };
+  return { cut, length: JSON.stringify(cut).length };
 }
 
 /** What a row takes at most, wherever the shown parts of its texts begin: so all parts are shown in one form. */
@@ -116,12 +128,8 @@ export function decodeCursor(cursor: string, of: string): Position {
 }
 
 function readPosition(cursor: string): Position | undefined {
-  try {
-    const text = Buffer.from(cursor, "base64url").toString("utf8");
-    return positionSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
+  const text = Buffer.from(cursor, "base64url").toString("utf8");
+  return positionSchema.safeParse(tryParseJson(text)).data;
 }
 
 function createCursorError(message: string) {

@@ -32,6 +32,8 @@ export interface Tool {
   /** @throws {Unprocessable} */
   readonly plan?: (args: Args, own: OwnArguments, site: Site) => ToolPlan;
   readonly readAnswer?: (answer: unknown, args: Args) => ToolAnswer;
+  /** Whether the arguments of its operations are not those of the tool. */
+  readonly ownArguments?: boolean;
   /** Without an operation: what it answers of the sites that the token may see, or of the one that is named. */
   readonly list?: (sites: readonly Site[]) => readonly unknown[];
   /** Without an operation: whether one site is meant. */
@@ -146,13 +148,18 @@ function completeLogs(args: Args, { id, logs }: Site): Args {
 const traceTools: readonly Tool[] = [
   {
     name: "get_exception_incidents",
-    title: "Requests with an exception",
+    title: "Errors",
     description:
-      "Traces with an exception, newest first; get_incident shows one with its exception and all spans. The query has terms such as tag.region=eu-west or revision=4f1c2a9.",
+      "Errors that requests ended in, each once, the newest first: exception, action, and when it was seen last. get_incident shows the newest trace of one by its number or digest.",
     example: { app_name: "demo-shop", namespaces: ["web"] },
     operations: ["tracing.traces_errors"],
-    extra: { namespaces: namespacesArgument, order: orderArgument, longest_first: longestArgument },
-    plan: (args, own, site) => planListing("tracing.traces_errors", args, own, site),
+    extra: {
+      namespaces: namespacesArgument,
+      action_name: text("Only errors of this action."),
+      revision: text("Only errors of this revision."),
+      query: text("A part of the name or the message, in any case."),
+    },
+    ownArguments: true,
   },
   {
     name: "get_incident",
@@ -395,7 +402,7 @@ export const tools: readonly Tool[] = [
   ...kubernetesTools,
 ];
 
-/** Some clients put the name of the vendor before the names of tools. */
+/** Some clients put this before the names of tools. */
 const prefix = /^appsignal_/;
 
 export function findTool(name: string): Tool | undefined {

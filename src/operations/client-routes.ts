@@ -187,7 +187,7 @@ export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
 
 // ---- Token --------------------------------------------------------------------------------------------------
 
-/** There is one organization, which the vendor's command line lists the apps of. */
+/** There is one organization, which an existing command line lists the apps of. */
 export const tokenInfo: Operation<undefined, unknown> = {
   ...{ name: "client_token_info", method: "GET", path: "/oauth/token/info" },
   ...{ access: "token", scope: "none", summary: "The organization of a token", answer: anyJson },

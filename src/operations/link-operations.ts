@@ -2,12 +2,15 @@
 // they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
 
 import { Refused } from "../core/errors.ts";
+import { parseJson } from "../core/json/parse-json.ts";
 import { reportRead } from "../core/read-progress.ts";
 import type { LogLine, PodsRow, Span } from "../core/rows.ts";
 import {
+  earlier,
   floorToMilli,
   fromMillis,
   type Instant,
+  later,
   type Millis,
   minute,
   printMillis,
@@ -15,6 +18,7 @@ import {
   toMillis,
 } from "../core/time.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
+import type { Filter } from "../log-query/ast.ts";
 import { parse } from "../log-query/parse.ts";
 import type { LogSource } from "../store/logs.ts";
 import type { ListingQuery } from "../store/span-analytics.ts";
@@ -26,7 +30,7 @@ import { type ActionNames, formatActionKey } from "../tracing/spans/requests.ts"
 import { normaliseId } from "../tracing/spans/span-ids.ts";
 import { buildTraceDetail } from "../tracing/trace-detail.ts";
 import { printLine } from "./logs/lines.ts";
-import { readRows } from "./runtime/executor.ts";
+import { readRows } from "./runtime/collected-rows.ts";
 import { type Context, type PreparedOperation, rowsPerChunk } from "./runtime/operation.ts";
 import { addDigest } from "./traces/analytics.ts";
 import { maxTiedRows } from "./traces/listing-page.ts";
@@ -75,25 +79,27 @@ export function prepareLinkedRequests(
     const [first, ...others] = [...new Set(digests)];
     if (traces === undefined || first === undefined) return digests.map(() => null);
     const filter = { digests: [first, ...others] as const, query: parseTraceQuery("") };
-    const found = new Map<string, RowMembers[]>([first, ...others].map((digest) => [digest, []]));
-    let open = found.size;
+    const found = collectPerAsker<string, RowMembers>([first, ...others], () => limit);
     const listing: ListingQuery = {
       sources: [traces.source],
       candidates: "requests",
-      ...{ range, filter, byAction: true, by: "time", order: "desc", expectedRows: limit * open },
+      range,
+      filter,
+      byAction: true,
+      by: "time",
+      order: "desc",
+      expectedRows: limit * filter.digests.length,
       tieLimit: maxTiedRows,
       budget: createRequestBudget(context),
     };
     for await (const batch of traces.store.summaries(listing, context.signal)) {
       for (const row of batch) {
-        const rows = found.get(encodeActionDigest({ namespace: row.namespace, action: row.action_name }));
-        if (rows === undefined || rows.length >= limit) continue;
-        rows.push(toSummaryRow(row));
-        if (rows.length === limit) open -= 1;
+        const digest = encodeActionDigest({ namespace: row.namespace, action: row.action_name });
+        if (found.isWaiting(digest)) found.add(digest, toSummaryRow(row));
       }
-      if (open === 0) break;
+      if (found.isComplete()) break;
     }
-    return Promise.all(digests.map((digest) => toRows(found.get(digest) ?? [])));
+    return Promise.all(digests.map((digest) => toRows(found.rowsOf(digest))));
   });
 }
 
@@ -181,7 +187,7 @@ type LinkSubject = keyof typeof subjectFields;
 export function readSubject(subject: LinkSubject, json: unknown): string | undefined {
   let body: unknown;
   try {
-    body = JSON.parse(String(json));
+    body = parseJson(String(json));
   } catch {
     return undefined;
   }
@@ -213,58 +219,73 @@ export function prepareLinkedLines(
   order: "asc" | "desc",
   questions: readonly LinkedLinesQuery[],
 ): PreparedOperation<Promise<unknown>> {
-  return prepareLink("logs", site, async (context) => {
-    const { logs } = context.sites.get(site) ?? {};
-    const [source, ...others] = [...(logs?.sources.values() ?? [])];
-    if (logs === undefined || source === undefined) return questions.map(() => null);
-    const sources: readonly [LogSource, ...LogSource[]] = [source, ...others];
-    const waiting = Map.groupBy(questions, ({ id }) => id);
-    const filter = parse(
-      [...waiting.keys()]
-        .flatMap((id) => subjectFields[subject].map(([field]) => `${field}=${JSON.stringify(id)}`))
-        .join(" OR "),
-    );
-    const range = {
-      from: questions.reduce(
-        (least, { from }) => (from < least ? from : least),
-        questions[0]?.from ?? 0n,
-      ) as Instant,
-      to: questions.reduce((most, { to }) => (to > most ? to : most), questions[0]?.to ?? 0n) as Instant,
-    };
-    const found = new Map<LinkedLinesQuery, LogLine[]>(questions.map((question) => [question, []]));
-    let open = questions.length;
-    const { documents: documentLimit, linesPerMillisecond, rows } = context.limits;
-    const expectedLines = questions.reduce((sum, { limit }) => sum + limit, 0);
-    const query = {
-      sources,
-      range,
-      filter,
-      order,
-      expectedLines,
-      documentLimit,
-      tieLimit: linesPerMillisecond,
-      progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
-    };
-    let read = 0;
-    reading: for await (const batch of logs.store.lines(query, context.signal)) {
-      for (const line of batch) {
-        read += 1;
-        if (read > rows) throw createTooManyLinesError(rows);
-        for (const question of waiting.get(readSubject(subject, line.json) ?? "") ?? []) {
-          const lines = found.get(question) ?? [];
-          if (line.time < question.from || line.time > question.to || lines.length >= question.limit)
-            continue;
-          lines.push(line);
-          if (lines.length === question.limit) open -= 1;
-        }
-        if (open === 0) break reading;
+  return prepareLink("logs", site, (context) => readLinkedLines(site, subject, order, questions, context));
+}
+
+export async function readLinkedLines(
+  site: string,
+  subject: LinkSubject,
+  order: "asc" | "desc",
+  questions: readonly LinkedLinesQuery[],
+  context: Context,
+): Promise<readonly unknown[]> {
+  const { logs } = context.sites.get(site) ?? {};
+  const [source, ...others] = [...(logs?.sources.values() ?? [])];
+  if (logs === undefined || source === undefined) return questions.map(() => null);
+  const sources: readonly [LogSource, ...LogSource[]] = [source, ...others];
+  const { documents: documentLimit, linesPerMillisecond, rows } = context.limits;
+  const query = {
+    sources,
+    range: {
+      from: questions.map(({ from }) => from).reduce(earlier),
+      to: questions.map(({ to }) => to).reduce(later),
+    },
+    filter: parseSubjectFilter(subject, new Set(questions.map(({ id }) => id))),
+    order,
+    expectedLines: questions.reduce((sum, { limit }) => sum + limit, 0),
+    documentLimit,
+    tieLimit: linesPerMillisecond,
+    progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
+  };
+  const found = await collectLines(logs.store.lines(query, context.signal), subject, questions, rows);
+  const rowOf = cacheByKey(toLineRow);
+  return questions.map((question) => found.rowsOf(question).map(rowOf));
+}
+
+/** The line as REST answers it. */
+export function toLineRow(line: LogLine): unknown {
+  return readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0];
+}
+
+/** What lines that belong to one of the identifiers say. */
+function parseSubjectFilter(subject: LinkSubject, ids: ReadonlySet<string>): Filter {
+  const terms = [...ids].flatMap((id) =>
+    subjectFields[subject].map(([field]) => `${field}=${JSON.stringify(id)}`),
+  );
+  return parse(terms.join(" OR "));
+}
+
+/** The lines that answer the questions. @throws {Refused} More than `rowLimit` lines were read for them. */
+async function collectLines(
+  batches: AsyncIterable<readonly LogLine[]>,
+  subject: LinkSubject,
+  questions: readonly LinkedLinesQuery[],
+  rowLimit: number,
+): Promise<Collected<LinkedLinesQuery, LogLine>> {
+  const byId = Map.groupBy(questions, ({ id }) => id);
+  const found = collectPerAsker<LinkedLinesQuery, LogLine>(questions, ({ limit }) => limit);
+  let read = 0;
+  for await (const batch of batches) {
+    for (const line of batch) {
+      read += 1;
+      if (read > rowLimit) throw createTooManyLinesError(rowLimit);
+      for (const question of byId.get(readSubject(subject, line.json) ?? "") ?? []) {
+        if (line.time >= question.from && line.time <= question.to) found.add(question, line);
       }
+      if (found.isComplete()) return found;
     }
-    const rowOf = cacheByKey(
-      (line: LogLine) => readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0],
-    );
-    return questions.map((question) => (found.get(question) ?? []).map(rowOf));
-  });
+  }
+  return found;
 }
 
 // ---- Pods ---------------------------------------------------------------------------------------------------
@@ -282,39 +303,45 @@ export function prepareLinkedPods(
   site: string,
   questions: readonly LinkedPodQuery[],
 ): PreparedOperation<Promise<unknown>> {
-  return prepareLink("kubernetes", site, async (context) => {
-    const part = context.sites.get(site)?.kubernetes;
-    if (part === undefined) return questions.map(() => null);
-    const start = Math.min(...questions.map(({ from }) => from));
-    const end = Math.max(...questions.map(({ to }) => to));
-    const pods = new Set(questions.map(({ pod }) => pod));
-    const [only] = pods;
-    const namespaces = questions.map(({ namespace }) => namespace).filter((one) => one !== undefined);
-    const query = {
-      match: part.match,
-      snapshots: { start, step: minute, count: (end - start) / minute + 1 },
-      rowLimit: context.limits.rows,
-      namespaces: namespaces.length === questions.length ? [...new Set(namespaces)] : [],
-      pod: pods.size === 1 ? only : undefined,
-      nodes: [],
-    };
-    const rows: PodsRow[] = [];
-    for await (const batch of part.store.pods(query, context.signal)) {
-      for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
-    }
-    const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
-    const rowOf = cacheByKey((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
-    return questions.map(({ pod, namespace, from, to }) =>
-      (byPod.get(pod) ?? [])
-        .filter(
-          (row) =>
-            row.timestamp >= from &&
-            row.timestamp <= to &&
-            (namespace === undefined || row.pod_namespace === namespace),
-        )
-        .map(rowOf),
-    );
-  });
+  return prepareLink("kubernetes", site, (context) => readLinkedPods(site, questions, context));
+}
+
+export async function readLinkedPods(
+  site: string,
+  questions: readonly LinkedPodQuery[],
+  context: Context,
+): Promise<readonly (readonly Row[] | null)[]> {
+  const part = context.sites.get(site)?.kubernetes;
+  if (part === undefined) return questions.map(() => null);
+  const start = Math.min(...questions.map(({ from }) => from));
+  const end = Math.max(...questions.map(({ to }) => to));
+  const pods = new Set(questions.map(({ pod }) => pod));
+  const [only] = pods;
+  const namespaces = questions.map(({ namespace }) => namespace).filter((one) => one !== undefined);
+  const query = {
+    match: part.match,
+    snapshots: { start, step: minute, count: (end - start) / minute + 1 },
+    rowLimit: context.limits.rows,
+    namespaces: namespaces.length === questions.length ? [...new Set(namespaces)] : [],
+    pod: pods.size === 1 ? only : undefined,
+    nodes: [],
+  };
+  const rows: PodsRow[] = [];
+  for await (const batch of part.store.pods(query, context.signal)) {
+    for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
+  }
+  const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
+  const rowOf = cacheByKey((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
+  return questions.map(({ pod, namespace, from, to }) =>
+    (byPod.get(pod) ?? [])
+      .filter(
+        (row) =>
+          row.timestamp >= from &&
+          row.timestamp <= to &&
+          (namespace === undefined || row.pod_namespace === namespace),
+      )
+      .map(rowOf),
+  );
 }
 
 /** The last full minute at a moment. */
@@ -324,6 +351,39 @@ export function toSnapshotTime(moment: Instant): Millis {
 
 export function shiftInstant(moment: Instant, millis: Millis): Instant {
   return (moment + fromMillis(millis)) as Instant;
+}
+
+interface Collected<Asker, Row> {
+  /** Whether this asker is known and has fewer rows than it asked for. */
+  readonly isWaiting: (asker: Asker) => boolean;
+  /** Keeps a row for an asker that is still waiting; drops it otherwise. */
+  readonly add: (asker: Asker, row: Row) => void;
+  /** Whether nobody waits for more rows. */
+  readonly isComplete: () => boolean;
+  readonly rowsOf: (asker: Asker) => readonly Row[];
+}
+
+/** Rows that were read for many at once, the first ones for each of them. */
+function collectPerAsker<Asker, Row>(
+  askers: readonly Asker[],
+  limitOf: (asker: Asker) => number,
+): Collected<Asker, Row> {
+  const rows = new Map<Asker, Row[]>(askers.map((asker) => [asker, []]));
+  let waiting = rows.size;
+  const isWaiting = (asker: Asker) => {
+    const own = rows.get(asker);
+    return own !== undefined && own.length < limitOf(asker);
+  };
+  return {
+    isWaiting,
+    add: (asker, row) => {
+      if (!isWaiting(asker)) return;
+      rows.get(asker)?.push(row);
+      if (!isWaiting(asker)) waiting -= 1;
+    },
+    isComplete: () => waiting === 0,
+    rowsOf: (asker) => rows.get(asker) ?? [],
+  };
 }
 
 /** Made once for each key: many rows may lead to the same ones, and share them. */
@@ -339,11 +399,11 @@ function cacheByKey<Key, Value>(make: (key: Key) => Value): (key: Key) => Value 
 }
 
 /** The name of a link is the scope that it needs. */
-function prepareLink(
+export function prepareLink<Answer>(
   name: "logs" | "tracing" | "metrics" | "kubernetes",
   site: string,
-  run: (context: Context) => Promise<unknown>,
-): PreparedOperation<Promise<unknown>> {
+  run: (context: Context) => Promise<Answer>,
+): PreparedOperation<Promise<Answer>> {
   return { name, scopes: [name], sites: () => [site], run };
 }
 

@@ -5,19 +5,21 @@ import { readToken } from "../access/auth.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, toErrorAnswer, toGraphqlErrorAnswer } from "../http/response.ts";
+import { buildDeprecationHeaders, type Deprecation } from "../operations/runtime/deprecation.ts";
 import { findLimit, isClientFault } from "../operations/runtime/error-response.ts";
 import { ClientGone, type RequestLifetime } from "../operations/runtime/lifetime.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { findCurrentSpan } from "../telemetry/tracer.ts";
+import type { AgentHost } from "./mcp-host.ts";
 import type { FindPage } from "./pages.ts";
 import { answerProbe, type ProbeSource } from "./probes.ts";
 import { findResourceMetadata, printChallenge } from "./resource-metadata.ts";
 import {
   admitToken,
   type ConfigGeneration,
-  type FinishRequest,
   type OperationRunner,
+  type RequestLog,
   type RequestLogFields,
   type Route,
   refuseUncodable,
@@ -37,6 +39,7 @@ export interface Dispatcher {
   /** The configuration that a new request is answered by. */
   generation: ConfigGeneration;
   isDraining: boolean;
+  /** The pages of that configuration, once one is opened. */
   findPage: FindPage | undefined;
 }
 
@@ -46,7 +49,7 @@ export interface Admission {
   readonly principal: Principal;
   readonly generation: ConfigGeneration;
   readonly work: RequestLifetime;
-  readonly finish: FinishRequest;
+  readonly log: RequestLog;
 }
 
 /** Path and query. Of all headers together node takes 16 KiB. */
@@ -54,41 +57,49 @@ const urlLimit = 8_192;
 
 /** Never throws. Of what is only admitted nothing has been logged: its caller finishes it. */
 export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange): Promise<Answer | Admission> {
-  const fields: RequestLogFields = { operation: "none", route: undefined, user: undefined };
-  const finish = startRequestLog(dispatcher.telemetry, exchange, fields);
+  // A request keeps to what was served when it came, also where it waits on its way.
+  const { generation } = dispatcher;
+  const log = startRequestLog(dispatcher.telemetry, generation, exchange);
+  let deprecation: Deprecation | undefined;
   try {
     if (exchange.path.length + exchange.search.length > urlLimit) throw createUrlTooLongError();
     const route = dispatcher.findRoute(exchange.method, exchange.path);
-    // A request keeps to what was served when it came.
     if (route !== undefined) {
-      return await runOperation(dispatcher.runner, exchange, route, dispatcher.generation, fields, finish);
+      deprecation = route.endpoint.deprecation;
+      const answer = await runOperation(dispatcher.runner, exchange, route, generation, log);
+      return addDeprecation(answer, deprecation);
     }
     return (
-      findMetadata(dispatcher, exchange) ??
+      findMetadata(generation, exchange) ??
       (await openPage(dispatcher, exchange)) ??
-      (await openAgentRoute(dispatcher, exchange, fields, finish)) ??
-      (await admitGraphql(dispatcher, exchange, fields, finish)) ??
+      (await openAgentRoute({ ...dispatcher, generation }, exchange, log)) ??
+      (await admitGraphql(generation, exchange, log)) ??
       (await answerOwnProbe(dispatcher, exchange))
     );
   } catch (error) {
-    const answer = toFailureAnswer(dispatcher, exchange, error);
-    finish(answer.status, error instanceof ClientGone, error);
-    return answer;
+    const answer = toFailureAnswer(generation, exchange, error);
+    if (log.isAudited && typeof answer.body === "string") log.fields.bytes = Buffer.byteLength(answer.body);
+    await log.finish(answer.status, error instanceof ClientGone, error);
+    return addDeprecation(answer, deprecation);
   }
 }
 
-function toFailureAnswer({ generation }: Dispatcher, exchange: Exchange, error: unknown): Answer {
+function addDeprecation(answer: Answer, deprecation: Deprecation | undefined): Answer {
+  if (deprecation === undefined) return answer;
+  return { ...answer, headers: { ...answer.headers, ...buildDeprecationHeaders(deprecation) } };
+}
+
+function toFailureAnswer({ resource }: ConfigGeneration, exchange: Exchange, error: unknown): Answer {
   const answer = isGraphqlRequest(exchange)
     ? toGraphqlErrorAnswer(error, exchange.headers.get("accept"))
     : toErrorAnswer(error);
-  if (answer.status !== 401 || generation.resource === undefined) return answer;
-  const challenge = printChallenge(exchange.path, generation.resource);
+  if (answer.status !== 401 || resource === undefined) return answer;
+  const challenge = printChallenge(exchange.path, resource);
   return { ...answer, headers: { ...answer.headers, "WWW-Authenticate": challenge } };
 }
 
 /** Neither counted nor logged, and without a token: a client reads it to find out where it gets one. */
-function findMetadata({ generation }: Dispatcher, { method, path }: Exchange): Answer | undefined {
-  const { resource } = generation;
+function findMetadata({ resource }: ConfigGeneration, { method, path }: Exchange): Answer | undefined {
   if (resource === undefined || (method !== "GET" && method !== "HEAD")) return undefined;
   return findResourceMetadata(path, resource);
 }
@@ -97,19 +108,49 @@ function isGraphqlRequest({ method, path }: Exchange): boolean {
   return path === "/graphql" && (method === "GET" || method === "POST");
 }
 
-/** Returns what logs and counts the request at its end. */
+/** What logs, counts and audits the request as it goes on. */
 function startRequestLog(
   telemetry: Telemetry,
+  { audit, isToken = () => false }: ConfigGeneration,
   { id, method }: Exchange,
-  fields: RequestLogFields,
-): FinishRequest {
+): RequestLog {
   const started = performance.now();
   const span = findCurrentSpan();
-  return (status, cut, failure) => {
-    const duration = performance.now() - started;
-    const error = failure === undefined ? undefined : countFailure(telemetry, failure);
-    telemetry.recordFinishedRequest({ id, method, ...fields, status, cut, duration, error, span });
+  const fields: RequestLogFields = { operation: "none", route: undefined, user: undefined };
+  return {
+    fields,
+    isAudited: audit !== undefined,
+    begin: async () => {
+      if (audit === undefined) return;
+      await audit.record({ event: "begin", request: id, ...describeRequest(fields) }, isToken);
+      fields.hasBegun = true;
+    },
+    finish: async (status, cut, failure) => {
+      const duration = performance.now() - started;
+      if (audit !== undefined) {
+        const entry = { ...describeOutcome(fields), request: id, status, ms: Math.round(duration) };
+        const recorded = audit.record({ ...entry, cut: cut || undefined }, isToken);
+        // What is refused anyhow need not be refused for its line.
+        await (status < 400 && !cut ? recorded : recorded.catch(() => {}));
+      }
+      const error = failure === undefined ? undefined : countFailure(telemetry, failure);
+      const { operation, route, user, missing } = fields;
+      telemetry.recordFinishedRequest({
+        ...{ id, method, operation, route, user, status, cut, duration, error, span },
+        missing: status < 400 ? missing : undefined,
+      });
+    },
   };
+}
+
+function describeRequest({ operation, user, token, sites, content }: RequestLogFields) {
+  return { operation, user, token: token === "" ? undefined : token, sites, ...content };
+}
+
+function describeOutcome(fields: RequestLogFields) {
+  const { rows, bytes, missing, progress, hasBegun } = fields;
+  const event = hasBegun === true ? ("end" as const) : ("request" as const);
+  return { event, ...describeRequest(fields), missing, rows, bytes, documents: progress?.read };
 }
 
 /** Counts the limit that a failure comes from. Returns what of it belongs into the log: nothing that is the client's affair. */
@@ -134,7 +175,7 @@ async function openPage(
   if ((method !== "GET" && method !== "HEAD") || !pagePath.test(path)) return undefined;
   const { createPages, isGraphiqlRequest } = await import("./pages.ts");
   if (path === "/graphql" && !isGraphiqlRequest(headers)) return undefined;
-  dispatcher.findPage ??= createPages(dispatcher.operations);
+  dispatcher.findPage ??= createPages(dispatcher.operations, dispatcher.generation.signIn);
   return dispatcher.findPage(path, headers);
 }
 
@@ -142,33 +183,33 @@ const agentPath = /^(?:\/api)?\/mcp(?:\/|$)/;
 
 /** Loaded with the first request of an agent. Errors as those of the route. */
 async function openAgentRoute(
-  dispatcher: Dispatcher,
+  host: AgentHost,
   exchange: Exchange,
-  fields: RequestLogFields,
-  finish: FinishRequest,
+  log: RequestLog,
 ): Promise<Answer | undefined> {
   if (!agentPath.test(exchange.path)) return undefined;
   const { answerAgent } = await import("./mcp-host.ts");
-  return answerAgent(dispatcher, exchange, fields, finish);
+  return answerAgent(host, exchange, log);
 }
 
 /** @throws {Unauthorized} {TooMany} {NotAcceptable} {NotFound} of a token without the scope `graphql` */
 async function admitGraphql(
-  { generation }: Dispatcher,
+  generation: ConfigGeneration,
   exchange: Exchange,
-  fields: RequestLogFields,
-  finish: FinishRequest,
+  log: RequestLog,
 ): Promise<Admission | undefined> {
   if (!isGraphqlRequest(exchange)) return undefined;
   const { headers, search, gone } = exchange;
+  const { fields } = log;
   fields.operation = "graphql";
   fields.route = "/graphql";
   refuseUncodable(exchange);
-  return admitToken(generation, readToken(headers, search), (principal) => {
+  return admitToken(generation, exchange, readToken(headers, search), (principal) => {
     fields.user = principal.user;
+    fields.token = principal.token;
     if (!principal.hasScope("graphql")) throw new NotFound();
     // From here on a reload waits for it, though the schema may still have to be loaded.
-    return { exchange, principal, generation, work: generation.executor.join(gone), finish };
+    return { exchange, principal, generation, work: generation.executor.join(gone), log };
   });
 }
 

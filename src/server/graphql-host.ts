@@ -2,6 +2,7 @@
 // for. From then on Yoga is the host of all requests, and REST is a plug-in in front of it that answers without executing
 // GraphQL. A request that waits for the loading is admitted once, and its admission handed on.
 import type { Plugin } from "graphql-yoga";
+import { narrowLimits } from "../access/account-slots.ts";
 import type { GatewayOptions } from "../graphql/gateway.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
 import { privateHeaders } from "../http/node-http.ts";
@@ -16,7 +17,8 @@ import {
 } from "../http/response.ts";
 import type { Session } from "../operations/runtime/session.ts";
 import { type Admission, answerRequest, type Dispatcher } from "./dispatch.ts";
-import { receiveBody } from "./rest.ts";
+import { auditOperations } from "./operation-audit.ts";
+import { type RequestLog, receiveBody } from "./rest.ts";
 
 /** GraphQL of one server, from before it is loaded on. */
 export interface GraphqlHost {
@@ -48,7 +50,7 @@ interface NodeContext extends Partial<Connection> {
 /** While there is no gateway: the answer, or a gateway to finish the request, which is admitted only once. */
 export async function answerWithoutGateway(
   host: GraphqlHost,
-  { exchange, work, finish }: Admission,
+  { exchange, work, log }: Admission,
 ): Promise<Answer | Gateway> {
   let answer = graphqlUnavailable;
   let failure: unknown;
@@ -60,7 +62,7 @@ export async function answerWithoutGateway(
     answer = toGraphqlErrorAnswer(error, exchange.headers.get("accept"));
   }
   work.end();
-  finish(answer.status, exchange.gone.aborted, failure);
+  await log.finish(answer.status, exchange.gone.aborted, failure);
   return answer;
 }
 
@@ -81,11 +83,11 @@ async function loadGateway(host: GraphqlHost) {
   const { operations, telemetry } = host.dispatcher;
   const unified = await host.loadSchema();
   const { createGateway, createSession } = await import("../graphql/gateway.ts");
-  host.openSession = ({ exchange: { id }, principal, generation, work }) =>
+  host.openSession = ({ exchange: { id }, principal, generation, work, log }) =>
     createSession({
-      executor: generation.executor,
+      executor: auditOperations(generation, id, log),
       operations,
-      limits: generation.limits,
+      limits: narrowLimits(generation.limits, principal.limits),
       principal,
       gone: work.signal,
       onFailure: (operation, err) =>
@@ -139,6 +141,8 @@ function createRestPlugin(host: GraphqlHost, hosted: WeakMap<object, Hosted>): P
       if ("principal" in answer) {
         hosted.set(serverContext, answer);
         serverContext.readout = host.openSession?.(answer);
+        if (exchange.method === "GET")
+          noteQuery(answer.log, Object.fromEntries(new URLSearchParams(exchange.search)));
         if (exchange.method !== "POST") return;
         try {
           const { text, release } = await readQuery(dispatcher, answer);
@@ -163,17 +167,35 @@ function createRestPlugin(host: GraphqlHost, hosted: WeakMap<object, Hosted>): P
       endResponse(new fetchAPI.Response(null));
     },
     onRequestParse({ request, serverContext }) {
-      const { text, principal } = hosted.get(serverContext) ?? {};
-      if (text === undefined || principal === undefined) return;
+      const { text, principal, log } = hosted.get(serverContext) ?? {};
+      if (text === undefined || principal === undefined || log === undefined) return;
       // What Yoga reads a body by: its own would parse a megabyte in one turn.
-      const json = async () => pickParameters(await dispatcher.bodies.parseJson(text, principal.account));
+      const json = async () => {
+        const parsed = pickParameters(await dispatcher.bodies.parseJson(text, principal.account));
+        noteQuery(log, parsed);
+        return parsed;
+      };
       Object.defineProperty(request, "json", { value: json });
     },
-    onResponse({ response, serverContext }) {
+    async onResponse({ response, serverContext, setResponse, fetchAPI }) {
       const known = hosted.get(serverContext);
-      if (known !== undefined) endHosted(dispatcher, known, response);
+      if (known === undefined) return;
+      try {
+        await endHosted(dispatcher, known, response);
+      } catch (error) {
+        const { exchange, log } = known;
+        const refused = toGraphqlErrorAnswer(error, exchange.headers.get("accept"));
+        await log.finish(refused.status, false, error);
+        setResponse(toResponse(refused, exchange, fetchAPI));
+      }
     },
   };
+}
+
+/** The query of a request, for the audit log. */
+function noteQuery({ fields, isAudited }: RequestLog, request: unknown): void {
+  if (!isAudited || typeof request !== "object" || request === null || !("query" in request)) return;
+  if (typeof request.query === "string") fields.content = { query: request.query };
 }
 
 const parameters: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions"]);
@@ -200,15 +222,22 @@ async function readQuery({ bodies }: Dispatcher, { exchange, principal, generati
   return receiveBody(reading, work).finally(returnSlot);
 }
 
-function endHosted({ isDraining }: Dispatcher, hosted: Hosted, { headers, status }: Response): void {
-  const { exchange, work, finish, failure, release } = hosted;
+/** @throws {LimitReached} */
+async function endHosted(
+  { isDraining }: Dispatcher,
+  hosted: Hosted,
+  { headers, status }: Response,
+): Promise<void> {
+  const { exchange, work, log, failure, release } = hosted;
   const cut = exchange.gone.aborted;
   release?.();
   work.end();
   // What was not run has them already.
   if (failure === undefined) setOwnHeaders(exchange, headers);
   if (isDraining) headers.set("Connection", "close");
-  finish(status, cut, failure);
+  const length = headers.get("Content-Length");
+  if (length !== null) log.fields.bytes = Number(length);
+  await log.finish(status, cut, failure);
 }
 
 function setOwnHeaders({ id }: Exchange, headers: Headers): void {

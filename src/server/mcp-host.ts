@@ -1,23 +1,26 @@
 // Agents beside REST: `/mcp` and `/api/mcp`, and the routes of a container that forwards to them. The library of the protocol is
 // loaded with the first request. The token comes in the header only, so that it stands in no address.
+
+import { narrowLimits } from "../access/account-slots.ts";
 import { type Principal, readToken } from "../access/auth.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, jsonType } from "../http/response.ts";
-import type { AgentServer } from "../mcp/agent-server.ts";
+import type { AgentServer, ProtocolAnswer } from "../mcp/agent-server.ts";
 import { isClientFault } from "../operations/runtime/error-response.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
+import { auditOperations } from "./operation-audit.ts";
 import {
   admitToken,
   type ConfigGeneration,
   type FinishRequest,
-  type RequestLogFields,
+  type RequestLog,
   receiveBody,
 } from "./rest.ts";
 
 /** What a request of an agent is answered by. */
-interface AgentHost {
+export interface AgentHost {
   readonly operations: readonly Endpoint[];
   readonly bodies: BodyReader;
   readonly telemetry: Telemetry;
@@ -33,12 +36,8 @@ function loadServer({ operations }: AgentHost): Promise<AgentServer> {
 }
 
 /** @throws {Unauthorized} {TooMany} {NotFound} {Unprocessable} */
-export async function answerAgent(
-  host: AgentHost,
-  exchange: Exchange,
-  fields: RequestLogFields,
-  finish: FinishRequest,
-): Promise<Answer> {
+export async function answerAgent(host: AgentHost, exchange: Exchange, log: RequestLog): Promise<Answer> {
+  const { fields, finish } = log;
   const { method, path, headers, gone } = exchange;
   const { generation } = host;
   const part = path.replace(/^(?:\/api)?\/mcp\/?/, "");
@@ -54,15 +53,16 @@ export async function answerAgent(
   if (method !== allowed) {
     return finishWith(finish, 405, { error: "Method not allowed" }, { Allow: allowed });
   }
-  const { principal, work } = await admitToken(generation, readToken(headers, ""), (principal) => {
+  const { principal, work } = await admitToken(generation, exchange, readToken(headers, ""), (principal) => {
     fields.user = principal.user;
+    fields.token = principal.token;
     if (!principal.hasScope("mcp")) throw new NotFound();
     return { principal, work: generation.executor.join(gone) };
   });
   try {
     const server = await loadServer(host);
-    const session = createToolSession(host, exchange, principal, work.signal);
-    if (isListing) return finishWith(finish, 200, await listPart(part, server, session));
+    const session = createToolSession(host, exchange, principal, log, work.signal);
+    if (isListing) return await finishWith(finish, 200, await listPart(part, server, session));
     const returnSlot = generation.executor.takeSlot(principal);
     const reading = host.bodies.readJson(exchange, principal.account, work.signal);
     const body = await receiveBody(reading, work).finally(returnSlot);
@@ -72,7 +72,8 @@ export async function answerAgent(
       ? answerContainer(body, server, session)
       : answerProtocol(exchange, body, server, session);
     const { status, text, type } = await work.wait(answer);
-    finish(status, false);
+    fields.bytes = Buffer.byteLength(text);
+    await finish(status, false);
     return { status, headers: { "Content-Type": type }, body: text };
   } finally {
     work.end();
@@ -81,13 +82,13 @@ export async function answerAgent(
 
 const listings: readonly string[] = ["tools", "resources", "prompts"];
 
-function finishWith(
+async function finishWith(
   finish: FinishRequest,
   status: number,
   body: object,
   headers: Answer["headers"] = {},
-): Answer {
-  finish(status, false);
+): Promise<Answer> {
+  await finish(status, false);
   return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
 }
 
@@ -100,9 +101,11 @@ function createToolSession(
   { operations, telemetry, generation }: AgentHost,
   { id }: Exchange,
   principal: Principal,
+  log: RequestLog,
   gone: AbortSignal,
 ) {
-  const { executor, limits } = generation;
+  const executor = auditOperations(generation, id, log);
+  const limits = narrowLimits(generation.limits, principal.limits);
   return {
     sites: [...executor.selectVisibleSites(principal).values()],
     endpoints: operations,
@@ -117,12 +120,6 @@ function createToolSession(
   };
 }
 type OpenSession = ReturnType<typeof createToolSession>;
-
-interface AgentAnswer {
-  readonly status: number;
-  readonly type: string;
-  readonly text: string;
-}
 
 /** Of the table of tools, so that no text of a client becomes a label of a metric. */
 function nameOperation(body: unknown): string {
@@ -142,7 +139,7 @@ async function answerContainer(
   body: unknown,
   server: AgentServer,
   session: OpenSession,
-): Promise<AgentAnswer> {
+): Promise<ProtocolAnswer> {
   const { name, arguments: args } = (body ?? {}) as { readonly name?: unknown; readonly arguments?: unknown };
   const given = typeof args === "object" && args !== null ? args : {};
   const answer = await server.callTool(String(name), given as Readonly<Record<string, unknown>>, session);
@@ -155,7 +152,7 @@ async function answerProtocol(
   body: unknown,
   server: AgentServer,
   session: OpenSession,
-): Promise<AgentAnswer> {
+): Promise<ProtocolAnswer> {
   if (Array.isArray(body)) throw createProtocolError("A batch is not taken; send one message");
   const { method } = (body ?? {}) as { readonly method?: unknown };
   // A stream of changes would never have any.
@@ -163,11 +160,8 @@ async function answerProtocol(
   const request = new Request(`http://readout${path}`, {
     method: "POST",
     headers: copyHeaders(headers),
-    body: JSON.stringify(body),
   });
-  const response = await server.answer(request, body, session);
-  const type = response.headers.get("content-type") ?? jsonType["Content-Type"];
-  return { status: response.status, type, text: await response.text() };
+  return await server.answer(request, body, session);
 }
 
 /** More than any request of a tool needs; what reads and prints a message recurses. */

@@ -92,10 +92,13 @@ function describeOperation(
     access,
     summary,
     description,
+    deprecation,
     method,
     isExplainable: explains,
+    canBePartial,
     mediaType = "application/json",
   } = endpoint;
+  const told = [description, deprecation?.instead].filter(Boolean).join("\n\n");
   const asked =
     method === "GET"
       ? { parameters: buildParameters(request) }
@@ -116,13 +119,20 @@ function describeOperation(
     operationId: name.replaceAll(".", "_"),
     tags: [deriveTag(endpoint)],
     summary,
-    ...(description === undefined ? {} : { description }),
+    ...(told === "" ? {} : { description: told }),
+    ...(deprecation === undefined ? {} : { deprecated: true }),
     ...(access === "public" ? { security: [] } : {}),
     ...asked,
     responses: {
       200: {
         description: "The whole answer.",
-        headers: { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } },
+        headers: {
+          "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" },
+          ...(deprecation === undefined ? {} : deprecationHeaders),
+          ...(canBePartial && {
+            "X-Readout-Missing": { $ref: "#/components/headers/X-Readout-Missing" },
+          }),
+        },
         content: {
           [mediaType]: { schema: toPublicSchema(answer) },
           ...Object.fromEntries(
@@ -217,6 +227,11 @@ const headers = {
     description: "The client's own where it can stand in a log, else a new one. The server's log has it.",
     schema: { type: "string", examples: ["6f0c4b0e-7c51-4a6e-9c55-0a3f5d0f4f6b"] },
   },
+  "X-Readout-Missing": {
+    description:
+      "Labels of failed backends whose data the answer lacks. Only for a client that accepts `application/json; partial=allow`, where the site allows it.",
+    schema: { type: "string", examples: ["eu"] },
+  },
   "Retry-After": {
     description: "Seconds to wait before the next try.",
     schema: { type: "integer", minimum: 1, examples: [1] },
@@ -278,6 +293,17 @@ function buildErrorSchemas(): Json {
     ...Object.fromEntries(envelopes),
   };
 }
+
+const deprecationHeaders = {
+  Deprecation: {
+    description: "Since when this is on its way out (RFC 9745).",
+    schema: { type: "string", examples: ["@1798761600"] },
+  },
+  Sunset: {
+    description: "From when on it may be missing (RFC 8594).",
+    schema: { type: "string", examples: ["Thu, 01 Jul 2027 00:00:00 GMT"] },
+  },
+};
 
 const retryAfter = { "Retry-After": { $ref: "#/components/headers/Retry-After" } };
 

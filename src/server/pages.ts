@@ -1,13 +1,16 @@
 // What people open in a browser: the console, the documentation of the API and a place to try queries. Everything is
-// served from here and nothing from elsewhere, under a policy that lets a page reach this server only. The pages hold
-// no data, so they need no token; what they show is asked for with the reader's own.
+// served from here and nothing from elsewhere, under a policy that lets a page reach this server only; the console also the
+// identity providers where people sign in. The pages hold no data, so they need no token; what they show is asked for with the
+// reader's own.
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { type Endpoint, isCodingAllowed } from "../operations/runtime/operation.ts";
+import { type ConsoleSignIn, printSignIn, signedInPath } from "./console-sign-in.ts";
 import { buildOpenApi } from "./openapi.ts";
 
 interface Page {
@@ -48,8 +51,18 @@ const buildPolicy = (more: Readonly<Record<string, string>> = {}): string =>
     .map(([directive, sources]) => `${directive} ${sources}`)
     .join("; ");
 
-/** The console shows what strangers wrote, so whatever would make markup of a text is an error of the browser's too. */
-const consolePolicy = buildPolicy({ "require-trusted-types-for": "'script'", "trusted-types": "'none'" });
+/**
+ * The console shows what strangers wrote, so whatever would make markup of a text is an error of the browser's too. It asks this
+ * server, and the identity providers where people sign in.
+ */
+function buildConsolePolicy(signIn: ConsoleSignIn | undefined): string {
+  const origins = signIn === undefined ? [] : signIn.origins;
+  return buildPolicy({
+    "connect-src": ["'self'", ...origins].join(" "),
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "'none'",
+  });
+}
 
 /** The editor of GraphiQL writes its own style elements, and runs its languages in workers that it builds itself. */
 const editorPolicy = buildPolicy({
@@ -67,32 +80,47 @@ const contentTypes = {
   svg: "image/svg+xml",
 } as const;
 
+/** A file beside the module that a package names to programs; its other files have no names. */
+const findModule = (name: string, path: string): string => join(dirname(resolve(name)), path);
+
 const consoleFolder = new URL("../console/", import.meta.url);
 
 /** The console's files as they are, and what it shares with others. A path is one of these or none. */
-function listConsolePages(): Readonly<Record<string, PageSource>> {
+function listConsolePages(signIn: ConsoleSignIn | undefined): Readonly<Record<string, PageSource>> {
   const file =
     (address: URL | string): Load =>
     () =>
       readFile(address);
-  const own = readdirSync(consoleFolder).flatMap((name) => {
+  const own = readdirSync(consoleFolder, { recursive: true, encoding: "utf8" }).flatMap((name) => {
     const [, type] = /\.(js|css|svg)$/.exec(name) ?? [];
     const load = file(new URL(name, consoleFolder));
     return type === "js" || type === "css" || type === "svg" ? [[`/console/${name}`, { type, load }]] : [];
   });
   return {
-    "/": { type: "html", load: file(new URL("index.html", consoleFolder)), policy: consolePolicy },
+    "/": {
+      type: "html",
+      load: file(new URL("index.html", consoleFolder)),
+      policy: buildConsolePolicy(signIn),
+    },
     ...Object.fromEntries(own),
-    "/console/normalise.js": {
+    [signedInPath]: { type: "html", load: file(new URL("sign-in/signed-in.html", consoleFolder)) },
+    "/console/sign-in.json": {
+      type: "json",
+      load: async () => printSignIn(signIn),
+    },
+    "/console/sign-in/oauth4webapi.js": { type: "js", load: file(resolve("oauth4webapi")) },
+    "/console/traces/normalise.js": {
       type: "js",
       load: file(new URL("../tracing/spans/normalise-statement.js", import.meta.url)),
     },
-    "/console/uplot.js": { type: "js", load: file(resolve("uplot/dist/uPlot.esm.js")) },
-    "/console/uplot.css": { type: "css", load: file(resolve("uplot/dist/uPlot.min.css")) },
+    "/console/map/dagre.js": { type: "js", load: file(findModule("@dagrejs/dagre", "dagre.esm.js")) },
+    "/console/metrics/uplot.js": { type: "js", load: file(resolve("uplot/dist/uPlot.esm.js")) },
+    "/console/metrics/uplot.css": { type: "css", load: file(resolve("uplot/dist/uPlot.min.css")) },
   };
 }
 
-export function createPages(operations: readonly Endpoint[]): FindPage {
+/** The pages of one configuration. */
+export function createPages(operations: readonly Endpoint[], signIn: ConsoleSignIn | undefined): FindPage {
   const swagger =
     (file: string): Load =>
     () =>
@@ -111,7 +139,7 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
 
   const fresh = "max-age=3600";
   const pages: Readonly<Record<string, PageSource>> = {
-    ...listConsolePages(),
+    ...listConsolePages(signIn),
     "/openapi.json": {
       type: "json",
       // The routes of older clients beside it are described for people alone.
@@ -157,17 +185,20 @@ function isCurrentTag(tag: string, asked: string | null): boolean {
 
 async function readPage({ type, load, policy: own, fresh }: PageSource, zipped: boolean): Promise<Page> {
   const content = Buffer.from(await load());
+  const policy = own ?? buildPolicy();
+  // A browser that has the page has to learn of another policy too.
+  const tag = createHash("sha256").update(policy).update(content).digest("base64url").slice(0, 27);
   return {
     status: 200,
     body: zipped ? await compress(content) : content,
     headers: {
       "Content-Type": contentTypes[type],
       ...(zipped ? { "Content-Encoding": "gzip" } : {}),
-      "Content-Security-Policy": own ?? buildPolicy(),
+      "Content-Security-Policy": policy,
       // Modules name each other by plain names, so a browser asks whether each is still what it has; usually it is.
       "Cache-Control": fresh ?? "no-cache",
       // Weak, since the compressed page is the same page.
-      ETag: `W/"${createHash("sha256").update(content).digest("base64url").slice(0, 27)}"`,
+      ETag: `W/"${tag}"`,
       Vary: "Accept, Accept-Encoding",
       "X-Content-Type-Options": "nosniff",
       // The page's address may hold a token.

@@ -1,10 +1,12 @@
 // An operation asked for by REST, from its body to its answer: completed before the status is sent, streamed where that
 // cannot be, or a tail. What is streamed keeps its place among the streamed answers until its client has all of it.
 
+import { type AccountSlots, createAccountSlots, narrowLimits } from "../access/account-slots.ts";
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
+import { isCertificateEnough } from "../access/certificates.ts";
+import type { AuditLog } from "../audit/audit-log.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
-import { findLargest } from "../core/collections.ts";
 import {
   LimitReached,
   type LimitUse,
@@ -13,10 +15,11 @@ import {
   Unauthorized,
   Unprocessable,
 } from "../core/errors.ts";
+import type { ReadProgress } from "../core/read-progress.ts";
 import { type Instant, type Millis, toMillis } from "../core/time.ts";
 import type { CompleteBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
-import { type Answer, jsonType, toStreamedBody } from "../http/response.ts";
+import { type Answer, jsonType, measureBody, toStreamedBody } from "../http/response.ts";
 import {
   anonymousPrincipal,
   createOverloadedError,
@@ -33,39 +36,83 @@ import {
   chooseRepresentation,
   type Endpoint,
   type EndpointRepresentation,
+  isPartialAccepted,
   type PreparedOperation,
+  type RequestContent,
   type RowBatch,
   type TailAnswer,
 } from "../operations/runtime/operation.ts";
+import {
+  answerWithoutFailed,
+  type MissingParts,
+  nothingMissing,
+} from "../operations/runtime/partial-answer.ts";
 import { eventStreamHeaders, type TailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { runInSpan } from "../telemetry/tracer.ts";
+import type { PublishedVisuals } from "../visuals/visual.ts";
+import type { ConsoleSignIn } from "./console-sign-in.ts";
 import type { ProtectedResource } from "./resource-metadata.ts";
 
 /** One configuration, and the requests that began in its time. */
 export interface ConfigGeneration {
+  /** Who asked what; nobody keeps it where it is absent. */
+  readonly audit: AuditLog | undefined;
   readonly authenticate: Authenticate;
   readonly isToken: ((text: string) => boolean) | undefined;
   readonly limits: Limits;
   readonly compression: CompressionConfig | undefined;
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
+  readonly visuals: PublishedVisuals | undefined;
   /** Whose pages in a browser may ask as agents do. */
   readonly origins: readonly string[];
   readonly now: () => Instant;
+  /** The address by which clients know this server. */
+  readonly publicUrl: string | undefined;
+  /** The authorities of client certificates, as PEM text. */
+  readonly clientCa: string | undefined;
   /** What OAuth clients are told; absent where no identity provider or no address is configured. */
   readonly resource: ProtectedResource | undefined;
+  /** How people sign in to the console; absent: with tokens alone. */
+  readonly signIn: ConsoleSignIn | undefined;
 }
 
-/** What the log and the metrics tell of a request; filled in as far as it gets. */
+/** What the log, the metrics and the audit log tell of a request; filled in as far as it gets. */
 export interface RequestLogFields {
   operation: string;
   route: string | undefined;
   user: string | undefined;
+  /** What the token is called. */
+  token?: string;
+  sites?: readonly string[];
+  content?: RequestContent;
+  /** What has been read for it. */
+  progress?: ReadProgress;
+  rows?: number;
+  bytes?: number;
+  /** What the answer lacks, as clients are told it. */
+  missing?: readonly string[];
+  /** Whether an answer has begun that is streamed. */
+  hasBegun?: boolean;
 }
 
-/** Records the end of a request; `cut` where its client has not received all of the answer. */
-export type FinishRequest = (status: number, cut: boolean, error?: unknown) => void;
+/** Follows one request to its end. */
+export interface RequestLog {
+  readonly fields: RequestLogFields;
+  /** Whether what is asked and answered has to be noted in the fields. */
+  readonly isAudited: boolean;
+  /** To be awaited before the first byte of what is streamed. @throws {LimitReached} The audit log cannot be written. */
+  readonly begin: () => Promise<void>;
+  readonly finish: FinishRequest;
+}
+
+/**
+ * Records the end of a request, before its last byte is sent; `cut` where its client has not received all of the answer.
+ * @throws {LimitReached} The answer is good, but the audit log cannot be written. Nothing is recorded then, and the request
+ * has to fail with it.
+ */
+export type FinishRequest = (status: number, cut: boolean, error?: unknown) => Promise<void>;
 
 /** An operation with what the path of a request says. */
 export interface Route {
@@ -79,7 +126,7 @@ export interface OperationRunner {
   readonly bodies: BodyReader;
   streams: number;
   /** Of those, how many each token has. */
-  readonly streamsOf: Map<string, number>;
+  readonly streamsOf: AccountSlots;
 }
 
 /** A request for an operation under way. */
@@ -89,7 +136,7 @@ interface RunningRequest {
   readonly generation: ConfigGeneration;
   readonly principal: Principal;
   readonly work: RequestLifetime;
-  readonly finish: FinishRequest;
+  readonly log: RequestLog;
 }
 
 /** What an operation, or a representation of it, may answer. */
@@ -107,13 +154,13 @@ const noFraming: BodyFraming = { opening: "", separator: "", closing: "" };
 const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
 export function createOperationRunner(telemetry: Telemetry, bodies: BodyReader): OperationRunner {
-  return { telemetry, bodies, streams: 0, streamsOf: new Map() };
+  return { telemetry, bodies, streams: 0, streamsOf: createAccountSlots() };
 }
 
 export function measureStreamUse({ streams, streamsOf }: OperationRunner, limits: Limits): LimitUse {
   return {
     streams: streams / limits.streams,
-    token_streams: findLargest(streamsOf) / limits.tokenStreams,
+    token_streams: streamsOf.measureUse(),
   };
 }
 
@@ -126,10 +173,10 @@ export async function runOperation(
   exchange: Exchange,
   route: Route,
   generation: ConfigGeneration,
-  fields: RequestLogFields,
-  finish: FinishRequest,
+  log: RequestLog,
 ): Promise<Answer> {
   const { endpoint } = route;
+  const { fields } = log;
   const form = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
   fields.operation = form?.name ?? endpoint.name;
   fields.route = endpoint.path;
@@ -137,33 +184,53 @@ export async function runOperation(
   const { executor } = generation;
   const admit = (principal: Principal) => {
     fields.user = principal.user;
+    fields.token = principal.token;
     return { principal, work: executor.admit(principal, exchange.gone) };
   };
   const { principal, work } =
     endpoint.access === "public"
       ? admit(anonymousPrincipal)
-      : await admitToken(generation, readToken(exchange.headers, exchange.search), admit);
-  const request: RunningRequest = { runner, exchange, generation, principal, work, finish };
+      : await admitToken(generation, exchange, readToken(exchange.headers, exchange.search), admit);
+  const request: RunningRequest = { runner, exchange, generation, principal, work, log };
   let ownsWork = true;
   try {
     const { prepared, headers } = await prepareRequest(request, route, form);
-    const result = executor.start(prepared, principal, work);
-    if ("follow" in result) {
-      ownsWork = false;
-      return await openTail(request, result.follow);
-    }
-    if ("then" in result) {
-      return completeAnswer(finish, headers ?? jsonType, JSON.stringify(await work.wait(result)));
-    }
-    const { answer, isStream } = await printBatches(request, result, headers);
-    // A stream ends its work when its client has all of it.
-    ownsWork = !isStream;
-    return answer;
+    if (log.isAudited) noteAsked(fields, prepared, generation, work);
+    const finishAnswer = async (result: OperationResult, missing: MissingParts): Promise<Answer> => {
+      if ("follow" in result) {
+        ownsWork = false;
+        return openTail(request, result.follow);
+      }
+      if (missing.labels.length > 0) fields.missing = missing.labels;
+      const { answer, isStream } = await printResult(request, result, headers, missing);
+      // A stream ends its work when its client has all of it.
+      ownsWork = !isStream;
+      return answer;
+    };
+    // What is refused throws at once, and gives its slot back before the next request is looked at.
+    const answerWithout = (missing: MissingParts): Promise<Answer> =>
+      finishAnswer(executor.start(prepared, principal, work, missing.backends), missing);
+    if (!isPartialAccepted(exchange.headers.get("accept"))) return await answerWithout(nothingMissing);
+    return await answerWithoutFailed(answerWithout, (missing) =>
+      executor.labelMissing(prepared, principal, missing),
+    );
   } catch (error) {
     throw work.signal.aborted && !(error instanceof BodyTimeout) ? work.signal.reason : error;
   } finally {
     if (ownsWork) work.end();
   }
+}
+
+/** What is asked for, for the audit log, also where it is refused. */
+function noteAsked(
+  fields: RequestLogFields,
+  { sites, readContent }: PreparedOperation<OperationResult>,
+  { visuals }: ConfigGeneration,
+  { progress }: RequestLifetime,
+): void {
+  fields.sites = sites(visuals);
+  if (readContent !== undefined) fields.content = readContent();
+  fields.progress = progress;
 }
 
 /** @throws {NotAcceptable} for a client that takes neither a coding that is offered nor the plain body */
@@ -177,13 +244,15 @@ export function refuseUncodable({ coding }: Exchange): void {
  * @throws what `authenticate` and `admit` throw
  */
 export async function admitToken<Admitted>(
-  { authenticate, executor }: ConfigGeneration,
+  { authenticate, executor, publicUrl }: ConfigGeneration,
+  { headers, certificate }: Pick<Exchange, "headers" | "certificate">,
   token: string | undefined,
   admit: (principal: Principal) => Admitted,
 ): Promise<Admitted> {
   const release = executor.hold();
   try {
-    return admit(await authenticate(token));
+    const isEnough = certificate !== undefined && isCertificateEnough(headers, publicUrl);
+    return admit(await authenticate(token, isEnough ? certificate : undefined));
   } finally {
     release();
   }
@@ -211,38 +280,61 @@ async function prepareRequest(
   return { prepared: (form ?? endpoint).prepare(raw) };
 }
 
-function completeAnswer(finish: FinishRequest, headers: Answer["headers"], body: CompleteBody): Answer {
-  finish(200, false);
+/** What tells a client over HTTP that parts are missing. */
+function formatMissingHeaders({ labels }: MissingParts): Readonly<Record<string, string>> {
+  return labels.length === 0 ? {} : { "X-Readout-Missing": labels.join(", "), Vary: "Accept" };
+}
+
+async function completeAnswer(
+  { fields, isAudited, finish }: RequestLog,
+  headers: Answer["headers"],
+  body: CompleteBody,
+): Promise<Answer> {
+  if (isAudited) fields.bytes = measureBody(body);
+  await finish(200, false);
   return { status: 200, headers, body };
 }
 
-/** An answer in batches: completed where it is small, else streamed. A stream that still reads has a place of its own. */
-async function printBatches(
+/** Completed where it is small or one value, else streamed. A stream that still reads has a place of its own. */
+async function printResult(
   request: RunningRequest,
-  result: AsyncIterable<RowBatch> | ChunkedBody,
+  result: Exclude<OperationResult, TailAnswer>,
   own: Answer["headers"] | undefined,
+  missing: MissingParts,
 ): Promise<{ readonly answer: Answer; readonly isStream: boolean }> {
-  const { work, finish } = request;
+  const { work, log } = request;
+  const headers = {
+    ...(own ?? ("pieces" in result ? result.headers : undefined) ?? jsonType),
+    ...formatMissingHeaders(missing),
+  };
+  if ("then" in result) {
+    const value = await work.wait(result);
+    log.fields.rows = Array.isArray(value) ? value.length : 1;
+    return { answer: await completeAnswer(log, headers, JSON.stringify(value)), isStream: false };
+  }
   const [framing, source] = "pieces" in result ? [noFraming, result.pieces] : [arrayFraming, result];
-  const headers = own ?? ("pieces" in result ? result.headers : undefined) ?? jsonType;
   const rows = source[Symbol.asyncIterator]();
   const head = await bufferHead(rows, work);
+  log.fields.rows = head.rows;
   if (head.state === "done") {
-    return { answer: completeAnswer(finish, headers, frameTexts(framing, head.texts)), isStream: false };
+    return { answer: await completeAnswer(log, headers, frameTexts(framing, head.texts)), isStream: false };
   }
+  await log.begin();
   // What waits for nothing but its client needs no place, neither here nor among the requests.
   const close = head.state === "open" ? openStream(request, rows) : undefined;
-  const body = toStreamedBody(streamRows(framing, head.texts, rows, work, finish, close), work.signal);
+  const body = toStreamedBody(streamRows(framing, head.texts, rows, work, log, close), work.signal);
   return { answer: { status: 200, headers, body }, isStream: close !== undefined };
 }
 
 /** Ends the work at once: tails have places of their own, and no deadline. */
 async function openTail(
-  { runner, exchange, generation, principal, work, finish }: RunningRequest,
+  { runner, exchange, generation, principal, work, log }: RunningRequest,
   followed: TailAnswer["follow"],
 ): Promise<Answer> {
   const { telemetry } = runner;
   work.end();
+  await log.begin();
+  const end: { recorded?: Promise<void> } = {};
   const client = {
     principal,
     // Empty is none, as it is to an EventSource.
@@ -250,13 +342,31 @@ async function openTail(
     clientGone: exchange.gone,
     onClose: (cut: boolean) => {
       telemetry.tails.closed();
-      finish(200, cut);
+      end.recorded = finishStream(log, cut);
+      // Whoever waits for it reads the failure; of a client that has left nobody does.
+      end.recorded.catch(() => {});
     },
   };
   // Tails read together: what is asked for all of them is part of no client's trace.
   const body = await runInSpan(undefined, () => generation.tails.open(followed, client));
   telemetry.tails.opened();
-  return { status: 200, headers: eventStreamHeaders, body };
+  const next = async () => {
+    const chunk = await body.next();
+    if (chunk.done === true) await end.recorded;
+    else if (log.isAudited) log.fields.bytes = (log.fields.bytes ?? 0) + Buffer.byteLength(chunk.value);
+    return chunk;
+  };
+  return { status: 200, headers: eventStreamHeaders, body: { ...body, next } };
+}
+
+/** The end of what is streamed: cut where its line cannot be written. @throws {LimitReached} */
+async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unknown): Promise<void> {
+  try {
+    await finish(200, cut, failure);
+  } catch (error) {
+    await finish(200, true, error);
+    throw error;
+  }
 }
 
 /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
@@ -265,24 +375,21 @@ function openStream(
   rows: AsyncIterator<RowBatch>,
 ): () => void {
   const { streamsOf, telemetry } = runner;
-  const own = streamsOf.get(principal.account) ?? 0;
-  if (runner.streams >= limits.streams || own >= limits.tokenStreams) {
+  const { tokenStreams } = narrowLimits(limits, principal.limits);
+  const isOwnFree = streamsOf.hasFree(principal.account, tokenStreams);
+  if (runner.streams >= limits.streams || !isOwnFree) {
     closeIterator(rows);
-    if (own >= limits.tokenStreams) {
-      throw new TooMany(1, "token_streams", { requests: limits.tokenStreams });
-    }
+    if (!isOwnFree) throw new TooMany(1, "token_streams", { requests: tokenStreams });
     throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
   }
   const clearExpiry = endWithToken(work, principal, now);
   runner.streams += 1;
-  streamsOf.set(principal.account, own + 1);
+  const release = streamsOf.take(principal.account, tokenStreams);
   telemetry.streams.opened();
   return () => {
     clearExpiry();
     runner.streams -= 1;
-    const left = (streamsOf.get(principal.account) ?? 1) - 1;
-    if (left === 0) streamsOf.delete(principal.account);
-    else streamsOf.set(principal.account, left);
+    release();
     telemetry.streams.closed();
     work.end();
   };
@@ -331,15 +438,21 @@ async function* streamRows(
   head: readonly string[],
   rows: AsyncIterator<RowBatch>,
   work: RequestLifetime,
-  finish: FinishRequest,
+  log: RequestLog,
   close: (() => void) | undefined,
 ): AsyncGenerator<string, void, void> {
+  const { fields, isAudited } = log;
+  const count = (text: string) => {
+    if (isAudited) fields.bytes = (fields.bytes ?? 0) + Buffer.byteLength(text);
+  };
   let complete = false;
   let failure: unknown;
   try {
     let before = opening;
     for (const text of head) {
-      yield before + text;
+      const piece = before + text;
+      count(piece);
+      yield piece;
       before = separator;
       work.reportProgress();
     }
@@ -347,10 +460,14 @@ async function* streamRows(
       work.reportProgress();
       const next = await work.wait(rows.next());
       if (next.done === true) break;
+      fields.rows = (fields.rows ?? 0) + next.value.count;
+      count(separator);
+      count(next.value.text);
       // By itself: put together with the text, it would make another of all of it.
       if (separator !== "") yield separator;
       yield next.value.text;
     }
+    count(closing);
     yield closing;
     complete = true;
   } catch (error) {
@@ -359,6 +476,6 @@ async function* streamRows(
   } finally {
     if (!complete) closeIterator(rows);
     close?.();
-    finish(200, !complete, failure);
+    await finishStream(log, !complete, failure);
   }
 }

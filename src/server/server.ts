@@ -2,11 +2,13 @@
 
 import type { ServerResponse } from "node:http";
 import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from "node:http";
+import type { Server as HttpsServer } from "node:https";
 import { BlockList, isIPv6 } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Authenticate } from "../access/auth.ts";
 import type { Sites } from "../access/sites.ts";
-import type { CompressionConfig } from "../config/edge-settings.ts";
+import type { AuditLog } from "../audit/audit-log.ts";
+import type { CompressionConfig, TlsConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { Address } from "../config/schema.ts";
 import type { LimitUse } from "../core/errors.ts";
@@ -23,6 +25,7 @@ import {
 import { installProtocolErrorResponses, rejectAmbiguousHead, stripOrigin } from "../http/node-http.ts";
 import { createBodyReader, toExchange } from "../http/request.ts";
 import { toResponse, writeAnswer } from "../http/response.ts";
+import { createTlsServer, type TlsServer } from "../http/tls.ts";
 import type { Intake } from "../intake/intake.ts";
 import { createExecutor, createRequestSlots, type RequestSlots } from "../operations/runtime/executor.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
@@ -30,6 +33,7 @@ import { createTailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { type OwnSpan, runInSpan } from "../telemetry/tracer.ts";
 import type { PublishedVisuals } from "../visuals/visual.ts";
+import type { ConsoleSignIn } from "./console-sign-in.ts";
 import { answerRequest, createRouter, type Dispatcher } from "./dispatch.ts";
 import { answerWithoutGateway, type GraphqlHost } from "./graphql-host.ts";
 import { createProbeServer, listenAt, type ProbeServer, type ProbeSource } from "./probes.ts";
@@ -38,6 +42,8 @@ import { type ConfigGeneration, createOperationRunner, measureStreamUse } from "
 
 /** What another configuration replaces while the server runs. */
 export interface ServedConfig {
+  /** Who asked what; nobody keeps it where it is absent. */
+  readonly audit?: AuditLog | undefined;
   readonly authenticate: Authenticate;
   /** Whether a text is a token, also of one that has expired; it then stands in no log. */
   readonly isToken?: ((text: string) => boolean) | undefined;
@@ -49,6 +55,11 @@ export interface ServedConfig {
   readonly proxies?: readonly string[] | undefined;
   /** What OAuth clients are told; absent where no identity provider or no address is configured. */
   readonly resource?: ProtectedResource | undefined;
+  readonly publicUrl?: string | undefined;
+  /** How people sign in to the console, where they do not need a token of the file. */
+  readonly signIn?: ConsoleSignIn | undefined;
+  /** What TLS needs; one with it is never replaced by one without. */
+  readonly tls?: TlsConfig | undefined;
   /** Origins whose pages in a browser may ask as agents do, in lower case; none where it is absent. */
   readonly origins?: readonly string[] | undefined;
 }
@@ -78,7 +89,7 @@ export interface ServerOptions extends ServedConfig {
   readonly silenceLimit?: Millis | undefined;
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
-  /** Asked for at the first GraphQL request, so that REST does not wait for it. */
+  /** RequestContent for at the first GraphQL request, so that REST does not wait for it. */
   readonly loadGraphql: () => Promise<UnifiedSchema>;
 }
 
@@ -102,7 +113,8 @@ interface ServerState {
   readonly options: ServerOptions;
   readonly dispatcher: Dispatcher;
   readonly graphql: GraphqlHost;
-  readonly http: HttpServer;
+  readonly http: HttpServer | HttpsServer;
+  readonly tls: TlsServer | undefined;
   readonly guard: ConnectionGuard;
   readonly probes: ProbeServer;
   /** Taken by requests and tails of every configuration. */
@@ -153,12 +165,14 @@ function createState(options: ServerOptions): ServerState {
   const graphql: GraphqlHost = { dispatcher, loadSchema, ...unloaded };
   // Refused by ourselves, with a body.
   const readOptions = { requireHostHeader: false, ...(options.readTimeouts ?? defaultReadTimeouts) };
-  const http = createHttpServer({ keepAliveTimeout: 65_000, ...readOptions }, (request, response) =>
-    receiveRequest(state, request, response),
-  );
+  const serverOptions = { keepAliveTimeout: 65_000, ...readOptions };
+  const receive = (request: IncomingMessage, response: ServerResponse) =>
+    receiveRequest(state, request, response);
+  const tls = options.tls && createTlsServer(serverOptions, options.tls, receive);
+  const http = tls?.http ?? createHttpServer(serverOptions, receive);
   const guard = guardServer(http, options);
   const state: ServerState = {
-    ...{ options, dispatcher, graphql, http, guard, slots },
+    ...{ options, dispatcher, graphql, http, tls, guard, slots },
     probes: createProbeServer(probeSource),
   };
   limitUnread(state, options);
@@ -181,11 +195,22 @@ function measureUse({ dispatcher, guard }: ServerState): LimitUse {
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
-  { authenticate, isToken, sites, limits, compression, origins = [], resource }: ServedConfig,
+  {
+    audit,
+    authenticate,
+    isToken,
+    sites,
+    limits,
+    compression,
+    origins = [],
+    resource,
+    ...others
+  }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ authenticate, isToken, limits, compression, origins, now, resource },
+    ...{ audit, authenticate, isToken, limits, compression, origins, now, resource, visuals },
+    ...{ publicUrl: others.publicUrl, signIn: others.signIn, clientCa: others.tls?.clientCa },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };
@@ -281,7 +306,9 @@ async function reloadServer(state: ServerState, served: ServedConfig): Promise<v
   const { options, dispatcher, guard, slots } = state;
   const { executor, tails } = dispatcher.generation;
   dispatcher.generation = beginGeneration(options, slots, served);
+  dispatcher.findPage = undefined;
   limitUnread(state, served);
+  if (served.tls !== undefined) state.tls?.replace(served.tls);
   guard.setLimits(toConnectionLimits(served));
   await Promise.all([executor.drain(), tails.close("reloaded")]);
 }

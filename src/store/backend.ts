@@ -8,6 +8,7 @@ import type { Inspections, Survey } from "./inspection.ts";
 import type { KubernetesStore } from "./kubernetes.ts";
 import type { LogStore } from "./logs.ts";
 import type { MetricStore } from "./metrics.ts";
+import type { RollupStore } from "./rollups.ts";
 import type { SpanStore } from "./span-analytics.ts";
 
 /** One configured source, such as "the production OpenSearch". It has a store for each kind of data that it serves. */
@@ -24,6 +25,8 @@ export interface Backend {
    * @throws {BackendError}
    */
   survey?(patterns: readonly string[], signal: AbortSignal): Promise<Survey>;
+  /** Opens a store of rollups in an index. Absent where the source cannot hold them. */
+  openRollups?(index: string): RollupStore;
   close(): Promise<void>;
 }
 
@@ -85,8 +88,14 @@ export interface IO {
   readonly recordCacheLookup: (cache: string, hit: boolean) => void;
   /** Bytes of memory that figures kept between requests may take, for each backend; 0 keeps none. */
   readonly rollupBytes: number;
+  /** The store in which such figures are kept as well, where there is one. It may be of a backend that is created later. */
+  readonly findRollupStore?: () => RollupStore | undefined;
   /** Reports how many bytes such figures of a backend take. */
   readonly recordRollupBytes?: (backend: string, bytes: number) => void;
+  /** Bytes of memory that values of metrics kept between requests may take, for each backend; 0 keeps none. */
+  readonly metricCacheBytes: number;
+  /** Reports how many bytes such values of a backend take. */
+  readonly recordMetricCacheBytes?: (backend: string, bytes: number) => void;
   /** Reads a file that the configuration names; relative paths are relative to the configuration file. */
   readonly readText: (path: string) => string;
 }

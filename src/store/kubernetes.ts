@@ -19,7 +19,17 @@ export interface KubernetesStore {
     query: OverviewQuery & OverviewFilter,
     signal: AbortSignal,
   ): AsyncIterable<readonly PodOverviewRow[]>;
+  /**
+   * Returns the pods that are known by their usage alone, at each snapshot, in no order: they have no rows. Absent where a
+   * source has usage only of pods that it has. @throws {BackendError}
+   */
+  listOrphanedUsage?(
+    query: SnapshotQuery & Pick<PodFilter, "namespaces" | "pod">,
+    signal: AbortSignal,
+  ): Promise<readonly PodAtTime[]>;
 }
+
+export type PodAtTime = Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">;
 
 /** The snapshots are at `start + i * step`. Growth is counted since the snapshot before, also one before `start`. */
 export interface SnapshotQuery {

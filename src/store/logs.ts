@@ -1,8 +1,9 @@
 // Log lines: the contract of a log store, its queries, and its explanation of a query.
 // The promises of every store (`backend.ts`) hold here too.
+import type { LineCounts } from "../core/line-tally.ts";
 import type { LogLine } from "../core/rows.ts";
-import type { TimeRange } from "../core/time.ts";
-import type { Compare, Filter } from "../log-query/ast.ts";
+import type { Instant, Millis, TimeRange } from "../core/time.ts";
+import type { Compare, Filter, Path } from "../log-query/ast.ts";
 
 export interface LogStore {
   /**
@@ -23,6 +24,13 @@ export interface LogStore {
    * @throws {Refused} {BackendError}
    */
   isWithinLimits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
+  /**
+   * Counts the lines of one source where the source itself can, exactly as `lines` would return them. Undefined where only
+   * reading can count: so it always is without this method.
+   *
+   * @throws {Refused} {BackendError} as `lines` before the first batch
+   */
+  count?(query: LineCountQuery, signal: AbortSignal): Promise<LineCounts | undefined>;
   /**
    * Explains to people how `lines` would answer: one plan for each source, in their order. Reads no documents.
    *
@@ -45,6 +53,8 @@ export interface LogSource {
 export interface LogQuery {
   readonly sources: readonly [LogSource, ...LogSource[]];
   readonly range: TimeRange;
+  /** Only lines of these milliseconds, each by its first instant; absent is all of the range. At most some hundred. */
+  readonly moments?: readonly [Instant, ...Instant[]] | undefined;
   readonly filter: Filter;
   readonly order: "asc" | "desc";
   /** How many lines the caller expects to read: a hint for the size of backend requests, not a limit. */
@@ -63,6 +73,20 @@ export interface LogQuery {
    */
   readonly budget?: { documents: number } | undefined;
 }
+
+export interface LineCountQuery extends Pick<LogQuery, "range" | "filter"> {
+  readonly source: LogSource;
+  /** The length of a bucket. Buckets begin at multiples of it, counted from 1970. */
+  readonly step: Millis;
+  readonly grouping?: LineGrouping | undefined;
+  /** Whether the lines of each value are counted by time as well. */
+  readonly hasGroupBuckets?: boolean | undefined;
+}
+
+/** What the lines of a source are grouped by: a field of the line, or a path of its body. */
+export type LineGrouping =
+  | { readonly kind: "line"; readonly name: "severity" | "hostname" | "group" }
+  | { readonly kind: "json"; readonly path: Path };
 
 /** How a log store answers a query from one of its sources. */
 export interface SourcePlan {

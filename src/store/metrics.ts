@@ -2,6 +2,7 @@
 // The promises of every store (`backend.ts`) hold here too.
 import type { Buckets, Measure, MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
+import type { CounterSamples, Observations } from "../metrics/samples.ts";
 
 /**
  * Labels that every selector carries with these values, which separates tenants. Nothing else is visible: neither the
@@ -45,6 +46,63 @@ export interface MetricStore {
    * @throws {BackendError}
    */
   series(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]>;
+  /** What a store over several stores needs. Absent: metrics of the source cannot be merged with those of others. */
+  readonly members?: MemberReader | undefined;
+}
+
+/** Reads single series, of which a store over several stores computes the measures itself. */
+export interface MemberReader {
+  /**
+   * Returns the series that the query selects, each with what its measure is computed from.
+   * @throws {Refused} `result_too_large`, `not_supported_by_backend` @throws {BackendError}
+   */
+  read(query: SeriesQuery, signal: AbortSignal): Promise<readonly SeriesMember[]>;
+  /**
+   * As `read`, with all samples from `buckets.start` on and none before. Baselines are `own`. With `only`, of the series
+   * that have all tags of one of these sets, and maybe of others.
+   */
+  readRaw(query: RawMemberQuery, signal: AbortSignal): Promise<readonly SampledMember[]>;
+  /**
+   * Returns the tags of the series that had a finite sample before a time, of those that have all tags of one of these
+   * sets, and maybe of others. @throws {BackendError}
+   */
+  findHeldBefore(
+    query: MetricQuery,
+    before: Millis,
+    only: readonly Tags[],
+    signal: AbortSignal,
+  ): Promise<readonly Tags[]>;
+  /**
+   * The time of the first finite sample of the metric, whatever the query's tags: -Infinity where it is before the buckets,
+   * Infinity where it is not within them either. @throws {Refused | BackendError}
+   */
+  findFirstTime(query: MetricQuery & Pick<SeriesQuery, "buckets">, signal: AbortSignal): Promise<Millis>;
+}
+
+export type Tags = Readonly<Record<string, string>>;
+
+/**
+ * One series of a gauge or counter, or one histogram or summary, with all its tags: the labels that `tagKeys` counts.
+ * - `values`, one for each bucket, is the measure of this series alone: of gauges, except quantiles. NaN where it has none.
+ *   Of a summary's quantile it is that of a group, with the tags of the query.
+ * - `samples` give the measure as all samples of the series would.
+ * - `observations` likewise.
+ */
+export type SeriesMember = { readonly tags: Tags } & (
+  | { readonly values: Float64Array }
+  | { readonly samples: CounterSamples }
+  | { readonly observations: Observations }
+);
+
+/** A member of which all samples are there. */
+export type SampledMember = Exclude<SeriesMember, { readonly values: Float64Array }>;
+
+export type MetricQuery = Pick<SeriesQuery, "match" | "metric" | "tags" | "measure">;
+
+export interface RawMemberQuery extends MetricQuery, Pick<SeriesQuery, "buckets" | "reportRead"> {
+  readonly only?: readonly Tags[] | undefined;
+  /** The most samples. */
+  readonly sampleLimit: number;
 }
 
 export interface SeriesQuery {

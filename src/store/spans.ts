@@ -11,8 +11,8 @@ import type { TimeRange } from "../core/time.ts";
  * - Batches are in any order and end anywhere.
  * - A span is returned once, also when two sources of one site hold its document. A document in sources of two sites is
  *   returned for each site, with its `site_id`.
- * - Only `find` recognises a document that an exporter sent twice. Counts over a range count documents: a source could
- *   not count anything else without sending them all.
+ * - `find` may recognise a span that an exporter sent twice, if its documents say the same; it returns each that differs.
+ *   Counts over a range count documents: a source could not count anything else without sending them all.
  * - A span is complete: it has its events and exceptions, wherever its layout keeps them.
  */
 export interface SpanReader {
@@ -62,6 +62,11 @@ export interface SpanReader {
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
   ): Promise<SpanSnapshot | undefined>;
+  /**
+   * Reads a version that `SnapshotVersion.print` has printed, also in another process. Undefined where it is none, or is of
+   * another user or another way to decode documents.
+   */
+  parseVersion?(text: string): SnapshotVersion | undefined;
 }
 
 /** The `traces` part of a site, or the index of the error reports of its browsers. */
@@ -151,7 +156,8 @@ export interface SpanLookup {
     | { readonly by: "id"; readonly spanIds: readonly string[] }
     /**
      * The spans that these spans called: entries (no error reports) of the same trace that name one of them as parent or
-     * are its callee side under the same id (`isCalleeSide`), and entries of any trace with a link to one of them.
+     * are its callee side under the same id (`isCalleeSide`), and entries of any trace with a link to one of them. And the
+     * `calls` of the same trace that name one of them as parent, which tell whose the callee sides under their ids are.
      */
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
@@ -217,6 +223,8 @@ export interface SplitPointQuery extends SpanScan {
 export interface SnapshotVersion {
   /** About how many bytes of memory it takes. */
   readonly bytes: number;
+  /** A text that `SpanReader.parseVersion` reads. Absent where versions end with the process. */
+  readonly print?: () => string;
 }
 
 /**
@@ -232,11 +240,13 @@ export interface SpanSnapshot {
    * held has changed or is gone, or may have.
    */
   readonly added: AddedSpans | undefined;
+  /** The same for any other earlier version. Errors as `SpanReader.scan`. */
+  readonly compare: (since: SnapshotVersion, signal: AbortSignal) => Promise<AddedSpans | undefined>;
   /** Frees the snapshot at the source without waiting. */
   readonly close: () => void;
 }
 
-interface AddedSpans {
+export interface AddedSpans {
   /** How many documents were added, of these sources or of others in the same place. */
   readonly documents: number;
   /** Returns the added spans of the sources. Errors as `SpanReader.scan`. */

@@ -1,8 +1,8 @@
 // The live tails of a configuration: how many there may be, which of them share a poller, and how all of them end.
 
+import { type AccountSlots, createAccountSlots, narrowLimits } from "../access/account-slots.ts";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
-import { findLargest } from "../core/collections.ts";
 import { type LimitUse, TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { StreamedBody } from "../http/body.ts";
@@ -62,7 +62,7 @@ export interface TailRegistry {
 interface RegistryState {
   readonly options: TailRegistryOptions;
   readonly open: Set<Tail>;
-  readonly byAccount: Map<string, number>;
+  readonly byAccount: AccountSlots;
   readonly pollers: Map<LogStore, Map<string, Poller>>;
   closing: "draining" | "reloaded" | undefined;
   isTicking: boolean;
@@ -71,14 +71,14 @@ interface RegistryState {
 export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   const state: RegistryState = {
     options,
-    ...{ open: new Set(), byAccount: new Map(), pollers: new Map() },
+    ...{ open: new Set(), byAccount: createAccountSlots(), pollers: new Map() },
     ...{ closing: undefined, isTicking: false },
   };
   return {
     open: (followed, client) => openTail(state, followed, client),
     measureUse: () => ({
       tails: options.slots.taken / options.limits.tail.maxOpen,
-      token_tails: findLargest(state.byAccount) / options.limits.tail.perToken,
+      token_tails: state.byAccount.measureUse(),
     }),
     async close(reason) {
       state.closing = reason;
@@ -121,20 +121,19 @@ async function tickTails(state: RegistryState): Promise<void> {
 /** Returns what gives the slot back. @throws {TooMany} {LimitReached} */
 function takeSlot({ options, byAccount }: RegistryState, principal: Principal): () => void {
   const { limits, slots } = options;
-  const own = byAccount.get(principal.account) ?? 0;
-  if (own >= limits.tail.perToken) {
-    throw new TooMany(retryAfterSeconds, "token_tails", { requests: limits.tail.perToken });
+  const { account } = principal;
+  const { perToken } = narrowLimits(limits, principal.limits).tail;
+  if (!byAccount.hasFree(account, perToken)) {
+    throw new TooMany(retryAfterSeconds, "token_tails", { requests: perToken });
   }
   if (slots.taken >= limits.tail.maxOpen) {
     throw createOverloadedError("tails", `${slots.taken} tails are open`);
   }
   slots.taken += 1;
-  byAccount.set(principal.account, own + 1);
+  const release = byAccount.take(account, perToken);
   return () => {
     slots.taken -= 1;
-    const left = (byAccount.get(principal.account) ?? 1) - 1;
-    if (left === 0) byAccount.delete(principal.account);
-    else byAccount.set(principal.account, left);
+    release();
   };
 }
 

@@ -3,9 +3,9 @@
 // and counted, and no request waits for the collector.
 import { randomUUID } from "node:crypto";
 import type { OtlpConfig } from "../config/config.ts";
-import { formatErrorCode } from "../core/errors.ts";
 import type { Instant, Millis } from "../core/time.ts";
 import type { LogEvent } from "../store/backend.ts";
+import { buildOtlpUrl, type OtlpOutcome, postOtlp } from "./otlp-request.ts";
 import { type Attributes, type FinishedSpan, type OwnSpan, runInSpan, startServerSpan } from "./tracer.ts";
 
 /** The most spans in the queue, and in one request to the collector. */
@@ -13,7 +13,6 @@ const maxWaiting = 4_096;
 const maxBatch = 512;
 /** How long a span waits for others of its batch. */
 const batchDelay: Millis = 1_000;
-const answerTimeout: Millis = 5_000;
 
 interface OtlpExporter {
   /** Starts the span of a request with these headers; undefined where tracing is not configured. */
@@ -119,9 +118,6 @@ async function sendAll(queue: ExportQueue): Promise<void> {
   }
 }
 
-/** A connection that was kept open may be closed by the collector just when it is used again. */
-const closedConnectionCodes: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
-
 /** Sends a batch, once more where its connection was closed. Returns what went wrong, or undefined. */
 async function sendBatch(...batch: Parameters<typeof postBatch>): Promise<string | undefined> {
   const first = await postBatch(...batch);
@@ -129,35 +125,13 @@ async function sendBatch(...batch: Parameters<typeof postBatch>): Promise<string
   return last.problem;
 }
 
-interface BatchOutcome {
-  readonly problem: string | undefined;
-  readonly isConnectionClosed?: boolean;
-}
-
-async function postBatch(
+function postBatch(
   { instance, closing }: ExportQueue,
   { url, headers, service }: OtlpConfig,
   batch: readonly FinishedSpan[],
-): Promise<BatchOutcome> {
+): Promise<OtlpOutcome> {
   const resource = { "service.name": service, "service.instance.id": instance };
-  try {
-    const answer = await fetch(`${url.replace(/\/+$/, "")}/v1/traces`, {
-      method: "POST",
-      headers: { ...headers, "content-type": "application/json" },
-      body: JSON.stringify(toOtlpRequest(batch, resource)),
-      redirect: "error",
-      signal: AbortSignal.any([closing.signal, AbortSignal.timeout(answerTimeout)]),
-    });
-    await answer.arrayBuffer();
-    return { problem: answer.ok ? undefined : `status ${answer.status}` };
-  } catch (error) {
-    const cause = error instanceof Error ? (error.cause ?? error) : error;
-    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-    return {
-      problem: `no answer${formatErrorCode(cause)}`,
-      isConnectionClosed: closedConnectionCodes.has(code),
-    };
-  }
+  return postOtlp(buildOtlpUrl(url, "traces"), headers, toOtlpRequest(batch, resource), closing.signal);
 }
 
 const otlpKinds = { server: 2, client: 3 } as const;

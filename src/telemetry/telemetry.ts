@@ -1,9 +1,9 @@
 // The log and the metrics of the program itself. Every log line passes one function that removes tokens and credentials
 // from the finished text, so that no caller can forget to.
-import pino from "pino";
+import pino, { type Logger } from "pino";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { LimitName, LimitUse } from "../core/errors.ts";
-import type { Millis } from "../core/time.ts";
+import { type Instant, type Millis, toMillis } from "../core/time.ts";
 import { version } from "../core/version.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { OwnSpan } from "./tracer.ts";
@@ -20,6 +20,8 @@ interface FinishedRequest {
   readonly user: string | undefined;
   /** Logged when the request failed. */
   readonly error?: unknown;
+  /** What the answer lacks, where its client takes a partial one. */
+  readonly missing?: readonly string[] | undefined;
   readonly method: string;
   /** The path of the operation, with its placeholders. */
   readonly route?: string | undefined;
@@ -63,11 +65,18 @@ export interface Telemetry {
   readonly log: (event: LogEvent) => void;
   /** Counts a request, writes its line of the request log and ends its span. */
   readonly recordFinishedRequest: (request: FinishedRequest) => void;
+  /** Counts lines of the audit log that could not be written, or may not have been on the disk when a run ended. */
+  readonly recordAuditLoss: (reason: "dropped" | "unsynced", lines: number) => void;
+  /** Keeps when a user last made a request with a valid token. */
+  readonly recordUse: (user: string, at: Instant) => void;
   /** Counts one finished request to a source. */
   readonly recordRequest: (backend: string, outcome: string, duration: Millis) => void;
   readonly recordCacheLookup: (cache: string, hit: boolean) => void;
   /** Reports how many bytes of memory kept figures of a backend's spans take. */
   readonly recordRollupBytes: (backend: string, bytes: number) => void;
+  readonly recordMetricCacheBytes: (backend: string, bytes: number) => void;
+  /** Reports one step in which figures of a site were made or proved, and what is kept after it. */
+  readonly recordRolled: (step: RolledStep) => void;
   /** Counts a request that a limit has ended or refused. */
   readonly recordLimit: (limit: LimitName) => void;
   /** Sets where to read how much of some limits is used whenever the metrics are read. */
@@ -79,6 +88,20 @@ export interface Telemetry {
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+interface RolledStep {
+  readonly backend: string;
+  readonly site: string;
+  /** Such as `site_edges`. */
+  readonly kind: string;
+  readonly took: Millis;
+  /** Documents that were read. */
+  readonly documents: number;
+  readonly segments: number;
+  readonly bytes: number;
+  /** How far back all segments are there. */
+  readonly reach: Millis;
 }
 
 export interface TelemetryOptions {
@@ -97,7 +120,31 @@ export function createTelemetry({
   level = "info",
   processMetrics = false,
 }: TelemetryOptions): Telemetry {
-  const logger = pino(
+  const logger = createLogger(write, level);
+  const registry = new Registry();
+  if (processMetrics) collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  exposeVersion(registers);
+  return {
+    log: ({ level, message, ...fields }) => logger[level](fields, message),
+    ...createRequestTelemetry(registers, logger),
+    recordAuditLoss: createAuditLossCounter(registers),
+    recordUse: createUseRecorder(registers),
+    ...createBackendTelemetry(registers),
+    ...createAnswerTelemetry(registers),
+    ...createLimitTelemetry(registers),
+    ...createSpanTelemetry(registers),
+    recordRolled: createRollerTelemetry(registers),
+    intake: createIntakeTelemetry(registers),
+    metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+  };
+}
+
+function createLogger(
+  write: TelemetryOptions["write"],
+  level: NonNullable<TelemetryOptions["level"]>,
+): Logger {
+  return pino(
     {
       level,
       base: null,
@@ -108,16 +155,32 @@ export function createTelemetry({
     },
     { write },
   );
+}
 
-  const registry = new Registry();
-  if (processMetrics) collectDefaultMetrics({ register: registry });
-  const registers = [registry];
+function createAuditLossCounter(registers: Registry[]): Telemetry["recordAuditLoss"] {
+  const lost = new Counter({
+    name: "readout_audit_lost_total",
+    help: "Lines of the audit log that could not be written, or were perhaps not on the disk when the last run ended",
+    labelNames: ["reason"],
+    registers,
+  });
+  return (reason, lines) => lost.inc({ reason }, lines);
+}
+
+function exposeVersion(registers: Registry[]): void {
   new Gauge({
     name: "readout_build_info",
     help: "Always 1; the label has the version of the program",
     labelNames: ["version"],
     registers,
   }).set({ version }, 1);
+}
+
+/** The requests of clients: each has a line in the log, two metrics and, where the program is traced, a span. */
+function createRequestTelemetry(
+  registers: Registry[],
+  logger: Logger,
+): Pick<Telemetry, "recordFinishedRequest"> {
   const requests = new Counter({
     name: "readout_requests_total",
     help: "Requests answered, by operation and status; status `cut` is a client that left or an answer broken off",
@@ -131,13 +194,57 @@ export function createTelemetry({
     buckets,
     registers,
   });
-  const backendRequests = new Counter({
+  return {
+    recordFinishedRequest: (request) => {
+      const { operation, status, cut, duration } = request;
+      requests.inc({ operation, status: cut ? "cut" : status });
+      durations.observe({ operation }, duration / 1_000);
+      logFinishedRequest(logger, request);
+      endRequestSpan(request);
+    },
+  };
+}
+
+function logFinishedRequest(
+  logger: Logger,
+  { id, operation, status, cut, duration, user, error, missing = [] }: FinishedRequest,
+) {
+  const fields = {
+    request: id,
+    operation,
+    status,
+    cut: cut || undefined,
+    missing: missing.length === 0 ? undefined : missing,
+    ms: roundToTenth(duration),
+    user,
+  };
+  if (error === undefined) logger.info(fields, "request");
+  else logger.error({ ...fields, err: error }, "request failed");
+}
+
+function endRequestSpan({ id, operation, status, cut, method, route, span }: FinishedRequest): void {
+  const failed = cut ? "cut" : status >= 500 ? String(status) : undefined;
+  const attributes = {
+    "http.request.method": method,
+    "http.route": route,
+    "http.response.status_code": status,
+    "readout.operation": operation,
+    "readout.request": id,
+  };
+  span?.end(route === undefined ? method : `${method} ${route}`, attributes, failed);
+}
+
+/** Requests to sources, and what saves them: caches and kept figures. */
+function createBackendTelemetry(
+  registers: Registry[],
+): Pick<Telemetry, "recordRequest" | "recordCacheLookup" | "recordRollupBytes" | "recordMetricCacheBytes"> {
+  const requests = new Counter({
     name: "readout_backend_requests_total",
     help: "Requests to each source, by outcome: ok or how it failed",
     labelNames: ["backend", "outcome"],
     registers,
   });
-  const backendDurations = new Histogram({
+  const durations = new Histogram({
     name: "readout_backend_request_duration_seconds",
     help: "Time of one request to a source",
     labelNames: ["backend"],
@@ -156,51 +263,68 @@ export function createTelemetry({
     labelNames: ["backend"],
     registers,
   });
-  const traced = new Counter({
+  const metricValues = new Gauge({
+    name: "readout_metric_cache_bytes",
+    help: "Memory that kept values of metrics take, estimated, by backend",
+    labelNames: ["backend"],
+    registers,
+  });
+  return {
+    recordRequest: (backend, outcome, duration) => {
+      requests.inc({ backend, outcome });
+      durations.observe({ backend }, duration / 1_000);
+    },
+    recordCacheLookup: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
+    recordRollupBytes: (backend, bytes) => rollups.set({ backend }, bytes),
+    recordMetricCacheBytes: (backend, bytes) => metricValues.set({ backend }, bytes),
+  };
+}
+
+/** Answers that stay open: streams and live tails. */
+function createAnswerTelemetry(registers: Registry[]): Pick<Telemetry, "streams" | "tails"> {
+  const countOpen = (name: string, help: string) => {
+    const open = new Gauge({ name, help, registers });
+    return { opened: () => open.inc(), closed: () => open.dec() };
+  };
+  return {
+    streams: countOpen("readout_open_streams", "Streamed answers under way"),
+    tails: countOpen("readout_open_tails", "Live tails of log lines"),
+  };
+}
+
+/** The program's own traces. */
+function createSpanTelemetry(registers: Registry[]): Pick<Telemetry, "recordExportedSpans"> {
+  const spans = new Counter({
     name: "readout_trace_spans_total",
     help: "Spans of the program's own traces, by result: sent to the collector, or dropped",
     labelNames: ["result"],
     registers,
   });
-  const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
-  const tails = new Gauge({ name: "readout_open_tails", help: "Live tails of log lines", registers });
+  return { recordExportedSpans: (result, count) => spans.inc({ result }, count) };
+}
 
-  return {
-    log: ({ level, message, ...fields }) => logger[level](fields, message),
-    recordFinishedRequest: ({ id, operation, status, cut, duration, user, error, method, route, span }) => {
-      requests.inc({ operation, status: cut ? "cut" : status });
-      durations.observe({ operation }, duration / 1_000);
-      const fields = {
-        request: id,
-        operation,
-        status,
-        cut: cut || undefined,
-        ms: roundToTenth(duration),
-        user,
-      };
-      if (error === undefined) logger.info(fields, "request");
-      else logger.error({ ...fields, err: error }, "request failed");
-      const failed = cut ? "cut" : status >= 500 ? String(status) : undefined;
-      const named = { "readout.operation": operation, "readout.request": id };
-      const http = {
-        "http.request.method": method,
-        "http.route": route,
-        "http.response.status_code": status,
-      };
-      span?.end(route === undefined ? method : `${method} ${route}`, { ...http, ...named }, failed);
+/** Users of identity providers may be any number; the metrics have those who came last. */
+const maxUsers = 1_000;
+
+function createUseRecorder(registers: Registry[]): Telemetry["recordUse"] {
+  // In the order of their last use, so that the first is dropped.
+  const lastUses = new Map<string, Instant>();
+  new Gauge({
+    name: "readout_user_last_request_timestamp_seconds",
+    help: "When each user last made a request with a valid token since the start, in seconds since 1970",
+    labelNames: ["user"],
+    registers,
+    collect() {
+      this.reset();
+      for (const [user, at] of lastUses) this.set({ user }, toMillis(at) / 1_000);
     },
-    recordRequest: (backend, outcome, duration) => {
-      backendRequests.inc({ backend, outcome });
-      backendDurations.observe({ backend }, duration / 1_000);
-    },
-    ...createLimitTelemetry(registers),
-    recordCacheLookup: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
-    recordRollupBytes: (backend, bytes) => rollups.set({ backend }, bytes),
-    streams: { opened: () => streams.inc(), closed: () => streams.dec() },
-    tails: { opened: () => tails.inc(), closed: () => tails.dec() },
-    recordExportedSpans: (result, spans) => traced.inc({ result }, spans),
-    intake: createIntakeTelemetry(registers),
-    metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+  });
+  return (user, at) => {
+    lastUses.delete(user);
+    lastUses.set(user, at);
+    if (lastUses.size <= maxUsers) return;
+    const [oldest] = lastUses.keys();
+    if (oldest !== undefined) lastUses.delete(oldest);
   };
 }
 
@@ -226,6 +350,33 @@ function createLimitTelemetry(registers: Registry[]): Pick<Telemetry, "recordLim
   return {
     recordLimit: (limit) => limited.inc({ limit }),
     watchLimits: (read) => readers.push(read),
+  };
+}
+
+function createRollerTelemetry(registers: Registry[]): Telemetry["recordRolled"] {
+  const labelNames = ["backend", "site", "kind"] as const;
+  const settings = (name: string, help: string) => ({
+    name: `readout_rolled_${name}`,
+    help,
+    labelNames,
+    registers,
+  });
+  const seconds = new Counter(
+    settings("seconds_total", "Time in which figures of spans were made for an index"),
+  );
+  const read = new Counter(settings("documents_total", "Documents that were read for that"));
+  const segments = new Gauge(
+    settings("segments", "Segments whose figures the index keeps, as this instance last saw it"),
+  );
+  const bytes = new Gauge(settings("bytes", "Bytes of their documents"));
+  const reaches = new Gauge(settings("reach_seconds", "How far back the figures reach without a gap"));
+  return ({ backend, site, kind, took, documents, ...kept }) => {
+    const labels = { backend, site, kind };
+    seconds.inc(labels, took / 1_000);
+    read.inc(labels, documents);
+    segments.set(labels, kept.segments);
+    bytes.set(labels, kept.bytes);
+    reaches.set(labels, kept.reach / 1_000);
   };
 }
 

@@ -9,7 +9,7 @@ import { listSummaries } from "./listing/listing.ts";
 import { findRevisionStats } from "./revision-stats.ts";
 import { findActionEdges, findSiteEdges } from "./service-edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./slow-events.ts";
-import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
+import { findSpans, loadAncestors } from "./spans/entry-lookup.ts";
 import { listExceptions } from "./spans/exceptions.ts";
 import { deriveNames, isRequest } from "./spans/requests.ts";
 
@@ -33,7 +33,7 @@ async function locateTrace(
   signal: AbortSignal,
 ): Promise<TraceLocation> {
   const find = (select: "entries" | "exceptions") =>
-    readAllSpans(reader.find({ sources, of: { by: "trace", traceIds: [traceId], select }, budget }, signal));
+    findSpans(reader, { sources, of: { by: "trace", traceIds: [traceId], select }, budget }, signal);
   const [entries, spans] = await Promise.all([find("entries"), find("exceptions")]);
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   const performance = entries.filter(isRequest).map((span) => {

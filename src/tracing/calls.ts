@@ -1,14 +1,24 @@
 // Calls: pairs of a caller and the request that it made. All callers of a range are read, and the requests of the range; what
 // else the callers have called is looked up. Work over many spans takes turns with other requests.
-import { isNonEmpty } from "../core/collections.ts";
+import { isNonEmpty, requireFirst } from "../core/collections.ts";
 import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
+import { compareDocuments, formatSpanIdentity, isSameSpan } from "./spans/repeated-spans.ts";
 import { isCalleeSide, isRequest } from "./spans/requests.ts";
-import { addToIndex, findIndexedSpans, hasDocument, type SpanIndex } from "./spans/span-index.ts";
+import { isInSelection } from "./spans/selection.ts";
+import {
+  addToIndex,
+  createSpanIndex,
+  findIndexedSpans,
+  hasSame,
+  type IsSame,
+  listSameIds,
+  type SpanIndex,
+} from "./spans/span-index.ts";
 
 /** A caller and one request that it made, or a caller whose callee has no visible spans. Neither has attributes or events. */
 export interface Call {
@@ -43,7 +53,8 @@ export async function* takeTurns<T>(items: Iterable<T>, signal: AbortSignal): As
 
 /**
  * The calls whose caller ends in the range. Sites may hold the same documents: each counts once, for the site itself, else
- * for the first partner by id. Fails as `SpanReader.scan`.
+ * for the first partner by id. The calls of a range are those of its parts, wherever it is divided: whether a caller has
+ * called a request depends only on documents that `find` finds by the caller. Fails as `SpanReader.scan`.
  */
 export async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
   const { sources, partners, range } = query;
@@ -52,16 +63,17 @@ export async function findCalls(reader: SpanReader, query: EdgesQuery, signal: A
   const all = listAllSources(query);
   const spans: CallSpans = {
     site,
-    callers: { own: new Map(), others: new Map() },
-    entries: { own: new Map(), others: new Map() },
+    callers: { own: createSpanIndex(), others: createSpanIndex() },
+    entries: { own: createSpanIndex(), others: createSpanIndex() },
+    outerCallers: createSpanIndex(),
   };
   const scan = { sources: all, range, withoutEvents: true } as const;
-  const callers = await addSpans(spans, "callers", reader.scan({ ...scan, select: "calls", budget }, signal));
+  const callers = await addCallers(spans, reader.scan({ ...scan, select: "calls", budget }, signal));
   await removeDocuments(spans.callers.others, spans.callers.own, signal);
   const most = Math.min(maxEntriesPerCaller * callers, Math.floor((budget.limit - spent()) / 2));
   const share = createBudgetShare(budget, most);
   const entries = reader.scan({ ...scan, select: "entries", budget: share }, signal);
-  const hasEntries = await suppressShareSpent(addSpans(spans, "entries", entries));
+  const hasEntries = await suppressShareSpent(addCallees(spans, entries));
   const lookup = { reader, spans, budget, outside: hasEntries === undefined ? undefined : range };
   await lookUpCallees(lookup, all, spans.callers.own, signal);
   await lookUpCallees(lookup, sources, spans.callers.others, signal);
@@ -78,9 +90,12 @@ export function listAllSources({ sources, partners }: EdgesQuery): SpanSources {
 
 interface CallSpans {
   readonly site: string;
+  /** Of the range. */
   readonly callers: SpansBySide;
   /** Requests, of which only those that a caller has called matter. */
   readonly entries: SpansBySide;
+  /** Callers below others, which end outside of the range, of any site. */
+  readonly outerCallers: SpanIndex;
 }
 
 /** Spans of the site itself and of its partners. The document of an entry may be on both sides, that of a caller is not. */
@@ -92,32 +107,62 @@ interface SpansBySide {
 /** Where more entries than this come to a caller, looking up the callers' ids costs less than reading the entries. */
 const maxEntriesPerCaller = 3;
 
+/** Whether two documents are of one caller. Those with other ends or parents are not, since they may lie in other ranges. */
+const isSameCaller: IsSame = (a, b) =>
+  isSameSpan(a, b) && a.end === b.end && a.parent_span_id === b.parent_span_id;
+
+/** Whether two documents of one request name the same callers. */
+const namesSameCallers: IsSame = (a, b) =>
+  isSameSpan(a, b) && a.parent_span_id === b.parent_span_id && hasSameLinks(a, b);
+
+function hasSameLinks({ links }: Span, other: Span): boolean {
+  return (
+    links.length === other.links.length &&
+    links.every(({ trace_id, span_id }, at) => {
+      const link = other.links[at];
+      return link?.trace_id === trace_id && link.span_id === span_id;
+    })
+  );
+}
+
 /** Returns how many spans were read. */
-async function addSpans(
-  spans: CallSpans,
-  role: "callers" | "entries",
+async function addCallers(
+  { site, callers }: CallSpans,
   batches: AsyncIterable<readonly Span[]>,
 ): Promise<number> {
-  const { own, others } = spans[role];
   let read = 0;
   for await (const batch of batches) {
     read += batch.length;
     for (const span of batch) {
-      if (role === "entries" && !isRequest(span)) continue;
-      addToIndex(span.site_id === spans.site ? own : others, omitDetails(span));
+      addToIndex(span.site_id === site ? callers.own : callers.others, omitDetails(span), isSameCaller);
     }
   }
   return read;
 }
 
+/** Adds requests, and callers below others. */
+async function addCallees(
+  { site, entries, outerCallers }: CallSpans,
+  batches: AsyncIterable<readonly Span[]>,
+): Promise<void> {
+  for await (const batch of batches) {
+    for (const span of batch) {
+      const isBelow = span.parent_span_id !== undefined;
+      if (isBelow && isInSelection("calls", span)) addToIndex(outerCallers, omitDetails(span), isSameCaller);
+      if (!isRequest(span)) continue;
+      addToIndex(span.site_id === site ? entries.own : entries.others, omitDetails(span), namesSameCallers);
+    }
+  }
+}
+
 /** Removes the spans whose documents another index holds. */
 async function removeDocuments(index: SpanIndex, held: SpanIndex, signal: AbortSignal): Promise<void> {
-  for await (const chunk of takeTurns([...index], signal)) {
-    for (const [id, spans] of chunk) {
-      if (!held.has(id)) continue;
-      const left = spans.filter((span) => !hasDocument(held, span));
-      if (left.length === 0) index.delete(id);
-      else index.set(id, left);
+  for await (const chunk of takeTurns([...index.groups], signal)) {
+    for (const [key, spans] of chunk) {
+      const left = spans.filter((span) => !hasSame(held, span, isSameCaller));
+      if (left.length === spans.length) continue;
+      if (left.length === 0) index.groups.delete(key);
+      else index.groups.set(key, left);
     }
   }
 }
@@ -176,10 +221,11 @@ async function lookUpCallees(
 ): Promise<void> {
   if (!isNonEmpty(sources)) return;
   for await (const ids of listSpanIds(callers, signal)) {
-    const find = (limit: Budget, range: TimeRange | undefined): Promise<number> => {
+    const find = async (limit: Budget, range: TimeRange | undefined): Promise<true> => {
       const of = { by: "caller", spans: ids } as const;
       const query = { sources, of, outside: range, withoutEvents: true, budget: limit };
-      return addSpans(spans, "entries", reader.find(query, signal));
+      await addCallees(spans, reader.find(query, signal));
+      return true;
     };
     const found = outside && (await suppressShareSpent(find(createBudgetShare(budget, ids.length), outside)));
     if (found === undefined) await find(budget, undefined);
@@ -189,8 +235,13 @@ async function lookUpCallees(
 /** The ids of an index in chunks of whole traces. */
 async function* listSpanIds(index: SpanIndex, signal: AbortSignal): AsyncGenerator<readonly SpanId[]> {
   const idsByTrace = new Map<string, SpanId[]>();
-  for await (const chunk of takeTurns(index.values(), signal)) {
-    for (const spans of chunk) addDistinctIds(idsByTrace, spans);
+  for await (const chunk of takeTurns(listSameIds(index), signal)) {
+    for (const spans of chunk) {
+      const { trace_id, span_id } = requireFirst(spans);
+      const known = idsByTrace.get(trace_id);
+      if (known === undefined) idsByTrace.set(trace_id, [{ trace_id, span_id }]);
+      else known.push({ trace_id, span_id });
+    }
   }
   let ids: SpanId[] = [];
   for (const own of idsByTrace.values()) {
@@ -202,81 +253,115 @@ async function* listSpanIds(index: SpanIndex, signal: AbortSignal): AsyncGenerat
   if (ids.length > 0) yield ids;
 }
 
-/** Adds the ids of spans that have one span id, each trace once. */
-function addDistinctIds(idsByTrace: Map<string, SpanId[]>, spans: readonly Span[]): void {
-  for (const [at, { trace_id, span_id }] of spans.entries()) {
-    if (spans.findIndex((span) => span.trace_id === trace_id) < at) continue;
-    const known = idsByTrace.get(trace_id);
-    if (known === undefined) idsByTrace.set(trace_id, [{ trace_id, span_id }]);
-    else known.push({ trace_id, span_id });
-  }
-}
-
 // ---- Matching -------------------------------------------------------------------------------------------------
 
 async function matchMadeCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Call[]> {
   const { callers, entries } = spans;
   const calls: Call[] = [];
   const answered = new Set<Span>();
-  const add = (callee: Span): void => {
-    for (const call of matchCallee(callers.own, entries, callee)) {
-      calls.push(call);
-      answered.add(call.caller);
+  for await (const chunk of takeTurns(listDocuments(entries), signal)) {
+    for (const documents of chunk) {
+      for (const call of matchDocuments(spans, callers.own, documents)) {
+        calls.push(call);
+        answered.add(call.caller);
+      }
     }
-  };
-  for await (const callees of takeTurns(listSpans(entries.own), signal)) callees.forEach(add);
-  for await (const callees of takeTurns(listSpans(entries.others, entries.own), signal)) callees.forEach(add);
-  for await (const chunk of takeTurns(listSpans(callers.own), signal)) {
-    for (const caller of chunk) if (!answered.has(caller)) calls.push({ caller, isLinked: false });
+  }
+  for await (const chunk of takeTurns(callers.own.groups.values(), signal)) {
+    for (const own of chunk) {
+      for (const caller of own) if (!answered.has(caller)) calls.push({ caller, isLinked: false });
+    }
   }
   return calls;
 }
 
-async function matchReceivedCalls(
-  { callers, entries }: CallSpans,
-  signal: AbortSignal,
-): Promise<readonly Required<Call>[]> {
+async function matchReceivedCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Required<Call>[]> {
   const calls: Required<Call>[] = [];
-  if (callers.others.size === 0) return calls;
-  for await (const callees of takeTurns(listSpans(entries.own), signal)) {
-    for (const callee of callees) calls.push(...matchCallee(callers.others, entries, callee));
+  const { callers, entries } = spans;
+  if (callers.others.groups.size === 0) return calls;
+  for await (const chunk of takeTurns(listSameIds(entries.own), signal)) {
+    for (const own of chunk) calls.push(...matchDocuments(spans, callers.others, sortDocuments(own)));
   }
   return calls;
 }
 
 /** The partners' callers that have called the site. */
 async function indexAnsweredCallers(spans: CallSpans, signal: AbortSignal): Promise<SpanIndex> {
-  const answered: SpanIndex = new Map();
-  for (const { caller } of await matchReceivedCalls(spans, signal)) addToIndex(answered, caller);
+  const answered = createSpanIndex();
+  for (const { caller } of await matchReceivedCalls(spans, signal)) {
+    addToIndex(answered, caller, isSameCaller);
+  }
   return answered;
 }
 
-/** The spans of an index, without those whose documents another index holds. */
-function* listSpans(index: SpanIndex, without?: SpanIndex): Generator<Span> {
-  for (const spans of index.values()) {
-    for (const span of spans) if (without === undefined || !hasDocument(without, span)) yield span;
+/** The documents of each span id of a trace: those of the site itself first. */
+function* listDocuments({ own, others }: SpansBySide): Generator<readonly Span[]> {
+  for (const documents of listSameIds(own)) {
+    const other = findIndexedSpans(others, requireFirst(documents));
+    yield other.length === 0
+      ? sortDocuments(documents)
+      : [...sortDocuments(documents), ...sortDocuments(other)];
+  }
+  for (const documents of listSameIds(others)) {
+    if (findIndexedSpans(own, requireFirst(documents)).length === 0) yield sortDocuments(documents);
   }
 }
 
+function sortDocuments(documents: readonly Span[]): readonly Span[] {
+  return documents.length === 1 ? documents : documents.toSorted(compareDocuments);
+}
+
+/** The calls of requests with one span id: of several documents of one request, the first that names a caller counts. */
+function matchDocuments(
+  spans: CallSpans,
+  callers: SpanIndex,
+  documents: readonly Span[],
+): readonly Required<Call>[] {
+  if (documents.length === 1) return matchCallee(spans, callers, requireFirst(documents));
+  const callersByRequest = new Map<string, Set<Span>>();
+  return documents.flatMap((callee) => {
+    const request = formatSpanIdentity(callee);
+    const known = callersByRequest.get(request) ?? new Set();
+    callersByRequest.set(request, known);
+    const calls = matchCallee(spans, callers, callee).filter(({ caller }) => !known.has(caller));
+    for (const { caller } of calls) known.add(caller);
+    return calls;
+  });
+}
+
 /** Each caller that the callee is the other side of, names as its parent or links to, once. */
-function matchCallee(callers: SpanIndex, entries: SpansBySide, callee: Span): readonly Required<Call>[] {
+function matchCallee(spans: CallSpans, callers: SpanIndex, callee: Span): readonly Required<Call>[] {
   const linked = callee.links.flatMap((link) => findIndexedSpans(callers, link));
-  const parents = findCallingParents(callers, entries, callee);
+  const parents = findCallingParents(spans, callers, callee);
   if (linked.length === 0) return parents.map((caller) => ({ caller, callee, isLinked: false }));
   return [...new Set([...parents, ...linked])].map((caller) => {
     return { caller, callee, isLinked: linked.includes(caller) };
   });
 }
 
-function findCallingParents(callers: SpanIndex, { own, others }: SpansBySide, callee: Span): readonly Span[] {
+/** The callers with the callee's own id, which is their other side, and those that it names as its parent. */
+function findCallingParents(spans: CallSpans, callers: SpanIndex, callee: Span): readonly Span[] {
   const { trace_id, parent_span_id: span_id } = callee;
   const sameId = isCalleeSide(callee) ? findIndexedSpans(callers, callee) : [];
-  if (sameId.length > 0) return sameId;
-  if (span_id === undefined) return [];
-  const parent = { trace_id, span_id };
-  const found = findIndexedSpans(callers, parent);
-  // Where both sides share an id, spans that name it as their parent are below the called side.
-  const isShared =
-    found.length > 0 && [own, others].some((index) => findIndexedSpans(index, parent).some(isCalleeSide));
-  return isShared ? [] : found;
+  if (span_id === undefined) return sameId;
+  const parents = findIndexedSpans(callers, { trace_id, span_id });
+  if (parents.length === 0 || isBelowOtherCallee(spans, callee) || isBelowOtherCaller(spans, callee)) {
+    return sameId;
+  }
+  return sameId.length === 0 ? parents : [...new Set([...sameId, ...parents])];
+}
+
+/** Where both sides of a call share an id, spans that name it as their parent are below the called side. */
+function isBelowOtherCallee({ entries: { own, others } }: CallSpans, callee: Span): boolean {
+  const { trace_id, parent_span_id: span_id } = callee;
+  if (span_id === undefined) return false;
+  return [own, others].some((index) => findIndexedSpans(index, { trace_id, span_id }).some(isCalleeSide));
+}
+
+/** Where both sides of a call share an id, what they name as their parent has not called the called side. */
+function isBelowOtherCaller({ callers, outerCallers }: CallSpans, callee: Span): boolean {
+  if (!isCalleeSide(callee)) return false;
+  return [callers.own, callers.others, outerCallers].some((index) =>
+    findIndexedSpans(index, callee).some((caller) => caller.parent_span_id === callee.parent_span_id),
+  );
 }

@@ -6,37 +6,41 @@ import type { TimeRange } from "../core/time.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
 import { listAllSources, takeTurns } from "./calls.ts";
 import {
-  addFigures,
   addSpan,
   calculateMean,
-  createDurationFigures,
-  type DurationFigures,
   findPercentile,
   measureFigures,
   measureText,
 } from "./rollups/duration-figures.ts";
-import type { RollupKind } from "./rollups/rollups.ts";
+import { nameGroup, type RollupKind, type StorableKind } from "./rollups/rollups.ts";
 import { findPiece } from "./rollups/segments.ts";
 import {
-  type ActionEdgeKey,
+  formatEdgesAction,
   type KeyedCalls,
   listActionCalls,
+  listCallsByAction,
   listSiteCalls,
   type SiteEdgeKey,
 } from "./service-edges.ts";
-
-/** The figures of the callers, by the JSON text of the edge's key. */
-type EdgeFigures<Key> = Map<string, { readonly key: Key; readonly durations: DurationFigures }>;
-type FiguresBySide<Side extends string, Key> = Readonly<Record<Side, EdgeFigures<Key>>>;
+import {
+  type ActionEdgeFigures,
+  actionEdgesCodec,
+  addEdges,
+  decodeActionEdges,
+  type EdgeFigures,
+  type EdgesByAction,
+  type FiguresBySide,
+  findActionEdges,
+  findDurations,
+  siteEdgesCodec,
+} from "./stored-figures.ts";
 
 const siteSides = ["upstream", "downstream", "internal"] as const;
 const actionSides = ["upstream", "downstream"] as const;
+type SiteEdgeFigures = FiguresBySide<keyof SiteEdges, SiteEdgeKey>;
 
-export const siteEdgeRollups: RollupKind<
-  EdgesQuery,
-  FiguresBySide<keyof SiteEdges, SiteEdgeKey>,
-  SiteEdges
-> = {
+export const siteEdgeRollups: RollupKind<EdgesQuery, SiteEdgeFigures, SiteEdges> &
+  StorableKind<EdgesQuery, SiteEdgeFigures> = {
   name: "site_edges",
   // Tells the sources of the site from its partners.
   key: ({ sources }) => [sources.length],
@@ -52,13 +56,37 @@ export const siteEdgeRollups: RollupKind<
     return { upstream: list("upstream"), downstream: list("downstream"), internal: list("internal") };
   },
   measure: (figures) => measureSides(siteSides, figures),
+  codec: siteEdgesCodec,
+  stored: { nameGroup: (query) => nameGroup(siteEdgeRollups, query), decode: siteEdgesCodec.decode },
 };
 
-export const actionEdgeRollups: RollupKind<
-  ActionEdgesQuery,
-  FiguresBySide<keyof ActionEdges, ActionEdgeKey>,
-  ActionEdges
-> = {
+/** The edges of each action of a site, as they are kept outside of this process. */
+export const edgesByActionRollups: StorableKind<EdgesQuery, EdgesByAction> = {
+  name: "action_edges",
+  key: ({ sources }) => [sources.length],
+  listSources: listAllSources,
+  select: "calls",
+  isLocal: false,
+  read: async (reader, query, ranges, signal) => {
+    const bySide = await listCallsByAction(reader, query, signal);
+    const pieces = ranges.map((): EdgesByAction => new Map());
+    for (const side of actionSides) {
+      const { calls, deriveAction, deriveKey } = bySide[side];
+      for await (const chunk of takeTurns(calls, signal)) {
+        for (const call of chunk) {
+          const [action, key] = [deriveAction(call), deriveKey(call)];
+          if (action === undefined || key === undefined) continue;
+          const edges = findActionEdges(requireAt(pieces, findPiece(ranges, call.caller.end)), action);
+          addSpan(findDurations(edges[side], JSON.stringify(key), key), call.caller);
+        }
+      }
+    }
+    return pieces;
+  },
+  codec: actionEdgesCodec,
+};
+
+export const actionEdgeRollups: RollupKind<ActionEdgesQuery, ActionEdgeFigures, ActionEdges> = {
   name: "action_edges",
   key: ({ sources, service, namespace, action }) => [sources.length, service, namespace, action],
   listSources: listAllSources,
@@ -73,6 +101,10 @@ export const actionEdgeRollups: RollupKind<
     return { upstream: list("upstream"), downstream: list("downstream") };
   },
   measure: (figures) => measureSides(actionSides, figures),
+  stored: {
+    nameGroup: (query) => nameGroup(edgesByActionRollups, query),
+    decode: (value, query) => decodeActionEdges(value, formatEdgesAction(query)),
+  },
 };
 
 /** The figures of each range. */
@@ -102,22 +134,12 @@ async function addUpBySide<Side extends string, Key extends object>(
   });
 }
 
-function findDurations<Key>(figures: EdgeFigures<Key>, id: string, key: Key): DurationFigures {
-  const known = figures.get(id);
-  if (known !== undefined) return known.durations;
-  const durations = createDurationFigures();
-  figures.set(id, { key, durations });
-  return durations;
-}
-
 /** One edge for each key of all pieces. */
 function combineEdges<Key extends object>(
   pieces: readonly EdgeFigures<Key>[],
 ): readonly (Key & Omit<Edge, "service">)[] {
   const sum: EdgeFigures<Key> = new Map();
-  for (const piece of pieces) {
-    for (const [id, { key, durations }] of piece) addFigures(findDurations(sum, id, key), durations);
-  }
+  for (const piece of pieces) addEdges(sum, piece);
   return [...sum.values()].map(({ key, durations }) => ({
     ...key,
     count: durations.count,

@@ -3,30 +3,36 @@
 import { requireAt } from "../core/collections.ts";
 import type { SlowEvent, SlowEventAction } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
+import { takeTurns } from "./calls.ts";
 import { measureText } from "./rollups/duration-figures.ts";
-import type { RollupKind } from "./rollups/rollups.ts";
+import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "./rollups/rollups.ts";
 import { findPiece } from "./rollups/segments.ts";
 import {
   addEventAction,
   deriveEventKey,
   type EventActions,
-  type EventTotals,
   formatEventKey,
   listEventActions,
   rankEvents,
   readSpansOfEvent,
+  readSpansOfEvents,
   toEventAction,
 } from "./slow-events.ts";
 import { readTallies } from "./spans/span-tally.ts";
 import { createNormaliser } from "./spans/statement-cache.ts";
+import {
+  type ActionsByEvent,
+  addEvent,
+  decodeEventActions,
+  type EventFigures,
+  eventActionsCodec,
+  eventsCodec,
+  findEventActions,
+  mergeEventActions,
+} from "./stored-figures.ts";
 
-interface EventFigures {
-  /** Of all spans below requests, nanoseconds. */
-  total: bigint;
-  readonly events: Map<string, EventTotals>;
-}
-
-export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonly SlowEvent[]> = {
+export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonly SlowEvent[]> &
+  StorableKind<SlowEventsQuery, EventFigures> = {
   name: "slow_events",
   key: () => [],
   listSources: ({ sources }) => sources,
@@ -55,26 +61,35 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
     return all;
   },
   combine: (pieces, { kind, limit }) => {
-    const sum = new Map<string, EventTotals>();
-    for (const { events } of pieces) {
-      for (const [id, event] of events) {
-        if (kind === undefined || event.key.kind === kind) addEvent(sum, id, event);
-      }
-    }
-    return rankEvents(
-      [...sum.values()],
-      limit,
-      pieces.reduce((total, piece) => total + piece.total, 0n),
-    );
+    const { total, events } = eventsCodec.merge(pieces);
+    const wanted = [...events.values()].filter(({ key }) => kind === undefined || key.kind === kind);
+    return rankEvents(wanted, limit, total);
   },
+  codec: eventsCodec,
+  stored: { nameGroup: (query) => nameGroup(slowEventRollups, query), decode: eventsCodec.decode },
   measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 300, 300),
 };
 
-function addEvent(sum: Map<string, EventTotals>, id: string, event: EventTotals): void {
-  const known = sum.get(id);
-  if (known === undefined) sum.set(id, event);
-  else sum.set(id, { ...known, count: known.count + event.count, total: known.total + event.total });
-}
+/** The actions of each slow event, as they are kept outside of this process. */
+export const actionsByEventRollups: StorableKind<RollupQuery, ActionsByEvent> = {
+  name: "slow_event_actions",
+  key: () => [],
+  listSources: ({ sources }) => sources,
+  select: "children",
+  isLocal: false,
+  read: async (reader, query, ranges, signal) => {
+    const { spans, deriveDigest, deriveAction } = await readSpansOfEvents(reader, query, signal);
+    const pieces = ranges.map((): ActionsByEvent => new Map());
+    for await (const chunk of takeTurns(spans, signal)) {
+      for (const span of chunk) {
+        const piece = requireAt(pieces, findPiece(ranges, span.end));
+        addEventAction(findEventActions(piece, deriveDigest(span)), deriveAction(span), toEventAction(span));
+      }
+    }
+    return pieces;
+  },
+  codec: eventActionsCodec,
+};
 
 export const slowEventActionRollups: RollupKind<
   SlowEventActionsQuery,
@@ -95,10 +110,10 @@ export const slowEventActionRollups: RollupKind<
     }
     return pieces;
   },
-  combine: (pieces) => {
-    const sum: EventActions = new Map();
-    for (const piece of pieces) for (const { names, of } of piece.values()) addEventAction(sum, names, of);
-    return listEventActions(sum);
+  combine: (pieces) => listEventActions(mergeEventActions(pieces)),
+  stored: {
+    nameGroup: (query) => nameGroup(actionsByEventRollups, query),
+    decode: (value, { digest }) => decodeEventActions(value, digest),
   },
   measure: (actions) => [...actions.keys()].reduce((bytes, key) => bytes + 2 * measureText(key) + 400, 300),
 };

@@ -3,7 +3,7 @@
 
 import type { Span } from "../core/rows.ts";
 import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
-import { formatEntryKey, loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
+import { findSpans, formatEntryKey, loadAncestors } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
 import { createBudgetShare, suppressShareSpent } from "./spans/read-budget.ts";
 import { type AncestorIndex, deriveNames, formatActionKey } from "./spans/requests.ts";
@@ -146,7 +146,7 @@ async function searchParents(
   ) {
     const spanIds = parents.slice(start, start + size);
     const of = { by: "id", spanIds } as const;
-    const spans = await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+    const spans = await findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
     const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
     const findAction = (span: Span): string | undefined => findSelectedAction(search, ancestors, span);
     const parentsByAction = Map.groupBy(spans, findAction);
@@ -189,6 +189,6 @@ async function* readChildren(
     if (parents.length === 0) return;
     const spanIds = [...new Set(parents.map(({ span_id }) => span_id))];
     const of = { by: "parent", spanIds } as const;
-    yield await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+    yield await findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
   }
 }

@@ -1,4 +1,5 @@
 // The analytics that rollups answer, and everything else by its definition.
+import { Refused } from "../core/errors.ts";
 import type { SpanAnalytics } from "../store/span-analytics.ts";
 import type { SpanReader } from "../store/spans.ts";
 import { createSpanAnalytics } from "./analytics.ts";
@@ -6,7 +7,7 @@ import { actionEdgeRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { slowEventActionRollups, slowEventRollups } from "./event-rollups.ts";
 import { recordChoice } from "./rollups/choice.ts";
 import type { RollupCache } from "./rollups/rollup-cache.ts";
-import { answerFromRollups } from "./rollups/rollups.ts";
+import { answerFromRollups, type RollupKind, type RollupQuery } from "./rollups/rollups.ts";
 
 /** The analytics over a reader, with figures of its segments kept in `cache`. */
 export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): SpanAnalytics {
@@ -17,25 +18,47 @@ export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): S
       recordChoice({ backend: cache.backend, of: "actions" }, "read", "figures of actions are not kept");
       return definition.actions(query, signal);
     },
-    siteEdges: async (query, signal) =>
-      (await answerFromRollups(cache, siteEdgeRollups, reader, query, signal)) ??
-      definition.siteEdges(query, signal),
-    actionEdges: async (query, signal) =>
-      (await answerFromRollups(cache, actionEdgeRollups, reader, query, signal)) ??
-      definition.actionEdges(query, signal),
-    slowEventActions: async (query, signal) =>
-      (await answerFromRollups(cache, slowEventActionRollups, reader, query, signal)) ??
-      definition.slowEventActions(query, signal),
+    siteEdges: (query, signal) =>
+      answer({ reader, cache, kind: siteEdgeRollups, define: definition.siteEdges }, query, signal),
+    actionEdges: (query, signal) =>
+      answer({ reader, cache, kind: actionEdgeRollups, define: definition.actionEdges }, query, signal),
+    slowEventActions: (query, signal) =>
+      answer(
+        { reader, cache, kind: slowEventActionRollups, define: definition.slowEventActions },
+        query,
+        signal,
+      ),
     slowEvents: async (query, signal) => {
-      const hasAttributeFilter = query.requiredAttributes.length > 0 || query.excludedAttributes.length > 0;
-      const answer = hasAttributeFilter
-        ? recordChoice(
-            { backend: cache.backend, of: slowEventRollups.name },
-            "read",
-            "attributes are asked of each span",
-          )
-        : await answerFromRollups(cache, slowEventRollups, reader, query, signal);
-      return answer ?? definition.slowEvents(query, signal);
+      if (query.requiredAttributes.length > 0 || query.excludedAttributes.length > 0) {
+        const named = { backend: cache.backend, of: slowEventRollups.name };
+        recordChoice(named, "read", "attributes are asked of each span");
+        return definition.slowEvents(query, signal);
+      }
+      return answer({ reader, cache, kind: slowEventRollups, define: definition.slowEvents }, query, signal);
     },
   };
+}
+
+interface Ways<Query extends RollupQuery, Figures, Answer> {
+  readonly reader: SpanReader;
+  readonly cache: RollupCache;
+  readonly kind: RollupKind<Query, Figures, Answer>;
+  /** The definition, which reads the whole range. */
+  readonly define: (query: Query, signal: AbortSignal) => Promise<Answer>;
+}
+
+async function answer<Query extends RollupQuery, Figures, Answer>(
+  { reader, cache, kind, define }: Ways<Query, Figures, Answer>,
+  query: Query,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const found = await answerFromRollups(cache, kind, reader, query, signal);
+  if (found !== undefined) return found;
+  try {
+    return await define(query, signal);
+  } catch (error) {
+    const isTooLarge = error instanceof Refused && error.slug === "result_too_large";
+    if (!isTooLarge || cache.stored === undefined) throw error;
+    throw (await cache.stored.explainMissing(kind.stored.nameGroup(query), signal)) ?? error;
+  }
 }

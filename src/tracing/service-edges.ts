@@ -73,48 +73,84 @@ export async function listActionCalls(
   signal: AbortSignal,
 ): Promise<Readonly<Record<keyof ActionEdges, KeyedCalls<ActionEdgeKey>>>> {
   const { made, received } = await findCalls(reader, query, signal);
+  const wanted = formatEdgesAction(query);
   // A partner may have an action of the same name.
   const toAction = [...received, ...made].filter(
-    ({ callee }) => callee?.site_id === query.sources[0].site && isOfAction(query, callee),
+    ({ callee }) => callee?.site_id === query.sources[0].site && deriveEdgesAction(callee) === wanted,
   );
   const traceIds = await findTracesOfAction(reader, query, made, signal);
   const inTraces = made.filter(({ caller }) => traceIds.has(caller.trace_id));
   const callers = new Set([...inTraces, ...toAction].map(({ caller }) => caller));
   const ancestors = await loadAncestors(reader, listAllSources(query), [...callers], query.budget, signal);
-  const fromAction = inTraces.filter(({ caller }) => {
-    const entry = ancestors.findEntry(caller);
-    return entry !== undefined && isOfAction(query, entry);
-  });
+  const fromAction = inTraces.filter(
+    ({ caller }) => deriveEdgesAction(ancestors.findEntry(caller)) === wanted,
+  );
   return {
     upstream: {
       calls: toAction,
-      deriveKey: (call) => {
-        const entry = ancestors.findEntry(call.caller);
-        const service = (entry ?? call.caller).service_name;
-        return { service, ...deriveNamesAbove(entry), ...deriveEdgeKinds(call) };
-      },
+      deriveKey: (call) => deriveUpstreamKey(call, ancestors.findEntry(call.caller)),
+    },
+    downstream: { calls: fromAction, deriveKey: deriveDownstreamKey },
+  };
+}
+
+/** Calls of the edges of many actions, and the action to whose edges each belongs, by `formatEdgesAction`. */
+interface CallsByAction extends KeyedCalls<ActionEdgeKey> {
+  readonly deriveAction: (call: Call) => string | undefined;
+}
+
+/** The calls of `SpanAnalytics.actionEdges`, of all actions of the site. */
+export async function listCallsByAction(
+  reader: SpanReader,
+  query: EdgesQuery,
+  signal: AbortSignal,
+): Promise<Readonly<Record<keyof ActionEdges, CallsByAction>>> {
+  const { made, received } = await findCalls(reader, query, signal);
+  const toSite = [...received, ...made].filter(({ callee }) => callee?.site_id === query.sources[0].site);
+  const callers = new Set([...made, ...toSite].map(({ caller }) => caller));
+  const ancestors = await loadAncestors(reader, listAllSources(query), [...callers], query.budget, signal);
+  return {
+    upstream: {
+      calls: toSite,
+      deriveAction: ({ callee }) => deriveEdgesAction(callee),
+      deriveKey: (call) => deriveUpstreamKey(call, ancestors.findEntry(call.caller)),
     },
     downstream: {
-      calls: fromAction,
-      deriveKey: (call) => {
-        const { caller, callee } = call;
-        if (callee !== undefined) {
-          return { service: callee.service_name, ...deriveNames(callee), ...deriveEdgeKinds(call) };
-        }
-        return caller.peer === undefined ? undefined : { service: caller.peer, ...deriveEdgeKinds(call) };
-      },
+      calls: made,
+      deriveAction: ({ caller }) => deriveEdgesAction(ancestors.findEntry(caller)),
+      deriveKey: deriveDownstreamKey,
     },
   };
 }
 
-/** Whether an entry is a request of the action. Its service and namespace are compared as the API joins them. */
-function isOfAction({ service, namespace, action }: ActionEdgesQuery, entry: Span): boolean {
-  const names = deriveNames(entry);
-  return (
-    isRequest(entry) &&
-    names.action === action &&
-    `${entry.service_name}/${names.namespace}` === `${service}/${namespace}`
-  );
+/** The key of a call's edge at the called action; `entry` is the one above the caller. */
+function deriveUpstreamKey(call: Call, entry: Span | undefined): ActionEdgeKey {
+  const service = (entry ?? call.caller).service_name;
+  return { service, ...deriveNamesAbove(entry), ...deriveEdgeKinds(call) };
+}
+
+/** The key of a call's edge at the calling action. */
+function deriveDownstreamKey(call: Call): ActionEdgeKey | undefined {
+  const { caller, callee } = call;
+  if (callee !== undefined) {
+    return { service: callee.service_name, ...deriveNames(callee), ...deriveEdgeKinds(call) };
+  }
+  return caller.peer === undefined ? undefined : { service: caller.peer, ...deriveEdgeKinds(call) };
+}
+
+/** The action whose edges a request has, by `formatEdgesAction`; undefined for what is no request. */
+function deriveEdgesAction(entry: Span | undefined): string | undefined {
+  if (entry === undefined || !isRequest(entry)) return undefined;
+  return formatEdgesAction({ service: entry.service_name, ...deriveNames(entry) });
+}
+
+/** Identifies an action among those with edges. Service and namespace are compared as the API joins them. */
+export function formatEdgesAction({
+  service,
+  namespace,
+  action,
+}: Pick<ActionEdgesQuery, "service" | "namespace" | "action">): string {
+  return JSON.stringify([`${service}/${namespace}`, action]);
 }
 
 /** The traces of these calls in which the action has a request, so that no other caller's ancestors are read. */
@@ -128,9 +164,10 @@ async function findTracesOfAction(
   const traceIds = [...new Set(calls.map(({ caller }) => caller.trace_id))];
   const of = { by: "trace", traceIds, select: "entries" } as const;
   const within = { range: allTime, pushdown: { actions: [action] } };
+  const wanted = formatEdgesAction(query);
   const found = new Set<string>();
   for await (const batch of reader.find({ sources, of, within, withoutEvents: true, budget }, signal)) {
-    for (const span of batch) if (isOfAction(query, span)) found.add(span.trace_id);
+    for (const span of batch) if (deriveEdgesAction(span) === wanted) found.add(span.trace_id);
   }
   return found;
 }

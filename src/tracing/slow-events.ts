@@ -229,6 +229,35 @@ export async function readSpansOfEvent(
   return { spans, deriveAction: (span) => deriveNamesAbove(ancestors.findEntry(span)) };
 }
 
+/** All spans below requests, and what says the digest of their slow event and the action above each. */
+export async function readSpansOfEvents(
+  reader: SpanReader,
+  { sources, range, budget }: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
+  signal: AbortSignal,
+): Promise<{
+  readonly spans: readonly Span[];
+  readonly deriveDigest: (span: Span) => string;
+  readonly deriveAction: (span: Span) => ActionNames;
+}> {
+  const scan = { sources, range, select: "children", withoutEvents: true, budget } as const;
+  const spans = await readAllSpans(reader.scan(scan, signal));
+  const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
+  const normalise = createNormaliser();
+  const digests = new Map<string, string>();
+  return {
+    spans,
+    deriveDigest: (span) => {
+      const id = formatEventKey(deriveEventKey(span, normalise));
+      const known = digests.get(id);
+      if (known !== undefined) return known;
+      const digest = encodeSpanDigest(span, normalise);
+      digests.set(id, digest);
+      return digest;
+    },
+    deriveAction: (span) => deriveNamesAbove(ancestors.findEntry(span)),
+  };
+}
+
 /** The longest first, then the earliest, then by trace and span id. */
 function compareByDuration(a: EventAction["longest"], b: EventAction["longest"]): number {
   return (

@@ -151,7 +151,7 @@ describe("the keys of an issuer", () => {
     const authenticate = createAuthenticate();
     expect(provider.fetched).toEqual([]);
     const tokens = await Promise.all(Array.from({ length: 20 }, (_, jti) => sign({ jti: `${jti}` })));
-    await Promise.all(tokens.map(authenticate));
+    await Promise.all(tokens.map((token) => authenticate(token)));
     expect(provider.fetched).toEqual([
       `${issuer}/.well-known/openid-configuration`,
       "https://id.example.com/keys",
@@ -344,6 +344,24 @@ describe("a token that is refused like an unknown one, at the cost of no more th
 
   test(`are ${Object.keys(attacks).length} kinds`, () => {
     expect(Object.keys(attacks).length).toBeGreaterThanOrEqual(60);
+  });
+
+  test.each([
+    ["of quotes and no end", `{"${'\\"'.repeat(6_000)}`],
+    ["of quotes and a last backslash", `{"${'\\"'.repeat(6_000)}\\`],
+    ["of texts", `{${'"a" '.repeat(3_000)}`],
+    ["of names", `{${'"a":'.repeat(3_000)}`],
+    ["of braces", "{".repeat(12_000)],
+  ])("claims %s hold nobody up", async (_, text) => {
+    const token = `${base64('{"alg":"none"}')}.${base64(text).replace(/^.../, "eyJ")}.`;
+    const authenticate = createAuthenticate();
+    const took: number[] = [];
+    for (let tries = 0; tries < 3; tries += 1) {
+      const started = performance.now();
+      await expect(authenticate(token)).rejects.toThrow(Unauthorized);
+      took.push(performance.now() - started);
+    }
+    expect(Math.min(...took)).toBeLessThan(50);
   });
 
   test.each(Object.entries(attacks))("%s", async (_, make) => {

@@ -1,9 +1,10 @@
 // The servers that a run names: all of them, or those in SERVERS ("es8,prom3"). ADDRESSES ("es8=http://…,os2=http://…")
-// uses servers that already run, as `npm run servers -- up es8 os2` leaves them. A Prometheus is started by its suite,
-// since it is filled before it starts.
+// uses servers that already run, as `npm run servers -- up es8 os2` leaves them. A Prometheus, and a VictoriaMetrics, is
+// started by its suite, since it is filled with what the suite asks for.
 import { describe, inject } from "vitest";
 import { type PrometheusName, prometheusNames, prometheusServers } from "../servers/prometheus.ts";
 import { type ServerName, serverNames, servers } from "../servers/servers.ts";
+import { victoriaMetrics } from "../servers/victoria-metrics.ts";
 
 export type { ServerName };
 
@@ -18,6 +19,7 @@ export interface NamedServer {
 export function wantedServers(): {
   readonly names: readonly ServerName[];
   readonly prometheus: readonly PrometheusName[];
+  readonly victoriaMetrics: readonly "vm"[];
   readonly addresses: Partial<Record<ServerName, string>> | undefined;
 } {
   const { SERVERS, ADDRESSES } = process.env;
@@ -28,11 +30,12 @@ export function wantedServers(): {
   return {
     names: serverNames.filter((name) => wanted?.includes(name) ?? true),
     prometheus: prometheusNames.filter((name) => wanted?.includes(name) ?? true),
+    victoriaMetrics: wanted?.includes("vm") === false ? [] : ["vm"],
     addresses: pairs && Object.fromEntries(pairs),
   };
 }
 
-const all: readonly string[] = [...serverNames, ...prometheusNames];
+const all: readonly string[] = [...serverNames, ...prometheusNames, "vm"];
 
 export function named(): NamedServer[] {
   return wantedServers().names.map((name) => {
@@ -52,16 +55,30 @@ export function onServers(define: (server: NamedServer) => void, servers = named
   }
 }
 
+/** Whether the run has less time. */
+export const isShort = process.env.PAIRS === "once";
+
 /**
  * The servers that a layout's suite runs on: all of its own, or with PAIRS=once only one, by turns, for a run that has less
  * time.
  */
 export function chosen(servers: readonly ServerName[], turn: number): readonly ServerName[] {
-  return process.env.PAIRS === "once" ? servers.toSpliced(0, turn % servers.length).slice(0, 1) : servers;
+  return isShort ? servers.toSpliced(0, turn % servers.length).slice(0, 1) : servers;
 }
 
 export function namedPrometheus(): readonly { readonly name: PrometheusName; readonly version: string }[] {
   return wantedServers().prometheus.map((name) => ({ name, version: prometheusServers[name].version }));
+}
+
+/** The servers of Prometheus' API: those, and VictoriaMetrics. */
+export function namedMetricServers(): readonly MetricServer[] {
+  const own = wantedServers().victoriaMetrics.map((name) => ({ name, version: victoriaMetrics.version }));
+  return [...namedPrometheus(), ...own];
+}
+
+export interface MetricServer {
+  readonly name: PrometheusName | "vm";
+  readonly version: string;
 }
 
 /** What the distributions of Elasticsearch lack that the tests run on; the module of data streams is not among theirs. */

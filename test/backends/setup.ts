@@ -3,6 +3,7 @@
 import type { TestProject } from "vitest/node";
 import { findPrometheus } from "../servers/prometheus.ts";
 import { downloadServer, type Running, start } from "../servers/servers.ts";
+import { findVictoriaMetrics } from "../servers/victoria-metrics.ts";
 import { type ServerName, wantedServers } from "./selected-servers.ts";
 
 declare module "vitest" {
@@ -12,8 +13,9 @@ declare module "vitest" {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const { names, prometheus, addresses } = wantedServers();
+  const { names, prometheus, victoriaMetrics, addresses } = wantedServers();
   for (const name of prometheus) await findPrometheus(name);
+  if (victoriaMetrics.length > 0) await findVictoriaMetrics();
   if (addresses !== undefined) {
     project.provide("addresses", addresses);
     return async () => undefined;

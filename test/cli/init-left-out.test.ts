@@ -9,6 +9,7 @@ import { apm } from "../support/elastic/span-shippers/apm.ts";
 import { jaegerFields } from "../support/elastic/span-shippers/jaeger.ts";
 import { otel } from "../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../support/elastic/span-shippers/shipper.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 import { createException, createSpan } from "../tracing/span-builder.ts";
 import { fakes, fluentBit, init, mapping, prepareInitTests, world, written } from "./init-harness.ts";
@@ -229,6 +230,9 @@ test("every index is proposed once or left out", { timeout: 120_000 }, async () 
         }
       },
     ),
-    { seed: Number(process.env.SEED ?? 20_261_126), numRuns: Number(process.env.ROUNDS ?? 20) },
+    {
+      seed: Number(process.env.SEED ?? 20_261_126),
+      numRuns: Number(process.env.ROUNDS ?? sampleRuns(20, { share: 4, least: 5 })),
+    },
   );
 });

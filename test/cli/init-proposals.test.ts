@@ -3,8 +3,9 @@ import { describe, expect, test } from "vitest";
 import { proposeSites } from "#src/cli/init/propose.ts";
 import { printDraft } from "#src/cli/init/render.ts";
 import { parseConfig } from "#src/config/config.ts";
+import { toPlaces } from "#src/core/collections.ts";
 import type { FoundSource, Survey } from "#src/store/inspection.ts";
-
+import { sampleRuns } from "../support/law-runs.ts";
 import { minutesAgo, now, ref, world } from "./init-harness.ts";
 
 const nothing: Survey = { logs: [], traces: [], labels: new Map(), kubernetes: [], notes: [] };
@@ -15,9 +16,15 @@ const lines = (index: string, over: Partial<FoundSource> = {}): FoundSource => (
 const fine = (...found: string[]) => ({ found, limitations: [], problems: [] });
 
 /** The text for what was found, and the configuration that it is. */
-function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes: readonly string[] = []) {
+function buildDraft(
+  documents: Partial<Survey>,
+  metrics?: Partial<Survey>,
+  notes: readonly string[] = [],
+  second?: Partial<Survey>,
+) {
   const found = [
     { backend: "elk", survey: { ...nothing, ...documents } },
+    ...(second === undefined ? [] : [{ backend: "elk-2", survey: { ...nothing, ...second } }]),
     ...(metrics === undefined ? [] : [{ backend: "prom", survey: { ...nothing, ...metrics } }]),
   ];
   const url = "http://127.0.0.1:9200";
@@ -35,6 +42,9 @@ function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes
         tls: {},
         reasons: ["Elasticsearch 9"],
       },
+      ...(second === undefined
+        ? []
+        : [{ name: "elk-2", kind: "elastic", url, auth: {}, tls: {}, reasons: [] }]),
       ...(metrics === undefined
         ? []
         : [{ name: "prom", kind: "prometheus", url, auth: {}, tls: { ca: "ca.pem" }, reasons: [] }]),
@@ -92,7 +102,7 @@ describe("a proposal of init", () => {
     );
     expect(Object.keys(config.sites)).toEqual(["main"]);
     expect(Object.keys(config.sites.main?.logs?.sources ?? {})).toEqual(["filebeat", "filebeat-7", "x"]);
-    expect(config.sites.main?.metrics?.match).toEqual({});
+    expect(toPlaces(config.sites.main?.metrics)[0]?.match).toEqual({});
     expect(text).toContain("#   job: a, b, c, d, e, f, and 2 more\n");
   });
 
@@ -104,6 +114,21 @@ describe("a proposal of init", () => {
       [{ index: "logs-x-прод", layout: "ecs" }],
       [{ index: "logs-x-тест", layout: "ecs" }],
     ]);
+  });
+
+  test("names the spans of two clusters together, each with its events, and events without spans nowhere", () => {
+    const spans = (index: string): FoundSource => ({ ...lines(index, { layout: "jaeger" }), holds: "spans" });
+    const events: FoundSource = { ...lines("e-*", { layout: "apm" }), holds: "events" };
+    const { config, text } = buildDraft({ traces: [spans("a-*"), events] }, undefined, [], {
+      traces: [spans("b-*")],
+      logs: [lines("app-*")],
+    });
+    expect(config.sites.main?.traces).toEqual([
+      expect.objectContaining({ backend: "elk", index: "a-*", layout: "jaeger" }),
+      expect.objectContaining({ backend: "elk-2", index: "b-*", layout: "jaeger" }),
+    ]);
+    expect(config.sites.main?.logs).toMatchObject({ backend: "elk-2", sources: { app: { index: "app-*" } } });
+    expect(text).toContain("#   e-*: events of spans of apm, of which none were found");
   });
 
   test("reads spans of several layouts by auto and leaves out events without spans", () => {
@@ -153,7 +178,10 @@ describe("a proposal of init", () => {
       return { match: { cluster }, report: fine("pods") };
     });
     const { config } = buildDraft({}, { metrics: fine("3 metrics"), kubernetes });
-    const found = Object.entries(config.sites).map(([id, site]) => [id, site?.kubernetes?.match.cluster]);
+    const found = Object.entries(config.sites).map(([id, site]) => [
+      id,
+      toPlaces(site.kubernetes)[0]?.match.cluster,
+    ]);
     expect(found).toEqual([
       ["main", "main"],
       ["eu-1", "eu 1"],
@@ -215,9 +243,9 @@ describe("a proposal of init", () => {
         );
         const [site] = Object.values(config.sites);
         expect(Object.values(site?.logs?.sources ?? {})).toEqual([{ index: name, layout: "ecs" }]);
-        expect(site?.kubernetes?.match).toEqual({ cluster: value });
+        expect(toPlaces(site?.kubernetes)[0]?.match).toEqual({ cluster: value });
       }),
-      { seed: 20_260_104, numRuns: 80 },
+      { seed: 20_260_104, numRuns: sampleRuns(80) },
     );
   });
 });

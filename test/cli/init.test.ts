@@ -2,10 +2,11 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { parseConfig } from "#src/config/config.ts";
 import { openFakePrometheus } from "../support/prometheus/scripted-server.ts";
 import { openScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 
-import { fakes, folder, init, prepareInitTests, ref, serve, written } from "./init-harness.ts";
+import { fakes, folder, init, prepareInitTests, ref, serve, world, written } from "./init-harness.ts";
 
 prepareInitTests();
 
@@ -44,6 +45,26 @@ describe("readout init", () => {
     expect(blind.out).toContain("may not be listed: name those that may be read with --index");
     await init(["--elastic", closed.url, "--force", "--index", "open-*"]);
     expect(written()).toContain('open: { index: "open-*", layout: ecs }');
+  });
+
+  test("proposes one site over several clusters", async () => {
+    const [old, next] = await Promise.all([
+      serve(["app-2026.11.20", "nginx-2026.11.20"]),
+      serve(["app-2026.11.21", "audit-2026.11.21"]),
+    ]);
+    const { code, out } = await init(["--elastic", old.url, "--elastic", next.url]);
+    expect(code, out).toBe(0);
+    const { backends, sites } = parseConfig(written(), "r.yaml", world);
+    expect(Object.keys(backends)).toEqual(["elk", "elk-2"]);
+    const place = (backend: string, index: string) => ({ backend, index, layout: "ecs" });
+    expect(sites.main?.logs).toEqual({
+      sources: {
+        app: { backends: [place("elk", "app-*"), place("elk-2", "app-*")] },
+        nginx: place("elk", "nginx-*"),
+        audit: place("elk-2", "audit-*"),
+      },
+    });
+    expect((await init(["--elastic", old.url, "--elastic", old.url, "--force"])).code).toBe(2);
   });
 
   test("keeps an existing file without --force", async () => {

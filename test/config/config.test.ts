@@ -6,6 +6,7 @@ import { kinds as realKinds } from "../../resolvers/index.ts";
 import { hashToken } from "../../src/access/auth.ts";
 import { parseConfig } from "../../src/config/config.ts";
 import { defaults } from "../../src/config/schema.ts";
+import { toPlaces } from "../../src/core/collections.ts";
 import { ConfigError } from "../../src/core/errors.ts";
 import { parseInstant } from "../../src/core/time.ts";
 import { env, hash, kinds, listIssues, minimal, parse, readText, withBackend } from "./fixture.ts";
@@ -42,7 +43,7 @@ sites:
     kubernetes: { backend: prom, match: { cluster: prod } }
     frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, layout: otel }
 visuals: visuals
-limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, connections: 9, rate: 6, export: 7, rollup_bytes: 10 }
+limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, connections: 9, rate: 6, export: 7, rollup_bytes: 10, metric_cache_bytes: 11 }
 admin: { listen: "[::1]:9001" }
 mcp: { origins: ["https://Agents.example.com"] }
 proxies: [10.0.0.7, "fd00::/8"]
@@ -128,6 +129,7 @@ tail: { lateness: 90s, max_open: 8, per_token: 9 }
       rate: 6,
       export: 7,
       rollupBytes: 10,
+      metricCacheBytes: 11,
       tail: { lateness: 90_000, maxOpen: 8, perToken: 9 },
     },
   });
@@ -146,7 +148,7 @@ test("fills in the default of an absent key", () => {
   const { s } = config.sites;
   expect([s?.retention, s?.counterDefault]).toEqual([defaults.retention, defaults.counterDefault]);
   expect(s?.logs?.sources.a?.layout).toBe(defaults.layout);
-  expect(s?.metrics?.match).toEqual({});
+  expect(toPlaces(s?.metrics)[0]?.match).toEqual({});
 });
 
 test("freezes the configuration deeply, also the settings of backends", () => {
@@ -254,6 +256,46 @@ ${entry("jwks: ftp://x, discovery: http://y")}
   ]);
 });
 
+test.each([
+  [`public_url: "https://r"`, "{}", "client_id: is missing"],
+  [`public_url: "https://r"`, '{ client_id: c, scope: "logs" }', "scope: has to name openid"],
+  [`public_url: "https://r"`, "{ client_id: c, resource: nowhere }", "resource: expected an address without"],
+  ["visuals: v", "{ client_id: c }", "console: needs public_url, the address to which people come back"],
+  [
+    `public_url: "http://r"`,
+    "{ client_id: c }",
+    "console: needs a public_url with https, or on this machine",
+  ],
+  [
+    `public_url: "https://r"`,
+    '{ client_id: c }, issuer: "http://id"',
+    "console: needs an issuer with https, or on this machine",
+  ],
+  [
+    `public_url: "https://r"`,
+    '{ client_id: c }, discovery: "https://elsewhere/d"',
+    "discovery: has to be on the issuer's origin, or on one of `console.origins`",
+  ],
+  [
+    `public_url: "https://r"`,
+    '{ client_id: c, origins: ["https://elsewhere"] }, discovery: "https://elsewhere/d"',
+    undefined,
+  ],
+  [`public_url: "https://r"`, '{ client_id: c, origins: ["https://a/"] }', "origins.0: expected an origin"],
+  [`public_url: "https://r"`, '{ client_id: c, origins: ["https://a;b"] }', "origins.0: expected an origin"],
+  [`public_url: "https://r"`, '{ client_id: c, origins: ["http://a"] }', "origins.0: needs https"],
+  [`public_url: "http://localhost:8080"`, '{ client_id: c }, issuer: "http://127.0.0.1:9000"', undefined],
+])("a client of the console: %#", (top, client, message) => {
+  const issuer = client.includes("issuer:") ? "" : 'issuer: "https://id", ';
+  const issues = listIssues(`backends: {}
+sites: {}
+${top}
+auth: { jwt: [{ ${issuer}audience: a, sites: s, console: ${client} }] }
+`);
+  if (message === undefined) expect(issues).toEqual([]);
+  else expect(issues).toEqual([expect.stringContaining(message)]);
+});
+
 test("reports all issues of a file at once, in its order", () => {
   expect(
     listIssues(`listen: nowhere
@@ -326,7 +368,7 @@ visuals: 7
     "31 limits.deadline: expected a duration such as 250ms, 10s or 30d, at most 1d",
     "31 limits.requests: expected a whole number from 1 up",
     "31 limits.streams: expected a whole number from 1 up",
-    "31 limits.bogus: unknown key; known here: rows, lines_per_millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, connections, address_connections, rate, export, rollup_bytes",
+    "31 limits.bogus: unknown key; known here: rows, lines_per_millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, connections, address_connections, rate, export, rollup_bytes, metric_cache_bytes",
     "32 visuals: expected text; put it in quotes",
   ]);
 });
@@ -364,16 +406,16 @@ otlp: {}
     'r.yaml:3: backends.b.tls.cs: unknown key; did you mean "ca"?',
     'r.yaml:3: backends.b.answer_byte: unknown key; did you mean "answer_bytes"?',
     "r.yaml:4: backends.c.url: expected an address or a list of them",
-    "r.yaml:4: backends.c.auth: expected { username, password }, { bearer }, { api_key } or { oauth2: { token_url, client_id, client_secret } }",
+    "r.yaml:4: backends.c.auth: expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }",
     "r.yaml:5: backends.d.url: expected an http:// or https:// address",
     "r.yaml:5: backends.d.auth.bearer: expected text; put it in quotes",
-    `r.yaml:5: backends.d.seed: unknown key; known here: ${known}`,
+    `r.yaml:5: backends.d.seed: unknown key; known here: ${known}, settled`,
     "r.yaml:6: backends.e.url: expected an http:// or https:// address",
     "r.yaml:6: backends.e.auth.bearer: is missing",
     "r.yaml:6: backends.e.auth.api_key: unknown key; known here: bearer",
     'r.yaml:7: backends.f.sed: unknown key; did you mean "seed"?',
-    "r.yaml:8: backends.g.auth: expected { username, password }, { bearer }, { api_key } or { oauth2: { token_url, client_id, client_secret } }",
-    "r.yaml:9: backends.h.auth: expected { username, password }, { bearer } or { oauth2: { token_url, client_id, client_secret } }",
+    "r.yaml:8: backends.g.auth: expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }",
+    "r.yaml:9: backends.h.auth: expected { username, password }, { bearer }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: aps } }",
     "r.yaml:11: otlp.url: is missing",
   ]);
 });
@@ -473,7 +515,8 @@ test("passes on an error of a kind of backend that is no issue of the file", () 
 });
 
 test("the configuration of docker-compose.yml is valid and has the documented token", () => {
-  const { listen, tokens } = parse(readFileSync("deploy/readout.compose.yaml", "utf8"));
+  const text = readFileSync("deploy/compose/readout.yaml", "utf8");
+  const { listen, tokens } = parseConfig(text, "readout.yaml", { kinds: realKinds, env: {}, readText });
   expect(listen).toEqual({ host: "0.0.0.0", port: 8080 });
   expect(tokens.map(({ sha256 }) => sha256)).toEqual([hashToken("rdt_compose")]);
 });
@@ -531,3 +574,17 @@ test.each(['{ "A B": c }', '{ A: "b\\nc" }', '{ A: "b€" }', '{ "": a }'])(
     expect(more).toEqual([]);
   },
 );
+
+test.each([
+  ["rollups: { backend: elk }", undefined],
+  ["rollups: { backend: nobody }", "rollups.backend: unknown backend"],
+  ["rollups: { backend: elk, index: 'rollups-*' }", "expected the name of one index"],
+  ["rollups: { backend: elk, index: Rollups }", "expected the name of one index"],
+  ["rollups: { backend: elk, rate: 0 }", "expected a number above 0 up to 1"],
+  ["rollups: { backend: elk, rate: 1.5 }", "expected a number above 0 up to 1"],
+])("rollups are kept in one index, at a share of the time: %s", (written, issue) => {
+  const issues = listIssues(
+    `backends: { elk: { kind: elastic, url: "http://es:9200" } }\nsites: {}\n${written}\n`,
+  );
+  expect(issues).toEqual(issue === undefined ? [] : [expect.stringContaining(issue)]);
+});

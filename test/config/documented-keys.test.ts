@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { parse as parseYaml } from "yaml";
 import { kinds as realKinds } from "../../resolvers/index.ts";
 import { parseConfig } from "../../src/config/config.ts";
 import { defaults } from "../../src/config/schema.ts";
 import { parseDuration } from "../../src/core/time.ts";
+import { readUserPages } from "../support/docs/pages.ts";
 import { env, listIssues, readText } from "./fixture.ts";
 
 describe("the page of the configuration", () => {
@@ -11,10 +13,10 @@ describe("the page of the configuration", () => {
     .split("\n")
     .filter((line) => line.startsWith("| `"))
     .map((line) => line.split(" | "));
-  /** The keys of a row: of `a.b`, `.c` the second is `a.c`. */
+  /** The keys of a row: of `a.b`, `.c` the second is `a.c`. Some rows have whole keys only. */
   const documented = rows.flatMap(([first = ""]) => {
     const [key = "", ...siblings] = [...first.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
-    return [key, ...siblings.map((name) => key.replace(/\.[^.]+$/, name))];
+    return [key, ...siblings.map((name) => (name.startsWith(".") ? key.replace(/\.[^.]+$/, name) : name))];
   });
   const top = "backends: {}\nsites: {}\n";
   const inSite = (part: string) => `backends: {}\nsites: { s: ${part} }\n`;
@@ -22,11 +24,22 @@ describe("the page of the configuration", () => {
   test.each([
     ["", `${top}zzzzzzzz: 1`],
     ["tokens[].", `${top}tokens: [{ zzzzzzzz: 1 }]`],
+    ["tokens[].limits.", `${top}tokens: [{ limits: { zzzzzzzz: 1 } }]`],
+    ["listen.", `${top}listen: { zzzzzzzz: 1 }`],
+    ["admin.", `${top}admin: { zzzzzzzz: 1 }`],
+    ["auth.", `${top}auth: { zzzzzzzz: 1 }`],
+    ["auth.jwt[].", `${top}auth: { jwt: [{ zzzzzzzz: 1 }] }`],
+    ["auth.jwt[].console.", `${top}auth: { jwt: [{ console: { zzzzzzzz: 1 } }] }`],
+    ["auth.certificates[].", `${top}auth: { certificates: [{ zzzzzzzz: 1 }] }`],
+    ["audit.", `${top}audit: { zzzzzzzz: 1 }`],
+    ["audit.otlp.", `${top}audit: { otlp: { zzzzzzzz: 1 } }`],
+    ["audit.rotate.", `${top}audit: { rotate: { zzzzzzzz: 1 } }`],
     ["mcp.", `${top}mcp: { zzzzzzzz: 1 }`],
     ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
     ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
     ["compression.", `${top}compression: { zzzzzzzz: 1 }`],
     ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
+    ["rollups.", `${top}rollups: { zzzzzzzz: 1 }`],
     ["otlp.", `${top}otlp: { url: "http://c:4318", zzzzzzzz: 1 }`],
     ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
     ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],
@@ -57,7 +70,16 @@ describe("the page of the configuration", () => {
     const below = documented
       .filter((key) => key.startsWith("backends.<name>."))
       .map((key) => key.slice("backends.<name>.".length));
-    expect(below.toSorted()).toEqual([...new Set(["kind", ...known])].sort());
+    expect(below.toSorted()).toEqual([...new Set(["kind", "label", ...known])].sort());
+  });
+
+  test("the reference has an example of every key", () => {
+    const examples = readUserPages()
+      .filter(({ path }) => path.startsWith("docs/reference/"))
+      .flatMap(({ blocks }) => blocks.filter(({ kind }) => kind === "yaml readout"))
+      .map(({ text }): unknown => parseYaml(text));
+    const without = documented.filter((key) => !examples.some((example) => hasKey(example, key.split("."))));
+    expect(without).toEqual([]);
   });
 
   test.each([
@@ -84,6 +106,7 @@ describe("the page of the configuration", () => {
     ["limits.token_streams", defaults.limits.tokenStreams],
     ["limits.connections", defaults.limits.connections],
     ["limits.export", defaults.limits.export],
+    ["limits.metric_cache_bytes", defaults.limits.metricCacheBytes],
     ["tail.lateness", defaults.limits.tail.lateness],
     ["tail.max_open", defaults.limits.tail.maxOpen],
     ["tail.per_token", defaults.limits.tail.perToken],
@@ -91,6 +114,8 @@ describe("the page of the configuration", () => {
     ["compression.level", defaults.compression.level],
     ["compression.min_bytes", defaults.compression.minBytes],
     ["compression.loopback", defaults.compression.loopback],
+    ["rollups.index", defaults.rollups.index],
+    ["rollups.rate", defaults.rollups.rate],
     ["otlp.ratio", defaults.otlp.ratio],
     ["otlp.service", defaults.otlp.service],
   ])("documents the default of %s", (key, value) => {
@@ -98,3 +123,14 @@ describe("the page of the configuration", () => {
     expect([told, String(parseDuration(told))]).toContain(String(value));
   });
 });
+
+/** Whether a key is there: `<name>` stands for any, and of a list any entry will do. */
+function hasKey(value: unknown, [first, ...rest]: readonly string[]): boolean {
+  if (first === undefined) return true;
+  if (Array.isArray(value)) return value.some((one) => hasKey(one, [first, ...rest]));
+  if (typeof value !== "object" || value === null) return false;
+  const name = first.replace("[]", "");
+  return Object.entries(value).some(
+    ([key, child]) => (/^<.*>$/.test(name) || key === name) && hasKey(child, rest),
+  );
+}

@@ -48,12 +48,15 @@ export const readText = (path: string): string => {
   if (text === undefined) throw Object.assign(new Error(`no ${path}`), { code: "ENOENT" });
   return text;
 };
-export const parse = (text: string): Config => parseConfig(text, "conf/r.yaml", { kinds, env, readText });
+/** What of the surroundings a test replaces. */
+type Over = { readonly readText?: (path: string) => string };
+export const parse = (text: string, over: Over = {}): Config =>
+  parseConfig(text, "conf/r.yaml", { kinds, env, readText, ...over });
 
 /** The issues of a file as `line path: message`. */
-export function listIssues(text: string): readonly string[] {
+export function listIssues(text: string, over: Over = {}): readonly string[] {
   try {
-    parse(text);
+    parse(text, over);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return error.issues.map(({ line, path, message }) => `${line} ${path}: ${message}`);

@@ -1,5 +1,6 @@
 // Parts of a site that name several backends: what is taken, and what is reported where.
 import { expect, test } from "vitest";
+import { sampleRuns } from "../support/law-runs.ts";
 import { listIssues, parse } from "./fixture.ts";
 
 const backends = `backends:
@@ -134,11 +135,31 @@ test.each([
   expect(listIssues(withTraces(traces)).toSorted()).toEqual(issues.toSorted());
 });
 
-test("a file may have 10,000 sites", () => {
+const manySites = sampleRuns(10_000);
+test(`a file may have ${manySites} sites`, () => {
   const sites = Array.from(
-    { length: 10_000 },
+    { length: manySites },
     (_, n) =>
       `  s${n}: { traces: { backend: ${n % 2 === 0 ? "old" : "new"}, index: i, where: "tenant=${n}" } }\n`,
   );
-  expect(Object.keys(parse(`${backends}sites:\n${sites.join("")}`).sites)).toHaveLength(10_000);
+  expect(Object.keys(parse(`${backends}sites:\n${sites.join("")}`).sites)).toHaveLength(manySites);
+});
+
+test("metrics and Kubernetes are one part or a list of parts, each with a replica or none", () => {
+  const { s } = parse(
+    `${backends}sites: { s: { metrics: [{ backend: old, match: { a: b } }, { backend: new, replica: r }], kubernetes: { backend: old } } }\n`,
+  ).sites;
+  expect(s?.metrics).toEqual([
+    { backend: "old", match: { a: "b" } },
+    { backend: "new", match: {}, replica: "r" },
+  ]);
+  expect(s?.kubernetes).toEqual({ backend: "old", match: {} });
+});
+
+test.each([
+  ["[]", ["4 sites.s.metrics: names no backend"]],
+  ["[{ backend: od }]", ['4 sites.s.metrics.0.backend: unknown backend "od"; did you mean "old"?']],
+  ["[{ backend: old }, { backend: old }]", ["4 sites.s.metrics.1.backend: is named before"]],
+])("metrics %s are refused", (metrics, issues) => {
+  expect(listIssues(`${backends}sites: { s: { metrics: ${metrics} } }\n`)).toEqual(issues);
 });

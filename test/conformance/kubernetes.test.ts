@@ -1,26 +1,14 @@
-import { createMemoryKubernetes, type Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
+import { createMemoryKubernetes } from "#resolvers/memory/stores/kubernetes-store.ts";
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
 import type { ForcedLabels } from "#src/store/metrics.ts";
 import { expose, scrape } from "../support/prometheus/kubernetes-exporters.ts";
 import { createEvaluator } from "../support/prometheus/promql-evaluator.ts";
 import { kubernetesStoreSuite } from "./kubernetes.ts";
-import {
-  expectNodes,
-  expectOverview,
-  expectPods,
-  grown,
-  type ModelCluster,
-  measureNode,
-  model,
-  neighbour,
-  received,
-  seeded,
-  sent,
-} from "./kubernetes-fixture.ts";
+import { model, neighbour, seeded } from "./kubernetes-fixture.ts";
+import { observed, observeModel } from "./observed-cluster.ts";
 
 const labels = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
 
-const observed = { every: 15_000, offset: 0, fresh: 15_000, reach: 30_000 };
 kubernetesStoreSuite({
   name: "memory",
   scrape: observed,
@@ -28,39 +16,11 @@ kubernetesStoreSuite({
     labels,
     store: createMemoryKubernetes((match: ForcedLabels, time) => {
       const cluster = { model, neighbour }[match.cluster ?? ""];
-      return cluster === undefined || time > seeded.to ? undefined : observe(cluster, time);
+      return cluster === undefined || time > seeded.to ? undefined : observeModel(cluster, time);
     }),
     stop: async () => {},
   }),
 });
-
-/** The rows of a moment, with what the network has carried until then for its deltas. */
-function observe(cluster: ModelCluster, time: number): Observation {
-  const now = { start: time, step: 60_000, count: 1 };
-  const overview = expectOverview(cluster, { from: time, to: time }, observed);
-  return {
-    nodes: expectNodes(cluster, now, observed).map(({ timestamp: _, ...row }) => {
-      const node = cluster.nodes.find(({ name }) => name === row.node_name);
-      if (node === undefined) throw new Error(row.node_name);
-      const carried = (figure: "received" | "sent"): number =>
-        grown((at) => measureNode(node, at)[figure], observed, node.from, time);
-      return { ...row, network_rx_bytes: carried("received"), network_tx_bytes: carried("sent") };
-    }),
-    pods: expectPods(cluster, now, observed).map(({ timestamp: _, state: __, ...row }, position) => {
-      const { pod_uuid = "", labels = {}, owner_references = [] } = overview[position] ?? {};
-      const pod = cluster.pods.find(({ uid }) => uid === pod_uuid);
-      const { started = Infinity, finished = Infinity, hostNetwork } = pod ?? {};
-      const measured = pod !== undefined && !hostNetwork && started <= time && time < finished;
-      return {
-        ...row,
-        ...{ pod_uuid, labels, owner_references },
-        start: started <= time ? started : undefined,
-        network_rx_bytes: measured ? received(pod, time) : 0,
-        network_tx_bytes: measured ? sent(pod, time) : 0,
-      };
-    }),
-  };
-}
 
 for (const hidesRestarts of [false, true]) {
   kubernetesStoreSuite({

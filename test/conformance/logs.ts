@@ -172,6 +172,17 @@ export function logStoreSuite(subject: Subject): void {
         expect(found.map((line) => line.id)).toEqual(["m1", "m2"]);
       });
 
+      test("reads only the milliseconds that a query names, within the range", async () => {
+        const moments = (...at: readonly [number, ...number[]]) =>
+          at.map((milli) => fromMillis(base + milli)) as [Instant, ...Instant[]];
+        const find = async (over: Partial<LogQuery>) => (await read(over)).map((line) => line.id);
+        expect(await find({ moments: moments(4, 1, 7) })).toEqual(["m1", "m4"]);
+        const range = { from: fromMillis(base + 2), to: fromMillis(base + 4) };
+        expect(await find({ moments: moments(1, 4), range, order: "desc" })).toEqual(["m4"]);
+        // What is not named is not read, so it counts against no limit.
+        expect(await find({ moments: moments(2, 3), documentLimit: 2 })).toEqual(["m2", "m3"]);
+      });
+
       test("orders and bounds lines by nanoseconds", async () => {
         const at = (nanos: bigint) => (fromMillis(base) + nanos) as Instant;
         await running.seed("app", [

@@ -110,7 +110,7 @@ spanStoreSuite({
       const { findTraceIdsWithExceptions: _, ...store } = createFederatedSpans(places);
       return store;
     };
-    let store = join(new Map());
+    let store = join(() => []);
     return {
       get store() {
         return store;
@@ -125,7 +125,8 @@ spanStoreSuite({
         const places = names.map((site) => {
           return [sources[site], stores.map((store) => ({ store, source: sources[site] }))] as const;
         });
-        store = join(new Map(places));
+        const placesOf = new Map(places);
+        store = join((source) => placesOf.get(source) ?? []);
       },
       stop: async () => {},
     };

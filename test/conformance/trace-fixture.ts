@@ -208,7 +208,8 @@ export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {
     const links = span.links.some((link) => link.trace_id === trace_id && link.span_id === span_id);
     const isServer = span.span_kind === "server" || span.span_kind === "consumer";
     const isOther = isServer && span.trace_id === trace_id && span.span_id === span_id;
-    return span.entry && !span.report && (isChild || isOther || links);
+    const isRequest = span.entry && !span.report;
+    return (isRequest && (isChild || isOther || links)) || (isChild && isInSelection("calls", span));
   });
 }
 

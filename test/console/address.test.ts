@@ -3,6 +3,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   aggregations,
+  chartStyles,
+  eventKinds,
   podStates,
   printAddress,
   rangeLengths,
@@ -10,7 +12,7 @@ import {
   resolutions,
   resolveRange,
   type ViewName,
-} from "#src/console/address.js";
+} from "#src/console/base/address.js";
 
 const text = fc
   .oneof(
@@ -34,6 +36,7 @@ const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
     range,
     order: fc.constantFrom("ASC", "DESC"),
     live: fc.boolean(),
+    columns: texts,
     line: text,
   }),
   traces: fc.record({
@@ -45,8 +48,10 @@ const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
     min: fc.oneof(fc.nat(999_999_999), fc.constant(0.5)),
     range,
     order: fc.constantFrom("newest", "slowest"),
+    digest: text,
+    below: fc.nat(999_999_999),
   }),
-  trace: fc.record({ site: text, id: text, span: text, open: text }),
+  trace: fc.record({ site: text, id: text, span: text, open: text, other: text }),
   metrics: fc.record({
     site: text,
     name: text,
@@ -58,7 +63,17 @@ const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
     aggregation: fc.constantFrom(...aggregations),
     resolution: fc.constantFrom(...resolutions),
     range,
+    also: texts,
+    style: fc.constantFrom(...chartStyles),
+    scale: fc.constantFrom("linear", "log"),
   }),
+  errors: fc.record({ site: text, range, sort: text }),
+  actions: fc.record({ site: text, range, sort: text }),
+  slow: fc.record({ site: text, kind: fc.constantFrom("any", ...eventKinds), range, sort: text }),
+  map: fc.record({ site: text, range }),
+  deploys: fc.record({ site: text, range, sort: text }),
+  visuals: fc.record({ site: text, id: text }),
+  checkins: fc.record({ site: text, schedule: text, zone: text }),
   kubernetes: fc.record({ site: text, query: text, state: fc.constantFrom(...podStates), range, pod: text }),
 };
 

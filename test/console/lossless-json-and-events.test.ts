@@ -1,7 +1,7 @@
 // What is read from outside and shown: numbers in their own spelling, events cut anywhere, and nothing invisible.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createEventReader, isFailing } from "#src/console/events.js";
+import { createEventReader, isFailing } from "#src/console/base/events.js";
 import {
   formatAge,
   formatBytes,
@@ -10,8 +10,8 @@ import {
   formatRange,
   formatShortTime,
   splitInvisible,
-} from "#src/console/format.js";
-import { findText, isSpelt, readJson, toScalarText } from "#src/console/json.js";
+} from "#src/console/base/format.js";
+import { findText, isSpelt, readJson, toScalarText } from "#src/console/base/json.js";
 
 describe("the JSON reader of the console", () => {
   test.each(["200.0", "9007199254740993", "1e3", "-0", "0.1", "12", "1E400", "true"])(

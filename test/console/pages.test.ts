@@ -1,6 +1,9 @@
 // The console as it is served: its own files and no others, and nothing in them that the policy would have to allow.
 import { readdirSync, readFileSync } from "node:fs";
+import { posix } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
+import { describeSignIn } from "#src/server/console-sign-in.ts";
+import { createPages } from "#src/server/pages.ts";
 import { createDemo } from "../support/demo-server.ts";
 
 const demo = await createDemo();
@@ -8,7 +11,13 @@ afterAll(() => demo.close());
 const folder = new URL("../../src/console/", import.meta.url);
 const open = (path: string, headers: Record<string, string> = {}) =>
   demo.server.fetch(`http://readout${path}`, { headers });
-const served = readdirSync(folder).filter((name) => /\.(js|css|svg)$/.test(name));
+const served = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
+  /\.(js|css|svg)$/.test(name),
+);
+const foreign = [
+  ...["metrics/uplot.js", "metrics/uplot.css", "traces/normalise.js", "map/dagre.js"],
+  "sign-in/oauth4webapi.js",
+];
 
 describe("the console's page", () => {
   test("is served at / with any query and without a token", async () => {
@@ -45,6 +54,79 @@ describe("the console's page", () => {
   });
 });
 
+describe("where people sign in at identity providers", () => {
+  const provider = (issuer: string) => ({ issuer, audience: ["a"], algorithms: [], typ: [], user: "sub" });
+  const signIn = describeSignIn({
+    publicUrl: "https://readout.example.com",
+    jwtIssuers: [
+      {
+        ...provider("https://id.example.com/realms/ops"),
+        sites: { claim: "s" },
+        console: { client_id: "console", scope: "openid", resource: "urn:readout", origins: [] },
+      },
+      { ...provider("https://machines.example.com"), sites: { claim: "s" } },
+      {
+        ...provider("https://id.example.com:8443/"),
+        discovery: "https://id.example.com:8443/d",
+        sites: { claim: "s" },
+        console: { client_id: "other", scope: "openid logs", origins: ["https://login.example.com"] },
+      },
+    ],
+  });
+  const find = createPages([], signIn);
+  const openPage = async (path: string, headers = new Headers()) => {
+    const page = await find(path, headers);
+    if (page === undefined) throw new Error("no page");
+    return { ...page, text: new TextDecoder().decode(page.body) };
+  };
+
+  test("the page may ask this server and their origins, and nothing else has changed", async () => {
+    const policyOf = async (page: Promise<{ readonly headers: Readonly<Record<string, string>> }>) =>
+      (await page).headers["Content-Security-Policy"];
+    const plain = (await open("/")).headers.get("content-security-policy") ?? "";
+    expect(await policyOf(openPage("/"))).toBe(
+      plain.replace(
+        "connect-src 'self'",
+        "connect-src 'self' https://id.example.com https://id.example.com:8443 https://login.example.com",
+      ),
+    );
+    for (const path of ["/docs", "/console/signed-in", "/console/app.js"])
+      expect(await policyOf(openPage(path)), path).toContain("connect-src 'self';");
+  });
+
+  test("a browser that has the page learns of another policy", async () => {
+    const tag = (await open("/")).headers.get("etag") ?? "";
+    expect((await openPage("/", new Headers({ "if-none-match": tag }))).status).toBe(200);
+  });
+
+  test("the page is told of clients, and of one address to come back to", async () => {
+    expect(JSON.parse((await openPage("/console/sign-in.json")).text)).toEqual({
+      redirectUri: "https://readout.example.com/console/signed-in",
+      providers: [
+        {
+          issuer: "https://id.example.com/realms/ops",
+          discovery: "https://id.example.com/realms/ops/.well-known/openid-configuration",
+          ...{ clientId: "console", scope: "openid", resource: "urn:readout" },
+        },
+        {
+          issuer: "https://id.example.com:8443/",
+          discovery: "https://id.example.com:8443/d",
+          ...{ clientId: "other", scope: "openid logs" },
+        },
+      ],
+    });
+    expect(await (await open("/console/sign-in.json")).json()).toEqual({ providers: [] });
+  });
+
+  test("the page to come back to loads one module, which loads no other", async () => {
+    const { text } = await openPage("/console/signed-in");
+    expect([...text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, target]) => target)).toEqual([
+      "/console/sign-in/take-answer.js",
+    ]);
+    expect((await openPage("/console/sign-in/take-answer.js")).text).not.toMatch(/\bimport\b/);
+  });
+});
+
 describe("the console's files", () => {
   const types = {
     js: "text/javascript; charset=utf-8",
@@ -52,7 +134,7 @@ describe("the console's files", () => {
     svg: "image/svg+xml",
   };
 
-  test.each([...served, "uplot.js", "uplot.css", "normalise.js"])("%s", async (name) => {
+  test.each([...served, ...foreign])("%s", async (name) => {
     const file = await open(`/console/${name}`);
     expect(file.status).toBe(200);
     expect(file.headers.get("content-type")).toBe(types[name.split(".")[1] as keyof typeof types]);
@@ -62,30 +144,42 @@ describe("the console's files", () => {
     expect((await file.text()).length).toBeGreaterThan(100);
   });
 
+  /** Paths of what a module imports: at once, and when it is needed. */
+  function listImports(name: string): { readonly atOnce: string[]; readonly later: string[] } {
+    if (foreign.includes(name)) return { atOnce: [], later: [] };
+    const text = readFileSync(new URL(name, folder), "utf8").replace(/\/\*[\s\S]*?\*\//g, "");
+    const find = (pattern: RegExp) =>
+      [...text.matchAll(pattern)].map(([, target]) => posix.join(posix.dirname(name), target ?? ""));
+    return {
+      atOnce: find(/^(?:import|export)[^"';]*? from "([^"]+)";/gm),
+      later: find(/\bimport\("([^"]+)"\)/g),
+    };
+  }
+
   test("import only served files", () => {
     const modules = served.filter((name) => name.endsWith(".js"));
     expect(modules).toContain("app.js");
     for (const name of modules) {
-      const text = readFileSync(new URL(name, folder), "utf8");
-      const imported = [...text.matchAll(/^(?:import|export)[^"';]*? from "([^"]+)";/gm)].map(
-        ([, target]) => target,
-      );
-      for (const target of imported) {
-        expect(target, name).toMatch(/^\.\/\w+\.js$/);
-        expect([...served, "uplot.js", "normalise.js"], name).toContain(target?.slice(2));
-      }
+      const { atOnce, later } = listImports(name);
+      for (const target of [...atOnce, ...later]) expect([...served, ...foreign], name).toContain(target);
     }
   });
 
-  test("are all preloaded by the page", async () => {
+  test("that the first view needs are all preloaded by the page, and no others", async () => {
     const html = await (await open("/")).text();
     const preloaded = [...html.matchAll(/modulepreload" href="\/console\/([^"]+)"/g)].map(
       ([, name]) => name ?? "",
     );
-    const modules = [...served, "uplot.js", "normalise.js"].filter(
-      (name) => name.endsWith(".js") && name !== "app.js",
-    );
-    expect(preloaded.toSorted()).toEqual(modules.toSorted());
+    const needed = new Set<string>();
+    const collect = (name: string): void => {
+      if (needed.has(name)) return;
+      needed.add(name);
+      listImports(name).atOnce.forEach(collect);
+    };
+    collect("app.js");
+    collect("logs/logs.js");
+    needed.delete("app.js");
+    expect(preloaded.toSorted()).toEqual([...needed].toSorted());
   });
 
   test("never turn text into markup", () => {

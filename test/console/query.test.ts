@@ -1,11 +1,12 @@
 // A term made from a value means exactly that value to the parser, whatever the value is.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { addTerm, printFieldTerm, printTagTerm, printTerm } from "#src/console/query.js";
+import { addTerm, printFieldTerm, printTagTerm, printTerm } from "#src/console/search/query.js";
 import type { Filter } from "#src/log-query/ast.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const piece = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom(...'ab01.\\"()[]=!:<>, \t\n-_{}\u202e') },
@@ -44,7 +45,7 @@ describe("a term of a query", () => {
         const field = { kind: "json", path: keys };
         expect(meaningOf(parse(term))).toEqual({ field, operator: sign, value });
       }),
-      { numRuns: 2_000 },
+      { numRuns: sampleRuns(2_000) },
     );
   });
 
@@ -64,7 +65,7 @@ describe("a term of a query", () => {
         const filter = parseTraceQuery(printTagTerm(tag, sign, value) ?? "");
         expect(meaningOf(filter)).toEqual({ field: { kind: "tag", name: tag }, operator: sign, value });
       }),
-      { numRuns: 1_000 },
+      { numRuns: sampleRuns(1_000) },
     );
   });
 
@@ -95,7 +96,7 @@ test("keeps the meaning of a query and adds a term", () => {
       const narrowed = conditionsOf(parse(addTerm(query, term)));
       expect(narrowed).toEqual([...conditionsOf(parse(query)), ...conditionsOf(parse(term))]);
     }),
-    { numRuns: 1_000 },
+    { numRuns: sampleRuns(1_000) },
   );
 });
 

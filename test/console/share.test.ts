@@ -3,8 +3,9 @@ import { execFileSync } from "node:child_process";
 import fc from "fast-check";
 import { parse } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
-import { type Field, printCurl, printGraphiqlAddress, printGraphql } from "#src/console/share.js";
+import { type Field, printCurl, printGraphiqlAddress, printGraphql } from "#src/console/base/share.js";
 import { clock, createDemo } from "../support/demo-server.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const demo = await createDemo();
 afterAll(() => demo.close());
@@ -19,7 +20,7 @@ const text = fc
   .map((value) => value.replaceAll("\0", "").toWellFormed());
 
 test("prints a curl command that a shell reads back as the same request", () => {
-  const bodies = fc.sample(text, { numRuns: 60, seed: 7 }).map((query) => ({ query }));
+  const bodies = fc.sample(text, { numRuns: sampleRuns(60), seed: 7 }).map((query) => ({ query }));
   const lines = bodies.map((body) =>
     printCurl("http://r:1", { method: "POST", path: "/api/v2/logs/lines", body }),
   );

@@ -1,7 +1,7 @@
 // The waterfall shows every span once, in its place, and marks what the server calls an N+1.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { buildWaterfall, type Span } from "#src/console/waterfall.js";
+import { buildWaterfall, type Span } from "#src/console/traces/waterfall.js";
 import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
 import { createDemo } from "../support/demo-server.ts";
 

@@ -1,7 +1,7 @@
 // The exactness law: what the store finds for a query is what `matches` keeps of all its lines. The suite checks it on
 // fixed seeds, `npm run test:exact` on new ones until it is stopped.
 import type fc from "fast-check";
-import { parseLossless } from "#src/core/lossless-json.ts";
+import { parseLossless } from "#src/core/json/lossless-json.ts";
 import type { LogLine, Severity } from "#src/core/rows.ts";
 import { listSeverityWords } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";

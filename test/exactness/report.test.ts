@@ -6,6 +6,7 @@ import type { LogLine } from "#src/core/rows.ts";
 import { parseSeverity } from "#src/core/severity-words.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { readScript } from "../log-query/script.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { drawnLines, query } from "./corpus.ts";
 import { isConsistent, printScript } from "./law.ts";
 
@@ -32,7 +33,7 @@ describe("script of a difference", () => {
         expect(evaluation).toMatchObject({ kind: "eval", query: text });
         expect(isConsistent(script)).toBe(true);
       }),
-      { numRuns: 100 },
+      { numRuns: sampleRuns(100) },
     );
   });
 

@@ -20,7 +20,7 @@ import { createFakeSearch, type ProductName } from "../support/elastic/fake-clus
 import { otel } from "../support/elastic/span-shippers/otel.ts";
 import { type FaultProxy, openProxy } from "../support/fault-proxy.ts";
 import { createFakePrometheus } from "../support/prometheus/fake-server.ts";
-import { collectSeries, expose } from "../support/prometheus/kubernetes-exporters.ts";
+import { collectSeries, expose, type WrittenSeries } from "../support/prometheus/kubernetes-exporters.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 import { createSpan } from "../tracing/span-builder.ts";
 
@@ -269,13 +269,15 @@ export interface Sources {
   readonly close: () => Promise<void>;
 }
 
+let series: readonly WrittenSeries[] | undefined;
+
 /** Without `aggregates`, the document sources reject aggregations and have to be read. */
 export async function openSources(options: { readonly aggregates?: boolean } = {}): Promise<Sources> {
   const indices = {
     "logs-app": { mappings: logMappings, documents: logDocuments },
     ...Object.fromEntries([...spanIndices, ...mallIndices]),
   };
-  const series = [...buildGauges(), ...expose(model, { cluster: "c" })];
+  series ??= [...buildGauges(), ...expose(model, { cluster: "c" })];
   const fakes = {
     Elasticsearch: await openScriptedSource(createFakeSearch(indices, "Elasticsearch", options).reply),
     OpenSearch: await openScriptedSource(createFakeSearch(indices, "OpenSearch", options).reply),
@@ -335,6 +337,7 @@ export async function startProgram(
     recordRequest: telemetry.recordRequest,
     recordCacheLookup: telemetry.recordCacheLookup,
     rollupBytes: 0,
+    metricCacheBytes: 0,
     readText: () => "",
   };
   const settings = { answer_bytes };

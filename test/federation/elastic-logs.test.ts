@@ -7,6 +7,7 @@ import { createFederatedLogs } from "#src/federation/federated-logs.ts";
 import type { LogSource, LogStore } from "#src/store/logs.ts";
 import { createFakeSearch } from "../support/elastic/fake-cluster.ts";
 import { testIO } from "../support/elastic/test-index.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 import { createContext, readPages } from "./paging.ts";
 import { base } from "./split-logs.ts";
@@ -17,13 +18,23 @@ const mappings = {
   properties: { "@timestamp": { type: "date" }, message: keyword, n: { type: "long" } },
 };
 
+/** Of one request to a cluster that hangs, in milliseconds. */
+const timeout = 500;
+
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of opened.splice(0).reverse()) await one.close();
 });
 
-/** A document needs an id that is the same in any cluster, so each lies in an index of its own number. */
-async function openStore(documents: ReadonlyMap<number, object>, product: "Elasticsearch" | "OpenSearch") {
+/**
+ * A document needs an id that is the same in any cluster, so each lies in an index of its own number. Requests for
+ * which `hangs` is true are never answered.
+ */
+async function openStore(
+  documents: ReadonlyMap<number, object>,
+  product: "Elasticsearch" | "OpenSearch",
+  hangs?: () => boolean,
+) {
   const indices = Object.fromEntries(
     [...documents].map(([n, document]) => [
       `logs-${String(n).padStart(2, "0")}`,
@@ -31,8 +42,11 @@ async function openStore(documents: ReadonlyMap<number, object>, product: "Elast
     ]),
   );
   const search = createFakeSearch({ "logs-empty": { mappings, documents: [] }, ...indices }, product);
-  const fake = await openScriptedSource((...asked) => search.reply(...asked));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  const fake = await openScriptedSource((...asked) => {
+    if (hangs?.() !== true) search.reply(...asked);
+  });
+  const settings = elastic.parseConfig({ url: fake.url, ...(hangs && { timeout: `${timeout}ms` }) });
+  const backend = elastic.create("elk", settings, testIO);
   opened.push(fake, backend);
   const { logs } = backend.stores;
   if (logs === undefined) throw new Error("no log store");
@@ -89,5 +103,37 @@ test("every paging history is that of one cluster", async () => {
       for (const one of opened.splice(0).reverse()) await one.close();
     },
   );
-  await fc.assert(law, { numRuns: 25 });
+  await fc.assert(law, { numRuns: sampleRuns(25, { share: 5, least: 5 }) });
 });
+
+test.each([0, 1, 2, 3])(
+  "a cluster that hangs from request %i on fails a page 250 ms after its time-out at the latest",
+  async (answered) => {
+    const documents = new Map(
+      [0, 1, 2].map((n) => [n, { "@timestamp": new Date(base + n).toISOString(), message: "red", n }]),
+    );
+    let requests = 0;
+    let hangsSince: number | undefined;
+    const hanging = await openStore(documents, "OpenSearch", () => {
+      requests += 1;
+      if (requests <= answered) return false;
+      hangsSince ??= performance.now();
+      return true;
+    });
+    const places = [
+      { backend: "old", store: await openStore(documents, "Elasticsearch"), source },
+      { backend: "new", store: hanging, source },
+    ];
+    const store = createFederatedLogs(new Map([["app", { places }]]));
+    const asked = { perPage: 10, order: "ASC" as const, query: "", sources: ["app"] };
+    const failed = await readPages(createContext(store, 100), asked).then(
+      () => undefined,
+      (error: unknown) => ({ error, at: performance.now() }),
+    );
+    // Where fewer requests are needed, nothing hangs.
+    if (hangsSince === undefined) return expect(failed).toBeUndefined();
+    expect(failed?.error).toMatchObject({ backend: "elk", failure: "timeout" });
+    expect((failed?.at ?? 0) - hangsSince).toBeLessThan(timeout + 250);
+    expect(answered).toBeLessThan(requests);
+  },
+);

@@ -34,7 +34,7 @@ const patterns = ["src", "resolvers"].flatMap((folder) =>
 const bounded: Readonly<Record<string, string>> = {
   "src/graphql/schema.ts /(?:^|[\\W_]+)(\\w)/g": "names of our own schema",
   "src/graphql/mesh.ts /\\s*\\n[\\s\\S]*$/": "what Mesh says of a schema that it loads",
-  "src/telemetry/otlp-exporter.ts /\\/+$/": "the configuration",
+  "src/telemetry/otlp-request.ts /\\/+$/": "the configuration",
   "src/core/time.ts /0+$/": "at most nine digits: the time has been read before",
   "src/cli/support/open-backend.ts /\\s*\\n\\s*/g": "an error shown on the operator's terminal",
   "src/cli/init/propose.ts /[-._]*\\*[-._]*/g": "names of indices, at most 255 bytes",
@@ -42,6 +42,7 @@ const bounded: Readonly<Record<string, string>> = {
   "src/cli/token.ts /\\.?0+Z$/": "a time that we have printed",
   "resolvers/elastic/query/comparison-compiler.ts /[A-Za-z0-9]+$/": "the last hundred characters of a word",
   "resolvers/elastic/client/query-dsl.ts /<[^>]*>/g": "the configuration",
+  "resolvers/elastic/client/transports.ts /\\/+$/": "the configuration",
   "resolvers/prometheus/client/transport.ts /\\/+$/": "the configuration",
 };
 

@@ -4,6 +4,7 @@ import { execute, parse } from "graphql";
 import { afterAll, expect, test } from "vitest";
 import { schema } from "#src/graphql/schema.ts";
 import { createDemo } from "../support/demo-server.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const demo = await createDemo();
 afterAll(() => demo.close());
@@ -58,6 +59,7 @@ function draw(gen: fc.GeneratorValue): string {
 }
 
 test("a query is answered as GraphQL's own executor answers it", async () => {
+  const runs = sampleRuns(120);
   let answered = 0;
   const law = fc.asyncProperty(fc.gen(), async (gen) => {
     const query = draw(gen);
@@ -71,6 +73,6 @@ test("a query is answered as GraphQL's own executor answers it", async () => {
     const meant = await execute({ schema, document: parse(query), contextValue: { readout } });
     expect(data).toEqual(JSON.parse(JSON.stringify(meant.data)));
   });
-  await fc.assert(law, { numRuns: 120 });
-  expect(answered).toBeGreaterThan(30);
+  await fc.assert(law, { numRuns: runs });
+  expect(answered).toBeGreaterThan(runs / 4);
 });

@@ -4,15 +4,10 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { LogStore } from "#src/store/logs.ts";
+import { createCallLog } from "../support/call-log.ts";
 import { clock, createDemo } from "../support/demo-server.ts";
 
-const asked: string[] = [];
-const counted = <A extends readonly unknown[], R>(name: string, ask: (...given: A) => R) => {
-  return (...given: A): R => {
-    asked.push(name);
-    return ask(...given);
-  };
-};
+const { asked, counted } = createCallLog();
 const watch = (backend: Backend): Backend => {
   const { logs, traces, kubernetes } = backend.stores;
   if (logs === undefined || traces === undefined || kubernetes === undefined) throw new Error("no stores");

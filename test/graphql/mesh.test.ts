@@ -7,6 +7,7 @@ import { createGzip } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { run as check } from "#src/cli/check.ts";
 import { createGraphqlLoader } from "#src/cli/support/graphql-loader.ts";
+import { BackendError } from "#src/core/errors.ts";
 import { loadMesh } from "#src/graphql/mesh.ts";
 import { createDemo } from "../support/demo-server.ts";
 import { createWatchedTelemetry } from "../support/error-reports.ts";
@@ -154,6 +155,38 @@ describe("a source beside ours", { timeout: 240_000 }, () => {
     const { errors } = await through.graphql(refused);
     expect(errors?.[0]?.extensions).toEqual((await without.graphql(refused)).errors?.[0]?.extensions);
     await Promise.all([through.close(), without.close()]);
+  });
+
+  test("leaves `@partial` on a field of ours", async () => {
+    const unified = await loadMesh({ file: own, text: beside(), ...quiet });
+    const fail = () => Promise.reject(new BackendError("other", "unreachable", "it is down"));
+    const demo = await createDemo({
+      graphql: async () => unified,
+      site: ({ metrics, ...site }) => ({
+        ...site,
+        partial: { label: () => "eu" },
+        ...(metrics && {
+          metrics: {
+            ...metrics,
+            backends: ["memory", "other"],
+            store: { ...metrics.store, names: fail },
+            openWithout: () => metrics.store,
+          },
+        }),
+      }),
+    });
+    const names = `metrics_names(site_id: "demo-shop")`;
+    const found = expect.arrayContaining(["transaction_duration"]);
+    const missing = { extensions: { missing: ["eu"] } };
+    const alone = await demo.graphql(`{ ${names} @partial }`);
+    expect(alone.data).toEqual({ metrics_names: found });
+    expect(alone.errors).toMatchObject([{ path: ["metrics_names"], ...missing }]);
+    // Mesh renames fields with an alias for their source.
+    const both = await demo.graphql(`{ glance: ${names} @partial whole: ${names} }`);
+    expect(both.data).toEqual({ glance: found, whole: null });
+    expect(both.errors).toMatchObject([{ path: ["whole"], extensions: { status: 500 } }, missing]);
+    expect(both.errors?.[1]).not.toHaveProperty("path");
+    await demo.close();
   });
 
   test("is given up where its answer has no end", async () => {

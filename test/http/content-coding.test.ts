@@ -10,6 +10,7 @@ import type { StreamedBody } from "#src/http/body.ts";
 import { encodeBody } from "#src/http/content-coding.ts";
 import { toStreamedBody } from "#src/http/response.ts";
 import { chooseCoding } from "#src/operations/runtime/operation.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const measuring = new URL("../support/coder-memory.ts", import.meta.url).pathname;
 const never = new AbortController().signal;
@@ -53,7 +54,7 @@ describe.each(names)("%s", (name) => {
           expect(decode(name, coded)).toBe(texts.join(""));
         },
       ),
-      { numRuns: 60 },
+      { numRuns: sampleRuns(60) },
     );
   });
 

@@ -431,7 +431,13 @@ describe("the intake on the main address", () => {
     const { intake, telemetry, count } = await open();
     const server = createServer({
       operations: [],
-      authenticate: async () => ({ user: "ana", account: "ana", maySee: () => true, hasScope: () => true }),
+      authenticate: async () => ({
+        user: "ana",
+        token: "ana",
+        account: "ana",
+        maySee: () => true,
+        hasScope: () => true,
+      }),
       sites,
       limits: defaults.limits,
       telemetry,

@@ -3,11 +3,15 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
-import { createDemo, type Demo, token } from "../support/demo-server.ts";
+import { createLineCounts } from "#src/core/line-tally.ts";
+import type { LogQuery, LogStore } from "#src/store/logs.ts";
+import { createDemo, type Demo, loadPlainSchema, token } from "../support/demo-server.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 let demo: Demo;
 beforeAll(async () => {
   demo = await createDemo({
+    graphql: loadPlainSchema,
     tokens: [
       { user: "blog", sha256: hashToken("blog-only"), sites: ["demo-blog"] },
       { user: "logs", sha256: hashToken("no-agents"), sites: "*", scopes: ["logs"] },
@@ -91,10 +95,10 @@ const comparison: fc.Arbitrary<Comparison> = fc.oneof(
       path: "logs/lines",
       body: { ...inRange, site_id, ...own, use_expressions: true, pagination: { ...everything, order } },
     })),
-  fc.record({ order, errors: fc.boolean(), longest: fc.boolean() }).map(({ order, errors, longest }) => ({
-    tool: errors ? "get_exception_incidents" : "get_traces",
+  fc.record({ order, longest: fc.boolean() }).map(({ order, longest }) => ({
+    tool: "get_traces",
     args: { ...range, order, longest_first: longest },
-    path: `tracing/traces/${errors ? "errors" : "performance"}`,
+    path: "tracing/traces/performance",
     body: {
       ...{ ...inRange, site_ids },
       pagination: { ...everything, order, cursor: longest ? "Duration" : "Time" },
@@ -157,6 +161,7 @@ const comparison: fc.Arbitrary<Comparison> = fc.oneof(
 describe("tools", () => {
   test("answer the rows of REST, whatever the size of their pages", { timeout: 300_000 }, async () => {
     const known = new Map<string, unknown>();
+    const runs = sampleRuns(1_000, { share: 20 });
     let calls = 0;
     await fc.assert(
       fc.asyncProperty(comparison, fc.integer({ min: 1, max: 300 }), async (compared, per_page) => {
@@ -173,9 +178,9 @@ describe("tools", () => {
         expect(await walk(tool, asked)).toEqual(expected);
         calls += 1;
       }),
-      { numRuns: 1_000, seed: 11 },
+      { numRuns: runs, seed: 11 },
     );
-    expect(calls).toBeGreaterThanOrEqual(1_000);
+    expect(calls).toBeGreaterThanOrEqual(runs);
   });
 
   test("a page by its number is the one that the cursor leads to", async () => {
@@ -207,14 +212,108 @@ describe("tools", () => {
     expect(read).toBe(text);
   });
 
+  test("errors are incidents, each once, those of GraphQL in their order", async () => {
+    const { data } = await demo.graphql(
+      `{ app(id: "demo-shop") { exceptionIncidents(limit: 1000) { number digests exceptionName } } }`,
+    );
+    const app = data?.app as { readonly exceptionIncidents: readonly Row[] } | undefined;
+    const exceptionIncidents = app?.exceptionIncidents ?? [];
+    expect(exceptionIncidents.length).toBeGreaterThan(2);
+    const expected = exceptionIncidents.map(({ number, digests, exceptionName }) => ({
+      ...{ number, digest: (digests as readonly string[])[0], exception_name: exceptionName },
+    }));
+    for (const per_page of [1, 2, 50]) {
+      const rows = await walk("get_exception_incidents", { app_name: site_id, per_page });
+      expect(rows.map(({ number, digest, exception_name }) => ({ number, digest, exception_name }))).toEqual(
+        expected,
+      );
+    }
+    const { number } = expected[1] ?? {};
+    const { structuredContent } = await call("get_incident", { app_name: site_id, number });
+    expect(structuredContent.rows.length).toBeGreaterThan(0);
+  });
+
+  test("lines that are left are counted where the source counts them", async () => {
+    const lines = Array.from({ length: 25 }, (_, n) => n);
+    const counting = await createDemo({
+      watch: (backend) => {
+        const { logs } = backend.stores;
+        if (logs === undefined) return backend;
+        const count: NonNullable<LogStore["count"]> = async ({ source, range, filter }, signal) => {
+          const counts = createLineCounts(false);
+          const limits = { expectedLines: 100_000, documentLimit: 1_000_000, tieLimit: 100_000 };
+          const query: LogQuery = { sources: [source], range, filter, order: "asc", ...limits };
+          for await (const batch of logs.lines(query, signal)) counts.total += batch.length;
+          return counts;
+        };
+        return { ...backend, stores: { ...backend.stores, logs: { ...logs, count } } };
+      },
+    });
+    const all = await counting.rest("POST", "/api/v2/logs/lines", {
+      ...{ ...inRange, site_id, source_ids: ["app", "nginx", "worker"], query: "" },
+      pagination: { per_page: 10_000, order: "DESC" },
+    });
+    const total = (all.body as readonly unknown[]).length;
+    for (const order of ["ASC", "DESC"]) {
+      let cursor: string | null | undefined;
+      let shown = 0;
+      for (const _ of lines) {
+        const args = { app_name: site_id, ...range, order, per_page: 40, ...(cursor && { cursor }) };
+        const response = await counting.server.fetch("http://readout/api/mcp/tool", {
+          method: "POST",
+          headers: { authorization: `Bearer ${token}` },
+          body: JSON.stringify({ name: "get_log_lines", arguments: args }),
+        });
+        const { structuredContent } = (await response.json()) as Outcome;
+        shown += structuredContent.rows.length;
+        expect(structuredContent.left).toBe(total - shown);
+        cursor = structuredContent.cursor;
+        if (cursor === null) break;
+      }
+      expect(shown).toBeGreaterThan(100);
+    }
+    await counting.close();
+  });
+
+  test("a resource with many rows comes in pages", async () => {
+    const names = Array.from({ length: 3_000 }, (_, n) => `metric_${n}`).sort();
+    const large = await createDemo({
+      watch: (backend) => {
+        const { metrics } = backend.stores;
+        if (metrics === undefined) return backend;
+        return {
+          ...backend,
+          stores: { ...backend.stores, metrics: { ...metrics, names: async () => names } },
+        };
+      },
+    });
+    const read: unknown[] = [];
+    for (let uri: string | null = "readout://sites/demo-shop/metrics"; uri !== null; ) {
+      const response: Response = await large.server.fetch("http://readout/mcp", {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "resources/read", params: { uri } }),
+      });
+      const { result } = (await response.json()) as { result: { contents: readonly { text: string }[] } };
+      const page = JSON.parse(result.contents[0]?.text ?? "");
+      read.push(...page.rows);
+      expect(page.left).toBe(names.length - read.length);
+      uri = page.next;
+    }
+    expect(read).toEqual(names);
+    await large.close();
+  });
+
   test("an incident is found by its number", async () => {
-    const errors = await call("get_exception_incidents", { app_name: site_id, per_page: 1 });
+    const { body: errors } = await demo.rest("POST", "/api/v2/tracing/traces/errors", {
+      ...{ site_ids, pagination: { per_page: 1, order: "DESC", cursor: "Time" } },
+    });
     const locate = async (trace_id: unknown) => {
       const { body } = await demo.rest("POST", "/api/v2/tracing/locator", { site_ids, trace_id });
       const found = body as { errors: readonly { incident_number: number }[] };
       return found.errors.map(({ incident_number }) => incident_number);
     };
-    const [number] = await locate(errors.structuredContent.rows[0]?.trace_id);
+    const [number] = await locate((errors as readonly Row[])[0]?.trace_id);
     expect(number).toBeGreaterThan(0);
     const { structuredContent } = await call("get_incident", { app_name: site_id, number });
     expect(structuredContent.rows.length).toBeGreaterThan(0);

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { maxNumberBytes, scanNumber, writeNumber } from "#src/metrics/float-text.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 /** The number parsed between two texts and its end; NaN when the parser declines. */
 function readIn(before: string, text: string, after: string): { read: number; end: number } {
@@ -41,7 +42,7 @@ test("parses any digits as Number does, also near the middle of two doubles", ()
       if (!Number.isNaN(found)) expect(found).toBe(Number(`${digits}e-${decimals}`));
       else if (decimals <= 22) open += 1;
     }),
-    { numRuns: 20_000 },
+    { numRuns: sampleRuns(20_000) },
   );
   // About one in a hundred of these hard inputs is declined; twice as many would show that the error bound is too wide.
   expect(open).toBeLessThan(400);
@@ -55,7 +56,7 @@ test("parses the shortest text of every double with a decimal point", () => {
       expect(read(text)).toBe(value);
       expect(read(`-${text}`)).toBe(-value);
     }),
-    { numRuns: 5_000 },
+    { numRuns: sampleRuns(5_000) },
   );
 });
 
@@ -85,7 +86,7 @@ test("parses the number at the start of any characters", () => {
       expect(text.slice(0, end)).toBe(number);
       expect(read).toBe(Number(number));
     }),
-    { numRuns: 20_000 },
+    { numRuns: sampleRuns(20_000) },
   );
 });
 
@@ -149,6 +150,6 @@ test("prints every double as JSON.stringify does", () => {
         expect(write(value)).toBe(JSON.stringify(value));
       },
     ),
-    { numRuns: 20_000, examples: [...examples, ...powers].map((value) => [value]) },
+    { numRuns: sampleRuns(20_000), examples: [...examples, ...powers].map((value) => [value]) },
   );
 });

@@ -14,6 +14,8 @@ import {
   estimateFromCounts,
   type Observations,
 } from "#src/metrics/samples.ts";
+import type { RawSeries } from "../conformance/metrics/fixture.ts";
+import { computeExpectedSeries } from "../conformance/metrics/oracle.ts";
 
 const buckets: Buckets = { start: 100, step: 10, count: 4 };
 const series = (
@@ -369,5 +371,88 @@ describe("combineObservations", () => {
     const estimate = estimateFromCounts(all, measure);
     if (Number.isNaN(expected)) expect(estimate).toBeNaN();
     else expect(estimate).toBeCloseTo(expected, 12);
+  });
+
+  /** What one histogram of its own bounds records in each of the buckets; `undefined` where it has no sample. */
+  const recorded = fc.record({
+    bounds: fc.subarray([-1, 0, 0.5, 2, 4]),
+    values: fc.array(
+      fc.option(fc.array(fc.constantFrom(-2, 0, 0.3, 1, 3, 9), { maxLength: 4 }), { nil: undefined }),
+      {
+        minLength: buckets.count,
+        maxLength: buckets.count,
+      },
+    ),
+  });
+  type Recorded = typeof recorded extends fc.Arbitrary<infer T> ? T : never;
+
+  /** The series of its parts, the first of them the count. */
+  const writeParts = ({ bounds, values }: Recorded, n: number): readonly RawSeries[] => {
+    const labels = { tenant: "shop", n: String(n) };
+    const write = (limit: number): RawSeries["samples"] => {
+      let count = 10 * n;
+      return [undefined, ...values].flatMap((some, at) => {
+        if (some === undefined && at > 0) return [];
+        count += (some ?? []).filter((value) => value <= limit).length;
+        return [[buckets.start + (at - 1) * buckets.step, count] as const];
+      });
+    };
+    return [
+      { suffix: "_count", labels, samples: write(infinity) },
+      ...[...bounds, infinity].map((bound): RawSeries => {
+        const le = bound === infinity ? "+Inf" : String(bound);
+        return { suffix: "_bucket", labels: { ...labels, le }, samples: write(bound) };
+      }),
+    ];
+  };
+  const observeParts = ([count, ...parts]: readonly RawSeries[]): Observations => ({
+    count: series(count?.samples ?? []),
+    sum: series([]),
+    buckets: parts.map(({ labels, samples }) => ({
+      bound: Number(labels.le?.replace("+Inf", "Infinity")),
+      samples: series(samples),
+    })),
+  });
+
+  test.each(["min", "max", 0.25, 0.5, 0.9] as const)(
+    "estimates %s of histograms of different bounds as the definition does, whichever have samples",
+    (wanted) => {
+      const measure =
+        typeof wanted === "number"
+          ? ({ of: "observations", combine: "quantile", quantile: wanted } as const)
+          : ({ of: "observations", combine: wanted } as const);
+      const metric = "waits_seconds";
+      const law = fc.property(fc.array(recorded, { minLength: 1, maxLength: 3 }), (histograms) => {
+        const all = histograms.map(writeParts);
+        const estimated = combineObservations(all.map(observeParts), measure, buckets);
+        const query = { match: {}, metric, tags: {}, measure, buckets, lookBack: 10, pointLimit: 100 };
+        const [expected] = computeExpectedSeries(
+          [{ metric, kind: "histogram", series: all.flat() }],
+          "shop",
+          query,
+        );
+        const round = (value: number) => Number(value.toPrecision(12));
+        expect([...estimated].map(round)).toEqual((expected?.values ?? [none, none, none, none]).map(round));
+      });
+      fc.assert(law);
+    },
+  );
+
+  test("estimates a bucket from its own samples alone, so that overlapping ranges agree", () => {
+    const law = fc.property(
+      fc.array(recorded, { minLength: 1, maxLength: 3 }),
+      fc.nat(buckets.count - 1),
+      (histograms, bucket) => {
+        const group = histograms.map((one, n) => observeParts(writeParts(one, n)));
+        const part = { ...buckets, start: buckets.start + bucket * buckets.step, count: 1 };
+        for (const combine of ["min", "max"] as const) {
+          const measure = { of: "observations", combine } as const;
+          expect(combineObservations(group, measure, part)[0]).toBe(
+            combineObservations(group, measure, buckets)[bucket],
+          );
+        }
+      },
+    );
+    fc.assert(law);
   });
 });

@@ -4,12 +4,15 @@ import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
+import { addCount, addGroup, createLineCounts } from "#src/core/line-tally.ts";
 import { compareCodePoints, severities } from "#src/core/rows.ts";
-import { fromMillis, type Instant } from "#src/core/time.ts";
+import { fromMillis, type Instant, toMillis } from "#src/core/time.ts";
+import { createPathReader } from "#src/log-query/path-values.ts";
 import { operations } from "#src/operations/index.ts";
 import { counts } from "#src/operations/logs/counts.ts";
 import type { Context, RowBatch } from "#src/operations/runtime/operation.ts";
-import type { LogStore } from "#src/store/logs.ts";
+import type { LogQuery, LogStore } from "#src/store/logs.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { countExportedLines } from "../support/line-counts.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
@@ -98,6 +101,32 @@ const line: fc.Arbitrary<Line> = fc.record({
     fc.constantFrom("{}", "[]", "not json", '"text"', '{"__proto__":"p","n":{"k":"1"}}'),
   ),
 });
+/** Counts these sources by reading another store, as a source would by itself. */
+function countBySource(counted: readonly string[], lines: LogStore): NonNullable<LogStore["count"]> {
+  return async ({ source, range, filter, step, grouping, hasGroupBuckets = false }, signal) => {
+    if (!counted.includes(source.id)) return undefined;
+    const counts = createLineCounts(hasGroupBuckets && grouping !== undefined);
+    const limits = { expectedLines: 1_000, documentLimit: 1_000, tieLimit: 1_000 };
+    const query: LogQuery = { sources: [source], range, filter, order: "asc", ...limits };
+    for await (const batch of lines.lines(query, signal)) {
+      for (const found of batch) {
+        counts.total += 1;
+        const start = Math.floor(toMillis(found.time) / step) * step;
+        addCount(counts.buckets, start, 1);
+        if (grouping === undefined) continue;
+        const values =
+          grouping.kind === "json"
+            ? createPathReader(grouping.path)(found.json)
+            : [found[grouping.name]].filter((value) => value !== undefined);
+        const distinct = new Set(values);
+        if (distinct.size === 0) counts.lacking += 1;
+        for (const value of distinct) addGroup(counts, value, new Map([[start, 1]]));
+      }
+    }
+    return counts;
+  };
+}
+
 const groupings = ["severity", "source", "\\source", "hostname", "group", "n", "n.k", "n.0", "__proto__"];
 
 describe("logs/counts", () => {
@@ -110,18 +139,51 @@ describe("logs/counts", () => {
         fc.constantFrom("", "severity=error", "n!=a", "hostname=web-1 OR n>0"),
         fc.constantFrom(undefined, "MINUTELY", "hourly", "DAILY"),
         fc.integer({ min: 1, max: 6 }),
-        async (app, other, group_by, query, resolution, limit) => {
+        fc.boolean(),
+        async (app, other, group_by, query, resolution, limit, group_buckets) => {
           const subject = serve({ app, other });
           const range = { from: "2026-01-15T10:20:00.0000001Z", to: "2026-01-15T11:30:00.123Z" };
           const asked = { ...range, query, use_expressions: true };
-          const counted = await subject.count({ ...asked, group_by, resolution, limit });
+          const counted = await subject.count({ ...asked, group_by, resolution, limit, group_buckets });
           const lines = await subject.export(asked);
-          expect(counted).toEqual(countExportedLines(lines, counted.resolution, group_by, limit));
+          const expected = countExportedLines(lines, counted.resolution, group_by, limit, group_buckets);
+          expect(counted).toEqual(expected);
           expect(counted.buckets.reduce((sum, { count }) => sum + count, 0)).toBe(counted.total);
         },
       ),
-      { numRuns: 300 },
+      { numRuns: sampleRuns(300) },
     );
+  });
+
+  test("is the same where a source counts its own lines", async () => {
+    const lines = fc.sample(line, { numRuns: 60, seed: 3 });
+    const store = createMemoryLogs();
+    const whole = createMemoryLogs();
+    for (const [index, part] of [
+      ["app", lines.slice(0, 40)],
+      ["other", lines.slice(40)],
+    ] as const) {
+      const stored = part.map(({ at, ...line }, n) => ({
+        ...{ id: `l${n}`, time: (fromMillis(base) + BigInt(at)) as Instant },
+        ...line,
+      }));
+      for (const one of [store, whole]) one.add(index, stored);
+    }
+    const counting: LogStore = { ...store, count: countBySource(["app"], whole) };
+    for (const group_by of [undefined, ...groupings]) {
+      const more = { group_by, group_buckets: group_by !== "severity", limit: 3 };
+      const read = await ask(whole, ["app", "other"]).count(more);
+      const requested: string[] = [];
+      const watched: LogStore = {
+        ...counting,
+        lines: (query, signal) => {
+          requested.push(...query.sources.map(({ id }) => id));
+          return counting.lines(query, signal);
+        },
+      };
+      expect(await ask(watched, ["app", "other"]).count(more)).toEqual(read);
+      expect(requested).toEqual(["other"]);
+    }
   });
 
   test("a group's value is the text that the query language compares", async () => {
@@ -159,6 +221,20 @@ describe("logs/counts", () => {
       details: { limit: 29, wanted: 30 },
     });
     expect(await serve({ app: lines }, { export: 30 }).count({})).toMatchObject({ total: 30 });
+  });
+
+  test("refuses more buckets of all values than an answer may have points", async () => {
+    const lines = Array.from({ length: 30 }, (_, at) => ({
+      ...{ at: at * 60e9, severity: "info" as const, hostname: undefined, json: `{"n":${at % 2}}` },
+    }));
+    const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z", resolution: "DAILY" };
+    const asked = { ...range, group_by: "n", group_buckets: true };
+    await expect(serve({ app: lines }, { points: 1 }).count(asked)).rejects.toMatchObject({
+      slug: "result_too_large",
+      details: { limit: 1 },
+    });
+    const { groups } = await serve({ app: lines }, { points: 2 }).count(asked);
+    expect(groups?.map(({ buckets }) => buckets?.map(({ count }) => count))).toEqual([[15], [15]]);
   });
 
   test.each(["message", "a=b", "a OR b", "a!", "", "(a)", "a b", '"a"', "attributes.a"])(

@@ -18,6 +18,7 @@ import {
 } from "#src/operations/incident-operations.ts";
 import type { Context, PreparedOperation } from "#src/operations/runtime/operation.ts";
 import { deriveIncidentNumber, encodeActionDigest } from "#src/tracing/spans/digest.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { base, createException } from "../tracing/span-builder.ts";
 import { ask, type Placed, request } from "./trace-harness.ts";
 
@@ -112,7 +113,7 @@ describe("errors", () => {
         expect(rows).toBeGreaterThanOrEqual(listed.length);
         expect(incidents.length === 0).toBe(listed.length === 0);
       }),
-      { numRuns: 150 },
+      { numRuns: sampleRuns(150) },
     );
   });
 
@@ -143,7 +144,7 @@ describe("errors", () => {
           expect(counted).toEqual(digests.map((digest) => byDigest.get(digest)));
         },
       ),
-      { numRuns: 100 },
+      { numRuns: sampleRuns(100) },
     );
   });
 

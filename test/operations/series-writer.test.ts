@@ -10,6 +10,7 @@ import {
   printText,
   takeText,
 } from "#src/operations/metrics/series-writer.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 /** The points as in an answer, without the brackets. */
 function print(values: Float64Array, buckets: Buckets, turn = pointsPerTurn): string {
@@ -61,7 +62,7 @@ test("the chunk writer prints any values in slices of any size", () => {
       expect(print(values, buckets, turn)).toBe(stringify(values, buckets));
     }),
     // Non-finite values have a sign too.
-    { numRuns: 2_000, examples: [[[[Number.NEGATIVE_INFINITY], 1, 0]]] },
+    { numRuns: sampleRuns(2_000), examples: [[[[Number.NEGATIVE_INFINITY], 1, 0]]] },
   );
 });
 
@@ -91,6 +92,6 @@ test("the chunk writer prints texts and numbers between points unchanged", () =>
       expect(takeText(piece)).toBe(expected.join("").toWellFormed());
       expect(takeText(piece)).toBe("");
     }),
-    { numRuns: 300 },
+    { numRuns: sampleRuns(300) },
   );
 });

@@ -12,6 +12,7 @@ import { createServer } from "#src/server/server.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
 import { createVisualFinder, readVisual, type Visual } from "#src/visuals/visual.ts";
 import { createWatchedTelemetry } from "../support/error-reports.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const id = "AAAAAAAAAAAAAAAAAAAAAA";
 const base = Date.UTC(2026, 0, 15, 10);
@@ -289,7 +290,7 @@ describe("saved visual as CSV", () => {
           expect(points).toEqual(data.map((point) => [point.timestamp, point.value]));
         }
       }),
-      { numRuns: 60 },
+      { numRuns: sampleRuns(60) },
     );
   });
 
@@ -310,7 +311,7 @@ describe("saved visual as CSV", () => {
           String(a[0]) < String(b[0]) ? -1 : 1;
         expect(found.sort(byName)).toEqual(expected.sort(byName));
       }),
-      { numRuns: 60 },
+      { numRuns: sampleRuns(60) },
     );
   });
 });

@@ -24,6 +24,7 @@ const io: IO = {
   recordRequest: () => {},
   recordCacheLookup: () => {},
   rollupBytes: 0,
+  metricCacheBytes: 0,
   readText: () => "",
 };
 const source = (id: string, index = id) => ({ id, index, layout: "auto", tenantFilter: undefined });

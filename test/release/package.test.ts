@@ -12,9 +12,9 @@ import { endAll, start } from "../support/process.ts";
 
 let folder: string;
 let files: readonly string[];
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "readout-package-"));
-  files = buildPackage(folder);
+  files = await buildPackage(folder);
   symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
 });
 afterAll(() => {
@@ -45,10 +45,22 @@ describe("the package", () => {
     const top = [...new Set(files.map((file) => file.split("/")[0]))].toSorted();
     const documents = ["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"];
     expect(top).toEqual(
-      [".meshrc.yaml", ...documents, "package.json", "resolvers", "sbom.cdx.json", "src", "test"].toSorted(),
+      [
+        ".meshrc.yaml",
+        ...documents,
+        "man",
+        "package.json",
+        "resolvers",
+        "sbom.cdx.json",
+        "src",
+        "test",
+      ].toSorted(),
     );
     expect(files).toContain("resolvers/elastic/layout/layouts/logs/ecs.yaml");
     expect(files).toContain("src/cli/demo/throughput.yaml");
+    expect(readManifest(join(folder, "package.json")).man.map(normalize)).toEqual(
+      files.filter((file) => file.startsWith("man/")),
+    );
   });
 
   test("imports only modules that it has, and packages that its manifest names", () => {
@@ -94,9 +106,9 @@ describe("the package", () => {
     const { name, version, bin, engines, dependencies } = checkout;
     expect(manifest).toMatchObject({ name, version, bin, engines, dependencies });
     expect(manifest.bundleDependencies).toEqual(Object.keys(dependencies));
-    expect(Object.keys(manifest)).not.toEqual(
-      expect.arrayContaining(["private", "scripts", "devDependencies"]),
-    );
+    // npm asks a registry for any dependency that is not bundled, optional peers too.
+    for (const key of ["private", "scripts", "devDependencies", "optionalDependencies", "peerDependencies"])
+      expect(manifest).not.toHaveProperty(key);
     expect(checkout.private).toBe(true);
     expect(files).toContain(bin.readout);
     const suite = manifest.exports["./conformance/*"].default.replace("./", "").replace("*", "logs");
@@ -115,7 +127,7 @@ describe("the program of the package", () => {
     const answers = await Promise.all([
       fetch(`${address}/errors?api_key=demo-key`, { method: "POST", body: JSON.stringify(report) }),
       fetch(`${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg`),
-      fetch(`${address}/console/normalise.js`),
+      fetch(`${address}/console/traces/normalise.js`),
       fetch(`${address}/graphql?query={__typename}`, {
         headers: { authorization: "Bearer t", "x-graphql-yoga-csrf": "1" },
       }),
@@ -150,6 +162,8 @@ test("JavaScript is named where a module is, and nowhere else", () => {
 });
 
 test.each([
+  ["lib/api/license.d.ts", false],
+  ["lib/api/license.js.map", false],
   ["package.json", true],
   ["LICENSE.md", true],
   ["dist/index.js", true],
@@ -161,5 +175,12 @@ test.each([
   ["test/index.js", false],
   ["node_modules/other/index.js", false],
 ])("of a dependency, %s is packed: %s", (path, expected) => {
-  expect(isNeeded(path)).toBe(expected);
+  expect(isNeeded(path, "any")).toBe(expected);
+});
+
+test("no dependency is packed in a form that Node does not read", () => {
+  expect(isNeeded("locale/de.js", "dayjs")).toBe(false);
+  expect(isNeeded("locale", "dayjs")).toBe(false);
+  expect(isNeeded("dayjs.min.js", "dayjs")).toBe(true);
+  expect(isNeeded("locale/de.js", "any")).toBe(true);
 });

@@ -13,9 +13,15 @@ import {
   startPrometheus,
 } from "./prometheus.ts";
 import { downloadServer, type Running, type ServerName, serverNames, servers, start } from "./servers.ts";
+import {
+  findVictoriaMetrics,
+  type RunningVictoriaMetrics,
+  startVictoriaMetrics,
+  victoriaMetrics,
+} from "./victoria-metrics.ts";
 
-type Name = ServerName | PrometheusName;
-const names: readonly Name[] = [...serverNames, ...prometheusNames];
+type Name = ServerName | PrometheusName | "vm";
+const names: readonly Name[] = [...serverNames, ...prometheusNames, "vm"];
 
 const usage = `usage: node test/servers/cli.ts up NAME... | download [NAME...] | list
 names: ${names.join(" ")}`;
@@ -51,25 +57,35 @@ function list(): void {
       `${name}  ${product.padEnd(13)}  ${version.padEnd(8)}  ${name === "prom3" ? "Go" : "Debian's prometheus"}`,
     );
   }
+  console.log(`vm    VictoriaMetrics  ${victoriaMetrics.version}  Go`);
   console.log(`cache: ${cacheFolder()}`);
 }
 
 async function downloadAll(wanted: readonly Name[]): Promise<void> {
   for (const name of wanted.length > 0 ? wanted : names) {
-    const files = isPrometheus(name) ? (await findPrometheus(name)).program : await downloadServer(name);
-    console.log(`${name}  ${files}`);
+    console.log(`${name}  ${await download(name)}`);
   }
 }
+
+async function download(name: Name): Promise<string> {
+  if (name === "vm") return findVictoriaMetrics();
+  return isPrometheus(name) ? (await findPrometheus(name)).program : downloadServer(name);
+}
+
+function startServer(name: Name, signal: AbortSignal): Promise<Started> {
+  if (name === "vm") return startVictoriaMetrics(signal);
+  return isPrometheus(name) ? startPrometheus(name, "", signal) : start(name, signal);
+}
+
+type Started = Running | RunningPrometheus | RunningVictoriaMetrics;
 
 async function startAll(names: readonly Name[]): Promise<void> {
   const ending = new AbortController();
   const interrupted = awaitInterruption();
   void interrupted.then(() => ending.abort());
-  const running: (Running | RunningPrometheus)[] = [];
+  const running: Started[] = [];
   const starts = names.map(async (name) => {
-    const server = isPrometheus(name)
-      ? await startPrometheus(name, "", ending.signal)
-      : await start(name, ending.signal);
+    const server = await startServer(name, ending.signal);
     running.push(server);
     console.log(`${name}  ${server.url}  ${server.product} ${server.version}`);
   });

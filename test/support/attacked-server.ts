@@ -92,6 +92,7 @@ const longLines: LogStore = {
 
 const io = {
   rollupBytes: 0,
+  metricCacheBytes: 0,
   now: () => fromMillis(clock),
   ...{ log: () => {}, recordRequest: () => {}, recordCacheLookup: () => {}, readText: () => "" },
 };

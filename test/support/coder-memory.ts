@@ -6,11 +6,17 @@ import { toStreamedBody } from "#src/http/response.ts";
 
 const name = process.argv[2] as CodingName;
 const never = new AbortController().signal;
-// Hardly compressible, so that coders give something back soon.
-const text = Array.from({ length: 150 }, (_, n) => Math.sin(n + 1).toString(36)).join();
+// Hardly compressible, and no piece like one that the coder's window still holds: coders give something back soon.
+const text = Array.from({ length: 20_000 }, (_, n) =>
+  Math.sin(n + 1)
+    .toString(36)
+    .slice(3),
+).join("");
+const pieceLength = 2_000;
 
 async function* repeat() {
-  for (;;) yield text;
+  for (let at = 0; ; at = (at + pieceLength) % (text.length - pieceLength))
+    yield text.slice(at, at + pieceLength);
 }
 
 async function openStalled(count: number) {

@@ -12,6 +12,7 @@ import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { UnifiedSchema } from "#src/graphql/mesh.ts";
 import { clientOperations, operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
+import type { Endpoint } from "#src/operations/runtime/operation.ts";
 import { createServer, type Server } from "#src/server/server.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
@@ -55,6 +56,8 @@ export async function createDemo(
     readonly site?: (site: Site) => Site;
     /** Accepted beside the usual one, which may see every site. */
     readonly tokens?: readonly TokenEntry[];
+    /** What is served in the place of an operation. */
+    readonly endpoint?: (endpoint: Endpoint) => Endpoint;
   } = {},
 ): Promise<Demo> {
   const now = (): Instant => fromMillis(clock);
@@ -64,6 +67,7 @@ export async function createDemo(
     recordRequest: () => {},
     recordCacheLookup: () => {},
     rollupBytes: 0,
+    metricCacheBytes: 0,
     readText: () => "",
   };
   const config = buildDemoConfig(0, token);
@@ -78,7 +82,7 @@ export async function createDemo(
   });
   let log = "";
   const server = createServer({
-    operations: [...operations, ...clientOperations],
+    operations: [...operations, ...clientOperations].map(over.endpoint ?? ((endpoint) => endpoint)),
     loadGraphql: over.graphql ?? loadPlainSchema,
     authenticate: createAuthenticator([...config.tokens, ...(over.tokens ?? [])], now),
     sites: new Map([...sites].map(([id, site]) => [id, over.site?.(site) ?? site])),

@@ -2,6 +2,7 @@
 import { Readable } from "node:stream";
 import { loadOwnKind } from "../../resolvers/own-kinds.ts";
 import type { Shell } from "../../src/cli/support/shell.ts";
+import { readHelp } from "../../src/commands.ts";
 import { type Instant, parseInstant } from "../../src/core/time.ts";
 import type { BackendKind } from "../../src/store/backend.ts";
 
@@ -33,6 +34,7 @@ export function createShell(given: {
     now: () => given.now,
     onChange: () => {},
     onHangup: () => {},
+    readHelp,
     loadModules: (load) => load(),
     signal: given.signal ?? new AbortController().signal,
     loadOwnKind,

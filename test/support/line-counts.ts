@@ -9,16 +9,14 @@ export function countExportedLines(
   resolution: keyof typeof resolutions,
   groupBy: string | undefined,
   limit = 10,
+  hasGroupBuckets = false,
 ) {
   const step = resolutions[resolution];
-  const byTime = Map.groupBy(lines, ({ timestamp = "" }) => Math.floor(Date.parse(timestamp) / step));
-  const counted = {
-    total: lines.length,
-    resolution,
-    buckets: [...byTime]
+  const bucketsOf = (some: readonly ExportedLine[]) =>
+    [...Map.groupBy(some, ({ timestamp = "" }) => Math.floor(Date.parse(timestamp) / step))]
       .sort(([a], [b]) => a - b)
-      .map(([at, { length }]) => ({ timestamp: printMillis(at * step), count: length })),
-  };
+      .map(([at, { length }]) => ({ timestamp: printMillis(at * step), count: length }));
+  const counted = { total: lines.length, resolution, buckets: bucketsOf(lines) };
   if (groupBy === undefined) return { ...counted, groups: null, other: null, lacking: null };
   const values = lines.map((line) => new Set(listValues(line, groupBy)));
   const totals = new Map<string, number>();
@@ -28,7 +26,10 @@ export function countExportedLines(
     .sort((a, b) => b.count - a.count || Buffer.compare(Buffer.from(a.value), Buffer.from(b.value)));
   return {
     ...counted,
-    groups: ranked.slice(0, limit),
+    groups: ranked.slice(0, limit).map((group) => {
+      const own = lines.filter((_, at) => values[at]?.has(group.value));
+      return hasGroupBuckets ? { ...group, buckets: bucketsOf(own) } : group;
+    }),
     other: ranked.slice(limit).reduce((sum, { count }) => sum + count, 0),
     lacking: values.filter(({ size }) => size === 0).length,
   };

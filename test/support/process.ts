@@ -22,7 +22,7 @@ export function start(command: string, args: readonly string[]) {
   const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
   const listening = new Promise<string>((resolve, reject) => {
     child.stdout.on("data", () => {
-      const address = /Readout listens on (http:\/\/\S+)\n/.exec(told.out)?.[1];
+      const address = /Readout listens on (https?:\/\/\S+)\n/.exec(told.out)?.[1];
       if (address !== undefined) resolve(address);
     });
     child.on("close", () => reject(new Error(told.err)));

@@ -11,7 +11,13 @@ import { createTailRegistry, type TailRegistry } from "#src/tail/tail-registry.t
 import { type Clock, createClock } from "../support/fake-clock.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
-export const ana: Principal = { user: "ana", account: "ana", maySee: () => true, hasScope: () => true };
+export const ana: Principal = {
+  user: "ana",
+  token: "ana",
+  account: "ana",
+  maySee: () => true,
+  hasScope: () => true,
+};
 
 export interface Event {
   readonly event: string;

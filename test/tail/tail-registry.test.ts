@@ -304,7 +304,7 @@ describe("tail limits and lifetime", () => {
     const first = await open();
     await open();
     await expect(open()).rejects.toMatchObject({ name: "TooMany" });
-    const bob = { user: "bob", account: "bob", maySee: () => true, hasScope: () => true };
+    const bob = { user: "bob", token: "bob", account: "bob", maySee: () => true, hasScope: () => true };
     await open({ principal: bob });
     await expect(open({ principal: bob })).rejects.toMatchObject({ failure: "overloaded" });
     first.leave();

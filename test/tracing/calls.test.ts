@@ -1,12 +1,16 @@
-// Edges against their definition, worked out over all pairs of spans, for random spans of sites that share documents.
+// Edges against their definition, worked out over all pairs of spans, for random spans of sites that share documents, and of
+// which some were sent twice.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type Span, spanKinds } from "#src/core/rows.ts";
-import type { EdgesQuery } from "#src/store/span-analytics.ts";
+import { type Edge, type Span, spanKinds } from "#src/core/rows.ts";
+import type { Instant, TimeRange } from "#src/core/time.ts";
+import type { EdgesQuery, SlowEventActionsQuery } from "#src/store/span-analytics.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader } from "../conformance/trace-fixture.ts";
-import { createSource, createSpan, range, signal } from "./span-builder.ts";
+import { sampleRuns } from "../support/law-runs.ts";
+import { at, createSource, createSpan, range, signal } from "./span-builder.ts";
 
 const siteNames = ["a", "b", "c"] as const;
 const ids = ["s1", "s2", "s3", "s4"] as const;
@@ -24,6 +28,7 @@ const documentCopies = fc
     from: fc.constantFrom(0, 500),
     to: fc.constantFrom(900, 1_000, 2_000),
     service_name: fc.constantFrom("x", "y"),
+    span_name: fc.constantFrom("work", "rest"),
     peer: fc.constantFrom("db", undefined),
     report: fc.integer({ max: 9, min: 0 }).map((n) => n === 0),
     sites: fc.uniqueArray(fc.constantFrom(...siteNames), { minLength: 1, maxLength: 3 }),
@@ -32,14 +37,19 @@ const documentCopies = fc
     const links = link === undefined ? [] : [{ ...link, trace_state: "", attributes: {} }];
     return sites.map((site_id) => createSpan({ ...fields, links, site_id }));
   });
-const store = fc
-  .array(documentCopies, { maxLength: 14 })
-  .map((documents) =>
-    [...new Map(documents.map((copies) => [nameDocument(copies[0]), copies])).values()].flat(),
-  );
+const documents = fc.array(documentCopies, { maxLength: 14 });
+/** Of several documents of one span, each ends at another time, so that it is plain which one stands for the span. */
+const store = documents.map((all) =>
+  [...new Map(all.map((copies) => [nameSpan(copies[0], copies[0]?.end), copies])).values()].flat(),
+);
 
-function nameDocument(span: Span | undefined): string {
-  return JSON.stringify([span?.trace_id, span?.span_id, span?.span_kind, String(span?.start)]);
+function nameSpan(span: Span | undefined, ...more: readonly unknown[]): string {
+  return JSON.stringify([
+    span?.trace_id,
+    span?.span_id,
+    span?.span_kind,
+    ...[span?.start, ...more].map(String),
+  ]);
 }
 
 const isCallerKind = (span: Span): boolean => span.span_kind === "client" || span.span_kind === "producer";
@@ -47,11 +57,18 @@ const isCalled = (span: Span): boolean => span.span_kind === "server" || span.sp
 const isNamed = (span: Span, trace: string, id: string | undefined): boolean =>
   span.trace_id === trace && span.span_id === id;
 
-/** Of each document the copy of the site, else of the first site by name. */
-function chooseCopies(spans: readonly Span[], site: string): readonly Span[] {
-  return [...Map.groupBy(spans, nameDocument).values()].map((copies) => {
-    const sorted = copies.toSorted((x, y) => (x.site_id < y.site_id ? -1 : 1));
-    return sorted.find(({ site_id }) => site_id === site) ?? (sorted[0] as Span);
+/** Of each group the span of the site, else of the first site by name, and of these the one that ends last. */
+function chooseDocuments(
+  spans: readonly Span[],
+  site: string,
+  name: (span: Span) => string,
+): readonly Span[] {
+  const rank = ({ site_id }: Span): string => (site_id === site ? "" : site_id);
+  return [...Map.groupBy(spans, name).values()].map((copies) => {
+    const [first] = copies.toSorted((x, y) =>
+      rank(x) === rank(y) ? Number(y.end - x.end) : rank(x) < rank(y) ? -1 : 1,
+    );
+    return first as Span;
   });
 }
 
@@ -60,24 +77,28 @@ function listEdges(spans: readonly Span[], site: string): Readonly<Record<string
   const edges = { upstream: [] as string[], downstream: [] as string[], internal: [] as string[] };
   const inRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
   const isRequest = (span: Span): boolean => span.entry && !span.report;
-  const chosen = chooseCopies(spans, site);
-  const callers = chosen.filter((span) => isCallerKind(span) && inRange(span));
-  const callees = chosen.filter(isRequest);
+  const callers = chooseDocuments(spans.filter(isCallerKind), site, (span) =>
+    nameSpan(span, span.end, span.parent_span_id),
+  ).filter(inRange);
+  const callees = spans.filter(isRequest);
   for (const isOwn of [true, false]) {
     const of = callers.filter((caller) => (caller.site_id === site) === isOwn);
-    const hasCaller = (trace: string, id: string | undefined): boolean =>
-      of.some((one) => isNamed(one, trace, id));
     for (const caller of of) {
-      const calls = callees.filter((callee) => {
+      const naming = callees.filter((callee) => {
+        const { trace_id, parent_span_id, links } = callee;
         if (!isOwn && callee.site_id !== site) return false;
-        if (callee.links.some((link) => isNamed(caller, link.trace_id, link.span_id))) return true;
-        if (isCalled(callee) && hasCaller(callee.trace_id, callee.span_id)) {
-          return isNamed(caller, callee.trace_id, callee.span_id);
-        }
-        const { trace_id, parent_span_id } = callee;
+        if (links.some((link) => isNamed(caller, link.trace_id, link.span_id))) return true;
+        if (isCalled(callee) && isNamed(caller, trace_id, callee.span_id)) return true;
         const isShared = callees.some((other) => isCalled(other) && isNamed(other, trace_id, parent_span_id));
-        return !isShared && isNamed(caller, trace_id, parent_span_id);
+        const isOfOther = spans.some(
+          (other) =>
+            isCallerKind(other) &&
+            isNamed(other, trace_id, callee.span_id) &&
+            other.parent_span_id === parent_span_id,
+        );
+        return !isShared && !(isCalled(callee) && isOfOther) && isNamed(caller, trace_id, parent_span_id);
       });
+      const calls = chooseDocuments(naming, site, (callee) => nameSpan(callee));
       for (const callee of calls) {
         if (!isOwn) edges.upstream.push(caller.service_name);
         else if (callee.site_id === site) edges.internal.push(callee.service_name);
@@ -90,8 +111,6 @@ function listEdges(spans: readonly Span[], site: string): Readonly<Record<string
 }
 
 describe("calls", () => {
-  const runs = { numRuns: 3_000 };
-
   test("site edges equal their definition over all pairs, for each visible subset of sites", async () => {
     const visible = fc.uniqueArray(fc.constantFrom(...siteNames), { minLength: 1 });
     const property = fc.asyncProperty(store, visible, async (spans, [site = "a", ...partners]) => {
@@ -110,6 +129,77 @@ describe("calls", () => {
       ]);
       expect(Object.fromEntries(counted)).toEqual(listEdges(seen, site));
     });
-    await fc.assert(property, runs);
+    await fc.assert(property, { numRuns: sampleRuns(3_000) });
   });
+
+  test("the figures of a range are those of its parts, in whatever order its documents are read", async () => {
+    const visible = fc.uniqueArray(fc.constantFrom(...siteNames), { minLength: 1 });
+    const property = fc.asyncProperty(
+      documents,
+      visible,
+      fc.infiniteStream(fc.nat()),
+      async (all, [site = "a", ...partners], random) => {
+        const spans = all.flat();
+        const shuffled = spans
+          .map((span) => ({ span, rank: random.next().value }))
+          .toSorted((x, y) => x.rank - y.rank)
+          .map(({ span }) => span);
+        const whole = await readFigures(spans, site, partners, [range]);
+        const middle = at(950);
+        const parts: readonly TimeRange[] = [
+          { from: range.from, to: (middle - 1n) as Instant },
+          { from: middle, to: range.to },
+        ];
+        expect(await readFigures(shuffled, site, partners, [range])).toEqual(whole);
+        expect(await readFigures(shuffled, site, partners, parts)).toEqual(whole);
+      },
+    );
+    await fc.assert(property, { numRuns: sampleRuns(3_000) });
+  });
+
+  /** By edge or action: how often it counts in these ranges, its errors and its time. */
+  async function readFigures(
+    spans: readonly Span[],
+    site: string,
+    partners: readonly string[],
+    ranges: readonly TimeRange[],
+  ): Promise<Readonly<Record<string, readonly number[]>>> {
+    const analytics = createSpanAnalytics(createArrayReader(spans));
+    const sums = new Map<string, readonly number[]>();
+    const add = (key: string, figures: readonly number[]): void => {
+      const known = sums.get(key);
+      sums.set(
+        key,
+        figures.map((figure, n) => figure + (known?.[n] ?? 0)),
+      );
+    };
+    const addEdges = (side: string, edges: readonly Edge[]): void => {
+      for (const { count, error_count, mean, p_90: _, p_95: __, ...names } of edges) {
+        add(`${side} ${JSON.stringify(Object.entries(names).sort())}`, [
+          count,
+          error_count,
+          Math.round(mean * count),
+        ]);
+      }
+    };
+    for (const own of ranges) {
+      const query: EdgesQuery = {
+        sources: [createSource(site)],
+        partners: partners.map(createSource),
+        ...{ range: own, budget: createBudget(100_000) },
+      };
+      for (const [side, edges] of Object.entries(await analytics.siteEdges(query, signal))) {
+        addEdges(`site ${side}`, edges);
+      }
+      const action = { service: "x", namespace: "web", action: "work" };
+      const found = await analytics.actionEdges({ ...query, ...action }, signal);
+      for (const [side, edges] of Object.entries(found)) addEdges(`action ${side}`, edges);
+      const digest = encodeEventDigest({ service: "x", kind: "client", name: "work", statement: undefined });
+      const events: SlowEventActionsQuery = { ...query, digest };
+      for (const { namespace, action_name, count } of await analytics.slowEventActions(events, signal)) {
+        add(`event ${namespace} ${action_name}`, [count]);
+      }
+    }
+    return Object.fromEntries(sums);
+  }
 });

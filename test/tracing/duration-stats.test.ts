@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createDurationDistribution } from "#src/tracing/duration-stats.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { createSpan } from "./span-builder.ts";
 
 test("percentiles are the nearest rank over all spans, each compressed span as often as it counts", () => {
@@ -23,5 +24,5 @@ test("percentiles are the nearest rank over all spans, each compressed span as o
       }
     },
   );
-  fc.assert(property, { numRuns: 500 });
+  fc.assert(property, { numRuns: sampleRuns(500) });
 });

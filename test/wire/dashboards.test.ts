@@ -12,6 +12,7 @@ describe("dashboard queries on the demo sites", { timeout: 60_000 }, () => {
     recordRequest: () => {},
     recordCacheLookup: () => {},
     rollupBytes: 0,
+    metricCacheBytes: 0,
     readText: () => "",
   });
   afterAll(() => backend.close());
@@ -199,6 +200,7 @@ test("demo metrics are deterministic for a seed and time", {
       recordRequest: () => {},
       recordCacheLookup: () => {},
       rollupBytes: 0,
+      metricCacheBytes: 0,
       readText: () => "",
     };
     const backend = memory.create("memory", memory.parseConfig({}), io);

@@ -1,15 +1,17 @@
 // A server over the memory store or a given store, with a stopped clock.
 import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createAuthenticator, createTokenCheck, hashToken } from "#src/access/auth.ts";
+import { createCertificateUsers } from "#src/access/certificates.ts";
 import type { RateLimiter } from "#src/access/rate-limit.ts";
 import type { Site } from "#src/access/sites.ts";
+import type { AuditLog } from "#src/audit/audit-log.ts";
 import type { TokenEntry } from "#src/config/config.ts";
-import type { CompressionConfig } from "#src/config/edge-settings.ts";
-import type { Limits } from "#src/config/limits.ts";
+import type { CertificateEntry, CompressionConfig } from "#src/config/edge-settings.ts";
+import type { Limits, TokenLimits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
-import { createServer, type Server, type ServerOptions } from "#src/server/server.ts";
+import { createServer, type ServedConfig, type Server, type ServerOptions } from "#src/server/server.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 
@@ -21,6 +23,8 @@ const expired = "secret-token-of-bob";
 
 interface Subject {
   readonly server: Server;
+  /** What it serves until it is reloaded. */
+  readonly served: ServedConfig;
   readonly logs: MemoryLogs;
   /** The count of each limit that was reached, from `/metrics`. */
   readonly limited: () => Promise<Readonly<Record<string, number>>>;
@@ -38,6 +42,8 @@ export function createSubject(
   over: {
     store?: LogStore;
     limits?: Partial<Limits>;
+    /** Of ana's token. */
+    ownLimits?: TokenLimits;
     compression?: CompressionConfig;
     lines?: number;
     rate?: RateLimiter;
@@ -47,6 +53,9 @@ export function createSubject(
     probeAddress?: boolean;
     silence?: number;
     unread?: number;
+    audit?: AuditLog;
+    served?: Partial<ServedConfig>;
+    certificates?: readonly CertificateEntry[];
   } = {},
 ): Subject {
   const logs = createMemoryLogs();
@@ -65,13 +74,32 @@ export function createSubject(
   ];
   const store = { backend: "memory", store: over.store ?? logs, sources };
   const tokens: readonly TokenEntry[] = [
-    { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
+    { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"], limits: over.ownLimits },
     { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
     { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
     { user: "dan", sha256: hashToken(expiringToken), sites: ["shop"], expires: fromMillis(base + 60_600) },
   ];
   let log = "";
   const now = () => fromMillis(base + 60_000);
+  const telemetry = createTelemetry({
+    write: (line) => {
+      log += line;
+    },
+    level: "debug",
+  });
+  const served: ServedConfig = {
+    authenticate: createAuthenticator(tokens, now, {
+      recordUse: telemetry.recordUse,
+      findCertificateUser: createCertificateUsers(over.certificates ?? [], now),
+      ...(over.rate && { rate: over.rate }),
+    }),
+    sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
+    isToken: createTokenCheck(tokens),
+    limits: { ...defaults.limits, ...over.limits },
+    compression: over.compression,
+    proxies: over.proxies,
+    ...over.served,
+  };
   const server = createServer({
     loadGraphql:
       over.graphql ??
@@ -81,20 +109,11 @@ export function createSubject(
         stitched: false,
       })),
     operations,
-    authenticate: createAuthenticator(tokens, now, { ...(over.rate && { rate: over.rate }) }),
-    sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
-    isToken: createTokenCheck(tokens),
-    limits: { ...defaults.limits, ...over.limits },
-    compression: over.compression,
-    proxies: over.proxies,
+    ...served,
     hasProbeAddress: over.probeAddress,
     silenceLimit: over.silence,
-    telemetry: createTelemetry({
-      write: (line) => {
-        log += line;
-      },
-      level: "debug",
-    }),
+    telemetry,
+    audit: over.audit,
     now,
     ...(over.readingTime && { readTimeouts: over.readingTime }),
     unreadTimeout: over.unread,
@@ -124,7 +143,7 @@ export function createSubject(
       [...counted].map(([, operation, status, count]) => [`${operation} ${status}`, Number(count)]),
     );
   };
-  return { server, limited, used, requests, logs, logged: () => log, post };
+  return { server, served, limited, used, requests, logs, logged: () => log, post };
 }
 
 export const linesPath = "/api/v2/logs/lines";
@@ -140,4 +159,19 @@ export function linesBody(over: Record<string, unknown> = {}, pagination: Record
     pagination: { per_page: 100, order: "ASC", cursor: { time: null }, ...pagination },
     ...over,
   };
+}
+
+/** A store that answers only after it is released, and how many have asked it. */
+export function openWaitingStore() {
+  const over = Promise.withResolvers<void>();
+  const seen = { begun: 0 };
+  const store: LogStore = {
+    // biome-ignore lint/correctness/useYield: an empty answer
+    async *lines() {
+      seen.begun += 1;
+      await over.promise;
+    },
+    isWithinLimits: async () => true,
+  };
+  return { store, seen, end: over.resolve };
 }

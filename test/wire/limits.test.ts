@@ -7,7 +7,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { anonymousPrincipal } from "#src/operations/runtime/executor.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
-import { base, createSubject, linesBody, linesPath, otherToken, token } from "./harness.ts";
+import { base, createSubject, linesBody, linesPath, openWaitingStore, otherToken, token } from "./harness.ts";
 
 const origin = "http://readout";
 const as = (user: string): RequestInit => ({ headers: { authorization: `Bearer ${user}` } });
@@ -23,24 +23,9 @@ const unused = Object.fromEntries(
   ].map((limit) => [limit, 0]),
 );
 
-/** Answers only after it is released. */
-function waiting() {
-  const over = Promise.withResolvers<void>();
-  const seen = { begun: 0 };
-  const store: LogStore = {
-    // biome-ignore lint/correctness/useYield: an empty answer
-    async *lines() {
-      seen.begun += 1;
-      await over.promise;
-    },
-    isWithinLimits: async () => true,
-  };
-  return { store, seen, end: over.resolve };
-}
-
 describe("limits of one token", () => {
   test("refuse a further concurrent request with Retry-After and admit other tokens", async () => {
-    const { store, seen, end } = waiting();
+    const { store, seen, end } = openWaitingStore();
     const { post, limited } = createSubject({ store, limits: { tokenRequests: 2 } });
     const first = [post(linesBody()), post(linesBody())];
     await expect.poll(() => seen.begun).toBe(2);
@@ -146,7 +131,7 @@ describe("limits of one token", () => {
 
 describe("how near each limit is", () => {
   test("is in the metrics, of a token's limits by the token nearest to them", async () => {
-    const { store, seen, end } = waiting();
+    const { store, seen, end } = openWaitingStore();
     const { post, used } = createSubject({ store, limits: { requests: 10, tokenRequests: 4 } });
     expect(await used()).toEqual(unused);
     const asked = [
@@ -201,7 +186,7 @@ describe("how near each limit is", () => {
 
 describe("limits of the server", () => {
   test("bound concurrent requests and streams", async () => {
-    const { store, seen, end } = waiting();
+    const { store, seen, end } = openWaitingStore();
     const one = createSubject({ store, limits: { requests: 1 } });
     const first = one.post(linesBody());
     await expect.poll(() => seen.begun).toBe(1);
@@ -218,7 +203,7 @@ describe("limits of the server", () => {
   });
 
   test("bound the time of a request", async () => {
-    const { post, limited } = createSubject({ store: waiting().store, limits: { deadline: 20 } });
+    const { post, limited } = createSubject({ store: openWaitingStore().store, limits: { deadline: 20 } });
     expect(await (await post(linesBody())).json()).toEqual({ error: failures.timeout });
     expect(await limited()).toEqual({ deadline: 1 });
   });

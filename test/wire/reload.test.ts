@@ -1,4 +1,4 @@
-// A thousand reloads under load: each request is answered by one configuration, and none is refused.
+// Reloads under load: each request is answered by one configuration, and none is refused.
 import { expect, test } from "vitest";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
@@ -7,10 +7,11 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { ServedConfig } from "#src/server/server.ts";
 import type { LogStore } from "#src/store/logs.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { base, createSubject, linesBody, linesPath } from "./harness.ts";
 
 const token = "of-all-configurations";
-const reloads = 1_000;
+const reloads = sampleRuns(1_000);
 /** More rows than are buffered before an answer begins. */
 const streamed = 1_500;
 
@@ -56,7 +57,7 @@ function configuration(number: number) {
   return { served, close, late: () => late };
 }
 
-test("1,000 reloads under load: every answer is complete and of one configuration", async () => {
+test(`${reloads} reloads under load: every answer is complete and of one configuration`, async () => {
   const { server } = createSubject();
   const made = [configuration(0)];
   const over: Promise<void>[] = [];
@@ -102,7 +103,7 @@ test("1,000 reloads under load: every answer is complete and of one configuratio
   reloading = false;
   await Promise.all(clients);
   expect(wrong).toEqual([]);
-  expect(numbers.size).toBeGreaterThan(100);
+  expect(numbers.size).toBeGreaterThan(reloads / 10);
   // Every replaced configuration is closed, and none before its last answer.
   await Promise.all(over);
   expect(over).toHaveLength(reloads + 1);

@@ -334,7 +334,7 @@ describe("server: reload", () => {
     go.resolve();
     expect(JSON.parse(await read(answer))).toHaveLength(1_800);
     await replaced;
-    const everyone = { user: "eve", account: "eve", maySee: () => true, hasScope: () => true };
+    const everyone = { user: "eve", token: "eve", account: "eve", maySee: () => true, hasScope: () => true };
     await server.reload({ authenticate: async () => everyone, sites: new Map(), limits: defaults.limits });
     expect((await ask(port, linesBody())).statusCode).toBe(404);
   });

@@ -31,11 +31,15 @@ export interface ElasticClient {
   probe(signal: AbortSignal): Promise<Product>;
   /** Whether it sends credentials. The server may then show it less than there is. */
   readonly hasCredentials: boolean;
+  /** Tells apart what may see other documents, or read the same ones otherwise. */
+  readonly view: string;
   close(): Promise<void>;
 }
 
 export interface ClientSettings extends GuardSettings, TransportSettings {
   readonly nodes: readonly string[];
+  /** As `ElasticClient.view`. */
+  readonly view: string;
 }
 
 interface ClientState {
@@ -76,6 +80,7 @@ export function createElasticClient(backend: string, settings: ClientSettings, i
       settings.auth !== undefined ||
       settings.tls?.cert !== undefined ||
       Object.hasOwn(normaliseHeaderNames(settings.headers), "authorization"),
+    view: settings.view,
     async close() {
       await Promise.all([...state.transports.values()].map(async (transport) => (await transport).close()));
     },

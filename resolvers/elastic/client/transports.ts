@@ -7,6 +7,7 @@ import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
 import type { Millis } from "../../../src/core/time.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
+import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";
 import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
 import { sendWithToken } from "../../http/oauth2.ts";
 import type { Transport } from "./node-pool.ts";
@@ -31,6 +32,7 @@ export interface TransportSettings {
     | { apiKey: string }
     | { bearer: string }
     | AccessTokenLogin
+    | AwsLogin
     | undefined;
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
@@ -69,7 +71,7 @@ export async function createElasticsearchTransport(
     maxRetries: 0,
     requestTimeout: settings.timeout + extraTimeout,
   };
-  if (auth !== undefined && !("tokens" in auth)) {
+  if (auth !== undefined && !("tokens" in auth) && !("aws" in auth)) {
     options.auth =
       "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
   }
@@ -77,7 +79,7 @@ export async function createElasticsearchTransport(
   const client = new Client(options);
   return {
     send: (request, signal) =>
-      sendAuthorised(auth, signal, async (authorization) => {
+      sendAuthorised({ auth, node, request, signal }, async (authorization) => {
         const result = await client.transport.request(toTransportParams(request), {
           asStream: true,
           meta: true,
@@ -121,7 +123,7 @@ export async function createOpenSearchTransport(
   const client = new Client(options);
   return {
     send: (request, signal) =>
-      sendAuthorised(auth, signal, async (authorization) => {
+      sendAuthorised({ auth, node, request, signal }, async (authorization) => {
         signal.throwIfAborted();
         const pending = client.transport.request(toTransportParams(request), {
           asStream: true,
@@ -142,12 +144,24 @@ export async function createOpenSearchTransport(
   };
 }
 
-/** With a token of the moment, where the login is one of those. */
-function sendAuthorised(
-  auth: TransportSettings["auth"],
-  signal: AbortSignal,
+interface SentRequest {
+  readonly auth: TransportSettings["auth"];
+  /** The address of the node. */
+  readonly node: string;
+  readonly request: ElasticRequest;
+  readonly signal: AbortSignal;
+}
+
+/** With a token or a signature of the moment, where the login is one of those. */
+async function sendAuthorised(
+  { auth, node, request, signal }: SentRequest,
   send: (authorization: Readonly<Record<string, string>>) => Promise<RawResponse>,
 ): Promise<RawResponse> {
+  if (auth !== undefined && "aws" in auth) {
+    const response = await sendSigned(auth, toUnsigned(node, request), signal, send, readRefusal);
+    if ("text" in response) return response.response;
+    return response;
+  }
   if (auth === undefined || !("tokens" in auth)) return send({});
   // A response has been read to its end.
   return sendWithToken(
@@ -159,13 +173,32 @@ function sendAuthorised(
   );
 }
 
+function toUnsigned(node: string, { method, path, query, body }: ElasticRequest) {
+  const { host, pathname } = new URL(node);
+  const search = printQuery(query);
+  const prefix = pathname.replace(/\/+$/, "");
+  return { method, host, path: `${prefix}${path}${search === "" ? "" : `?${search}`}`, body };
+}
+
+function readRefusal(response: RawResponse) {
+  const { status, headers, body } = response;
+  if (status !== 401 && status !== 403) return undefined;
+  const date = typeof headers.date === "string" ? headers.date : undefined;
+  return Promise.resolve({ response, status, date, text: body.toString("utf8") });
+}
+
 /** Header names in lower case: the clients send a name in two spellings twice, and it arrives as `acme, acme`. */
 export function normaliseHeaderNames(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
 function toTransportParams({ method, path, query, body }: ElasticRequest) {
-  return { method, path, querystring: { ...query }, ...(body === undefined ? {} : { body }) };
+  return { method, path, querystring: printQuery(query), ...(body === undefined ? {} : { body }) };
+}
+
+/** Not left to the clients: what is signed has to be what is sent. */
+function printQuery(query: ElasticRequest["query"]): string {
+  return encodeForSignature(new URLSearchParams(query).toString());
 }
 
 /** Every version accepts plain JSON; only neighbouring versions accept the client's own media type. */

@@ -1,7 +1,7 @@
 // Finds values at dotted names of a parsed document. The dots of a name are nesting or part of a key, in any combination. For
 // texts an array counts as its elements, and the values that the scanner picked serve as well as the document.
 import { requireFirst } from "../../../src/core/collections.ts";
-import { formatScalar, isJsonObject, type JsonObject } from "../../../src/core/lossless-json.ts";
+import { formatScalar, isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
 import type { PickedValues } from "./hit-scanner.ts";
 
 /** All ways to read a dotted name as keys, the longest first key first: `a.b` is ["a.b"], then ["a", "b"]. */

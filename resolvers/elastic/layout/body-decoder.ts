@@ -6,7 +6,7 @@ import {
   isJsonObject,
   type JsonObject,
   parseLossless,
-} from "../../../src/core/lossless-json.ts";
+} from "../../../src/core/json/lossless-json.ts";
 import { findFirstText, findFirstValue, findValue, iterateMembers } from "../document/dotted-names.ts";
 import type { BodySource, LogLayout } from "./log-layout.ts";
 

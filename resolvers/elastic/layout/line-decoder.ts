@@ -1,7 +1,7 @@
 // Decodes a document into a log line by its layout. Where the layout's body is the document itself, the values that the scanner
 // picked are enough and the document is not parsed.
 import { BackendError } from "../../../src/core/errors.ts";
-import { isJsonObject, type JsonObject, parseLossless } from "../../../src/core/lossless-json.ts";
+import { isJsonObject, type JsonObject, parseLossless } from "../../../src/core/json/lossless-json.ts";
 import type { LogLine, Severity } from "../../../src/core/rows.ts";
 import { parseSeverity } from "../../../src/core/severity-words.ts";
 import type { Instant } from "../../../src/core/time.ts";

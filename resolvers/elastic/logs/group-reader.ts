@@ -6,6 +6,7 @@ import { sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
+import type { LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 import type { Hit } from "../document/hit-scanner.ts";
 import { decodeLine } from "../layout/line-decoder.ts";
@@ -61,7 +62,7 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
     context,
     budget,
     window: createExportWindow(context.query),
-    matches: compileMatcher(context.query.filter),
+    matches: compileLineTest(context.query),
     recorder: findCurrentRecorder(),
     lineCount: 0,
     selectivity: 1,
@@ -74,6 +75,15 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
     lastMetadata: undefined,
     hasContinued: false,
   };
+}
+
+/** Whether a line is one of those that a query asks for, but for its range. */
+function compileLineTest({ moments, filter }: LogQuery): (line: LogLine) => boolean {
+  const matches = compileMatcher(filter);
+  if (moments === undefined) return matches;
+  // The index finds a document by any of its times, and it is a line of the least.
+  const named = new Set(moments);
+  return (line) => named.has(floorToMilli(line.time)) && matches(line);
 }
 
 /**

@@ -9,6 +9,7 @@ import { hasUnmappedField } from "../query/tenant-filter.ts";
 import {
   acceptShardCount,
   isStale,
+  type ReachedIndices,
   readCompleteResponse,
   requireSameIndices,
   retryUntilShardsStarted,
@@ -17,9 +18,9 @@ import {
 import type { GroupReader } from "./group-reader.ts";
 import { buildSearchBody, compileSearchPlan, type SearchPlan } from "./search-plan.ts";
 
-export interface PlannedResponse {
+export interface PlannedResponse<Response extends ReachedIndices = SearchResponse> {
   readonly plan: SearchPlan;
-  readonly response: SearchResponse;
+  readonly response: Response;
 }
 
 /** How often the mappings are read again for one search. */
@@ -29,10 +30,10 @@ const maxRefreshes = 2;
  * Runs a search until its response fits a plan that knows all indices behind it. @throws {LayoutsChanged} @throws {Refused}
  * @throws {BackendError}
  */
-export async function searchPlanned(
+export async function searchPlanned<Response extends ReachedIndices>(
   reader: GroupReader,
-  search: (plan: SearchPlan) => Promise<SearchResponse>,
-): Promise<PlannedResponse> {
+  search: (plan: SearchPlan) => Promise<Response>,
+): Promise<PlannedResponse<Response>> {
   const { backend, mappingCache, source, signal } = reader.context;
   for (let attempt = 0; ; attempt++) {
     const plan = await planSearch(reader);

@@ -4,9 +4,10 @@
 import { zip } from "../../../src/core/collections.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import { computeRest, limitTies, mergeStreams } from "../../../src/core/line-order.ts";
+import { createLineCounts, type LineCounts } from "../../../src/core/line-tally.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
-import type { LogQuery, LogSource, LogStore } from "../../../src/store/logs.ts";
+import type { LineCountQuery, LogQuery, LogSource, LogStore } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { parseTenantFilter } from "../query/tenant-filter.ts";
@@ -16,6 +17,7 @@ import { mappingChangedError, refuseRemote, rejectInexactTenantFilter } from "..
 import { explainSource } from "./explain.ts";
 import { streamGroup } from "./group-pages.ts";
 import { batchSizes, createGroupReader, type ReadBudget } from "./group-reader.ts";
+import { addGroupCounts } from "./line-counts.ts";
 import { countCandidates } from "./page-estimate.ts";
 import { LayoutsChanged, type ReadContext } from "./search-plan.ts";
 
@@ -42,6 +44,15 @@ export function createLogStore(backend: string, client: ElasticClient, mappingCa
           return await estimateWithinLimits(store, query, signal);
         } catch (error) {
           requireRestartable(backend, error, attempt, query.sources[0].index);
+        }
+      }
+    },
+    async count(query, signal) {
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return await countSource(store, query, signal);
+        } catch (error) {
+          requireRestartable(backend, error, attempt, query.source.index);
         }
       }
     },
@@ -75,6 +86,24 @@ async function estimateWithinLimits(
   const opaque = zip(sources, groupsBySource).filter(([, { isOpaque }]) => isOpaque);
   await Promise.all(opaque.map(([source]) => requireStillOpaque(store, source, signal)));
   return false;
+}
+
+/** @throws {LayoutsChanged} */
+async function countSource(
+  store: StoreContext,
+  { source, range, filter, step, grouping, hasGroupBuckets = false }: LineCountQuery,
+  signal: AbortSignal,
+): Promise<LineCounts | undefined> {
+  const { groups } = await readGroups(store, source, signal);
+  const limits = { expectedLines: 1, documentLimit: 0, tieLimit: 0 };
+  const query: LogQuery = { ...{ sources: [source], range, filter, order: "asc" }, ...limits };
+  const counts = createLineCounts(hasGroupBuckets && grouping !== undefined);
+  for (const group of groups) {
+    const context = createReadContext(store, source, group, groups, query, signal);
+    const reader = createGroupReader(context, { documents: 0 });
+    if (!(await addGroupCounts(reader, step, grouping, counts))) return undefined;
+  }
+  return counts;
 }
 
 /**

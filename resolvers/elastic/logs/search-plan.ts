@@ -1,7 +1,7 @@
 // How the searches of one layout group look: the conditions beside the time range, the time field, and the sort. Compiled once
 // for each state of the mappings and not for each page.
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
-import type { Instant, TimeRange } from "../../../src/core/time.ts";
+import { endOfMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import type { LogQuery, LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -23,7 +23,7 @@ import {
   type LayoutGroup,
 } from "../layout/layout-groups.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
-import { type IndexMetadata, isUnindexed, isUnsortable } from "../mapping/mapping.ts";
+import { type IndexGroup, type IndexMetadata, isUnindexed, isUnsortable } from "../mapping/mapping.ts";
 import { compileFilter, listUnnarrowedFields, queryLimits } from "../query/filter-compiler.ts";
 import {
   buildOutsideNanosQueries,
@@ -61,8 +61,13 @@ export interface SearchPlan {
   /** The state of the mappings that the plan was compiled with. */
   readonly metadata: IndexMetadata;
   readonly layout: LogLayout;
+  /** The groups of indices with this layout. */
+  readonly groups: readonly IndexGroup[];
+  readonly product: Product;
   readonly timeColumn: TimeColumn;
   readonly sort: object;
+  /** The milliseconds that the query names. */
+  readonly moments: LogQuery["moments"];
   /** Tenant filter and query filter, as far as the index answers them. */
   readonly filter: Query;
   readonly indices: IndexScope;
@@ -109,8 +114,11 @@ export async function compileSearchPlan(
     backend,
     metadata,
     layout,
+    groups: group.groups,
+    product,
     timeColumn,
     sort: timeColumn.buildSort(query.order),
+    moments: query.moments,
     filter,
     indices,
     listUnnarrowed: () => listUnnarrowedFields(query.filter, ownMetadata, layout, product),
@@ -173,12 +181,17 @@ export function buildScrollBody(plan: SearchPlan, range: TimeRange): object {
   return { query: buildLinesQuery(plan, range, true), sort: ["_doc", plan.sort] };
 }
 
-function buildLinesQuery(
-  { timeColumn, indices, filter }: SearchPlan,
+/** The documents that may be lines of a range. `excludesEarlier` as for `buildSearchBody`. */
+export function buildLinesQuery(
+  { timeColumn, indices, moments, filter }: SearchPlan,
   { from, to }: TimeRange,
   excludesEarlier: boolean,
 ): Query {
-  const touching = timeColumn.buildRangeQuery(from, to);
+  const named = moments?.map((start) => timeColumn.buildRangeQuery(start, endOfMilli(start)));
+  const touching = allOf([
+    timeColumn.buildRangeQuery(from, to),
+    named === undefined ? matchAll : anyOf(named),
+  ]);
   const inRange = excludesEarlier ? allOf([touching, not(timeColumn.buildBeforeQuery(from))]) : touching;
   const { own, unknown, both, hasConflictingTime } = indices;
   const conditions = hasConflictingTime

@@ -1,5 +1,5 @@
 // Reads the fields of a mapping: for each name, how it is indexed and where the index may differ from the documents.
-import { isJsonObject, type JsonObject } from "../../../src/core/lossless-json.ts";
+import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
 
 /** How one name is indexed. Names are joined by dots, as in the index. */
 export interface IndexedField {

@@ -1,7 +1,7 @@
 // What an index can search: lookups in the mappings of the indices behind one pattern, and queries for names that were
 // mapped after they were read.
 import { requireFirst } from "../../../src/core/collections.ts";
-import type { JsonObject } from "../../../src/core/lossless-json.ts";
+import type { JsonObject } from "../../../src/core/json/lossless-json.ts";
 import { anyOf, buildIgnoredQuery, type Query } from "../client/query-dsl.ts";
 import { type IndexedField, plainTypes, scalarTypes } from "./indexed-field.ts";
 

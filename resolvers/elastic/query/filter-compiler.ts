@@ -91,6 +91,21 @@ export function combineGroupQueries(
   return measureQuery(query).clauses > queryLimits.clauses ? matchAll : query;
 }
 
+/**
+ * The same for lower bounds: nothing of an index that the metadata lacks is found. Undefined where that takes too many
+ * clauses.
+ */
+export function combineCertainQueries(
+  queries: readonly { readonly group: IndexGroup; readonly query: Query }[],
+): Query | undefined {
+  const shared: SharedQueries = new Map();
+  for (const { group, query } of queries) addSharedQuery(shared, query, group.indices);
+  const combined = anyOf(
+    [...shared.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
+  );
+  return measureQuery(combined).clauses > queryLimits.clauses ? undefined : combined;
+}
+
 /** The fields of a filter, as the user writes them, by which some index cannot narrow. */
 export function listUnnarrowedFields(
   filter: Filter,

@@ -226,30 +226,38 @@ export function buildCertainParentReferenceQuery(
   return { nested: { path: rule.at, query } };
 }
 
-/** Documents that may be entries which these spans have called. */
+/** Documents that may be entries which these spans have called, or callers below these spans. */
 export function buildCalleeQuery(
   placed: PlacedForm<SpanForm>,
   traceIds: readonly string[],
   spanIds: readonly string[],
 ): Query {
   const { group, form } = placed;
-  const isCalled = anyOf([buildChildQuery(placed, spanIds), buildIdQuery(group, form.span_id, spanIds)]);
-  const called = allOf([buildIdQuery(group, form.trace_id, traceIds), isCalled]);
   const { links } = form;
-  if (links === undefined) return called;
-  return anyOf([called, buildIdQuery(group, [`${links.at}.${links.span_id}`], spanIds)]);
+  const isEntry = buildSelectionQuery(placed, "entries");
+  const isEntryOrCaller = anyOf([isEntry, buildSelectionQuery(placed, "calls")]);
+  const isBelow = allOf([isEntryOrCaller, buildChildQuery(placed, spanIds)]);
+  const isOtherSide = allOf([isEntry, buildIdQuery(group, form.span_id, spanIds)]);
+  const isLinked =
+    links === undefined ? matchNone : buildIdQuery(group, [`${links.at}.${links.span_id}`], spanIds);
+  return anyOf([
+    allOf([buildIdQuery(group, form.trace_id, traceIds), anyOf([isBelow, isOtherSide])]),
+    allOf([isEntry, isLinked]),
+  ]);
 }
 
-/** Documents that may be entries which spans of these traces have called. */
-export function buildTraceCalleeQuery(
-  { group, form }: PlacedForm<SpanForm>,
-  traceIds: readonly string[],
-): Query {
-  const called = buildIdQuery(group, form.trace_id, traceIds);
+/** The same for all spans of these traces. */
+export function buildTraceCalleeQuery(placed: PlacedForm<SpanForm>, traceIds: readonly string[]): Query {
+  const { group, form } = placed;
   const { links } = form;
-  return links === undefined
-    ? called
-    : anyOf([called, buildIdQuery(group, [`${links.at}.${links.trace_id}`], traceIds)]);
+  const isEntry = buildSelectionQuery(placed, "entries");
+  const isEntryOrCaller = anyOf([isEntry, buildSelectionQuery(placed, "calls")]);
+  const isLinked =
+    links === undefined ? matchNone : buildIdQuery(group, [`${links.at}.${links.trace_id}`], traceIds);
+  return anyOf([
+    allOf([buildIdQuery(group, form.trace_id, traceIds), isEntryOrCaller]),
+    allOf([isEntry, isLinked]),
+  ]);
 }
 
 /** Documents that may be spans with one of these parents. */

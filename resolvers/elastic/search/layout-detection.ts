@@ -6,7 +6,7 @@
 import type { LRUCache } from "lru-cache";
 import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
-import { formatScalar, type JsonObject } from "../../../src/core/lossless-json.ts";
+import { formatScalar, type JsonObject } from "../../../src/core/json/lossless-json.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";

@@ -1,7 +1,7 @@
 // Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
 import { z } from "zod";
-import { parseExactIntegers } from "../../../src/core/lossless-json.ts";
+import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { isValueObject } from "../document/flatten.ts";

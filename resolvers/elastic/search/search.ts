@@ -94,7 +94,7 @@ function isStarting(error: unknown): boolean {
 }
 
 /** The part of a response that shows which indices it came from. */
-type ReachedIndices = Pick<SearchResponse, "shards" | "indices">;
+export type ReachedIndices = Pick<SearchResponse, "shards" | "indices">;
 
 export const noPickedFields = { pickedNames: buildNameTree([]) };
 

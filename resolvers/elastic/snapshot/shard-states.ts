@@ -2,7 +2,9 @@
 // write has a higher sequence number than all before it. So if a later state has as many documents up to the earlier one's
 // newest number, and the same newest document, then it has the same documents and what lies above; neither replicas that
 // refresh at other moments nor numbers that another shard has used can hide a change. Writes at the same time may become
-// visible out of order, so the newest numbers are added up too: a late document and a deletion do not cancel out.
+// visible out of order, so the newest numbers are counted and added up too, in short blocks: late documents and deletions do not
+// cancel out.
+import { createHash } from "node:crypto";
 import { z } from "zod";
 import { requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
@@ -17,15 +19,15 @@ interface ShardState extends RecentState {
 
 /** The newest documents of an index: the newest one, and those with a number of at most `recentNumbers` less. */
 interface RecentState extends NewestDocument {
-  readonly recentDocuments: number;
-  /** Of their numbers. */
-  readonly recentSum: number;
+  /** A digest of the number of documents in each block of numbers, and of the sum of these. */
+  readonly recent: string;
 }
 
 interface NewestDocument {
-  /** The highest sequence number, and the primary term in which it was given. */
+  /** The highest sequence number, the primary term in which it was given, and the document's id. */
   readonly newest: number;
   readonly term: number;
+  readonly id: string;
 }
 
 /** By index; those without documents are left out. */
@@ -45,7 +47,20 @@ const maxIndices = 10_000;
  */
 const recentNumbers = 50_000;
 
-const hitSchema = z.object({ _index: z.string(), _seq_no: z.number(), _primary_term: z.number() });
+/** Few enough for one answer; servers refuse one with more than 65,536. */
+const maxBlocks = 2_500;
+
+const hitSchema = z.object({
+  _index: z.string(),
+  _id: z.string(),
+  _seq_no: z.number(),
+  _primary_term: z.number(),
+});
+const blockSchema = z.object({
+  key: z.number(),
+  doc_count: z.number(),
+  sum: z.object({ value: z.number() }),
+});
 const newestSchema = z.object({ hits: z.object({ hits: z.array(hitSchema) }) });
 const answerSchema = z.object({
   timed_out: z.literal(false),
@@ -59,7 +74,7 @@ const answerSchema = z.object({
             key: z.string(),
             doc_count: z.number(),
             newest: newestSchema.optional(),
-            sum: z.object({ value: z.number() }).optional(),
+            recent: z.object({ buckets: z.array(blockSchema) }).optional(),
           }),
         ),
       }),
@@ -101,7 +116,7 @@ export async function compareShards(
   const [all, above, recent] = await Promise.all([
     search({ aggs: byIndex({}) }),
     search({ query: buildAddedQuery(earlier), aggs: byIndex(newestDocument) }),
-    searchRecent(backend, search, earlier ?? new Map()),
+    searchRecent(backend, search, earlier ?? new Map(), earlier?.size ?? 0),
   ]);
   const documents = countByIndex(all);
   const added = countByIndex(above);
@@ -118,7 +133,7 @@ export async function compareShards(
     const found = listNewest(backend, await search({ query, aggs: byIndex(newestDocument) }));
     for (const [index, document] of found) newest.set(index, document);
   }
-  const recentOfChanged = await searchRecent(backend, search, newest);
+  const recentOfChanged = await searchRecent(backend, search, newest, documents.size);
   const states = new Map<string, ShardState>();
   for (const [index, count] of documents) {
     const found = recentOfChanged.get(index) ?? recent.get(index);
@@ -134,31 +149,44 @@ function isSame(one: RecentState, other: RecentState): boolean {
   return (
     one.newest === other.newest &&
     one.term === other.term &&
-    one.recentDocuments === other.recentDocuments &&
-    one.recentSum === other.recentSum
+    one.id === other.id &&
+    one.recent === other.recent
   );
 }
 
-/** By index, the documents up to these newest ones. */
+/** By index, the documents up to these newest ones, in blocks for so many indices in all. */
 async function searchRecent(
   backend: string,
   search: (body: object) => Promise<Answer>,
   upTo: ReadonlyMap<string, Pick<NewestDocument, "newest">>,
+  indices: number,
 ): Promise<ReadonlyMap<string, RecentState>> {
   if (upTo.size === 0) return new Map();
   const ranges = [...upTo].map(([index, { newest }]) =>
     allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } }]),
   );
-  const aggs = byIndex({ ...newestDocument, sum: { sum: { field: "_seq_no" } } });
-  const answer = await search({ query: anyOf(ranges), aggs });
+  const blocks = {
+    histogram: { field: "_seq_no", interval: chooseBlockLength(indices), min_doc_count: 1 },
+    aggs: { sum: { sum: { field: "_seq_no" } } },
+  };
+  const answer = await search({ query: anyOf(ranges), aggs: byIndex({ ...newestDocument, recent: blocks }) });
   const newest = listNewest(backend, answer);
   return new Map(
-    listBuckets(answer).map(({ key, doc_count: recentDocuments, sum }) => {
-      const recentSum = sum?.value;
-      if (recentSum === undefined) throw new BackendError(backend, "malformed", "an index without a sum");
-      return [key, { ...requireKey(newest, key), recentDocuments, recentSum }] as const;
+    listBuckets(answer).map(({ key, recent }) => {
+      if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its blocks");
+      const counted = recent.buckets.map((block) => [block.key, block.doc_count, block.sum.value]);
+      const digest = createHash("sha256").update(JSON.stringify(counted)).digest("base64");
+      return [key, { ...requireKey(newest, key), recent: digest }] as const;
     }),
   );
+}
+
+/**
+ * The length of the blocks of numbers that are counted by themselves, a power of two: the shortest of which so many indices have
+ * few enough. Where another number of indices has another length, nothing seems the same, and all is read again once.
+ */
+function chooseBlockLength(indices: number): number {
+  return 2 ** Math.ceil(Math.log2((indices * recentNumbers) / maxBlocks));
 }
 
 function listNewest(backend: string, answer: Answer): Map<string, NewestDocument> {
@@ -168,7 +196,7 @@ function listNewest(backend: string, answer: Answer): Map<string, NewestDocument
       if (hit === undefined) {
         throw new BackendError(backend, "malformed", "an index without its newest document");
       }
-      return [key, { newest: hit._seq_no, term: hit._primary_term }] as const;
+      return [key, { newest: hit._seq_no, term: hit._primary_term, id: hit._id }] as const;
     }),
   );
 }

@@ -10,33 +10,22 @@ import { closePointsInTime, openPointInTime, type PointInTime } from "../client/
 import type { Product } from "../client/product.ts";
 import type { Query } from "../client/query-dsl.ts";
 import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
+import { type Held, type HeldIndices, parseHeld, printHeld } from "./held-text.ts";
 import { buildAddedQuery, compareShards, type ShardStates } from "./shard-states.ts";
 
 export interface Snapshot {
   readonly points: readonly PointInTime[];
   readonly version: SnapshotVersion;
   /** What the snapshot has beyond the earlier one; undefined where anything else has changed. */
-  readonly added:
-    | { readonly documents: number; readonly buildQuery: (point: PointInTime) => Query }
-    | undefined;
+  readonly added: AddedDocuments | undefined;
+  /** The same for any other earlier version. @throws {BackendError} */
+  readonly compare: (since: SnapshotVersion, signal: AbortSignal) => Promise<AddedDocuments | undefined>;
   readonly close: () => void;
 }
 
-/** What a version stands for, by pattern. */
-type Held = ReadonlyMap<string, HeldPattern>;
-interface HeldPattern {
-  /** By name. */
-  readonly indices: HeldIndices;
-  /** By the number of the shards. */
-  readonly states: readonly ShardStates[];
-}
-
-/** What else the documents' meaning depends on; much smaller than the metadata. */
-type HeldIndices = ReadonlyMap<string, HeldIndex>;
-interface HeldIndex {
-  readonly uuid: string | undefined;
-  /** A digest of all fields as this user sees them: a new field may let old documents match, or show more of them. */
-  readonly fields: string | undefined;
+export interface AddedDocuments {
+  readonly documents: number;
+  readonly buildQuery: (point: PointInTime) => Query;
 }
 
 const versions = new WeakMap<SnapshotVersion, Held>();
@@ -72,25 +61,21 @@ export async function openSnapshot(
       else points.push(opened);
     };
     await mapConcurrent(wanted, concurrency, open, signal);
-    const earlier = since === undefined ? undefined : versions.get(since);
-    const compare = async (point: PointInTime, own: AbortSignal) => {
-      const states = earlier?.get(point.pattern)?.states.at(point.shard);
-      return { point, ...(await compareShards(backend, client, point, states, own)) };
+    const compareAll = async (earlier: Held | undefined, signal: AbortSignal) => {
+      const compare = async (point: PointInTime, own: AbortSignal) => {
+        const states = earlier?.get(point.pattern)?.states.at(point.shard);
+        return { point, ...(await compareShards(backend, client, point, states, own)) };
+      };
+      const compared = await mapConcurrent(points, concurrency, compare, signal);
+      const held = describeHeld(patterns, compared);
+      return { held, added: earlier && describeAdded(earlier, held, compared) };
     };
-    const compared = await mapConcurrent(points, concurrency, compare, signal);
-    const held: Held = new Map(
-      [...patterns].map(([pattern, metadata]) => {
-        const own = compared.filter(({ point }) => point.pattern === pattern);
-        const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
-        return [pattern, { indices: describeIndices(metadata), states: sorted.map(({ states }) => states) }];
-      }),
-    );
-    const version: SnapshotVersion = { bytes: measureHeld(held) };
-    versions.set(version, held);
+    const { held, added } = await compareAll(since && versions.get(since), signal);
     return {
       points,
-      version,
-      added: earlier === undefined ? undefined : describeAdded(earlier, held, compared),
+      version: createVersion(held, client.view),
+      added,
+      compare: async (other, own) => (await compareAll(versions.get(other), own)).added,
       close: () => closePointsInTime(client, points),
     };
   } catch (error) {
@@ -100,6 +85,31 @@ export async function openSnapshot(
     if (error instanceof BackendError && failures.includes(error.failure)) return undefined;
     throw error;
   }
+}
+
+function describeHeld(
+  patterns: ReadonlyMap<string, IndexMetadata>,
+  compared: readonly { readonly point: PointInTime; readonly states: ShardStates }[],
+): Held {
+  return new Map(
+    [...patterns].map(([pattern, metadata]) => {
+      const own = compared.filter(({ point }) => point.pattern === pattern);
+      const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
+      return [pattern, { indices: describeIndices(metadata), states: sorted.map(({ states }) => states) }];
+    }),
+  );
+}
+
+function createVersion(held: Held, view: string): SnapshotVersion {
+  const version: SnapshotVersion = { bytes: measureHeld(held), print: () => printHeld(held, view) };
+  versions.set(version, held);
+  return version;
+}
+
+/** The version of a text; undefined where it is none, or is of another view. */
+export function parseVersion(text: string, view: string): SnapshotVersion | undefined {
+  const held = parseHeld(text, view);
+  return held && createVersion(held, view);
 }
 
 /** Why no snapshot of the indices of these patterns can be opened, for operators; undefined if nothing is known against it. */

@@ -2,7 +2,7 @@
 // fields cannot be searched, and whether the tenant filter is exact.
 import { requireFirst } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
-import { parseExactIntegers } from "../../../src/core/lossless-json.ts";
+import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";

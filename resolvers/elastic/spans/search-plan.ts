@@ -3,6 +3,7 @@
 // an index holds a form that its mapping, as it was read, excludes.
 
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
+import { parseJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
@@ -191,7 +192,7 @@ export async function searchSourceJson(
 ): Promise<unknown> {
   const bytes = await searchSource(context, source, body, signal);
   try {
-    return JSON.parse(bytes.toString("utf8"));
+    return parseJson(bytes.toString("utf8"));
   } catch (cause) {
     throw malformedResponseError(context.backend, bytes, cause);
   }

@@ -1,16 +1,20 @@
 // De-duplicates spans: overlapping index patterns of one site may return the same document twice.
+import { createHash } from "node:crypto";
 import type { Span } from "../../../src/core/rows.ts";
+import { formatSpanIdentity, isSameSpan } from "../../../src/tracing/spans/repeated-spans.ts";
 
 /** The spans or documents that a read has returned already. */
 export interface SeenSpans {
   /** By span id: the first span that has it. */
   readonly firstById: Map<string, Span>;
-  /** Of further spans with a known id, and of documents. */
+  /** By `formatSpanIdentity`: the first document of each further span with a known id. */
+  readonly others: Map<string, Span>;
+  /** Of documents, and of what several documents of one span say. */
   readonly keys: Set<string>;
 }
 
 export function createSeenSpans(): SeenSpans {
-  return { firstById: new Map(), keys: new Set() };
+  return { firstById: new Map(), others: new Map(), keys: new Set() };
 }
 
 /** Adds a key. Returns whether it was new. */
@@ -21,16 +25,29 @@ export function addIfNew({ keys }: SeenSpans, key: string): boolean {
 }
 
 /**
- * Adds a span. Returns whether it was new. The two sides of a call may share an id and are two spans; a document that an
- * exporter sent twice is one.
+ * Adds a span. Returns whether it was new: an exporter may send a span twice. Documents of one span that differ are all new,
+ * since which of them counts must not depend on which is read first.
  */
 export function addSpanIfNew(seen: SeenSpans, span: Span): boolean {
-  const { trace_id, span_id, span_kind, start } = span;
-  const first = seen.firstById.get(span_id);
+  const { firstById, others } = seen;
+  const first = firstById.get(span.span_id);
   if (first === undefined) {
-    seen.firstById.set(span_id, span);
+    firstById.set(span.span_id, span);
     return true;
   }
-  if (first.trace_id === trace_id && first.span_kind === span_kind && first.start === start) return false;
-  return addIfNew(seen, `${trace_id}${span_id}${span_kind}${start}`);
+  const identity = formatSpanIdentity(span);
+  const known = isSameSpan(first, span) ? first : others.get(identity);
+  if (known === undefined) {
+    others.set(identity, span);
+    return true;
+  }
+  addIfNew(seen, digestDocument(known));
+  return addIfNew(seen, digestDocument(span));
+}
+
+function digestDocument(span: Span): string {
+  const text = JSON.stringify(span, (_, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+  return createHash("sha256").update(text).digest("base64");
 }

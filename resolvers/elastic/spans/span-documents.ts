@@ -17,7 +17,13 @@ import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import { IndicesChangedError } from "../snapshot/shard-states.ts";
-import { describeIndices, keepsIndices, openSnapshot, type Snapshot } from "../snapshot/snapshot.ts";
+import {
+  type AddedDocuments,
+  describeIndices,
+  keepsIndices,
+  openSnapshot,
+  type Snapshot,
+} from "../snapshot/snapshot.ts";
 import {
   combineSignals,
   createSpanSearchContext,
@@ -105,7 +111,14 @@ export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
   /** The documents of the shards with one number each, with the sources that have such shards. */
   readonly shards: readonly ShardDocuments[];
   /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
-  readonly added: { readonly documents: number; readonly shards: readonly ShardDocuments[] } | undefined;
+  readonly added: AddedShards | undefined;
+  /** The same for any other earlier version. @throws {BackendError} */
+  readonly compare: (since: SnapshotVersion, signal: AbortSignal) => Promise<AddedShards | undefined>;
+}
+
+export interface AddedShards {
+  readonly documents: number;
+  readonly shards: readonly ShardDocuments[];
 }
 
 export interface ShardDocuments {
@@ -230,14 +243,14 @@ async function openPlannedSnapshot(
       snapshot.close();
       return "behind";
     }
-    const { version, close, added } = snapshot;
+    const { version, close } = snapshot;
     const listShards = (of: ReturnType<typeof createViews>) => of.map(({ shard }) => shard);
+    const toShards = (added: AddedDocuments | undefined): AddedShards | undefined =>
+      added && { documents: added.documents, shards: listShards(createViews(added.buildQuery)) };
     return {
       ...{ shards: listShards(views), version, close },
-      added: added && {
-        documents: added.documents,
-        shards: listShards(createViews(added.buildQuery)),
-      },
+      added: toShards(snapshot.added),
+      compare: async (since, own) => toShards(await snapshot.compare(since, own)),
     };
   } catch (error) {
     snapshot.close();

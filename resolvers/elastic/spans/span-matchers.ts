@@ -82,7 +82,7 @@ const maxTracesPerSearch = 5_000;
 
 /**
  * Matchers for the requests that these spans called, a search each: as the other side under the same id, as a child or by a
- * link. Outside of a range that has been read few requests of the same traces are left, so that traces are searched for
+ * link; and for the callers among their children. Outside of a range that has been read few requests of the same traces are left, so that traces are searched for
  * there, which are far fewer than spans.
  */
 export function listCalleeMatchers(
@@ -111,14 +111,15 @@ function matchCallees(
   // Of many callers, mostly none is found.
   let callers: ReadonlySet<string> | undefined;
   return {
-    condition: (placed) => allOf([buildSelectionQuery(placed, "entries"), buildQuery(placed)]),
+    condition: buildQuery,
     accepts: (span) => {
       callers ??= new Set(ids.map(formatSpanKey));
       const { trace_id, parent_span_id: span_id, links } = span;
-      const isOtherSide = isCalleeSide(span) && callers.has(formatSpanKey(span));
       const isChild = span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }));
-      const isCalled = isOtherSide || isChild || hasLinkTo(callers, links);
-      return isInSelection("entries", span) && isCalled;
+      if (isChild && isInSelection("calls", span)) return true;
+      if (!isInSelection("entries", span)) return false;
+      const isOtherSide = isCalleeSide(span) && callers.has(formatSpanKey(span));
+      return isOtherSide || isChild || hasLinkTo(callers, links);
     },
   };
 }

@@ -6,16 +6,25 @@ import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { compare } from "../../../src/core/rows.ts";
 import { allTime } from "../../../src/core/time.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
-import type { Budget, SpanReader, SpanSnapshot, SpanSource, SpanSources } from "../../../src/store/spans.ts";
+import type {
+  AddedSpans,
+  Budget,
+  SpanReader,
+  SpanSnapshot,
+  SpanSource,
+  SpanSources,
+} from "../../../src/store/spans.ts";
 import { createRollupAnalytics } from "../../../src/tracing/rollup-analytics.ts";
 import type { RollupCache } from "../../../src/tracing/rollups/rollup-cache.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
+import { parseVersion } from "../snapshot/snapshot.ts";
 import { combineHints, countCandidates, findSplitPoint, listTraceIdsWithExceptions } from "./index-hints.ts";
 import { findNPlusOneParents } from "./n-plus-one.ts";
 import { createSeenSpans } from "./seen-spans.ts";
 import type { ReadContext } from "./span-assembly.ts";
 import {
+  type AddedShards,
   createSpanDocuments,
   type DocumentSnapshot,
   formatSource,
@@ -31,12 +40,13 @@ export function createSpanStore(
   mappingCache: MappingCache,
   rollups: RollupCache,
 ): SpanStore {
-  const reader = createSpanReader(createSpanDocuments(backend, client, mappingCache));
+  const reader = createSpanReader(createSpanDocuments(backend, client, mappingCache), client.view);
   return { ...reader, ...createRollupAnalytics(reader, rollups) };
 }
 
-function createSpanReader(documents: SpanDocuments): SpanReader {
+function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
   return {
+    parseVersion: (text) => parseVersion(text, view),
     scan: (query, signal) => readSites(documents, query, signal, (context) => scanSite(query, context)),
     tally: (query, signal) => readSites(documents, query, signal, (context) => tallySite(query, context)),
     find: (query, signal) => readSites(documents, query, signal, (context) => findInSite(query, context)),
@@ -72,7 +82,7 @@ function createSpanReader(documents: SpanDocuments): SpanReader {
   };
 }
 
-function createSpanSnapshot({ shards, added, version, close }: DocumentSnapshot): SpanSnapshot {
+function createSpanSnapshot({ shards, added, version, compare, close }: DocumentSnapshot): SpanSnapshot {
   return {
     reader: {
       scan: (query, signal) => readShards(shards, query, signal, (context) => scanSite(query, context)),
@@ -88,14 +98,22 @@ function createSpanSnapshot({ shards, added, version, close }: DocumentSnapshot)
       },
     },
     ...{ version, close },
-    added: added && {
-      documents: added.documents,
-      read: (budget, signal) => {
-        const sources = [...new Set(added.shards.flatMap((shard) => shard.sources))];
-        if (!isNonEmpty(sources)) return readNothing();
-        const scan = { sources, range: allTime, select: "all", withoutEvents: true, budget } as const;
-        return readShards(added.shards, scan, signal, (context) => scanSite(scan, context));
-      },
+    added: added && createAddedSpans(added),
+    compare: async (since, signal) => {
+      const found = await compare(since, signal);
+      return found && createAddedSpans(found);
+    },
+  };
+}
+
+function createAddedSpans({ documents, shards }: AddedShards): AddedSpans {
+  return {
+    documents,
+    read: (budget, signal) => {
+      const sources = [...new Set(shards.flatMap((shard) => shard.sources))];
+      if (!isNonEmpty(sources)) return readNothing();
+      const scan = { sources, range: allTime, select: "all", withoutEvents: true, budget } as const;
+      return readShards(shards, scan, signal, (context) => scanSite(scan, context));
     },
   };
 }

@@ -90,16 +90,18 @@ async function* readLines(
   let start: Instant | undefined;
   let tied = 0;
   const { documentLimit, budget = { documents: 0 } } = query;
+  const moments = query.moments && new Set(query.moments);
   let looked = 0;
   for (const line of mergeSources(indices, query)) {
     looked += 1;
-    budget.documents += 1;
-    if (budget.documents > documentLimit)
-      throw createTooLargeError("documents would have to be read", documentLimit);
     if (looked % stride === 0) {
       await yieldToEventLoop();
       signal.throwIfAborted();
     }
+    if (moments?.has(floorToMilli(line.time)) === false) continue;
+    budget.documents += 1;
+    if (budget.documents > documentLimit)
+      throw createTooLargeError("documents would have to be read", documentLimit);
     if (!accepts(line)) continue;
     if (start === undefined || line.time < start || line.time >= start + nanosPerMilli) {
       if (batch.length >= batchSize) {

@@ -1,7 +1,7 @@
 // Metrics as raw samples in arrays, grouped and measured anew by `src/metrics/samples.ts` for every query. Like the log lines
 // beside it, it is what other stores are compared with, so it prefers being plainly right over being fast.
 
-import { findFirstAtOrAfter } from "../../../src/core/collections.ts";
+import { findFirstAtOrAfter, requireFirst } from "../../../src/core/collections.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -17,7 +17,16 @@ import {
   type Observations,
   parseBound,
 } from "../../../src/metrics/samples.ts";
-import type { ForcedLabels, MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
+import type {
+  ForcedLabels,
+  MemberReader,
+  MetricQuery,
+  MetricStore,
+  SampledMember,
+  SeriesMember,
+  SeriesQuery,
+  Tags,
+} from "../../../src/store/metrics.ts";
 
 /** A metric's series; those of a histogram or summary are its parts, told apart by `Part` and by their own labels. */
 export type FamilyKind = "gauge" | "counter" | "histogram" | "summary";
@@ -112,6 +121,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
       return listTagKeys(listSeries(families, match, metric), match, findType(families, match, metric));
     },
     series: (query, signal) => readSeries(name, families, query, signal),
+    members: createMemberReader(name, families),
   };
 }
 
@@ -178,7 +188,7 @@ async function readSeries(
   const family = families.get(query.metric);
   if (family === undefined) return [];
   const all = listSeries(families, query.match, query.metric);
-  const begun = all.reduce((first, stored) => Math.min(first, stored.first), Number.POSITIVE_INFINITY);
+  const begun = findBegin(all);
   const groups = groupSeries(all, query, typesOfKinds[family.kind]);
   const points = groups.length * query.buckets.count;
   if (points > query.pointLimit) {
@@ -197,6 +207,10 @@ async function readSeries(
     if (values.some((value) => !Number.isNaN(value))) found.push({ tags: Object.fromEntries(tags), values });
   }
   return found;
+}
+
+function findBegin(series: readonly StoredSeries[]): Millis {
+  return series.reduce((first, stored) => Math.min(first, stored.first), Number.POSITIVE_INFINITY);
 }
 
 /** The quantile that a summary exports. @throws {Refused} `not_supported_by_backend` without one, or with several */
@@ -266,7 +280,7 @@ function selectTags(
 /** `begun`: the time of the metric's first sample. */
 function sliceSamples(
   { times, values, first }: StoredSeries,
-  { buckets, lookBack }: SeriesQuery,
+  { buckets, lookBack }: Pick<SeriesQuery, "buckets" | "lookBack">,
   begun: Millis,
 ): CounterSamples {
   const from = findFirstAtOrAfter(times, buckets.start - lookBack);
@@ -339,4 +353,93 @@ function groupByObserver(series: readonly StoredSeries[]): readonly (readonly St
   const keyOf = ({ labels }: StoredSeries) =>
     JSON.stringify([...labels].filter(([key]) => !partLabels.includes(key)));
   return [...Map.groupBy(series, keyOf).values()];
+}
+
+// ---- Members ------------------------------------------------------------------------------------------------
+
+function createMemberReader(backend: string, families: Families): MemberReader {
+  return {
+    read: async (query, signal) => {
+      const { metric, measure, buckets } = query;
+      const family = families.get(metric);
+      if (family?.kind === "summary" && isQuantile(measure))
+        return readSeries(backend, families, query, signal);
+      const begun = findBegin(listSeries(families, query.match, metric));
+      return readMembers(backend, families, query, signal, (stored) =>
+        sliceSamples(stored, query, begun),
+      ).map(
+        (member): SeriesMember =>
+          measure.of === "samples" && measure.combine !== "quantile" && "samples" in member
+            ? { tags: member.tags, values: combineSamples([member.samples], measure, buckets) }
+            : member,
+      );
+    },
+    readRaw: async (query, signal) => {
+      const cut = (stored: StoredSeries): CounterSamples => ({
+        ...sliceSamples(stored, { ...query, lookBack: 0 }, 0),
+        baseline: "own",
+      });
+      const found = readMembers(backend, families, query, signal, cut);
+      const size = found.reduce((sum, member) => sum + countSamples(member), 0);
+      if (size > query.sampleLimit)
+        throw new Refused("result_too_large", "Too many samples", { limit: query.sampleLimit, wanted: size });
+      return query.only === undefined ? found : found.filter(({ tags }) => hasAnyOf(tags, query.only ?? []));
+    },
+    findHeldBefore: async (query, before, only, signal) => {
+      signal.throwIfAborted();
+      const held = selectSeries(families, query).filter(({ stored }) => stored.first < before);
+      return held.map(({ tags }) => Object.fromEntries(tags)).filter((tags) => hasAnyOf(tags, only));
+    },
+    findFirstTime: async ({ match, metric, buckets: { start, step, count } }, signal) => {
+      signal.throwIfAborted();
+      const begun = findBegin(listSeries(families, match, metric));
+      if (begun < start) return Number.NEGATIVE_INFINITY;
+      return begun < start + step * count ? begun : Number.POSITIVE_INFINITY;
+    },
+  };
+}
+
+function readMembers(
+  backend: string,
+  families: Families,
+  query: MetricQuery & Pick<SeriesQuery, "buckets">,
+  signal: AbortSignal,
+  cut: (stored: StoredSeries) => CounterSamples,
+): readonly SampledMember[] {
+  signal.throwIfAborted();
+  const { start, step, count } = query.buckets;
+  const isInside = ({ stored: { times } }: SelectedSeries): boolean =>
+    (times[findFirstAtOrAfter(times, start)] ?? Number.POSITIVE_INFINITY) < start + step * count;
+  const selected = selectSeries(families, query).filter(isInside);
+  const groups = Map.groupBy(selected, ({ tags }) => JSON.stringify([...tags]));
+  return [...groups.values()].map((parts): SampledMember => {
+    const { tags, stored } = requireFirst(parts);
+    const common = { tags: Object.fromEntries(tags) };
+    if (query.measure.of !== "observations") return { ...common, samples: cut(stored) };
+    const own = parts.map((part) => part.stored);
+    return { ...common, observations: toObservations(backend, own, cut) };
+  });
+}
+
+interface SelectedSeries {
+  readonly tags: ReadonlyMap<string, string>;
+  readonly stored: StoredSeries;
+}
+
+function selectSeries(families: Families, { match, metric, tags }: MetricQuery): readonly SelectedSeries[] {
+  const type = findType(families, match, metric);
+  return listSeries(families, match, metric)
+    .map((stored) => ({ tags: selectTags(stored.labels, match, type), stored }))
+    .filter((one) => matchesTags(tags, one.tags));
+}
+
+function countSamples(member: SampledMember): number {
+  if ("samples" in member) return member.samples.times.length;
+  const { count, sum, buckets } = member.observations;
+  const parts = [count, sum, ...buckets.map(({ samples }) => samples)];
+  return parts.reduce((size, { times }) => size + times.length, 0);
+}
+
+function hasAnyOf(tags: Tags, sets: readonly Tags[]): boolean {
+  return sets.some((set) => Object.entries(set).every(([key, value]) => tags[key] === value));
 }

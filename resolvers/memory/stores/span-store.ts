@@ -136,11 +136,13 @@ function listIndices(sources: SpanSources): readonly (readonly [SpanSource, stri
 }
 
 function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
-  const { trace_id, parent_span_id: span_id, entry, report, links } = span;
-  if (!entry || report) return false;
+  const { trace_id, parent_span_id: span_id, links } = span;
+  const isChild = span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }));
+  if (isChild && isInSelection("calls", span)) return true;
+  if (!isInSelection("entries", span)) return false;
   return (
+    isChild ||
     (isCalleeSide(span) && callers.has(formatSpanKey(span))) ||
-    (span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }))) ||
     links.some((link) => callers.has(formatSpanKey(link)))
   );
 }

@@ -6,8 +6,14 @@ import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { BackendInfo, IO } from "../../../src/store/backend.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
+import { toMetricsQl } from "./metrics-ql.ts";
 import { type Expression, metricName, type Selector } from "./promql.ts";
-import { buildQueryRequest, type EvaluationTime, formatMatchParameters } from "./query-request.ts";
+import {
+  buildQueryRequest,
+  type EvaluationTime,
+  formatMatchParameters,
+  lookbackDelta,
+} from "./query-request.ts";
 import { alignRange } from "./range-alignment.ts";
 import {
   createScanner,
@@ -79,6 +85,9 @@ interface ClientState {
   scannerUnsupported: boolean;
 }
 
+/** No server holds a sample from before it. */
+const epoch: Millis = 0;
+
 const labelSets = z.array(labelSet);
 const labelValues = z.array(z.string()).nullish();
 /** By kind of store. */
@@ -135,13 +144,17 @@ async function runQuery<T>(
   fold: () => SeriesFold<T>,
   signal: AbortSignal,
 ): Promise<T> {
+  // To VictoriaMetrics a negative time is one before now.
+  if ("at" in time && time.at < epoch) return fold().result();
+  const { oldest, aligned, detectedAt, losesNaN } = await readTraits(state.traits, signal, false);
+  const meant = losesNaN ? toMetricsQl(expression, lookbackDelta) : expression;
   if ("at" in time) {
-    return requireAllStores(state, evaluateExpression(state, expression, time, fold, signal), signal);
+    return requireAllStores(state, evaluateExpression(state, meant, time, fold, signal), signal);
   }
-  const { oldest, aligned, detectedAt } = await readTraits(state.traits, signal, false);
   // The oldest time moves on with the server's clock, and the request may take as long as its timeout.
   const elapsed = performance.now() - detectedAt + state.transport.settings.timeout;
-  const query = alignRange(expression, time, { oldest: oldest && oldest + elapsed, aligned });
+  const oldestNow = oldest === undefined ? epoch : oldest + elapsed;
+  const query = alignRange(meant, time, { oldest: oldestNow, aligned });
   if (query === undefined) return fold().result();
   const { range, shift } = query;
   const createFold = shift === 0 ? fold : () => shiftEarlier(fold(), shift);

@@ -167,12 +167,18 @@ function joinHalves(parts: readonly Expression[]): Expression {
 }
 
 /**
- * Zero if all samples of the range are finite, and otherwise NaN or infinite. Not zero times the sum: for infinity that
- * is NaN, and VictoriaMetrics drops NaN together with the sum that it would be part of.
+ * Zero if all samples of the range are finite, and otherwise NaN or infinite: never NaN if the source `losesNaN`, which
+ * has none among its samples, but makes some of infinities.
  */
-export function markNonFinite(samples: Expression): Expression {
-  // The product with any finite sum is less than 1.
-  return call("floor", binary(number(1e-310), "*", call("abs", call("sum_over_time", samples))));
+export function markNonFinite(samples: Expression, losesNaN: boolean): Expression {
+  // The product with any finite number is less than 1, and so is the sum of two of them.
+  const shrink = (of: "sum_over_time" | "min_over_time" | "max_over_time") =>
+    binary(number(1e-310), "*", call("abs", call(of, samples)));
+  // One pass over the samples, where that is enough.
+  const shrunk = losesNaN
+    ? binary(shrink("min_over_time"), "+", shrink("max_over_time"))
+    : shrink("sum_over_time");
+  return call("floor", shrunk);
 }
 
 /**

@@ -9,7 +9,7 @@ import type { ApiRequest } from "./transport.ts";
 export type EvaluationTime = { readonly at: Millis } | QueryRange;
 
 /** How far back the newest sample of a live series may lie: the servers' own default. */
-const lookbackDelta: Millis = 300_000;
+export const lookbackDelta: Millis = 300_000;
 
 export function buildQueryRequest(expression: Expression, time: EvaluationTime, timeout: Millis): ApiRequest {
   const form = new URLSearchParams({ query: printExpression(expression) });

@@ -3,6 +3,7 @@
 // relatives print them. At any other form it gives up, and the client sends the query again and parses the response.
 import { z } from "zod";
 import { readNumber } from "../../../src/core/collections.ts";
+import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { scanNumber } from "../../../src/metrics/float-text.ts";
 
 /** One series of a response. Times are milliseconds since 1970, ascending. */
@@ -179,7 +180,7 @@ const partReaders: Readonly<Record<ScanPart, (scan: ScanState) => boolean>> = {
     const start = at + metricKey.length;
     const end = findClosingBracket(data, start, openBrace, closeBrace);
     if (end < 0) return false;
-    scan.labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
+    scan.labels = readLabels(parseJson(data.toString("utf8", start, end)));
     scan.at = end;
     scan.first = scan.next;
     scan.histograms = [];

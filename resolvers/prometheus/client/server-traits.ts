@@ -21,6 +21,8 @@ export interface ServerTraits {
    * that `resets` counts none (seen on 0.36).
    */
   readonly hidesRestarts: boolean;
+  /** A value that is NaN, as that of infinity less infinity, is left out of answers as if there were none (VictoriaMetrics). */
+  readonly losesNaN: boolean;
   /** The server answers nothing from before this time, as of the detection; `undefined` if it has no such time. */
   readonly oldest?: Millis | undefined;
 }
@@ -98,10 +100,10 @@ function isExpired(
 async function detectTraits(cache: TraitsCache, signal: AbortSignal): Promise<DetectedTraits> {
   const detectedAt = performance.now();
   // One after the other: a circuit breaker that is half open lets a single request through.
-  const { edge, isThanos } = await detectProduct(cache, signal);
+  const { edge, isThanos, losesNaN } = await detectProduct(cache, signal);
   const alignment = await readIfSupported(detectRangeAlignment(cache, signal));
   const { oldest, aligned = false } = alignment ?? {};
-  return { edge, isThanos, hidesRestarts: isThanos, oldest, aligned, detectedAt };
+  return { edge, isThanos, hidesRestarts: isThanos, losesNaN, oldest, aligned, detectedAt };
 }
 
 const constantOne = call("vector", number(1));
@@ -125,33 +127,34 @@ async function detectRangeAlignment(
 async function detectProduct(
   cache: TraitsCache,
   signal: AbortSignal,
-): Promise<Pick<DetectedTraits, "edge" | "isThanos">> {
+): Promise<Pick<DetectedTraits, "edge" | "isThanos" | "losesNaN">> {
   // Only Thanos reads the parameter `dedup`, and it refuses this value, also behind a proxy that hides the product.
   const accepted = await readIfSupported(countOnes(cache, { dedup: "neither" }, signal));
-  const count = accepted ?? (await countOnes(cache, {}, signal));
+  const { ones, losesNaN } = accepted ?? (await countOnes(cache, {}, signal));
   // Ranges are left-open since 3.0.0, and subqueries since 3.0.1.
-  const isClosed = count === "2" && (await readVersion(cache.transport, signal)) !== "3.0.0";
-  return { edge: isClosed ? "closed" : "open", isThanos: accepted === undefined };
+  const isClosed = ones === 2 && (await readVersion(cache.transport, signal)) !== "3.0.0";
+  return { edge: isClosed ? "closed" : "open", isThanos: accepted === undefined, losesNaN };
 }
 
 /**
  * Counts ones at every full minute in a range of one minute: two if the range is left-closed. The range is the newest
- * one, since Mimir answers nothing from before its retention.
+ * one, since Mimir answers nothing from before its retention. The same value says whether a vector of NaN is seen.
  */
 async function countOnes(
   { transport, io }: TraitsCache,
   parameters: Readonly<Record<string, string>>,
   signal: AbortSignal,
-): Promise<string> {
-  const query = "count_over_time(vector(1)[1m:1m])";
+): Promise<{ readonly ones: number; readonly losesNaN: boolean }> {
+  const query = "count_over_time(vector(1)[1m:1m]) + 2 * (absent(vector(NaN)) or vector(0))";
   const time = printSeconds(Math.floor(toMillis(io.now()) / minute) * minute);
   const form = new URLSearchParams({ query, time, ...parameters });
   const request: ApiRequest = { method: "POST", path: "/api/v1/query", form };
   const { result } = await requestJson(transport, resultData, request, signal);
-  const count = vectorOfOnes.safeParse(result).data?.[0].value[1];
-  if (count === undefined)
+  const count = Number(vectorOfOnes.safeParse(result).data?.[0].value[1]);
+  if (Number.isNaN(count))
     throw new BackendError(transport.backend, "malformed", "the probe for the range edge returned no value");
-  return count;
+  const losesNaN = count > 2;
+  return { ones: losesNaN ? count - 2 : count, losesNaN };
 }
 
 /** The version that the server reports, or `unknown`. */

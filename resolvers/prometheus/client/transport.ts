@@ -4,9 +4,11 @@ import { isUtf8 } from "node:buffer";
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
+import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
+import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";
 import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
 import { sendWithToken } from "../../http/oauth2.ts";
@@ -15,7 +17,12 @@ import { envelope, UnexpectedFormat } from "./response-scanner.ts";
 export interface ClientSettings extends GuardSettings {
   /** Of the server, with the path under which its API lies. */
   readonly url: string;
-  readonly auth?: { username: string; password: string } | { bearer: string } | AccessTokenLogin | undefined;
+  readonly auth?:
+    | { username: string; password: string }
+    | { bearer: string }
+    | AccessTokenLogin
+    | AwsLogin
+    | undefined;
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** A response over this many bytes is refused while it arrives. */
@@ -90,10 +97,13 @@ async function openRequest(
   const { settings } = transport;
   transport.agent ??= createAgent(transport);
   const agent = await transport.agent;
+  const { auth } = settings;
+  const isSigned = auth !== undefined && "aws" in auth;
+  const wholePath = transport.pathPrefix + (isSigned ? encodeForSignature(path) : path);
   const send = (authorization: Readonly<Record<string, string>>) =>
     agent.request({
       origin: transport.origin,
-      path: transport.pathPrefix + path,
+      path: wholePath,
       method,
       signal,
       headers: {
@@ -107,16 +117,29 @@ async function openRequest(
       },
       ...(form && { body: form.toString() }),
     });
-  const { auth } = settings;
   if (auth === undefined) return send({});
+  if ("aws" in auth) {
+    const { host } = new URL(transport.origin);
+    const unsigned = { method, host, path: wholePath, body: form?.toString() };
+    const response = await sendSigned(auth, unsigned, signal, send, readRefusal);
+    if (!("text" in response)) return response;
+    throw toResponseError(transport.backend, response.status, response.text, undefined);
+  }
   if (!("tokens" in auth)) return send(buildAuthorization(auth));
   // An unread body reports its end as an error event, which would end the process.
   const drop = ({ body }: Dispatcher.ResponseData) => void body.on("error", () => {}).destroy();
   return sendWithToken(auth.tokens, signal, send, ({ statusCode }) => statusCode === 401, drop);
 }
 
+/** What Amazon says of a request that it refuses. */
+function readRefusal({ statusCode, headers, body }: Dispatcher.ResponseData) {
+  if (statusCode !== 401 && statusCode !== 403) return undefined;
+  const date = typeof headers.date === "string" ? headers.date : undefined;
+  return readErrorText(body).then((text) => ({ status: statusCode, date, text }));
+}
+
 function buildAuthorization(
-  auth: Exclude<NonNullable<ClientSettings["auth"]>, AccessTokenLogin>,
+  auth: Exclude<NonNullable<ClientSettings["auth"]>, AccessTokenLogin | AwsLogin>,
 ): Readonly<Record<string, string>> {
   if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
   return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
@@ -219,7 +242,7 @@ export async function readJson<T>(
 ): Promise<T> {
   const chunks: Buffer[] = [];
   await streamBody(transport, request, signal, (chunk) => chunks.push(chunk));
-  return schema.parse(unwrapEnvelope(transport.backend, JSON.parse(Buffer.concat(chunks).toString("utf8"))));
+  return schema.parse(unwrapEnvelope(transport.backend, parseJson(Buffer.concat(chunks).toString("utf8"))));
 }
 
 /** Returns the `data` of a response. @throws {BackendError} if the response says that it is incomplete */
@@ -327,14 +350,6 @@ async function identifySearchServer(transport: Transport, signal: AbortSignal): 
     return isElasticsearch ? `Elasticsearch ${version?.number ?? ""}`.trim() : undefined;
   } catch {
     signal.throwIfAborted();
-    return undefined;
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
     return undefined;
   }
 }

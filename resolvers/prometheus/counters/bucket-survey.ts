@@ -28,6 +28,18 @@ export interface CounterQuery extends SeriesStartQuery {
   readonly needsFirst: boolean;
   /** A value below the one before shows a restart. Not so for a sum of observations, nor for a gauge. */
   readonly canRestart: boolean;
+  /** Present where growth may be kept for other ranges. */
+  readonly unkept?: UnkeptBuckets | undefined;
+}
+
+/** Takes note of the buckets whose values may not be kept. */
+export interface UnkeptBuckets {
+  /** How far before its range a request looks for the sample before. */
+  readonly lookBack: Millis;
+  /** Not that of the bucket that begins then. */
+  readonly add: (bucketStart: Millis) => void;
+  /** No bucket's. */
+  readonly addAll: () => void;
 }
 
 /** A series with its buckets, in all spellings of its bound together. */
@@ -44,6 +56,8 @@ export interface SurveyedSeries {
   readonly gaps: Set<number>;
   /** The last finite value before the buckets, as far as it is known. */
   base: number | undefined;
+  /** How long before the buckets it is at most, as far as that is known. */
+  baseAge: Millis | undefined;
   baseline: CounterSamples["baseline"];
 }
 
@@ -176,7 +190,10 @@ function surveyBuckets(
     beforeAt = at;
     beforeSource = source;
   }
-  return { labels, spellings, last: values, suspects, gaps, base: base?.value, baseline: "own" };
+  return {
+    ...{ labels, spellings, last: values, suspects, gaps },
+    ...{ base: base?.value, baseAge: reach, baseline: "own" },
+  };
 }
 
 /** The index of the spelling; `mixed` if it is another one. */
@@ -222,7 +239,7 @@ function buildRestarts(reader: SeriesReader, selector: Selector, length: Millis,
 function buildNonFinite(reader: SeriesReader, selector: Selector, length: Millis): Expression {
   // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
   const samples = reader.selectRange(selector, { from: Math.max(2, length), to: 1 });
-  return binary(markNonFinite(samples), "!=", number(0));
+  return binary(markNonFinite(samples, reader.losesNaN), "!=", number(0));
 }
 
 /** Left-closed ranges (Prometheus < 3) cannot express a window of 1 ms, so buckets of 1 ms are read raw. */

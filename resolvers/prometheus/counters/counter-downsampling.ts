@@ -29,6 +29,7 @@ import {
   type SeriesReader,
 } from "./series-reader.ts";
 import { classifySeriesStarts, narrowToSpellings } from "./series-start.ts";
+import { noteLookBackGaps, notePartGaps } from "./unkept-buckets.ts";
 
 /** One series; the answer from `samples` is the same as from its raw samples. */
 export interface DownsampledSeries {
@@ -58,6 +59,7 @@ export async function downsampleCounters(
     ),
   );
   await Promise.all(parts.map((part) => findSeriesStarts(reader, part)));
+  noteUnkept(parts);
   return completeSamples(reader, parts);
 }
 
@@ -65,6 +67,13 @@ export async function downsampleCounters(
 interface SurveyedQuery {
   readonly query: CounterQuery;
   readonly series: readonly SurveyedSeries[];
+}
+
+function noteUnkept([counted, ...others]: readonly SurveyedQuery[]): void {
+  if (counted?.query.unkept === undefined) return;
+  const { unkept, buckets } = counted.query;
+  for (const { series } of [counted, ...others]) noteLookBackGaps(unkept, buckets, series);
+  for (const { series } of others) notePartGaps(unkept, buckets, counted.series, series);
 }
 
 /** Reads what the surveys left open and puts the samples together. */
@@ -329,13 +338,18 @@ export async function readRawBuckets(
 async function findSeriesStarts(reader: SeriesReader, { query, series }: SurveyedQuery): Promise<void> {
   const { buckets, lookBack, limit } = query;
   if (lookBack === undefined) return;
-  const open = series.filter(({ base }) => base === undefined);
-  if (open.length === 0) return;
-  const narrowed = narrowToSpellings(query, listLabels(open));
-  const lasts = await readLastBefore(reader, narrowed, buckets.start, lookBack);
-  const far = await indexBases(reader, { ...query, selector: narrowed }, lasts, lookBack);
-  for (const one of open) one.base = far.get(formatNumericKey(one.labels))?.value;
-  const unknown = open.filter(({ base }) => base === undefined);
+  let unknown = series.filter(({ base }) => base === undefined);
+  for (const length of listLookBacks(query, lookBack)) {
+    if (unknown.length === 0) return;
+    const narrowed = narrowToSpellings(query, listLabels(unknown));
+    const lasts = await readLastBefore(reader, narrowed, buckets.start, length);
+    const far = await indexBases(reader, { ...query, selector: narrowed }, lasts, length);
+    for (const one of unknown) {
+      one.base = far.get(formatNumericKey(one.labels))?.value;
+      one.baseAge = length;
+    }
+    unknown = unknown.filter(({ base }) => base === undefined);
+  }
   const { existing, newSeries } = await classifySeriesStarts(
     reader,
     [query],
@@ -354,5 +368,13 @@ async function findSeriesStarts(reader: SeriesReader, { query, series }: Surveye
   );
   const finite = joinSpellings(raw.map((one) => ({ ...one, ...dropNonFinite(one) })));
   const bases = new Map(finite.map(({ labels, values }) => [formatNumericKey(labels), values.at(-1)]));
-  for (const one of nonFinite) one.base = bases.get(formatNumericKey(one.labels));
+  for (const one of nonFinite) {
+    one.base = bases.get(formatNumericKey(one.labels));
+    one.baseAge = undefined;
+  }
+}
+
+/** How far is looked back, in turn. Growth that may be kept needs to know how old the sample before is. */
+function listLookBacks({ unkept }: CounterQuery, lookBack: Millis): readonly Millis[] {
+  return unkept === undefined ? [lookBack] : [Math.min(lookBack, unkept.lookBack / 2), lookBack];
 }

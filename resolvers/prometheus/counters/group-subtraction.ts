@@ -18,8 +18,8 @@ export interface GroupSums {
 export interface SeriesLook {
   /** For each series the sum of all its samples, from shortly before the buckets on. */
   readonly totals: readonly SampleSeries[];
-  /** Those that have values below 0. */
-  readonly negative: readonly SampleSeries[];
+  /** Those with samples that are below 0 or not finite, as far as the totals do not show it. */
+  readonly unusable: readonly SampleSeries[];
 }
 
 /** What was found of one part in one span. */
@@ -123,7 +123,7 @@ async function indexPart(
     if (spellings.has(spelling)) unusable.add(key);
     spellings.add(spelling);
   }
-  for (const { labels } of look.negative) unusable.add(keyOf(labels));
+  for (const { labels } of look.unusable) unusable.add(keyOf(labels));
   for (const { labels, value } of found.restarts) if (value < 0) unusable.add(keyOf(labels));
   for (const labels of found.unclear) unusable.add(keyOf(labels));
   return { totals, restarts: Map.groupBy(found.restarts, ({ labels }) => keyOf(labels)), unusable };

@@ -13,6 +13,7 @@ import {
   call,
   type Expression,
   hasLabels,
+  markNonFinite,
   number,
   type Selector,
 } from "../client/promql.ts";
@@ -27,6 +28,7 @@ import {
 } from "./group-subtraction.ts";
 import { type FoundRestarts, findLinkedRestarts, findRestarts } from "./restart-search.ts";
 import { type GridSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
+import { readSparseGrid } from "./sparse-grid.ts";
 import { readWindow } from "./window-reader.ts";
 
 /** The series of one name, such as the count of histograms. */
@@ -66,7 +68,7 @@ interface GroupedGrowth {
 }
 
 /** The last sample of a bucket is looked for in so much of its end. Nearly every live series has one there. */
-const longestReach: Millis = 5 * minute;
+export const longestReach: Millis = 5 * minute;
 /** In less than this many buckets in a row it is not worth to group. */
 const fewestBuckets = 4;
 const mostSpans = 8;
@@ -155,7 +157,7 @@ async function readGroups(
   wider: Buckets,
   of: Expression,
 ): Promise<ReadonlyMap<string, GridSeries>> {
-  const found = await reader.readGrid(of, wider, limit, accepts);
+  const found = await readSparseGrid(reader, of, wider, limit, accepts);
   return new Map(found.map((group) => [formatGroup(by, group.labels), group]));
 }
 
@@ -248,7 +250,8 @@ async function lookAtSeries(
   const before = reader.selectRange(selector, { from: reach, to: 1 });
   const isNegative = (of: Expression) => binary(of, "<", number(0));
   const add = (one: number, other: number) => one + other;
-  const [totals, negative] = await Promise.all([
+  const isNonFinite = (of: Expression) => binary(markNonFinite(of, true), "!=", number(0));
+  const [totals, negative, lost] = await Promise.all([
     readWindow(
       reader,
       { selector, build: (samples) => call("sum_over_time", samples), join: add },
@@ -264,7 +267,11 @@ async function lookAtSeries(
           start - reach,
           end,
         ),
+    // A total of infinities may be no number, and then the source has lost the series.
+    reader.losesNaN
+      ? readWindow(reader, { selector, build: isNonFinite, join: Math.max }, start - reach, end)
+      : [],
   ]);
   const isOwn = ({ labels }: SampleSeries) => accepts(labels);
-  return { totals: totals.filter(isOwn), negative: negative.filter(isOwn) };
+  return { totals: totals.filter(isOwn), unusable: [...negative, ...lost].filter(isOwn) };
 }

@@ -113,17 +113,25 @@ function buildMarks(reader: SeriesReader, { selector, reach, limit }: RestartQue
   };
 }
 
+/** If more than one series in so many is wanted, all of them are read together. */
+const shareOfAll = 4;
+
 /** The samples of the suspects in their buckets, and in those before and after. Windows overlap. */
 async function readAround(
   reader: SeriesReader,
   { selector, limit }: RestartQuery,
-  { start, step }: Buckets,
+  buckets: Buckets,
   suspects: readonly SuspectBucket[],
 ): Promise<readonly RawSeries[]> {
-  // A selector is narrowed to so many values of a label only.
-  const runs = groupIntoRuns(suspects, step).flatMap(({ from, to, members }) =>
-    chunkSeries(members).map((chunk) => ({ from, to, labels: chunk.map(({ labels }) => labels) })),
-  );
+  if (suspects.length === 0) return [];
+  const { start, step } = buckets;
+  const size = await reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY);
+  const runs = groupIntoRuns(suspects, step).flatMap(({ from, to, members }) => {
+    const series = [...new Set(members.map(({ labels }) => labels))];
+    // A selector is narrowed to so many values of a label only. After a deployment nearly all series are wanted.
+    const chunks = series.length * shareOfAll > size ? [series] : chunkSeries(series);
+    return chunks.map((labels) => ({ from, to, labels }));
+  });
   const found = await runConcurrent(runs, ({ from, to, labels }) =>
     reader.readRaw(
       narrowToSeries(selector, labels),

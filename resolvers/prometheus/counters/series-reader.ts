@@ -45,9 +45,7 @@ export interface RawSeries extends Samples {
 
 type LabelPredicate = (labels: Labels) => boolean;
 
-export interface SeriesReader {
-  /** As in `ServerTraits`. */
-  readonly hidesRestarts: boolean;
+export interface SeriesReader extends Pick<ServerTraits, "hidesRestarts" | "losesNaN"> {
   readonly backend: string;
   /**
    * The expression at the end of each bucket, of the series that `accepts`.
@@ -156,7 +154,7 @@ interface ReaderState {
 export function createSeriesReader(
   backend: string,
   client: PrometheusClient,
-  { edge, hidesRestarts }: ServerTraits,
+  { edge, hidesRestarts, losesNaN }: ServerTraits,
   sizes: SizeCache,
   signal: AbortSignal,
 ): SeriesReader {
@@ -164,6 +162,7 @@ export function createSeriesReader(
   return {
     backend,
     hidesRestarts,
+    losesNaN,
     readGrid: (expression, buckets, limit, accepts = acceptAll) =>
       readGrid(state, expression, buckets, limit, accepts),
     readInstant: (expression, at) => readInstant(state, expression, at),

@@ -42,7 +42,8 @@ export async function classifySeriesStarts(
   const [query] = queries;
   if (query === undefined || series.length === 0) return { existing: new Set(), newSeries: new Set() };
   const { buckets } = query;
-  const existing = await findExisting(reader, queries, series, buckets.start);
+  const held = await findHeldSeries(reader, queries, listLabels(series), buckets.start);
+  const existing = new Set(held.map(formatNumericKey));
   const keys = series.map(({ labels }) => formatNumericKey(labels));
   const newSeries = new Set(keys.filter((key) => !existing.has(key)));
   if (newSeries.size === 0 || othersExisted || existing.size > 0) return { existing, newSeries };
@@ -54,29 +55,31 @@ export async function classifySeriesStarts(
   return { existing, newSeries };
 }
 
-/** The keys of the series that had a finite sample or a histogram before `start`, in any spelling. */
-async function findExisting(
+/**
+ * The labels of the series that had a finite sample or a histogram before `start`, in any spelling; also those of others that
+ * `queries` select. @throws {BackendError}
+ */
+export async function findHeldSeries(
   reader: SeriesReader,
-  queries: readonly SeriesStartQuery[],
-  series: readonly { readonly labels: Labels }[],
+  queries: readonly Pick<SeriesStartQuery, "selector" | "metric">[],
+  series: readonly Labels[],
   start: Millis,
-): Promise<ReadonlySet<string>> {
-  if (hasNoPast(start)) return new Set();
+): Promise<readonly Labels[]> {
+  if (hasNoPast(start)) return [];
   // All of the past is read, so each selector is narrowed to few series.
-  const ranges = selectPast(reader, queries, listLabels(series), start);
+  const ranges = selectPast(reader, queries, series, start);
   const found = await runConcurrent(ranges, (samples) =>
     reader.readInstant(call("last_over_time", samples), start),
   );
   const past = found.flat();
   const nonFinite = await findNonFiniteSeries(reader, queries, past, start);
-  const finite = past.filter(({ labels }) => !nonFinite.has(formatSeriesKey(labels)));
-  return new Set(finite.map(({ labels }) => formatNumericKey(labels)));
+  return listLabels(past).filter((labels) => !nonFinite.has(formatSeriesKey(labels)));
 }
 
 /** All samples before `start`, as ranges of a few series each. */
 function selectPast(
   reader: SeriesReader,
-  queries: readonly SeriesStartQuery[],
+  queries: readonly Pick<SeriesStartQuery, "selector" | "metric">[],
   series: readonly Labels[],
   start: Millis,
 ): readonly Expression[] {
@@ -108,16 +111,40 @@ export function narrowToSpellings(
   return narrowToSeries(series.some(hasBoundLabel) ? metric : selector, series.map(dropBoundLabels));
 }
 
+/**
+ * The time of the first finite sample of the metric: -Infinity where it is before the buckets, Infinity where it is not within
+ * them either. @throws {Refused | BackendError}
+ */
+export async function findMetricStart(
+  reader: SeriesReader,
+  queries: readonly SeriesStartQuery[],
+  buckets: Buckets,
+): Promise<Millis> {
+  const before = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
+    hasSamplesBefore(reader, metric, buckets.start, lookBack),
+  );
+  return before.includes(true) ? Number.NEGATIVE_INFINITY : findFirstTimeOfAll(reader, queries, buckets);
+}
+
+/** Infinity without a sample in the buckets. */
+async function findFirstTimeOfAll(
+  reader: SeriesReader,
+  queries: readonly SeriesStartQuery[],
+  { start, step, count }: Buckets,
+): Promise<Millis> {
+  const times = await runConcurrent(queries, ({ metric, limit }) =>
+    findFirstTime(reader, metric, start, start + step * count, limit),
+  );
+  return Math.min(...times.filter((time) => time !== undefined));
+}
+
 /** The keys of the series that have the first sample of the metric, which is in the buckets. */
 async function findFirstSeries(
   reader: SeriesReader,
   queries: readonly SeriesStartQuery[],
-  { start, step, count }: Buckets,
+  buckets: Buckets,
 ): Promise<readonly string[]> {
-  const times = await runConcurrent(queries, ({ metric, limit }) =>
-    findFirstTime(reader, metric, start, start + step * count, limit),
-  );
-  const first = Math.min(...times.filter((time) => time !== undefined));
+  const first = await findFirstTimeOfAll(reader, queries, buckets);
   if (first === Number.POSITIVE_INFINITY) return [];
   const found = await runConcurrent(queries, ({ metric, limit }) =>
     reader.readRaw(metric, first, first + 1, limit),
@@ -134,7 +161,7 @@ async function findFirstSeries(
  */
 async function findNonFiniteSeries(
   reader: SeriesReader,
-  queries: readonly SeriesStartQuery[],
+  queries: readonly Pick<SeriesStartQuery, "selector" | "metric">[],
   past: readonly SampleSeries[],
   start: Millis,
 ): Promise<ReadonlySet<string>> {

@@ -3,8 +3,15 @@
 
 import type { Buckets, NodesRow, PodsRow } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
-import type { KubernetesStore, NodeFilter, PodFilter, SnapshotQuery } from "../../../src/store/kubernetes.ts";
+import type {
+  KubernetesStore,
+  NodeFilter,
+  PodAtTime,
+  PodFilter,
+  SnapshotQuery,
+} from "../../../src/store/kubernetes.ts";
 import { createPodFilter } from "../../../src/store/kubernetes-rules.ts";
+import { readLabel } from "../counters/series-reader.ts";
 import {
   findSandboxChanges,
   isInterfaceCounter,
@@ -23,16 +30,18 @@ import {
   readOtelNames,
 } from "./otel.ts";
 import { readOverview } from "./pod-overview.ts";
-import { joinPodState } from "./pod-state.ts";
+import { formatPodKey, joinPodState } from "./pod-state.ts";
 import { joinPodRows } from "./pod-usage.ts";
 import {
   buildNodeCounts,
   buildNodeQueries,
   buildPodCount,
+  buildPodList,
+  buildPodUsageList,
   buildStateQueries,
   buildUsageQueries,
 } from "./queries.ts";
-import type { PodScope } from "./selectors.ts";
+import { matchPods, otelLabels, type PodLabels, type PodScope, plainLabels } from "./selectors.ts";
 import {
   type ClusterScope,
   chunkSnapshots,
@@ -45,7 +54,7 @@ import {
   sliceSnapshots,
   yieldRows,
 } from "./snapshot-reader.ts";
-import type { SnapshotAnswers } from "./snapshot-series.ts";
+import { hasValue, type SnapshotAnswers, type SnapshotSeries } from "./snapshot-series.ts";
 
 /** Rows that are read at a time. */
 const rowsPerSlice = 5_000;
@@ -55,6 +64,7 @@ export function createKubernetesStore(client: QueryClient): KubernetesStore {
     nodes: (query, signal) => readNodes(client, query, signal),
     pods: (query, signal) => readPods(client, query, signal),
     overview: (query, signal) => readOverview(client, query, signal),
+    listOrphanedUsage: (query, signal) => listOrphanedUsage(client, query, signal),
   };
 }
 
@@ -235,4 +245,60 @@ async function readOtelSpellings(
 
 function includePrevious({ start, step, count }: Buckets): Buckets {
   return { start: start - step, step, count: count + 1 };
+}
+
+/** The pods that the server knows by their usage alone. @throws {BackendError} */
+async function listOrphanedUsage(
+  client: QueryClient,
+  query: SnapshotQuery & Pick<PodFilter, "namespaces" | "pod">,
+  signal: AbortSignal,
+): Promise<readonly PodAtTime[]> {
+  const cluster = await readScope(client, query.match, signal);
+  const scope: PodScope = {
+    namespaces: query.namespaces.length > maxFilterNames ? [] : query.namespaces,
+    pods: query.pod === undefined ? [] : [query.pod],
+  };
+  const orphans: PodAtTime[] = [];
+  for (const snapshots of chunkSnapshots(query.snapshots)) {
+    const queries = {
+      pods: buildPodList(cluster, scope),
+      usage: buildPodUsageList(cluster, matchPods(scope)),
+      names: buildOtelNamesQuery(cluster, "pods"),
+    };
+    const { pods, usage, names } = await queryAll(client, queries, snapshots, signal);
+    const spellings = listOtelSpellings(readOtelNames(names));
+    const { otelValues } = buildOtelPodQueries(cluster, scope, snapshots.step, spellings);
+    const { otel } = await queryAll(client, { otel: otelValues }, snapshots, signal);
+    orphans.push(
+      ...findOrphans(pods, usage, plainLabels, snapshots),
+      ...findOrphans(pods, normaliseOtelLabels(otel), otelLabels, snapshots),
+    );
+  }
+  return orphans;
+}
+
+function findOrphans(
+  pods: readonly SnapshotSeries[],
+  usage: readonly SnapshotSeries[],
+  { namespace, pod }: PodLabels,
+  { start, step, count }: Buckets,
+): PodAtTime[] {
+  const known = new Map(
+    pods.map((series) => [
+      formatPodKey(
+        readLabel(series.labels, plainLabels.namespace),
+        readLabel(series.labels, plainLabels.pod),
+      ),
+      series,
+    ]),
+  );
+  const indices = Array.from({ length: count }, (_, index) => index);
+  return usage.flatMap((series) => {
+    const pod_namespace = readLabel(series.labels, namespace);
+    const pod_name = readLabel(series.labels, pod);
+    const own = known.get(formatPodKey(pod_namespace, pod_name));
+    return indices
+      .filter((index) => hasValue(series, index) && !hasValue(own, index))
+      .map((index) => ({ timestamp: start + index * step, pod_namespace, pod_name }));
+  });
 }

@@ -77,6 +77,17 @@ export function buildPodList(cluster: QueryScope, scope: PodScope, reach = fresh
   return aggregate("group", [plainLabels.namespace, plainLabels.pod], infos);
 }
 
+/** One series for each pod that some exporter of usage knows, but for OpenTelemetry's. */
+export function buildPodUsageList(cluster: QueryScope, pods: readonly Matcher[]): Expression {
+  const names = [
+    ...[...listCgroupMetrics("pod"), ...listCgroupMetrics("containers")],
+    ...[cadvisorMetrics.cpu, resourceCpu.pod],
+    ...listPlainSpellings("pods").map(({ name }) => name),
+  ];
+  const by = [plainLabels.namespace, plainLabels.pod];
+  return aggregate("group", by, buildNewestOf(cluster, deduplicate(names), by, pods));
+}
+
 const podKey = [plainLabels.namespace, plainLabels.pod, "uid"];
 const flag = "kube_pod_container_status_";
 

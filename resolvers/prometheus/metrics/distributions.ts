@@ -3,6 +3,7 @@
 import { requireAt, requireFirst } from "../../../src/core/collections.ts";
 import { createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, Series } from "../../../src/core/rows.ts";
+import type { Millis } from "../../../src/core/time.ts";
 import {
   type CounterSamples,
   combineObservations,
@@ -12,7 +13,9 @@ import {
   parseBound,
 } from "../../../src/metrics/samples.ts";
 import {
+  aggregate,
   call,
+  type Expression,
   exclude,
   type Matcher,
   matchAnyOf,
@@ -59,7 +62,7 @@ import { dropCreatedTimestampZeros } from "./summary-quantiles.ts";
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
 
 /** One histogram or summary, with the parts that the measure needs. */
-interface ObservedSeries {
+export interface ObservedSeries {
   readonly labels: Labels;
   readonly observations: Observations;
 }
@@ -70,6 +73,7 @@ export async function readHistogram(
   measure: ObservationMeasure,
 ): Promise<readonly Series[]> {
   const { family, query } = plan;
+  if (family.kind === "histogram" && family.hasCount) await noteUncounted(plan);
   if (measure.combine === "count" && family.kind === "histogram" && family.hasCount) {
     const [uncounted] = await Promise.all([findUncounted(plan), requireCounts(plan)]);
     if (uncounted.length === 0) return readIncrements(plan, `${query.metric}_count`);
@@ -114,7 +118,7 @@ function hasOnlySummaries({ combine }: ObservationMeasure, found: readonly Obser
 }
 
 /** Whether the measure is estimated from the buckets. Count and mean are exported beside them. */
-function isEstimated(combine: ObservationMeasure["combine"]): boolean {
+export function isEstimated(combine: ObservationMeasure["combine"]): boolean {
   return combine !== "count" && combine !== "mean";
 }
 
@@ -158,7 +162,7 @@ function createNoBucketsError(backend: string, combine: string): Refused<"not_su
 /**
  * Each histogram or summary with the parts that the measure needs. Where one has no count, the bucket of +Inf is its count.
  */
-async function readClassicHistograms(
+export async function readClassicHistograms(
   plan: SeriesPlan,
   measure: ObservationMeasure,
 ): Promise<readonly ObservedSeries[]> {
@@ -189,6 +193,8 @@ async function readWithInfinity(
   measure: ObservationMeasure,
   only: readonly Labels[] | undefined,
 ): Promise<readonly ObservedSeries[]> {
+  // In another range they may have a count.
+  if (only !== undefined) plan.unkept?.addAll();
   const { sum, bucket } = buildClassicParts(plan, measure);
   const all = buildInfinityQuery(plan);
   const narrow = (query: CounterQuery): CounterQuery =>
@@ -244,14 +250,31 @@ async function requireCounts({
   if (found.some(({ labels }) => keys.has(formatHistogramKey(labels)))) throw createNoCountError(backend);
 }
 
-function createNoCountError(backend: string): Refused<"not_supported_by_backend"> {
+export function createNoCountError(backend: string): Refused<"not_supported_by_backend"> {
   return createUnsupportedError(backend, "a histogram without a count or a bucket +Inf");
 }
 
 /** The labels of histograms that have a bucket +Inf in the range, but no count. */
-async function findUncounted({ query, reader, matchers }: SeriesPlan): Promise<readonly Labels[]> {
-  const { start, step, count } = query.buckets;
+async function findUncounted(plan: SeriesPlan): Promise<readonly Labels[]> {
+  const { start, step, count } = plan.query.buckets;
   const length = step * count;
+  const found = await plan.reader.readInstant(buildUncounted(plan, length), start + length);
+  return found.map(({ labels }) => dropBoundLabels(labels));
+}
+
+/** A histogram without a count in a bucket may lack it in all of another range, and is then counted in another way. */
+async function noteUncounted(plan: SeriesPlan): Promise<void> {
+  const { reader, unkept, query, limit } = plan;
+  if (unkept === undefined) return;
+  const { start, step } = query.buckets;
+  const uncounted = aggregate("group", [], buildUncounted(plan, step));
+  for (const { values } of await reader.readGrid(uncounted, query.buckets, limit))
+    for (const [bucket, value] of values.entries())
+      if (!Number.isNaN(value)) unkept.add(start + bucket * step);
+}
+
+/** The buckets +Inf without a count, in the window of this length before the time of evaluation. */
+function buildUncounted({ query, reader, matchers }: SeriesPlan, length: Millis): Expression {
   const selectLast = (name: string, more: readonly Matcher[]) => {
     const selector = narrowSelector(selectPart(query.match, name), [...more, ...matchers]);
     // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
@@ -259,9 +282,7 @@ async function findUncounted({ query, reader, matchers }: SeriesPlan): Promise<r
   };
   const all = selectLast(`${query.metric}_bucket`, [matchAnyOf("le", infinities)]);
   const counted = selectLast(`${query.metric}_count`, []);
-  const uncounted = exclude(all, counted, ["le", ...metadataLabels.filter((label) => label !== metricName)]);
-  const found = await reader.readInstant(uncounted, start + length);
-  return found.map(({ labels }) => dropBoundLabels(labels));
+  return exclude(all, counted, ["le", ...metadataLabels.filter((label) => label !== metricName)]);
 }
 
 function buildInfinityQuery(plan: SeriesPlan): CounterQuery {
@@ -291,7 +312,7 @@ function createNoSumError(backend: string): Refused<"not_supported_by_backend"> 
   );
 }
 
-function buildClassicParts(plan: SeriesPlan, { combine }: ObservationMeasure): ClassicParts {
+export function buildClassicParts(plan: SeriesPlan, { combine }: ObservationMeasure): ClassicParts {
   const { metric } = plan.query;
   const count = buildCounterQuery(plan, `${metric}_count`, {});
   if (combine === "count") return { count };
@@ -382,7 +403,7 @@ function requireBoundLabel(query: CounterQuery): CounterQuery {
   };
 }
 
-function buildObservations(count: CounterSamples, series: readonly DownsampledSeries[]): Observations {
+export function buildObservations(count: CounterSamples, series: readonly DownsampledSeries[]): Observations {
   const buckets = sortByBound(series).map(({ bound, series: { samples } }) => ({ bound, samples }));
   // The count is that of the bucket +Inf, should that be missing.
   const isOpen = buckets.length > 0 && buckets.at(-1)?.bound !== Number.POSITIVE_INFINITY;
@@ -396,6 +417,8 @@ function buildObservations(count: CounterSamples, series: readonly DownsampledSe
  */
 export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure): Promise<readonly Series[]> {
   const { query, reader } = plan;
+  // Whether there is one summary alone is a matter of the whole range.
+  plan.unkept?.addAll();
   const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
   const options = { canRestart: false, looksBack: false };
   const named = buildCounterQuery(plan, query.metric, options);

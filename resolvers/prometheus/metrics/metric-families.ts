@@ -288,7 +288,7 @@ export function isTag(match: ForcedLabels, shape: MetricShape, label: string): b
 }
 
 /** The series that carry the tags of a family, one selector for each name: some servers take exact names only. */
-function selectTagged(
+export function selectTagged(
   match: ForcedLabels,
   metric: string,
   { shape, family }: MetricForm,

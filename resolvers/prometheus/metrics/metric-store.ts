@@ -2,31 +2,17 @@
 // answer, from samples that were downsampled at the source, or from all raw samples. `src/metrics/samples.ts` computes the
 // answer from samples, and the tests hold all three ways to that definition.
 import { LRUCache } from "lru-cache";
-import { readNumber } from "../../../src/core/collections.ts";
-import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
+import { BackendError, createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { combineCumulative, combineSamples, dropNonFinite } from "../../../src/metrics/samples.ts";
+import { combineCumulative, dropNonFinite } from "../../../src/metrics/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
-import {
-  aggregate,
-  binary,
-  call,
-  type Expression,
-  isPlainLabel,
-  markNonFinite,
-  narrowSelector,
-  type Selector,
-} from "../client/promql.ts";
+import { isPlainLabel, narrowSelector } from "../client/promql.ts";
 import { joinSpellings } from "../counters/bound-spellings.ts";
-import { downsampleCounter, readRawBuckets } from "../counters/counter-downsampling.ts";
-import {
-  countSamples,
-  createDuplicateSeriesError,
-  createSeriesReader,
-  type GridSeries,
-} from "../counters/series-reader.ts";
+import { downsampleCounter } from "../counters/counter-downsampling.ts";
+import { countSamples, createDuplicateSeriesError, createSeriesReader } from "../counters/series-reader.ts";
+import { answerFromSettled, type SettledAnswer, type SettledValues } from "../settled/settled-series.ts";
 import {
   readHistogram,
   readMixedHistogram,
@@ -34,21 +20,20 @@ import {
   readSummary,
   requireParts,
 } from "./distributions.ts";
-import { selectPart } from "./family-listing.ts";
+import { formatMatchKey, selectPart } from "./family-listing.ts";
+import { readGauges } from "./gauges.ts";
 import { readIncrements } from "./increments.ts";
+import { createMemberReader, type PlanRunner } from "./members.ts";
 import { isTag, type MetricFamilies, type MetricForm, typeByShape } from "./metric-families.ts";
 import {
   buildCounterQuery,
   combineByGroup,
   createPlan,
-  formatGroupKey,
-  readTags,
+  narrowToSpan,
   type SeriesPlan,
   toSortedSeries,
 } from "./series-groups.ts";
 import type { MetricShape } from "./shape-detection.ts";
-
-type SampleMeasure = Extract<Measure, { of: "samples" }>;
 
 /** How long the numbers of series are remembered. */
 const sizeTtl: Millis = 600_000;
@@ -68,6 +53,7 @@ export function createMetricStore(
   backend: string,
   client: PrometheusClient,
   families: MetricFamilies,
+  settled?: SettledValues,
 ): MetricStore {
   // It takes its memory when it is made, and most backends of many are rarely asked.
   let sizes: LRUCache<string, number> | undefined;
@@ -86,47 +72,64 @@ export function createMetricStore(
     },
     isTypeGuessed: (match, metric, signal) => families.isGuess(match, metric, signal),
     tagKeys: (match, metric, signal) => families.listTagKeys(match, metric, signal),
-    series: (query, signal) => readSeries(context, query, signal),
+    async series(query, signal) {
+      const run: PlanRunner<SettledAnswer> = (shape, plan) => answerPlan(settled, shape, plan);
+      const { series, keep } = await runQuery(context, query, signal, run, nothing);
+      await keep();
+      return series;
+    },
+    members: createMemberReader((query, signal, run, none) => runQuery(context, query, signal, run, none)),
   };
 }
 
-async function readSeries(
+/** Runs the plan of a query. Returns `none` if there is no such metric, or nothing that its tags could match. */
+async function runQuery<T>(
   context: StoreContext,
   query: SeriesQuery,
   signal: AbortSignal,
-): Promise<readonly Series[]> {
+  run: PlanRunner<T>,
+  none: T,
+): Promise<T> {
   const { backend, families } = context;
   try {
     const form = await families.describe(query.match, query.metric, signal);
-    if (form === undefined) return [];
+    if (form === undefined) return none;
     const patterns = Object.entries(query.tags);
-    if (!patterns.every(([key, pattern]) => canMatch(query, form, key, pattern))) return [];
-    return await readConsistentSeries(context, form, query, signal);
+    if (!patterns.every(([key, pattern]) => canMatch(query, form, key, pattern))) return none;
+    return await runConsistently(context, form, query, signal, run);
   } catch (error) {
-    const isDuplicate = error instanceof BackendError && /same labelset/.test(error.message);
-    throw isDuplicate ? createDuplicateSeriesError(backend) : error;
+    if (!(error instanceof BackendError)) throw error;
+    if (/same labelset/.test(error.message)) throw createDuplicateSeriesError(backend);
+    // VictoriaMetrics has no syntax for some names in lists of labels, such as those with a quote.
+    const quoted = Object.keys(query.tags).find((key) => !isPlainLabel(key));
+    if (quoted !== undefined && error.status === 400) throw createQuotedTagError(backend, quoted);
+    throw error;
   }
 }
 
+function createQuotedTagError(backend: string, key: string): Refused<"not_supported_by_backend"> {
+  return createUnsupportedError(backend, `the tag ${key}, whose name needs quotes`);
+}
+
 /** Runs the query again if the server was upgraded between the detection of its range edge and its answer. */
-async function readConsistentSeries(
+async function runConsistently<T>(
   { backend, client, families, sizes }: StoreContext,
   { shape, family }: MetricForm,
   query: SeriesQuery,
   signal: AbortSignal,
-): Promise<readonly Series[]> {
+  run: PlanRunner<T>,
+): Promise<T> {
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const traits = await client.readTraits(signal);
     // Only some of the last releases of version 2 can write and hold such names.
     const quoted = traits.edge === "closed" && Object.keys(query.tags).find((key) => !isPlainLabel(key));
-    if (quoted !== undefined && quoted !== false)
-      throw createUnsupportedError(backend, `the tag ${quoted}, whose name needs quotes`);
+    if (quoted !== undefined && quoted !== false) throw createQuotedTagError(backend, quoted);
     const ending = new AbortController();
     try {
       const both = AbortSignal.any([signal, ending.signal]);
       const reader = countSamples(createSeriesReader(backend, client, traits, sizes, both), query.reportRead);
       const listUncountable = () => families.listUncountable(query.match, query.metric, signal);
-      const result = await runPlan(shape, createPlan(backend, query, family, reader, listUncountable));
+      const result = await run(shape, createPlan(backend, query, family, reader, listUncountable));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;
     } finally {
       // Ends the requests that a failed part leaves behind.
@@ -142,6 +145,41 @@ function canMatch({ match }: SeriesQuery, { shape }: MetricForm, key: string, pa
   if (!isTag(match, shape, key) || key === "" || pattern === "") return false;
   // A lone surrogate is in no label, and would become another character on its way.
   return key.isWellFormed() && pattern.isWellFormed();
+}
+
+const keepNothing = async (): Promise<void> => undefined;
+const nothing: SettledAnswer = { series: [], keep: keepNothing };
+
+/** From the values that are kept, as far as there are any and the backend may keep them. */
+async function answerPlan(
+  settled: SettledValues | undefined,
+  shape: MetricShape,
+  plan: SeriesPlan,
+): Promise<SettledAnswer> {
+  const { query, family } = plan;
+  const { match, metric, tags, measure, buckets, lookBack, pointLimit } = query;
+  if (settled === undefined || buckets.start % buckets.step !== 0 || !isSameInEachRange(shape, measure))
+    return { series: await runPlan(shape, plan), keep: keepNothing };
+  const sortedTags = plan.keys.map((key) => [key, tags[key]]);
+  const question = JSON.stringify([
+    ...[formatMatchKey(match), metric, shape, family, sortedTags],
+    measure,
+    ...[buckets.step, lookBack],
+  ]);
+  const answer = await answerFromSettled(settled, {
+    ...{ metric, question, buckets, lookBack, pointLimit },
+    ask: (span, unkept) => runPlan(shape, { ...plan, unkept, query: narrowToSpan(query, span) }),
+  });
+  const sorted = answer.series.map(({ tags, values }) => ({ labels: tags, values }));
+  return { series: await toSortedSeries(plan, sorted), keep: answer.keep };
+}
+
+/**
+ * Whether the value of a bucket is the same in each range, but for buckets that are noted while it is read. Running values
+ * begin with the range, and native histograms are read at bounds that all of the range share.
+ */
+function isSameInEachRange(shape: MetricShape, measure: Measure): boolean {
+  return measure.of !== "cumulative" && shape !== "native" && shape !== "both";
 }
 
 async function runPlan(shape: MetricShape, plan: SeriesPlan): Promise<readonly Series[]> {
@@ -177,116 +215,6 @@ async function runPlan(shape: MetricShape, plan: SeriesPlan): Promise<readonly S
       return readSummary(plan, measure);
   }
   return measure satisfies never;
-}
-
-// ---- Gauges ------------------------------------------------------------------------------------------------------
-
-/** The measures that an expression can compute over several series: `first_over_time` is a parse error before 3.14. */
-type Expressible = Exclude<SampleMeasure["combine"], "first" | "quantile">;
-
-async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Promise<readonly Series[]> {
-  const { query, reader, keys, limit } = plan;
-  const { buckets, pointLimit } = query;
-  const { start, step, count } = buckets;
-  const { combine } = measure;
-  const selector = narrowSelector(selectPart(query.match, query.metric), plan.matchers);
-  const estimated = reader.estimateSeries(selector, keys, buckets, pointLimit);
-  if (step === 1 || combine === "first" || combine === "quantile") {
-    await estimated;
-    const raw = await reader.readRaw(selector, start, start + step * count, limit);
-    return combineByGroup(plan, raw, (group) => combineSamples(group.map(dropNonFinite), measure, buckets));
-  }
-  const [groups, series, relaxed] = await Promise.all([
-    estimated,
-    reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY),
-    reader.dropPresenceMatchers(selector, buckets),
-  ]);
-  const samples = reader.selectRange(relaxed.selector, { from: step, to: 1 });
-  const read = (by: readonly string[] | undefined) =>
-    reader.readGrid(buildGaugeExpression(combine, by, samples), buckets, pointLimit, relaxed.matchesDropped);
-  const single = series > 0 && series === groups;
-  const found = (single && (await readWithoutAggregation(plan, selector, read))) || (await read(keys));
-  await recomputeNonFiniteBuckets(plan, measure, selector, found);
-  return toSortedSeries(plan, found);
-}
-
-/**
- * Reads series of which each is probably the only one of its group, without aggregation: in Prometheus 2.42 the
- * aggregation takes four times as long as all the rest. Returns `undefined` if a group has several series after all, or
- * if the labels that grouping would drop make the response too large.
- */
-async function readWithoutAggregation(
-  plan: SeriesPlan,
-  selector: Selector,
-  read: (by: undefined) => Promise<readonly GridSeries[]>,
-): Promise<readonly GridSeries[] | undefined> {
-  try {
-    const found = await read(undefined);
-    if (new Set(found.map(({ labels }) => formatGroupKey(plan, labels))).size === found.length) return found;
-  } catch (error) {
-    const isTooLarge =
-      error instanceof Refused || (error instanceof BackendError && error.failure === "rejected");
-    if (!isTooLarge) throw error;
-  }
-  plan.reader.markUnderestimated(selector);
-  return undefined;
-}
-
-/** Computes the values from raw samples that are not finite in `found`: a sample that is not finite is part of them. */
-async function recomputeNonFiniteBuckets(
-  plan: SeriesPlan,
-  measure: SampleMeasure,
-  selector: Selector,
-  found: readonly GridSeries[],
-): Promise<void> {
-  const { query, reader, limit } = plan;
-  const affected = found.filter(({ values }) => values.includes(Number.POSITIVE_INFINITY));
-  if (affected.length === 0) return;
-  const suspects = affected.flatMap(({ labels, values }) => {
-    const tags = readTags(plan, labels);
-    return [...values.entries()].flatMap(([bucket, value]) =>
-      value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
-    );
-  });
-  const raw = await readRawBuckets(reader, selector, suspects, query.buckets, limit);
-  const groups = Map.groupBy(raw, ({ labels }) => formatGroupKey(plan, labels));
-  for (const { labels, values } of affected) {
-    const exact = combineSamples(groups.get(formatGroupKey(plan, labels)) ?? [], measure, query.buckets);
-    for (const [bucket, value] of values.entries()) {
-      if (value === Number.POSITIVE_INFINITY) values[bucket] = readNumber(exact, bucket);
-    }
-  }
-}
-
-/**
- * An expression for the measure whose value is not finite if one of its samples is not. A least or greatest value ignores
- * NaN, which is exact. Without `by`, of each series.
- */
-function buildGaugeExpression(
-  combine: Expressible,
-  by: readonly string[] | undefined,
-  samples: Expression,
-): Expression {
-  const over = (operator: "avg" | "sum" | "min" | "max", of: Expression) =>
-    by === undefined ? of : aggregate(operator, by, of);
-  switch (combine) {
-    case "last":
-      return over("avg", call("last_over_time", samples));
-    case "min":
-      return over("min", call("min_over_time", samples));
-    case "max":
-      return over("max", call("max_over_time", samples));
-    case "sum":
-      return over("sum", call("sum_over_time", samples));
-    case "mean": {
-      const [sum, count] = [call("sum_over_time", samples), call("count_over_time", samples)];
-      return binary(over("sum", sum), "/", over("sum", count));
-    }
-    case "count": {
-      return over("sum", binary(call("count_over_time", samples), "+", markNonFinite(samples)));
-    }
-  }
-  return combine satisfies never;
 }
 
 // ---- Counters ----------------------------------------------------------------------------------------------------

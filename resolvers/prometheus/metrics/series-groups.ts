@@ -6,7 +6,7 @@ import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import type { CounterQuery } from "../counters/bucket-survey.ts";
+import type { CounterQuery, UnkeptBuckets } from "../counters/bucket-survey.ts";
 import { createTooManyPointsError, readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { type Family, selectPart } from "./family-listing.ts";
 
@@ -28,6 +28,8 @@ export interface SeriesPlan {
   readonly limit: number;
   /** As in `MetricFamilies`, of the metric. */
   readonly listUncountable: () => Promise<readonly Labels[]>;
+  /** Present where values of the answer may be kept for other ranges. */
+  readonly unkept?: UnkeptBuckets | undefined;
 }
 
 export function createPlan(
@@ -48,6 +50,20 @@ export function createPlan(
     reader,
     limit,
     listUncountable,
+  };
+}
+
+/** The query for its buckets from `from` until before `to`. */
+export function narrowToSpan(
+  query: SeriesQuery,
+  { from, to }: { readonly from: number; readonly to: number },
+): SeriesQuery {
+  const { start, step } = query.buckets;
+  return {
+    ...query,
+    buckets: { start: start + from * step, step, count: to - from },
+    // What was before the first bucket is so for each later one.
+    lookBack: query.lookBack + from * step,
   };
 }
 
@@ -114,7 +130,7 @@ function compareTags(keys: readonly string[], a: Labels, b: Labels): number {
 
 /** The query for one part of the metric, by its name. If it `looksBack`, growth counts from the sample before the buckets. */
 export function buildCounterQuery(
-  { query, matchers, limit }: SeriesPlan,
+  { query, matchers, limit, unkept }: SeriesPlan,
   name: string,
   { needsFirst = false, canRestart = true, looksBack = true },
 ): CounterQuery {
@@ -127,5 +143,6 @@ export function buildCounterQuery(
     needsFirst,
     canRestart,
     limit,
+    unkept,
   };
 }

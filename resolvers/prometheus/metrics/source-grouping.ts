@@ -2,6 +2,7 @@
 // cannot add up exactly is read by series, in parts of the buckets or for some of the groups.
 import { Refused } from "../../../src/core/errors.ts";
 import type { Series } from "../../../src/core/rows.ts";
+import { day, type Millis } from "../../../src/core/time.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import { type Matcher, matchAnyOf } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
@@ -13,10 +14,13 @@ import {
   readLabel,
   runConcurrent,
 } from "../counters/series-reader.ts";
-import { formatGroupKey, type SeriesPlan, toSortedSeries } from "./series-groups.ts";
+import { isSparse } from "../counters/sparse-grid.ts";
+import { formatGroupKey, narrowToSpan, type SeriesPlan, toSortedSeries } from "./series-groups.ts";
 
 /** To group takes some more passes over the samples, but series × buckets less to send. */
 const fewestPointsToGroup = 20_000;
+/** Or series × time, where the buckets are sparse: to group then takes fewer passes over the samples than to read. */
+const fewestSeriesTimeToGroup: Millis = 1_000 * day;
 const fewestSeriesPerGroup = 4;
 /** The labels of each are read once. */
 const mostSeriesToGroup = 200_000;
@@ -77,7 +81,10 @@ async function judgeGrouping(
   );
   const series = others.reduce((sum, more) => sum + more, counted ?? Number.NaN);
   const size = `about ${series} series in ${buckets.count} buckets`;
-  const isFit = series * buckets.count >= fewestPointsToGroup && series <= mostSeriesToGroup;
+  const isMuch =
+    series * buckets.count >= fewestPointsToGroup ||
+    (isSparse(buckets) && series * buckets.count * buckets.step >= fewestSeriesTimeToGroup);
+  const isFit = isMuch && series <= mostSeriesToGroup;
   if (!isFit || counted === undefined) return { isWorth: false, why: size };
   const groups = await reader.estimateSeries(first.selector, keys, buckets, pointLimit);
   const why = `${size}, and ${groups} groups`;
@@ -122,17 +129,11 @@ async function readPart(
   { read }: GroupedMeasure,
   { from, to, groups }: UngroupedPart,
 ): Promise<readonly Series[]> {
-  const { start, step } = plan.query.buckets;
   const found = await read(
     {
       ...plan,
       matchers: groups === undefined ? plan.matchers : [...matchGroups(plan, groups), ...plan.matchers],
-      query: {
-        ...plan.query,
-        buckets: { start: start + from * step, step, count: to - from },
-        // What was before the first bucket is so for each later one.
-        lookBack: plan.query.lookBack + from * step,
-      },
+      query: narrowToSpan(plan.query, { from, to }),
     },
     true,
   );

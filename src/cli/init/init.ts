@@ -15,15 +15,17 @@ import { run as check } from "../check.ts";
 import { printConfigError } from "../support/config-file.ts";
 import { describeError, openBackend } from "../support/open-backend.ts";
 import { exitCodes, printUsageError, type Shell } from "../support/shell.ts";
-import { proposeSites } from "./propose.ts";
+import { findHostMetrics } from "./host-metrics.ts";
+import { type ProposedSite, proposeSites } from "./propose.ts";
 import { type Draft, type DraftBackend, printBackends, printDraft } from "./render.ts";
 
-export const usage = `Usage: readout init [--elastic URL] [--prometheus URL] [--out readout.yaml] [--force] [--site main]
+export const usage = `Usage: readout init [--elastic URL …] [--prometheus URL] [--out readout.yaml] [--force] [--site main]
                     [--index PATTERN …] [--user admin] [credentials]
 
 Looks at the indices and data streams, their layouts and services, and at the metrics and their labels; writes a file
 with sites and sources for them, with the reasons as comments; prints a token for it; and ends with \`readout check\`.
-An Elasticsearch or OpenSearch, a Prometheus, or both.
+An Elasticsearch or OpenSearch, a Prometheus, or both. Of several clusters, equal index patterns are one source, and
+spans are those of all; credentials are the same for each.
 
   --out FILE       the file to write, never over one that is there, but with --force
   --site NAME      what the site is called where nothing tells several apart
@@ -55,7 +57,7 @@ const credentials = {
 } as const;
 
 const options = {
-  elastic: { type: "string" },
+  elastic: { type: "string", multiple: true },
   prometheus: { type: "string" },
   out: { type: "string", default: "readout.yaml" },
   force: { type: "boolean", default: false },
@@ -104,6 +106,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
     site,
     shell.now(),
   );
+  const sites = await addHostMetrics(proposal.sites, config, out, shell, signal);
   const draft: Draft = {
     preface: [
       `Written by \`readout init\` on ${printMillis(toMillis(shell.now())).slice(0, 10)}: a proposal, to be changed as you like.`,
@@ -112,7 +115,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
     listen: "127.0.0.1:8080",
     token: { user, sha256: hashToken(token) },
     backends: found.map(({ draft, info }) => ({ ...draft, reasons: [`${info.product} ${info.version}`] })),
-    sites: proposal.sites,
+    sites,
     notes: [
       ...found.flatMap(({ survey: { notes, metrics, kubernetes } }) => [
         ...notes,
@@ -151,13 +154,16 @@ type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>["values"
 /** @throws {Error} what is wrong with the arguments; no message repeats a credential */
 function readArguments(args: readonly string[], env: Shell["env"]): InitArguments {
   const { values } = parseArgs({ args: [...args], options });
-  const { elastic, prometheus, out, force, site, user, index: patterns = [] } = values;
-  if (elastic === undefined && prometheus === undefined) throw new Error("--elastic, --prometheus or both");
+  const { elastic = [], prometheus, out, force, site, user, index: patterns = [] } = values;
+  if (elastic.length === 0 && prometheus === undefined) throw new Error("--elastic, --prometheus or both");
   if (!/^[\w.-]+$/.test(site)) throw new Error("--site: expected letters, digits and . _ -");
+  if (new Set(elastic).size < elastic.length) throw new Error("--elastic: one address is there twice");
   if (user.trim() === "") throw new Error("--user is empty");
   if (patterns.some((pattern) => pattern.trim() === "")) throw new Error("--index is empty");
   const backends = [
-    ...(elastic === undefined ? [] : [buildBackendDraft("elk", "elastic", elastic, values, env)]),
+    ...elastic.map((url, at) =>
+      buildBackendDraft(at === 0 ? "elk" : `elk-${at + 1}`, "elastic", url, values, env),
+    ),
     ...(prometheus === undefined ? [] : [buildBackendDraft("prom", "prometheus", prometheus, values, env)]),
   ];
   return { out, force, site, user, patterns, backends };
@@ -249,6 +255,32 @@ async function surveyBackend(
     // The survey is valid even where the connections cannot be closed.
     await backend?.close().catch(() => undefined);
   }
+}
+
+/** Adds the names of host metrics. A source that does not answer any more gets none: it has answered the survey. */
+async function addHostMetrics(
+  sites: readonly ProposedSite[],
+  config: Config,
+  out: string,
+  shell: Shell,
+  signal: AbortSignal,
+): Promise<readonly ProposedSite[]> {
+  const addNames = async (site: ProposedSite): Promise<ProposedSite> => {
+    const { metrics } = site;
+    const backend = metrics && openBackend(metrics.backend, config, out, shell);
+    const store = backend?.stores.metrics;
+    try {
+      if (metrics === undefined || store === undefined) return site;
+      return { ...site, metrics: { ...metrics, names: await findHostMetrics(store, metrics.match, signal) } };
+    } catch (error) {
+      shell.signal.throwIfAborted();
+      if (!(error instanceof BackendError) && !signal.aborted) throw error;
+      return site;
+    } finally {
+      await backend?.close().catch(() => undefined);
+    }
+  };
+  return await Promise.all(sites.map(addNames));
 }
 
 // ---- Writing ------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 // Proposes sites and their parts for the findings of a survey, each with its reason. The same findings always give the
 // same proposal.
 
+import type { MetricAliases } from "../../config/metric-aliases.ts";
+import { type NonEmpty, requireFirst } from "../../core/collections.ts";
 import type { Instant } from "../../core/time.ts";
 import type { FoundSource, Survey } from "../../store/inspection.ts";
 import type { ForcedLabels } from "../../store/metrics.ts";
@@ -15,20 +17,33 @@ interface Surveyed {
 export interface ProposedSite {
   readonly id: string;
   readonly reasons: readonly string[];
-  readonly logs?: { readonly backend: string; readonly sources: readonly ProposedSource[] };
-  readonly traces?: { readonly backend: string } & Omit<ProposedSource, "id">;
+  readonly logs?: { readonly sources: readonly ProposedSource[] };
+  /** One for each backend with spans. */
+  readonly traces?: readonly ProposedTraces[];
   readonly metrics?: ProposedMetrics;
   readonly kubernetes?: ProposedMetrics;
 }
 interface ProposedSource {
   readonly id: string;
-  readonly index: string;
-  readonly layout: string;
+  /** One for each backend that has the indices. */
+  readonly places: NonEmpty<ProposedPlace>;
   readonly reasons: readonly string[];
 }
+export interface ProposedPlace {
+  readonly backend: string;
+  readonly index: string;
+  readonly layout: string;
+}
+interface ProposedTraces extends ProposedPlace {
+  readonly reasons: readonly string[];
+}
+/** A source, and the backend in which it was found. */
+type LocatedSource = FoundSource & { readonly backend: string };
 export interface ProposedMetrics {
   readonly backend: string;
   readonly match: ForcedLabels;
+  /** Names that dashboards ask for, over metrics that the source has. */
+  readonly names?: MetricAliases;
   readonly reasons: readonly string[];
 }
 
@@ -43,9 +58,10 @@ interface Proposal {
 
 /** Proposes at least one site, called `name` where nothing separates several. A site may have no part. */
 export function proposeSites(found: readonly Surveyed[], name: string, now: Instant): Proposal {
-  const documents = found.find(({ survey: { logs, traces } }) => logs.length + traces.length > 0);
+  const locate = (list: (survey: Survey) => readonly FoundSource[]): readonly LocatedSource[] =>
+    found.flatMap(({ backend, survey }) => list(survey).map((source) => ({ ...source, backend })));
+  const [logs, traces] = [locate(({ logs }) => logs), locate(({ traces }) => traces)];
   const measured = found.find(({ survey: { metrics } }) => metrics !== undefined);
-  const { logs = [], traces = [] } = documents?.survey ?? {};
   const namespaces = rankNamespaces([...logs, ...traces]);
   const several = namespaces.length > 1 && namespaces.length <= maxSites;
   const taken = new Set<string>();
@@ -58,7 +74,7 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
   const notes: string[] = [];
   const sites = ids.map((id): ProposedSite => {
     const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };
-    const spans = documents && proposeTraces(documents.backend, own.traces, now, notes);
+    const spans = proposeTraces(own.traces, now, notes);
     const reasons = several
       ? [
           `the environment ${id}: the namespace of its data streams`,
@@ -70,11 +86,8 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
     return {
       id,
       reasons,
-      ...(documents &&
-        own.logs.length > 0 && {
-          logs: { backend: documents.backend, sources: proposeSources(own.logs, now) },
-        }),
-      ...(spans && { traces: spans }),
+      ...(own.logs.length > 0 && { logs: { sources: proposeSources(own.logs, now) } }),
+      ...(spans.length > 0 && { traces: spans }),
       ...matches.get(id),
     };
   });
@@ -96,31 +109,58 @@ function rankNamespaces(sources: readonly FoundSource[]): readonly string[] {
 
 // ---- Documents ----------------------------------------------------------------------------------------------
 
-function proposeSources(found: readonly FoundSource[], now: Instant): readonly ProposedSource[] {
+/** Equal patterns in several backends are one source. */
+function proposeSources(found: readonly LocatedSource[], now: Instant): readonly ProposedSource[] {
   const taken = new Set<string>();
-  return found.map((source) => {
-    const { index, layout, guess, services } = source;
+  return [...Map.groupBy(found, ({ index }) => index)].map(([index, sources]) => {
+    const source = requireFirst(sources);
+    const { services } = source;
     const id = findUnusedName(deriveSourceId(index), taken);
-    const [service, ...others] = services?.names ?? [];
+    const [service, ...more] = services?.names ?? [];
     const hint =
       service === undefined
         ? []
         : [
             `for one service alone add where: '${services?.field}=${JSON.stringify(service)}'` +
-              (others.length === 0 ? "" : ` (others: ${others.join(", ")})`),
+              (more.length === 0 ? "" : ` (others: ${more.join(", ")})`),
           ];
-    const reasons = [describeSource(source, "line", now), ...hint];
-    return { id, index, layout: guess === undefined ? toSingleLayout(layout) : "auto", reasons };
+    const [first, ...others] = sources.map(toPlace);
+    if (first === undefined) throw new Error(`no place of ${index}`);
+    const described = sources.map((one) => {
+      const text = describeSource(one, "line", now);
+      return sources.length === 1 ? text : `${one.backend}: ${text}`;
+    });
+    const copies =
+      sources.length === 1
+        ? []
+        : ["with `dedupe: id` a line that several hold under one _id is answered once"];
+    return { id, places: [first, ...others], reasons: [...described, ...copies, ...hint] };
+  });
+}
+
+function toPlace({ backend, index, layout, guess }: LocatedSource): ProposedPlace {
+  return { backend, index, layout: guess === undefined ? toSingleLayout(layout) : "auto" };
+}
+
+/** The spans of each backend with those events of spans that it has. Adds to the notes what is not shown. */
+function proposeTraces(
+  found: readonly LocatedSource[],
+  now: Instant,
+  notes: string[],
+): readonly ProposedTraces[] {
+  return [...Map.groupBy(found, ({ backend }) => backend)].flatMap(([backend, own]) => {
+    const proposed = proposeTracesIn(backend, own, now, notes);
+    return proposed === undefined ? [] : [proposed];
   });
 }
 
 /** Undefined without spans. Adds to the notes what is shown neither with spans nor as lines. */
-function proposeTraces(
+function proposeTracesIn(
   backend: string,
   found: readonly FoundSource[],
   now: Instant,
   notes: string[],
-): ProposedSite["traces"] | undefined {
+): ProposedTraces | undefined {
   const spans = found.filter(({ holds }) => holds === "spans");
   const listLayouts = ({ layout }: FoundSource) => layout.split(", ");
   const layouts = new Set(spans.flatMap(listLayouts));

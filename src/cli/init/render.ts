@@ -1,7 +1,8 @@
 // Prints a proposal as readout.yaml. Text from outside is in quotes or in comments of one line, so that the name of an
 // index or a label cannot change the meaning of the file.
+import type { MetricAliases } from "../../config/metric-aliases.ts";
 import { printText } from "../../config/yaml.ts";
-import type { ProposedMetrics, ProposedSite } from "./propose.ts";
+import type { ProposedMetrics, ProposedPlace, ProposedSite } from "./propose.ts";
 
 export interface Draft {
   /** Lines of comment at the top of the file. */
@@ -71,26 +72,8 @@ function printMap(
 
 function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedSite): readonly string[] {
   const parts = [
-    ...(logs === undefined
-      ? []
-      : [
-          "    logs:",
-          `      backend: ${logs.backend}`,
-          "      sources:",
-          ...logs.sources.flatMap(({ id, index, layout, reasons }) => [
-            ...formatComments("        ", reasons),
-            `        ${formatKey(id)}: { index: ${printText(index)}, layout: ${formatKey(layout)} }`,
-          ]),
-        ]),
-    ...(traces === undefined
-      ? []
-      : [
-          "    traces:",
-          ...formatComments("      ", traces.reasons),
-          `      backend: ${traces.backend}`,
-          `      index: ${printText(traces.index)}`,
-          `      layout: ${formatKey(traces.layout)}`,
-        ]),
+    ...printLogs(logs),
+    ...printTraces(traces),
     ...printMatch("metrics", metrics),
     ...printMatch("kubernetes", kubernetes),
   ];
@@ -103,16 +86,80 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
   ];
 }
 
+function printLogs(logs: ProposedSite["logs"]): readonly string[] {
+  if (logs === undefined) return [];
+  const backends = new Set(logs.sources.flatMap(({ places }) => places.map(({ backend }) => backend)));
+  const [only] = backends;
+  const isShared = backends.size === 1 && only !== undefined;
+  const lines = ["    logs:", ...(isShared ? [`      backend: ${only}`] : []), "      sources:"];
+  for (const { id, places, reasons } of logs.sources) {
+    lines.push(...formatComments("        ", reasons));
+    const [first, ...others] = places;
+    if (others.length === 0) {
+      lines.push(
+        `        ${formatKey(id)}: { ${isShared ? "" : `backend: ${first.backend}, `}${printIndex(first)} }`,
+      );
+      continue;
+    }
+    lines.push(`        ${formatKey(id)}:`, "          backends:");
+    for (const place of places)
+      lines.push(`            - { backend: ${place.backend}, ${printIndex(place)} }`);
+  }
+  return lines;
+}
+
+function printIndex({ index, layout }: ProposedPlace): string {
+  return `index: ${printText(index)}, layout: ${formatKey(layout)}`;
+}
+
+function printTraces(traces: ProposedSite["traces"] = []): readonly string[] {
+  const [first, ...others] = traces;
+  if (first === undefined) return [];
+  if (others.length > 0) {
+    const parts = traces.flatMap((part) => [
+      ...formatComments("      ", part.reasons),
+      `      - { backend: ${part.backend}, ${printIndex(part)} }`,
+    ]);
+    return ["    traces:", ...parts];
+  }
+  return [
+    "    traces:",
+    ...formatComments("      ", first.reasons),
+    `      backend: ${first.backend}`,
+    `      index: ${printText(first.index)}`,
+    `      layout: ${formatKey(first.layout)}`,
+  ];
+}
+
 function printMatch(part: string, proposed: ProposedMetrics | undefined): readonly string[] {
   if (proposed === undefined) return [];
-  const { backend, match, reasons } = proposed;
-  const labels = Object.entries(match).map(([label, value]) => `${formatKey(label)}: ${printText(value)}`);
+  const { backend, match, names = {}, reasons } = proposed;
   return [
     `    ${part}:`,
     ...formatComments("      ", reasons),
     `      backend: ${backend}`,
-    ...(labels.length === 0 ? [] : [`      match: { ${labels.join(", ")} }`]),
+    ...(Object.keys(match).length === 0 ? [] : [`      match: ${printTexts(match)}`]),
+    ...printNames(names),
   ];
+}
+
+function printNames(names: MetricAliases): readonly string[] {
+  const entries = Object.entries(names);
+  if (entries.length === 0) return [];
+  return [
+    ...formatComments("      ", ["Names that dashboards of the hosted service ask for."]),
+    "      names:",
+    ...entries.map(([name, { metric, tags, factor }]) => {
+      const scale = factor === 1 ? "" : `, factor: ${factor}`;
+      return `        ${formatKey(name)}: { metric: ${printText(metric)}, tags: ${printTexts(tags)}${scale} }`;
+    }),
+  ];
+}
+
+function printTexts(texts: Readonly<Record<string, string>>): string {
+  return `{ ${Object.entries(texts)
+    .map(([key, text]) => `${formatKey(key)}: ${printText(text)}`)
+    .join(", ")} }`;
 }
 
 /** Characters that would end a comment or are invalid in a file. */

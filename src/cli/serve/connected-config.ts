@@ -5,15 +5,19 @@ import { mapConcurrent } from "../../core/concurrency.ts";
 import { BackendError, ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
+import type { RollupStore } from "../../store/rollups.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
 import { openKinds } from "../support/backend-kinds.ts";
 import type { Shell } from "../support/shell.ts";
 import { listInspections, type SiteInspection } from "../support/site-inspections.ts";
+import { openRollupStore } from "./rollers.ts";
 
 /** A configuration that is served or about to be: its backends, and what is known of them. */
 export interface ConnectedConfig {
   readonly config: Config;
   readonly backends: ReadonlyMap<string, Backend>;
+  /** Where figures of spans are kept. */
+  readonly rollupStore: RollupStore | undefined;
   /** The state of each backend, for `/readyz`. */
   readonly states: Map<string, string>;
   /** The names of backends whose sources have been inspected. */
@@ -25,6 +29,8 @@ export interface ConnectedConfig {
   readonly untried: Set<string>;
   /** Aborted when another configuration takes its place. */
   readonly replaced: AbortController;
+  /** Settles when nobody makes figures with these backends any more. */
+  rollers?: Promise<void>;
 }
 
 /** How often each backend is probed. */
@@ -42,10 +48,26 @@ export function connectConfig(
   file: string,
   telemetry: Telemetry,
 ): ConnectedConfig {
-  const backends = connectBackends(config, shell, file, telemetry);
+  let rollupStore: RollupStore | undefined;
+  const findRollupStore = config.rollups && (() => rollupStore);
+  const backends = connectBackends(config, shell, file, telemetry, findRollupStore);
+  rollupStore = openRollupStore(config, backends);
+  if (config.rollups !== undefined && rollupStore === undefined) {
+    void closeAll(backends);
+    const message = "is of a kind that cannot keep figures; Elasticsearch and OpenSearch can";
+    throw new ConfigError(file, [{ path: "rollups.backend", message }]);
+  }
   const states = new Map([...backends.keys()].map((name) => [name, "not probed yet"]));
   const untried = new Set(backends.keys());
-  return { config, backends, states, inspected: new Set(), untried, replaced: new AbortController() };
+  return {
+    config,
+    backends,
+    rollupStore,
+    states,
+    inspected: new Set(),
+    untried,
+    replaced: new AbortController(),
+  };
 }
 
 function connectBackends(
@@ -53,14 +75,18 @@ function connectBackends(
   shell: Shell,
   file: string,
   telemetry: Telemetry,
+  findRollupStore: IO["findRollupStore"],
 ): ReadonlyMap<string, Backend> {
   const io: IO = {
+    ...(findRollupStore !== undefined && { findRollupStore }),
     now: () => shell.now(),
     log: telemetry.log,
     recordRequest: telemetry.recordRequest,
     recordCacheLookup: telemetry.recordCacheLookup,
     rollupBytes: config.limits.rollupBytes,
     recordRollupBytes: telemetry.recordRollupBytes,
+    metricCacheBytes: config.limits.metricCacheBytes,
+    recordMetricCacheBytes: telemetry.recordMetricCacheBytes,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   const kinds = openKinds(file, shell);

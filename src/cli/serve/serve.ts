@@ -4,6 +4,7 @@
 // The old backends live until the requests that began with them have ended.
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator, createTokenCheck } from "../../access/auth.ts";
+import { createCertificateUsers } from "../../access/certificates.ts";
 import { createReloadableJwtVerifier } from "../../access/jwt.ts";
 import { createReloadableRateLimit } from "../../access/rate-limit.ts";
 import { connectSites } from "../../access/sites.ts";
@@ -13,6 +14,7 @@ import type { Millis } from "../../core/time.ts";
 import { version } from "../../core/version.ts";
 import { clientOperations, operations } from "../../operations/index.ts";
 import { checkVisual } from "../../operations/metrics/visuals.ts";
+import { describeSignIn } from "../../server/console-sign-in.ts";
 import { createServer, type ServedConfig } from "../../server/server.ts";
 import { createOtlpExporter } from "../../telemetry/otlp-exporter.ts";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/telemetry.ts";
@@ -20,6 +22,7 @@ import { openVisualDirectory } from "../../visuals/visual-directory.ts";
 import { openConfigFile, readConfig } from "../support/config-file.ts";
 import { createGraphqlLoader } from "../support/graphql-loader.ts";
 import { exitCodes, type Shell } from "../support/shell.ts";
+import { type AuditKeeper, openAuditKeeper } from "./audit.ts";
 import {
   awaitAbort,
   type ConnectedConfig,
@@ -30,14 +33,15 @@ import {
 } from "./connected-config.ts";
 import { type ErrorIntake, openErrorIntake } from "./error-intake.ts";
 import { createSerialRunner, createWatchingShell } from "./file-watch.ts";
+import { runRollers } from "./rollers.ts";
 
 export const usage = `Usage: readout serve [--config readout.yaml]
 
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
 SIGHUP, or a change of the file or of one that it names (secrets, certificates, layouts): reads them all again; a wrong
-one changes nothing. \`listen\`, \`admin.listen\`, \`mesh\` (also its content, once GraphQL is loaded), \`intake.listen\` and the
-spool need a restart.
+one changes nothing. \`listen\`, \`admin.listen\`, \`mesh\` (also its content, once GraphQL is loaded), \`intake.listen\` and
+the spool need a restart. SIGHUP also opens the file of the audit log again.
 `;
 
 /** How long running requests may take after the signal to end. */
@@ -88,6 +92,7 @@ interface RunningServer {
   readonly visuals: Awaited<ReturnType<typeof openVisualDirectory>>;
   readonly server: ReturnType<typeof createServer>;
   readonly errorIntake: ErrorIntake | undefined;
+  readonly audit: AuditKeeper;
   /** The configuration of the start: some settings stay until a restart. */
   readonly first: Config;
   /** The configuration now. */
@@ -114,6 +119,7 @@ export async function serve(config: Config, shell: Shell, options: ServeOptions)
   const address = await listen(running);
   if (address === undefined) return exitCodes.failed;
   watchBackends(running, running.state.current);
+  startRollers(running, running.state.current);
   reloadOnChange(running);
   // Last, so that its reader may send signals.
   options.listening(address);
@@ -132,20 +138,23 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const toServed = ({ config, backends }: ConnectedConfig): ServedConfig => ({
     authenticate: createAuthenticator(config.tokens, now, {
       rate: createRateLimit(config.limits.rate),
+      recordUse: telemetry.recordUse,
       verifyJwt: createVerifier(config.jwtIssuers ?? []),
+      findCertificateUser: createCertificateUsers(config.certificates ?? [], now),
     }),
     isToken: createTokenCheck(config.tokens),
     sites: connectSites(config, backends),
     limits: config.limits,
     compression: config.compression,
     proxies: config.proxies,
-    resource: describeResource(config),
-    origins: config.origins,
+    ...{ resource: describeResource(config), signIn: describeSignIn(config) },
+    ...{ origins: config.origins, publicUrl: config.publicUrl, tls: config.tls },
   });
   telemetry.watchLimits(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
   const state = { current: connectConfig(config, shell, options.file, telemetry) };
   const served = toServed(state.current);
   const errorIntake = config.intake && (await openErrorIntake(config.intake, served.sites, telemetry, now));
+  const audit = await openAuditKeeper(config.audit, telemetry, now);
   log({ level: "info", message: `readout ${version}`, version });
   const failed = new AbortController();
   const visuals = await openVisualDirectory({
@@ -158,7 +167,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const server = createServer({
     operations: [...operations, ...clientOperations],
     loadGraphql: graphql.load,
-    ...served,
+    ...{ ...served, audit: audit.log() },
     telemetry,
     now,
     startSpan: exporter.startRequestSpan,
@@ -172,7 +181,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     ],
   });
   return {
-    ...{ shell, options, telemetry, exporter, graphql, visuals, server, errorIntake, first: config },
+    ...{ shell, options, telemetry, exporter, graphql, visuals, server, errorIntake, audit, first: config },
     ...{ state, toServed, unfinished: [], failed },
     signal: AbortSignal.any([shell.signal, failed.signal]),
   };
@@ -185,7 +194,7 @@ function describeResource({ publicUrl, jwtIssuers = [] }: Config): ServedConfig[
 
 /** Returns the address of the read API; undefined where it cannot listen, which is then printed. */
 async function listen(running: RunningServer): Promise<string | undefined> {
-  const { shell, options, server, errorIntake, visuals, first, state } = running;
+  const { shell, options, server, errorIntake, audit, visuals, first, state } = running;
   let tried = first.intake?.listen ?? first.listen;
   try {
     await errorIntake?.listen();
@@ -195,7 +204,7 @@ async function listen(running: RunningServer): Promise<string | undefined> {
     }
     tried = first.listen;
     const { host, port } = await server.listen(first.listen);
-    return printAddress(host, port);
+    return printAddress(host, port, first.tls === undefined ? "http" : "https");
   } catch (error) {
     const address = printAddress(tried.host, tried.port);
     const reason = formatErrorCode(error);
@@ -204,6 +213,7 @@ async function listen(running: RunningServer): Promise<string | undefined> {
     visuals.close();
     await server.close(0);
     await errorIntake?.close(0);
+    await audit.close();
     await closeAll(state.current.backends);
     return undefined;
   }
@@ -223,6 +233,14 @@ function watchBackends(running: RunningServer, connected: ConnectedConfig): void
   }
 }
 
+/** Makes figures until the program ends or another configuration takes its place. */
+function startRollers(running: RunningServer, connected: ConnectedConfig): void {
+  const { shell, telemetry, unfinished, signal } = running;
+  const until = AbortSignal.any([signal, connected.replaced.signal]);
+  connected.rollers = runRollers(connected, connected.rollupStore, telemetry, () => shell.now(), until);
+  unfinished.push(connected.rollers);
+}
+
 function reloadOnChange(running: RunningServer): void {
   const { shell, options, telemetry, unfinished, signal } = running;
   const { again } = options;
@@ -234,6 +252,7 @@ function reloadOnChange(running: RunningServer): void {
   };
   again.watch(onChange, signal);
   shell.onHangup(onChange, signal);
+  shell.onHangup(() => running.audit.reopen(), signal);
 }
 
 async function reloadConfig(running: RunningServer, read: () => Config): Promise<void> {
@@ -241,6 +260,7 @@ async function reloadConfig(running: RunningServer, read: () => Config): Promise
   const connect = () => connectConfig(read(), shell, options.file, telemetry);
   const next = await connectChangedConfig(connect, telemetry, signal);
   if (next === undefined) return;
+  if (!(await replaceAudit(running, next.config))) return closeAll(next.backends);
   const isChanged = ([, read]: RestartSetting) => !isDeepStrictEqual(read(next.config), read(first));
   const kept = new Set(restartSettings.filter(isChanged).map(([name]) => name));
   if (graphql.isOutdated()) kept.add("mesh");
@@ -249,23 +269,40 @@ async function reloadConfig(running: RunningServer, read: () => Config): Promise
   telemetry.log({ level: "info", message: "reloaded", file: options.file });
 }
 
+/** Whether the audit log is as the configuration says; else why is logged, and all is as it was. */
+async function replaceAudit(
+  { audit, telemetry }: RunningServer,
+  { audit: config }: Config,
+): Promise<boolean> {
+  try {
+    await audit.configure(config);
+    return true;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const problems = error.message.split("\n");
+    telemetry.log({ level: "error", message: "not reloaded: the configuration is wrong", problems });
+    return false;
+  }
+}
+
 function replaceConfig(running: RunningServer, next: ConnectedConfig): void {
-  const { exporter, server, errorIntake, first, toServed, unfinished, state } = running;
+  const { audit, exporter, server, errorIntake, first, toServed, unfinished, state } = running;
   const old = state.current;
   state.current = next;
   old.replaced.abort();
   exporter.configure(next.config.otlp);
   watchBackends(running, next);
-  const served = toServed(next);
+  startRollers(running, next);
+  const served = { ...toServed(next), audit: audit.log() };
   // An intake that is no longer in the file runs until the restart, but must not keep the old backends.
   const intake = next.config.intake ?? first.intake;
-  const over = [server.reload(served), intake && errorIntake?.replace(intake, served.sites)];
+  const over = [server.reload(served), intake && errorIntake?.replace(intake, served.sites), old.rollers];
   unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
 }
 
 /** Ends everything, at once after a failure. Returns the exit code. */
 async function drain(running: RunningServer): Promise<number> {
-  const { telemetry, visuals, server, errorIntake, exporter, unfinished, failed } = running;
+  const { telemetry, visuals, server, errorIntake, audit, exporter, unfinished, failed } = running;
   telemetry.log({ level: "info", message: "draining" });
   visuals.close();
   const hasFailed = failed.signal.aborted;
@@ -273,6 +310,7 @@ async function drain(running: RunningServer): Promise<number> {
   // Senders of reports must close before their connections are waited for.
   await Promise.all([server.close(grace), errorIntake?.intake.close()]);
   await errorIntake?.close(grace);
+  await audit.close();
   await Promise.all([...unfinished, exporter.close(traceFlushTimeout)]);
   await closeAll(running.state.current.backends);
   return hasFailed ? exitCodes.failed : exitCodes.done;
@@ -282,12 +320,12 @@ type RestartSetting = readonly [name: string, read: (config: Config) => unknown]
 
 /** Settings that a running program cannot change. */
 const restartSettings: readonly RestartSetting[] = [
-  ["listen", ({ listen }) => listen],
+  ["listen", ({ listen, tls }) => [listen, tls !== undefined]],
   ["admin.listen", ({ admin }) => admin?.listen],
   ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];
 
-function printAddress(host: string, port: number): string {
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+function printAddress(host: string, port: number, scheme = "http"): string {
+  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -21,6 +21,7 @@ export function openBackend(
     recordRequest: () => undefined,
     recordCacheLookup: () => undefined,
     rollupBytes: 0,
+    metricCacheBytes: 0,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   return entry && openKinds(file, shell).get(entry.kind)?.create(name, entry.settings, io, entry.layouts);

@@ -3,6 +3,7 @@
 
 import type { Instant } from "../../core/time.ts";
 import type { BackendKind } from "../../store/backend.ts";
+import type { CommandHelp } from "./command-help.ts";
 
 export interface Shell {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -15,6 +16,8 @@ export interface Shell {
   /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
   readText(path: string): string;
   now(): Instant;
+  /** What the help of each command says; loads them all. */
+  readonly readHelp: () => Promise<readonly CommandHelp[]>;
   /** Runs a function that loads much code, and frees the memory that only loading needs. */
   loadModules<T>(load: () => Promise<T>): Promise<T>;
   /** Calls `changed` when the file is changed, created or deleted, until `signal` aborts. */

@@ -2,14 +2,14 @@
 // `check` prints the results, `serve` logs the problems. Both use this list, so neither can forget a part.
 
 import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
-import type { Config, SiteConfig } from "../../config/config.ts";
+import type { Config, MetricsPart, SiteConfig } from "../../config/config.ts";
 import type { SitePart } from "../../config/schema.ts";
 import { toPlaces } from "../../core/collections.ts";
 import { type Instant, now } from "../../core/time.ts";
 import { formatIndexName } from "../../intake/intake.ts";
 import type { Backend } from "../../store/backend.ts";
-import type { PartInspection, SourceInspection } from "../../store/inspection.ts";
-import type { ForcedLabels } from "../../store/metrics.ts";
+import type { SourceInspection } from "../../store/inspection.ts";
+import { inspectMetricAliases } from "./metric-alias-inspection.ts";
 
 export interface SiteInspection {
   readonly site: string;
@@ -37,8 +37,8 @@ export function listInspections(backend: Backend, config: Config): readonly Site
   return Object.entries(config.sites).flatMap(([site, entry]) => [
     ...listLogInspections(backend, site, entry),
     ...listSpanInspections(backend, site, entry),
-    ...listMetricInspections("metrics", backend, site, entry),
-    ...listMetricInspections("kubernetes", backend, site, entry),
+    ...listMetricInspections(backend, site, entry),
+    ...listKubernetesInspections(backend, site, entry),
     ...listErrorReportInspections(backend, site, entry),
   ]);
 }
@@ -95,19 +95,48 @@ function describeSource(report: SourceInspection, index: string, what: string): 
 }
 
 function listMetricInspections(
-  part: "metrics" | "kubernetes",
-  { name, inspections }: Backend,
+  { name, inspections: { metrics: inspect }, stores }: Backend,
   site: string,
-  { [part]: entry }: SiteConfig,
+  { metrics }: SiteConfig,
 ): readonly SiteInspection[] {
-  const inspect: ((match: ForcedLabels, signal: AbortSignal) => Promise<PartInspection>) | undefined =
-    inspections[part];
-  if (entry?.backend !== name || inspect === undefined) return [];
-  const ask = async (signal: AbortSignal): Promise<InspectionResult> => {
-    const { found, limitations, problems } = await inspect(entry.match, signal);
-    return { rows: found.map((line) => [line]), limitations, problems };
-  };
-  return [{ site, part, path: `sites.${site}.${part}`, title: [], inspect: ask }];
+  if (inspect === undefined) return [];
+  const names = metrics !== undefined && "backend" in metrics ? metrics.names : undefined;
+  return listOwnPlaces<MetricsPart>(name, metrics).map(({ place: { match }, path }) => ({
+    ...{ site, part: "metrics", path: `sites.${site}.metrics${path}`, title: [] },
+    inspect: async (signal) => {
+      const { found, limitations, problems } = await inspect(match, signal);
+      const ofNames =
+        names === undefined || stores.metrics === undefined
+          ? []
+          : await inspectMetricAliases(stores.metrics, match, names, signal);
+      return { rows: found.map((line) => [line]), limitations: [...limitations, ...ofNames], problems };
+    },
+  }));
+}
+
+function listKubernetesInspections(
+  { name, inspections: { kubernetes: inspect } }: Backend,
+  site: string,
+  { kubernetes }: SiteConfig,
+): readonly SiteInspection[] {
+  if (inspect === undefined) return [];
+  return listOwnPlaces<MetricsPart>(name, kubernetes).map(({ place: { match }, path }) => ({
+    ...{ site, part: "kubernetes", path: `sites.${site}.kubernetes${path}`, title: [] },
+    inspect: async (signal) => {
+      const { found, limitations, problems } = await inspect(match, signal);
+      return { rows: found.map((line) => [line]), limitations, problems };
+    },
+  }));
+}
+
+/** The places of a part that are in the backend, each with what follows the part in its path. */
+function listOwnPlaces<Place extends { readonly backend: string }>(
+  name: string,
+  part: Place | readonly Place[] | undefined,
+): readonly { readonly place: Place; readonly path: string }[] {
+  return toPlaces<Place>(part).flatMap((place, at) =>
+    place.backend === name ? [{ place, path: Array.isArray(part) ? `.${at}` : "" }] : [],
+  );
 }
 
 /** Inspects whether reports of today can be written. */

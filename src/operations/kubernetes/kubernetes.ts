@@ -91,6 +91,7 @@ export const nodes: Operation<NodesRequest, never> = {
   request: nodesBody,
   answer: z.array(nodesRow),
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   run: (request, context) =>
     readSnapshotRows(request, context, (store, query) =>
       store.nodes({ ...query, node: request.node_name }, context.signal),
@@ -109,6 +110,7 @@ export const pods: Operation<PodsRequest, never> = {
   request: podsBody,
   answer: z.array(podsRow),
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   run: (request, context) => {
     const { namespaces, pod_name: pod, node_names, state } = request;
     const filter = { namespaces, pod, nodes: node_names, state };
@@ -130,6 +132,7 @@ export const podsOverview: Operation<OverviewRequest, never> = {
   request: overviewBody,
   answer: z.array(podOverviewRow),
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   run: async function* (request, context) {
     const { namespaces, query: text = "" } = request;
     const { store, match } = findKubernetesPart(request, context);

@@ -1,26 +1,30 @@
 // POST /api/v2/logs/counts (ours, beside the specification): how many lines match, in buckets of time and in groups. The
 // counts are those of the lines that an export of the same request holds, so the definition is to count them.
 import * as z from "zod";
+import { mapConcurrent } from "../../core/concurrency.ts";
 import { Refused, Unprocessable } from "../../core/errors.ts";
+import {
+  addGroup,
+  addLineCounts,
+  createLineCounts,
+  type LineCounts as LineSums,
+} from "../../core/line-tally.ts";
 import { reportRead } from "../../core/read-progress.ts";
 import { compareCodePoints, type LogLine } from "../../core/rows.ts";
 import { type Millis, printMillis, type TimeRange, toMillis } from "../../core/time.ts";
-import type { Path } from "../../log-query/ast.ts";
 import { parse } from "../../log-query/parse.ts";
 import { createPathReader } from "../../log-query/path-values.ts";
 import { print } from "../../log-query/print.ts";
 import { chooseResolution, computeGrid, type Resolution, resolutions } from "../../metrics/measures.ts";
-import type { LogQuery, LogStore } from "../../store/logs.ts";
+import type { LineGrouping, LogQuery, LogSource, LogStore } from "../../store/logs.ts";
 import { explainSources, printTimeRange } from "../runtime/explain.ts";
 import type { Context, Operation } from "../runtime/operation.ts";
-import { checkRange, integer, keyword, optional } from "../runtime/request-body.ts";
+import { checkRange, integer, keyword, optional, parseRequest } from "../runtime/request-body.ts";
 import { maxCountedDocuments } from "./export.ts";
 import { computeTieLimit, lineSelection, resolveRange, selectLogs } from "./lines.ts";
 
-/** What lines are grouped by: a field of the line, or a path of its body. */
-type Grouping =
-  | { readonly kind: "line"; readonly name: "severity" | "source_id" | "hostname" | "group" }
-  | { readonly kind: "json"; readonly path: Path };
+/** What lines are grouped by. */
+type Grouping = LineGrouping | { readonly kind: "source" };
 
 const [finest, ...coarser] = Object.keys(resolutions).filter(
   (name): name is Resolution => name in resolutions,
@@ -61,6 +65,10 @@ const body = z
         examples: [10],
       }),
     ),
+    group_buckets: optional(z.boolean()).meta({
+      description: "Whether each group has buckets of its own. Without `group_by` it has no effect.",
+      examples: [true],
+    }),
   })
   .check(checkRange)
   .meta({
@@ -70,6 +78,7 @@ const body = z
         source_ids: ["app", "nginx"],
         query: "",
         group_by: "severity",
+        group_buckets: true,
         resolution: "HOURLY",
         from: "2026-01-31T12:00:00Z",
         to: "2026-01-31T13:00:00Z",
@@ -86,6 +95,16 @@ const body = z
 type CountsRequest = z.output<typeof body>;
 
 const count = z.number().int().min(0);
+const lineBucket = z
+  .object({
+    timestamp: z.string().meta({
+      format: "date-time",
+      description: "The start of the bucket, on the grid of the resolution in UTC.",
+      examples: ["2026-01-31T12:00:00.000Z"],
+    }),
+    count: count.meta({ description: "Its lines.", examples: [42] }),
+  })
+  .meta({ id: "LineBucket", description: "The lines of a piece of time." });
 const lineCounts = z
   .object({
     total: count.meta({ description: "How many lines of the range match.", examples: [1_234] }),
@@ -94,23 +113,10 @@ const lineCounts = z
       description: "The length of a bucket.",
       examples: ["HOURLY"],
     }),
-    buckets: z
-      .array(
-        z
-          .object({
-            timestamp: z.string().meta({
-              format: "date-time",
-              description: "The start of the bucket, on the grid of the resolution in UTC.",
-              examples: ["2026-01-31T12:00:00.000Z"],
-            }),
-            count: count.meta({ description: "Its lines.", examples: [42] }),
-          })
-          .meta({ id: "LineBucket", description: "The lines of a piece of time." }),
-      )
-      .meta({
-        description:
-          "By time, without those that are empty; they sum up to `total`. The first and the last hold what of them lies in the range.",
-      }),
+    buckets: z.array(lineBucket).meta({
+      description:
+        "By time, without those that are empty; they sum up to `total`. The first and the last hold what of them lies in the range.",
+    }),
     groups: z
       .array(
         z
@@ -120,6 +126,9 @@ const lineCounts = z
               examples: ["error"],
             }),
             count: count.meta({ description: "The lines that have it.", examples: [42] }),
+            buckets: z.array(lineBucket).optional().meta({
+              description: "Those lines by time, without empty buckets. Absent without `group_buckets`.",
+            }),
           })
           .meta({ id: "LineGroup", description: "The lines with one value." }),
       )
@@ -169,7 +178,7 @@ export const counts: Operation<CountsRequest, LineCounts> = {
 
 /** Spelt as queries spell it, where `source` alone means the source of a line. Undefined where it is no such field. */
 function parseGrouping(text: string): Grouping | undefined {
-  if (text === "source") return { kind: "line", name: "source_id" };
+  if (text === "source") return { kind: "source" };
   if (text === "\\source") return { kind: "json", path: ["source"] };
   const filter = parseComparison(`${text}=""`);
   // Anything more than a field would have another operator, another value or other parts.
@@ -213,13 +222,64 @@ function planCounts(request: CountsRequest, context: Context) {
 async function countLines(request: CountsRequest, context: Context): Promise<LineCounts> {
   const { store, range, resolution, query } = planCounts(request, context);
   const { group_by: grouping, limit = 10 } = request;
-  const tally = createLineTally(resolutions[resolution], grouping);
+  const tally = createLineTally(request, resolutions[resolution], context.limits.points);
   if (query !== undefined) {
     checkBucketCount(range, resolution, context);
-    await requireReadable(store, query, context.signal);
-    for await (const lines of store.lines(query, context.signal)) tallyLines(tally, lines);
+    const [first, ...others] = await countAtSource(tally, store, query, context.signal);
+    if (first !== undefined) {
+      const rest: LogQuery = { ...query, sources: [first, ...others] };
+      await requireReadable(store, rest, context.signal);
+      for await (const lines of store.lines(rest, context.signal)) tallyLines(tally, lines);
+    }
   }
   return toAnswer(tally, resolution, grouping === undefined ? undefined : limit);
+}
+
+/** How many sources of one request are counted at once. */
+const maxConcurrentCounts = 4;
+
+/** Adds the counts of each source that can count them itself, and returns the others. @throws {Refused} {BackendError} */
+async function countAtSource(
+  tally: LineTally,
+  store: LogStore,
+  { sources, range, filter }: LogQuery,
+  signal: AbortSignal,
+): Promise<readonly LogSource[]> {
+  const { step, grouping } = tally;
+  const hasGroupBuckets = tally.groupBuckets !== undefined;
+  const others = await mapConcurrent(
+    sources,
+    maxConcurrentCounts,
+    async (source, signal) => {
+      const own = grouping?.kind === "source" ? undefined : grouping;
+      const counts = await store.count?.(
+        { source, range, filter, step, grouping: own, hasGroupBuckets },
+        signal,
+      );
+      if (counts === undefined) return [source];
+      addLineCounts(tally, counts);
+      if (grouping?.kind === "source" && counts.total > 0) addGroup(tally, source.id, counts.buckets);
+      countPoints(tally);
+      return [];
+    },
+    signal,
+  );
+  return others.flat();
+}
+
+/** How many lines match, where the sources count them; else undefined. `request` is the body of a request. */
+export async function countWithoutReading(request: unknown, context: Context): Promise<number | undefined> {
+  const parsed = parseRequest(body, request);
+  const { store, range, query } = planCounts(parsed, context);
+  if (query === undefined) return 0;
+  const tally = createLineTally(parsed, computeCoarseStep(range), context.limits.points);
+  const uncounted = await countAtSource(tally, store, query, context.signal);
+  return uncounted.length === 0 ? tally.total : undefined;
+}
+
+function computeCoarseStep({ from, to }: TimeRange): Millis {
+  const day = resolutions.DAILY;
+  return Math.max(1, Math.ceil((toMillis(to) - toMillis(from)) / day / 1_000)) * day;
 }
 
 function checkBucketCount(range: TimeRange, resolution: Resolution, { limits }: Context): void {
@@ -244,15 +304,15 @@ async function requireReadable(store: LogStore, query: LogQuery, signal: AbortSi
 
 // ---- Counting -----------------------------------------------------------------------------------------------
 
-interface LineTally {
+interface LineTally extends LineSums {
   readonly step: Millis;
+  readonly grouping: Grouping | undefined;
   /** The values of a line; undefined without groups. */
   readonly listValues: ((line: LogLine) => Iterable<string>) | undefined;
-  total: number;
-  lacking: number;
-  readonly buckets: Map<Millis, number>;
-  readonly groups: Map<string, number>;
-  /** Text of all values. */
+  /** The buckets of all values together, and their bound. */
+  points: number;
+  readonly maxPoints: number;
+  /** Text of all values that were read. */
   chars: number;
 }
 
@@ -260,11 +320,18 @@ interface LineTally {
 const maxValueChars = 33_554_432;
 const maxValues = 500_000;
 
-function createLineTally(step: Millis, grouping: Grouping | undefined): LineTally {
+function createLineTally(
+  { group_by: grouping, group_buckets: hasBuckets }: CountsRequest,
+  step: Millis,
+  maxPoints: number,
+): LineTally {
   return {
+    ...createLineCounts(hasBuckets === true && grouping !== undefined),
     step,
+    grouping,
+    maxPoints,
     listValues: grouping && createValueReader(grouping),
-    ...{ total: 0, lacking: 0, chars: 0, buckets: new Map(), groups: new Map() },
+    ...{ chars: 0, points: 0 },
   };
 }
 
@@ -273,7 +340,7 @@ function createValueReader(grouping: Grouping): (line: LogLine) => Iterable<stri
     const readValues = createPathReader(grouping.path);
     return ({ json }) => readValues(json);
   }
-  const { name } = grouping;
+  const name = grouping.kind === "source" ? "source_id" : grouping.name;
   return (line) => {
     const value = line[name];
     return value === undefined ? [] : [value];
@@ -294,6 +361,7 @@ function tallyLines(tally: LineTally, lines: readonly LogLine[]): void {
       const known = groups.get(value);
       if (known === undefined) tally.chars += value.length;
       groups.set(value, (known ?? 0) + 1);
+      countInBucket(tally, value, start);
     }
     if (isLacking) tally.lacking += 1;
   }
@@ -302,19 +370,48 @@ function tallyLines(tally: LineTally, lines: readonly LogLine[]): void {
   throw new Refused("result_too_large", message, { limit: maxValues });
 }
 
+/** @throws {Refused} where all values have more buckets than an answer may have points */
+function countInBucket(tally: LineTally, value: string, start: Millis): void {
+  const { groupBuckets, maxPoints } = tally;
+  if (groupBuckets === undefined) return;
+  const buckets = groupBuckets.get(value) ?? new Map<Millis, number>();
+  groupBuckets.set(value, buckets);
+  const known = buckets.get(start);
+  if (known === undefined) tally.points += 1;
+  buckets.set(start, (known ?? 0) + 1);
+  if (tally.points > maxPoints) throw createTooManyBucketsError(maxPoints);
+}
+
+/** The same for values that were counted by a source. */
+function countPoints(tally: LineTally): void {
+  const { groupBuckets, maxPoints } = tally;
+  if (groupBuckets === undefined) return;
+  tally.points = [...groupBuckets.values()].reduce((sum, { size }) => sum + size, 0);
+  if (tally.points > maxPoints) throw createTooManyBucketsError(maxPoints);
+}
+
+function createTooManyBucketsError(maxPoints: number): Refused {
+  const message = `The values have more than ${maxPoints} buckets; ask for a coarser resolution, another field or a shorter range`;
+  return new Refused("result_too_large", message, { limit: maxPoints });
+}
+
+function printBuckets(buckets: ReadonlyMap<Millis, number>) {
+  return [...buckets]
+    .sort(([a], [b]) => a - b)
+    .map(([start, count]) => ({ timestamp: printMillis(start), count }));
+}
+
 function toAnswer(tally: LineTally, resolution: Resolution, limit: number | undefined): LineCounts {
-  const { total, lacking, buckets, groups } = tally;
-  const counted = {
-    total,
-    resolution,
-    buckets: [...buckets]
-      .sort(([a], [b]) => a - b)
-      .map(([start, count]) => ({ timestamp: printMillis(start), count })),
-  };
+  const { total, lacking, buckets, groups, groupBuckets } = tally;
+  const counted = { total, resolution, buckets: printBuckets(buckets) };
   if (limit === undefined) return { ...counted, groups: null, other: null, lacking: null };
   const ranked = [...groups]
     .map(([value, count]) => ({ value, count }))
     .sort((a, b) => b.count - a.count || compareCodePoints(a.value, b.value));
   const other = ranked.slice(limit).reduce((sum, { count }) => sum + count, 0);
-  return { ...counted, groups: ranked.slice(0, limit), other, lacking };
+  const shown = ranked.slice(0, limit).map((group) => {
+    const own = groupBuckets?.get(group.value);
+    return own === undefined ? group : { ...group, buckets: printBuckets(own) };
+  });
+  return { ...counted, groups: shown, other, lacking };
 }

@@ -130,6 +130,7 @@ export const lines: Operation<LinesRequest, never> = {
   request: body,
   answer: z.array(logLine),
   sites: (request) => [request.site_id],
+  mayBePartial: ({ pagination: { cursor } }) => cursor?.time === undefined,
   run: printPage,
   values: readPage,
   explain: explainPage,

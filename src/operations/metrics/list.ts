@@ -39,6 +39,7 @@ export const list: Operation<ListRequest, never> = {
   request: listBody,
   answer: metricList,
   sites: ({ site_id }) => [site_id],
+  mayBePartial: () => true,
   run: (request, context) => {
     const metrics = findMetricsPart(context.sites.get(request.site_id));
     rejectForcedTags(request.select, request.group_by, metrics);

@@ -20,6 +20,7 @@ export const names: Operation<z.output<typeof namesPath>, readonly string[]> = {
   request: namesPath,
   answer: metricNames,
   sites: ({ site_id }) => [site_id],
+  mayBePartial: () => true,
   run: async ({ site_id }, { sites, signal }) => {
     const { store, match } = findMetricsPart(sites.get(site_id));
     return await store.names(match, signal);

@@ -15,14 +15,14 @@ import { type ListRequest, type Selector, type TimeseriesRequest, toTimeRange } 
 /** Calls to a store that one request has under way. */
 const storeConcurrency = 8;
 
-/** What each selector asks for. The labels that are forced stand in every query, as `requests` shows. */
+/** What each selector asks for, and what its name stands for at the source. The labels that are forced stand in every query, as `requests` shows. */
 export async function explainSelectors(
   request: TimeseriesRequest | ListRequest,
   buckets: Buckets | undefined,
   { sites, limits, signal }: Context,
 ) {
   const metrics = findMetricsPart(sites.get(request.site_id));
-  const { backend, match, counterDefault } = metrics;
+  const { backend, match, names = {}, counterDefault } = metrics;
   const types = await readTypes(request.select, metrics, signal);
   return {
     range: printTimeRange(toTimeRange(request)),
@@ -33,7 +33,9 @@ export async function explainSelectors(
     selectors: request.select.map(({ name, tags, field, aggregation }) => {
       const known = types.get(name);
       const plan = known && planSelector({ field, aggregation }, known, counterDefault);
-      return { name, tags, field, aggregation: aggregation ?? null, type: known?.type ?? null, ...plan };
+      const stored = Object.hasOwn(names, name) ? { stored_as: names[name] } : {};
+      const type = known?.type ?? null;
+      return { name, ...stored, tags, field, aggregation: aggregation ?? null, type, ...plan };
     }),
   };
 }

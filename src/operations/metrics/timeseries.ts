@@ -48,6 +48,7 @@ export const timeseries: Operation<TimeseriesRequest, never> = {
   request: timeseriesBody,
   answer: timeseriesAnswer,
   sites: ({ site_id }) => [site_id],
+  mayBePartial: () => true,
   run: (request, context) => {
     const metrics = findMetricsPart(context.sites.get(request.site_id));
     rejectForcedTags(request.select, [], metrics);

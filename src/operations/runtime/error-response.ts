@@ -4,6 +4,7 @@ import * as z from "zod";
 import {
   BackendError,
   type DetailsBySlug,
+  FiguresUnfinished,
   failures,
   type LimitName,
   LimitReached,
@@ -45,7 +46,8 @@ export function describeFailure(error: unknown): FailureResponse {
   if (error instanceof BackendError) {
     const headers: FailureResponse["headers"] =
       error.failure === "overloaded" ? { "Retry-After": String(error.retryAfterSeconds ?? 1) } : {};
-    const sentence = error instanceof LimitReached ? error.sentence : undefined;
+    const isOwn = error instanceof LimitReached || error instanceof FiguresUnfinished;
+    const sentence = isOwn ? error.sentence : undefined;
     return failed(500, { error: sentence ?? failures[error.failure] }, headers);
   }
   return failed(500, { error: "Internal server error" });

@@ -1,25 +1,30 @@
 // The one way into an operation, for REST and GraphQL alike: a slot among the requests under way, a deadline, and each
 // named site authorised before anything runs.
+
+import { type AccountSlots, createAccountSlots, narrowLimits } from "../../access/account-slots.ts";
 import type { Principal } from "../../access/auth.ts";
-import { createSiteViews, type Site, type Sites } from "../../access/sites.ts";
+import { labelMissing, omitBackends } from "../../access/missing-backends.ts";
+import { createSiteViews, type MissingBackends, type Sites } from "../../access/sites.ts";
+import { countBackends, findReadPart, listBackends } from "../../access/used-backends.ts";
 import type { Limits } from "../../config/limits.ts";
 import { findLargest } from "../../core/collections.ts";
-import {
-  type LimitName,
-  LimitReached,
-  type LimitUse,
-  NotFound,
-  Refused,
-  TooMany,
-} from "../../core/errors.ts";
-import { parseJsonInTurns } from "../../core/json-in-turns.ts";
-import { parseLossless, parseNumberLossless } from "../../core/lossless-json.ts";
+import { type LimitName, LimitReached, type LimitUse, NotFound, TooMany } from "../../core/errors.ts";
+import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
+import { parseNumberLossless } from "../../core/json/lossless-json.ts";
 import type { Instant } from "../../core/time.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
+import {
+  collectBatches,
+  countLinked,
+  countRows,
+  type RowBudget,
+  readBatches,
+  spendRows,
+} from "./collected-rows.ts";
 import { findLimit } from "./error-response.ts";
-import { closeIterator, type RequestLifetime, startRequest } from "./lifetime.ts";
-import type { PreparedOperation, RowBatch } from "./operation.ts";
+import { type RequestLifetime, startRequest } from "./lifetime.ts";
+import type { PreparedOperation } from "./operation.ts";
+import { answerWithoutFailed, type MissingParts, nothingMissing } from "./partial-answer.ts";
 
 export interface OperationExecutor {
   /** The sites that the token may see. No operation is handed any other. */
@@ -51,10 +56,17 @@ export interface OperationExecutor {
     prepared: PreparedOperation<Result>,
     principal: Principal,
     work: RequestLifetime,
+    missing?: MissingBackends,
   ) => Result;
+  /** What clients are told of an answer without these backends; undefined where none may be given. */
+  readonly labelMissing: (
+    prepared: Pick<PreparedOperation, "name" | "sites" | "mayBePartial">,
+    principal: Principal,
+    missing: MissingBackends,
+  ) => readonly string[] | undefined;
   /**
    * The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above; one that
-   * `waits` for its slot is not refused for want of one.
+   * `waits` for its slot is not refused for want of one. A caller that takes a partial answer is told what one lacks.
    */
   readonly complete: (
     prepare: () => PreparedOperation,
@@ -62,6 +74,7 @@ export interface OperationExecutor {
     budget: RowBudget,
     admission: SlotAdmission,
     gone: AbortSignal,
+    onMissing?: (labels: readonly string[]) => void,
   ) => Promise<unknown>;
 }
 
@@ -90,16 +103,11 @@ export function createRequestSlots(): RequestSlots {
  */
 export const anonymousPrincipal: Principal = {
   user: "",
+  token: "",
   account: "",
   maySee: () => true,
   hasScope: () => true,
 };
-
-/** How many rows may still be collected for one request, over all of its operations. */
-interface RowBudget {
-  readonly limit: number;
-  left: number;
-}
 
 interface ExecutorOptions {
   readonly sites: Sites;
@@ -121,9 +129,9 @@ interface ExecutorState {
   /** Slots that each backend holds. */
   readonly heldByBackend: Map<string, number>;
   /** Slots that each account holds. */
-  readonly held: Map<string, number>;
-  /** Of each account, how many of its slots are held by what has waited for them. */
-  readonly heldAfterWait: Map<string, number>;
+  readonly held: AccountSlots;
+  /** Those of its slots that are held by what has waited for them. */
+  readonly heldAfterWait: AccountSlots;
   /** The backends that each request holds a slot of. */
   readonly usedBackends: Map<RequestLifetime, readonly string[]>;
   running: number;
@@ -138,7 +146,8 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    ...{ heldByBackend: new Map(), held: new Map(), heldAfterWait: new Map(), usedBackends: new Map() },
+    ...{ held: createAccountSlots(), heldAfterWait: createAccountSlots() },
+    ...{ heldByBackend: new Map(), usedBackends: new Map() },
     ...{ running: 0, isDraining: false },
     drained: Promise.withResolvers<void>(),
   };
@@ -150,7 +159,8 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     takeSlot: (principal) => takeSlot(state, principal),
     measureUse: () => measureUse(state),
     drain: () => drainExecutor(state),
-    start: (prepared, principal, work) => startOperation(state, prepared, principal, work),
+    start: (...request) => startOperation(state, ...request),
+    labelMissing: (...answer) => labelMissingParts(state, ...answer),
     complete: (...request) => completeOperation(state, ...request),
   };
 }
@@ -159,7 +169,7 @@ function measureUse({ options, held, heldByBackend, backendShare }: ExecutorStat
   const { slots, limits } = options;
   return {
     requests: slots.taken / limits.requests,
-    token_requests: findLargest(held) / limits.tokenRequests,
+    token_requests: held.measureUse(),
     backend_share: findLargest(heldByBackend) / backendShare,
   };
 }
@@ -207,17 +217,18 @@ function admitRequest(
 /** Counts it for the token at once: bodies that never end would else take all slots. */
 function takeSlot(state: ExecutorState, principal: Principal): () => void {
   const { slots, limits } = state.options;
-  if ((state.held.get(principal.account) ?? 0) >= limits.tokenRequests) {
-    throw new TooMany(1, "token_requests", { requests: limits.tokenRequests });
+  const { tokenRequests } = narrowLimits(limits, principal.limits);
+  if (!state.held.hasFree(principal.account, tokenRequests)) {
+    throw new TooMany(1, "token_requests", { requests: tokenRequests });
   }
   if (slots.taken >= limits.requests) {
     throw createOverloadedError("requests", `${slots.taken} requests are under way`);
   }
   slots.taken += 1;
-  addHeld(state.held, principal.account, 1);
+  const release = state.held.take(principal.account, tokenRequests);
   return () => {
     slots.taken -= 1;
-    addHeld(state.held, principal.account, -1);
+    release();
     for (const tryEnter of slots.waiting) if (tryEnter()) slots.waiting.delete(tryEnter);
   };
 }
@@ -264,19 +275,22 @@ function tryAdmitWaiting(
 ): RequestLifetime | undefined {
   const { held, heldAfterWait } = state;
   const { slots, limits } = state.options;
+  const { account } = principal;
+  const { tokenRequests } = narrowLimits(limits, principal.limits);
+  const afterWait = takeHalf(tokenRequests);
   const isFull =
     slots.taken >= limits.requests ||
-    (held.get(principal.account) ?? 0) >= limits.tokenRequests ||
+    !held.hasFree(account, tokenRequests) ||
     slots.takenAfterWait >= takeHalf(limits.requests) ||
-    (heldAfterWait.get(principal.account) ?? 0) >= takeHalf(limits.tokenRequests) ||
+    !heldAfterWait.hasFree(account, afterWait) ||
     findFullBackend(state, backends, slots.taken + 1) !== undefined;
   if (isFull) return undefined;
-  const countAfterWait = (count: 1 | -1) => {
-    slots.takenAfterWait += count;
-    addHeld(heldAfterWait, principal.account, count);
-  };
-  const work = admitRequest(state, principal, gone, () => countAfterWait(-1));
-  countAfterWait(1);
+  const release = heldAfterWait.take(account, afterWait);
+  slots.takenAfterWait += 1;
+  const work = admitRequest(state, principal, gone, () => {
+    slots.takenAfterWait -= 1;
+    release();
+  });
   holdSlotsOfBackends(state, work, backends);
   return work;
 }
@@ -329,6 +343,7 @@ function startOperation<Result>(
   prepared: PreparedOperation<Result>,
   principal: Principal,
   work: RequestLifetime,
+  missing: MissingBackends = nothingMissing.backends,
 ): Result {
   const { visuals, limits, now } = state.options;
   for (const scope of prepared.scopes) if (!principal.hasScope(scope)) throw new NotFound();
@@ -339,14 +354,24 @@ function startOperation<Result>(
   const { signal, progress, reportProgress } = work;
   return prepared.run({
     user: principal.user,
-    sites,
+    sites: omitBackends(sites, missing),
     visuals,
-    limits,
+    limits: narrowLimits(limits, principal.limits),
     now,
     signal,
     progress,
     reportProgress,
   });
+}
+
+function labelMissingParts(
+  { options, selectVisibleSites }: ExecutorState,
+  { name, sites, mayBePartial = false }: Pick<PreparedOperation, "name" | "sites" | "mayBePartial">,
+  principal: Principal,
+  missing: MissingBackends,
+): readonly string[] | undefined {
+  if (!mayBePartial) return undefined;
+  return labelMissing(findReadPart(name), sites(options.visuals), selectVisibleSites(principal), missing);
 }
 
 /** Counts the limit that ended the request, if one did. */
@@ -365,20 +390,22 @@ async function completeOperation(
 
 async function collectAnswer(
   state: ExecutorState,
-  ...[prepare, principal, budget, admission, gone]: Parameters<OperationExecutor["complete"]>
+  ...[prepare, principal, budget, admission, gone, onMissing]: Parameters<OperationExecutor["complete"]>
 ): Promise<unknown> {
   const prepared = prepare();
   const work =
     admission === "at once"
       ? admitRequest(state, principal, gone)
       : await waitForSlot(state, principal, listUsedBackends(state, prepared, principal), gone);
-  try {
+  const start = <Result>(prepared: PreparedOperation<Result>, { backends }: MissingParts) =>
+    startOperation(state, prepared, principal, work, backends);
+  const collect = async (missing: MissingParts): Promise<unknown> => {
     const { values } = prepared;
     if (values !== undefined) {
-      const batches = startOperation(state, { ...prepared, run: values }, principal, work);
+      const batches = start({ ...prepared, run: values }, missing);
       return (await collectBatches(batches, work, budget, (rows) => rows.length)).flat();
     }
-    const result = startOperation(state, prepared, principal, work);
+    const result = start(prepared, missing);
     if ("then" in result) {
       const answer = await work.wait(result);
       if (prepared.countsPoints !== true) spendRows(budget, countLinked(answer));
@@ -389,7 +416,20 @@ async function collectAnswer(
       const text = pieces.map(({ text }) => text).join("");
       return result.headers === undefined ? await parseJsonInTurns(text, parseNumberLossless) : text;
     }
-    return await readBatches(await collectBatches(result, work, budget, countRows));
+    return readBatches(await collectBatches(result, work, budget, countRows));
+  };
+  try {
+    if (onMissing === undefined) return await collect(nothingMissing);
+    let labels: readonly string[] = [];
+    const answer = await answerWithoutFailed(
+      (missing) => {
+        labels = missing.labels;
+        return collect(missing);
+      },
+      (missing) => labelMissingParts(state, prepared, principal, missing),
+    );
+    if (labels.length > 0) onMissing(labels);
+    return answer;
   } catch (error) {
     throw work.signal.aborted ? work.signal.reason : error;
   } finally {
@@ -400,95 +440,10 @@ async function collectAnswer(
 /** Once this part of all slots is taken, each backend is held to its share. */
 const scarcityThreshold = 0.75;
 
-type SitePartName = "logs" | "traces" | "metrics" | "kubernetes";
-
-/** Which part of a site each family of operations reads. */
-const partByFamily: Readonly<Record<string, SitePartName>> = {
-  logs: "logs",
-  tracing: "traces",
-  deploys: "traces",
-  metrics: "metrics",
-  saved_visuals: "metrics",
-  kubernetes: "kubernetes",
-};
-
 /** Of an operation that is to be started. A site that the token may not see has none. */
 function listUsedBackends(state: ExecutorState, prepared: PreparedOperation, principal: Principal) {
   const sites = state.selectVisibleSites(principal);
   return listBackends(prepared.name, prepared.sites(state.options.visuals), sites);
-}
-
-function listBackends(operation: string, asked: readonly string[], sites: Sites): readonly string[] {
-  const part = partByFamily[operation.split(".", 1)[0] ?? ""];
-  const backends = asked.flatMap((id) => {
-    const site = sites.get(id);
-    return part === undefined || site === undefined ? [] : listPartBackends(site, part);
-  });
-  return [...new Set(backends)];
-}
-
-function countBackends(sites: Sites): number {
-  const parts = Object.values(partByFamily);
-  return new Set([...sites.values()].flatMap((site) => parts.flatMap((part) => listPartBackends(site, part))))
-    .size;
-}
-
-function listPartBackends(site: Site, part: SitePartName): readonly string[] {
-  const { backend, backends } = site[part] ?? {};
-  return backends ?? (backend === undefined ? [] : [backend]);
-}
-
-/** Of a link's answer the rows for each that asked; of any other, one value. */
-function countLinked(answer: unknown): number {
-  if (!Array.isArray(answer)) return 0;
-  return answer.reduce<number>((sum, rows) => sum + (Array.isArray(rows) ? rows.length : 0), 0);
-}
-
-/** @throws {Refused} `result_too_large` */
-function spendRows(budget: RowBudget, rows: number): void {
-  budget.left -= rows;
-  if (budget.left >= 0) return;
-  const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
-  throw new Refused("result_too_large", message, { limit: budget.limit });
-}
-
-async function collectBatches<Batch>(
-  batches: AsyncIterable<Batch>,
-  work: RequestLifetime,
-  budget: RowBudget,
-  count: (batch: Batch) => number,
-): Promise<readonly Batch[]> {
-  const iterator = batches[Symbol.asyncIterator]();
-  const collected: Batch[] = [];
-  try {
-    for (;;) {
-      const next = await work.wait(iterator.next());
-      if (next.done === true) return collected;
-      spendRows(budget, count(next.value));
-      collected.push(next.value);
-    }
-  } catch (error) {
-    closeIterator(iterator);
-    throw error;
-  }
-}
-
-const countRows = ({ count }: RowBatch): number => count;
-
-/** The rows of all batches, those of one in each turn of the event loop. */
-async function readBatches(batches: readonly RowBatch[]): Promise<unknown[]> {
-  const all: unknown[] = [];
-  for (const { text } of batches) {
-    if (all.length > 0) await yieldToEventLoop();
-    for (const row of readRows(text)) all.push(row);
-  }
-  return all;
-}
-
-/** The rows of a printed batch. Numbers that a double cannot hold keep their spelling. */
-export function readRows(text: string): unknown[] {
-  const rows = parseLossless(`[${text}]`);
-  return Array.isArray(rows) ? rows : [];
 }
 
 export function createOverloadedError(limit: LimitName, reason: string): LimitReached {

@@ -83,6 +83,7 @@ export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifeti
 /** What was read of an answer before its status is sent. */
 interface BufferedHead {
   readonly texts: readonly string[];
+  readonly rows: number;
   /** `done`: that is all. `settled`: what follows is little, and only has to be printed. */
   readonly state: "done" | "settled" | "open";
 }
@@ -104,17 +105,19 @@ export async function bufferHead(
     while (refusable || (count <= bufferedRows && size <= bufferedChars)) {
       if (size > maxHeldChars) throw createTooLargeToHoldError();
       const next = await work.wait(rows.next());
-      if (next.done === true) return { texts, state: "done" };
+      if (next.done === true) return { texts, rows: count, state: "done" };
       texts.push(next.value.text);
       count += next.value.count;
       size += next.value.text.length;
       const { unprinted = 0 } = next.value;
-      if (unprinted > 0) return { texts, state: unprinted <= bufferedChars ? "settled" : "open" };
+      if (unprinted > 0) {
+        return { texts, rows: count, state: unprinted <= bufferedChars ? "settled" : "open" };
+      }
       refusable = next.value.refusable ?? false;
       // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
       if (texts.length > 1) await yieldToEventLoop();
     }
-    return { texts, state: "open" };
+    return { texts, rows: count, state: "open" };
   } catch (error) {
     closeIterator(rows);
     throw error;

@@ -9,6 +9,7 @@ import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
 import type { LogSource, LogStore } from "../../store/logs.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
+import type { Deprecation } from "./deprecation.ts";
 import { parseRequest } from "./request-body.ts";
 
 export interface Operation<Input, Output> {
@@ -26,6 +27,8 @@ export interface Operation<Input, Output> {
   readonly summary: string;
   /** What a caller has to know beyond the summary: order, bounds, paging. CommonMark. */
   readonly description?: string;
+  /** Of what a later version leaves out. */
+  readonly deprecation?: Deprecation;
   /**
    * Body or path parameters. Its input side is what REST takes, OpenAPI documents and GraphQL types; its output is
    * the operation's input. `null` means absent. Examples stand in its `meta`.
@@ -48,6 +51,11 @@ export interface Operation<Input, Output> {
    * print them as a part of something larger. Errors as `run`.
    */
   readonly values?: (input: Input, context: Context) => AsyncIterable<readonly object[]>;
+  /**
+   * Whether an answer may lack what a failed backend holds. Absent where none may: a count, a single trace, what leads to a
+   * 404. A page behind a cursor may not, since what it lacks would be lost behind it.
+   */
+  readonly mayBePartial?: (input: Input) => boolean;
   /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
   readonly explain?: (input: Input, context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
@@ -123,6 +131,7 @@ export interface Endpoint
     | "scope"
     | "summary"
     | "description"
+    | "deprecation"
     | "request"
     | "answer"
     | "mediaType"
@@ -132,6 +141,8 @@ export interface Endpoint
   readonly prepare: (raw: unknown) => PreparedOperation;
   /** Whether `?explain=true` may be asked. */
   readonly isExplainable: boolean;
+  /** Whether some of its answers may lack what a failed backend holds. */
+  readonly canBePartial: boolean;
   readonly representations: readonly EndpointRepresentation[];
 }
 /** A representation whose input type is closed over. */
@@ -139,14 +150,25 @@ export interface EndpointRepresentation
   extends Pick<Representation<unknown>, "name" | "mediaType" | "scope" | "answer"> {
   readonly prepare: (raw: unknown) => PreparedOperation<ChunkedBody | TailAnswer>;
 }
+/** What a request asks for, for the audit log. */
+export interface RequestContent {
+  /** The range as it was written. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** The query; of requests without one all that they say beside sites, range and page, as JSON. */
+  readonly query?: string | undefined;
+}
 export interface PreparedOperation<Result = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody> {
   /** The operation's, or of a link the family alone. */
   readonly name: string;
   /** All of these a token must have. */
   readonly scopes: readonly Scope[];
   readonly sites: (visuals: PublishedVisuals | undefined) => readonly string[];
+  /** Absent for links of GraphQL, whose questions come from the answers of other operations. */
+  readonly readContent?: () => RequestContent;
   readonly run: (context: Context) => Result;
   readonly values?: (context: Context) => AsyncIterable<readonly object[]>;
+  readonly mayBePartial?: boolean;
   /** Of a link: its lists are points, which have a bound of their own, and no rows. */
   readonly countsPoints?: boolean;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
@@ -155,29 +177,69 @@ export function createEndpoint<Input, Output>(
   operation: Operation<Input, Output>,
   representations: readonly Representation<Input>[] = [],
 ): Endpoint {
-  const { sites, run, values, explain, ...described } = operation;
+  const { sites, run, values, mayBePartial, explain, ...described } = operation;
   const own: readonly Scope[] = described.scope === "none" ? [] : [described.scope];
   const prepareTo =
-    <Result>(run: (input: Input, context: Context) => Result, scopes: readonly Scope[]) =>
+    <Result>(
+      run: (input: Input, context: Context) => Result,
+      scopes: readonly Scope[],
+      isPartialAllowed: (input: Input) => boolean = () => false,
+    ) =>
     (raw: unknown): PreparedOperation<Result> => {
       const input = parseRequest(described.request, raw);
       return {
         name: described.name,
         scopes,
         sites: (visuals) => sites(input, visuals),
+        readContent: () => readContent(input),
         run: (context) => run(input, context),
+        mayBePartial: isPartialAllowed(input),
         ...(values && { values: (context: Context) => values(input, context) }),
         ...(explain && { explain: (context: Context) => explain(input, context) }),
       };
     };
   return {
     ...described,
-    prepare: prepareTo(run, own),
+    prepare: prepareTo(run, own, mayBePartial),
     isExplainable: explain !== undefined,
+    canBePartial: mayBePartial !== undefined,
     representations: representations.map(({ run, ...rest }) => {
       return { ...rest, prepare: prepareTo(run, [...own, rest.scope]) };
     }),
   };
+}
+
+/** What stands in other fields of the audit log, or tells only how much is wanted. */
+const unasked: ReadonlySet<string> = new Set([
+  "site_id",
+  "site_ids",
+  "app",
+  "from",
+  "to",
+  "pagination",
+  "query",
+]);
+
+function readContent(input: unknown): RequestContent {
+  if (typeof input !== "object" || input === null) return {};
+  const fields: Readonly<Record<string, unknown>> = { ...input };
+  const { from, to, query } = fields;
+  const text = typeof query === "string" ? query : printOthers(fields);
+  return { from: readText(from), to: readText(to), query: text };
+}
+
+function printOthers(fields: Readonly<Record<string, unknown>>): string | undefined {
+  const others = Object.entries(fields).filter(([name, value]) => !unasked.has(name) && value !== undefined);
+  if (others.length === 0) return undefined;
+  return JSON.stringify(Object.fromEntries(others), (_, value) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+}
+
+/** The text of a bound, where the request has it. */
+function readText(bound: unknown): string | undefined {
+  if (typeof bound !== "object" || bound === null || !("text" in bound)) return undefined;
+  return typeof bound.text === "string" ? bound.text : undefined;
 }
 
 // ---- Forms of an answer -------------------------------------------------------------------------------------
@@ -197,6 +259,14 @@ export function chooseRepresentation(
   return offered
     .filter(({ mediaType }) => weigh(mediaType) > json && weigh(mediaType) >= any)
     .toSorted((a, b) => weigh(b.mediaType) - weigh(a.mediaType))[0];
+}
+
+/** Whether a client takes an answer that lacks parts: `application/json; partial=allow` in `Accept`. */
+export function isPartialAccepted(accept: string | null): boolean {
+  return (accept ?? "").split(",").some((range) => {
+    const [type, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    return type === "application/json" && parameters.includes("partial=allow");
+  });
 }
 
 /** Whether a body may be sent in this coding, by `Accept-Encoding` (RFC 9110, section 12.5.3). */

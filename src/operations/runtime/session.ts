@@ -12,15 +12,26 @@ export interface Session {
   readonly sites: readonly Site[];
   /**
    * The answer of the operation of that name, as REST would give it, its rows collected. All operations of a request
-   * share one bound of rows.
+   * share one bound of rows. With `place`, a partial answer is taken, and an error at that place tells what it lacks.
    * @throws {GraphQLError} with what REST would have said, in its `extensions`
    */
-  readonly runOperation: (operation: string, input: unknown) => Promise<unknown>;
+  readonly runOperation: (operation: string, input: unknown, place?: AnswerPlace) => Promise<unknown>;
+  /** What partial answers lack, so far. */
+  readonly missing: readonly MissingAtPlace[];
   /** What a link has prepared, run as an operation is. Errors as `ask`. */
   readonly runLink: <Answer = unknown>(
     link: string,
     prepare: () => PreparedOperation<Promise<Answer>>,
   ) => Promise<Answer>;
+}
+
+/** Where an answer stands in the answer of a GraphQL request. */
+export type AnswerPlace = readonly (string | number)[];
+
+export interface MissingAtPlace {
+  readonly place: AnswerPlace;
+  /** What clients are told of each backend. */
+  readonly labels: readonly string[];
 }
 
 export interface Context {

@@ -92,6 +92,7 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
   request: actionsBody,
   answer: z.array(actionRow),
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   explain,
   run: async function* (request, context) {
     const { namespaces = [], revision, action } = request;
@@ -142,10 +143,10 @@ const actionEdgesBody = z
  * Every other site that the token may see and that shares a backend with this one, and the store that reads all of them: that
  * of several backends where one of the sites has several.
  */
-function selectPartners(
+export function selectPartners(
   site: string,
   traces: SpanPart,
-  context: Context,
+  context: Pick<Context, "sites">,
 ): { readonly partners: readonly SpanSource[]; readonly store: SpanStore } {
   const own = listBackends(traces);
   const parts = [...context.sites.values()].flatMap(({ id, traces }) =>
@@ -177,6 +178,7 @@ export const siteEdges: Operation<
   request: edgesBody,
   answer: siteEdgeRows,
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   explain,
   run: async (request, context) => {
     const { traces, scope } = buildScope(request, context);
@@ -205,6 +207,7 @@ export const actionEdges: Operation<
   request: actionEdgesBody,
   answer: actionEdgeRows,
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   explain,
   run: async (request, context) => {
     const { traces, scope } = buildScope(request, context);
@@ -293,6 +296,7 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
   request: slowEventsBody,
   answer: z.array(slowEvent),
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   explain,
   run: async function* (request, context) {
     const { span_kind: kind, limit = 100 } = request;
@@ -333,6 +337,7 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
   request: slowEventActionsBody,
   answer: z.array(slowEventAction),
   sites: (request) => [request.site_id],
+  mayBePartial: () => true,
   explain,
   run: async function* (request, context) {
     const { store, scope } = buildScope(request, context);

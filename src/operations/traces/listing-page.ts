@@ -65,6 +65,11 @@ export async function listPage(
 /** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */
 export const maxTiedRows = 10_000;
 
+export function isFirstPage({ pagination }: Pick<TracesQuery, "pagination">): boolean {
+  const { time, duration } = pagination?.cursor ?? {};
+  return time === undefined && duration === undefined;
+}
+
 /** Where the rows behind the cursor begin. */
 export function toListingPage({ pagination: asked }: TracesQuery): ListingPage & {
   readonly beyond: bigint | undefined;

@@ -4,7 +4,7 @@ import * as z from "zod";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { Context, Operation, RowBatch } from "../runtime/operation.ts";
 import { explainListing } from "./explain-listing.ts";
-import { listPage, toListingPage } from "./listing-page.ts";
+import { isFirstPage, listPage, toListingPage } from "./listing-page.ts";
 import { listingBody } from "./query-schema.ts";
 import { createRequestBudget } from "./read-traces.ts";
 import { printRows, toSummaryRow } from "./row-writer.ts";
@@ -24,6 +24,7 @@ export const performanceTraces: Operation<ListingRequest, never> = {
   request: listingBody,
   answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
+  mayBePartial: isFirstPage,
   run: (request, context) => printListing(request, "requests", context),
   explain: async (request, context) => explainListing(request, "requests", context),
 };
@@ -40,6 +41,7 @@ export const errorTraces: Operation<ListingRequest, never> = {
   request: listingBody,
   answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
+  mayBePartial: isFirstPage,
   run: (request, context) => printListing(request, "errors", context),
   explain: async (request, context) => explainListing(request, "errors", context),
 };

@@ -15,6 +15,7 @@ import type { SpanStore, TraceFilter } from "../../store/span-analytics.ts";
 import type { Budget, SpanSource } from "../../store/spans.ts";
 import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
 import { createBudget } from "../../tracing/spans/read-budget.ts";
+import { chooseDocuments } from "../../tracing/spans/repeated-spans.ts";
 import type { Context } from "../runtime/operation.ts";
 import type { RequestTime } from "../runtime/request-body.ts";
 import type { TracesQuery } from "./query-schema.ts";
@@ -80,7 +81,7 @@ export async function readTraces(
       }
     }),
   );
-  return spans;
+  return chooseDocuments(spans);
 }
 
 export function createRequestBudget({ limits, progress }: Context): Budget {

@@ -5,7 +5,7 @@ import { compare, type Span } from "../../core/rows.ts";
 import { allTime, type TimeRange } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
-import { formatEntryKey, loadAncestors, readAllSpans } from "../spans/entry-lookup.ts";
+import { findSpans, formatEntryKey, loadAncestors, readAllSpans } from "../spans/entry-lookup.ts";
 import { listExceptions, type SpanException } from "../spans/exceptions.ts";
 import { compareRequests, deriveNames, formatActionKey, isRequest, toSummaryRow } from "../spans/requests.ts";
 import { isRowAccepted, type TraceRow } from "./trace-query.ts";
@@ -110,7 +110,7 @@ async function readEntries(
 ): Promise<Span[]> {
   if (traceIds !== undefined) {
     const of = { by: "trace", traceIds, select: "entries" } as const;
-    return readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+    return findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
   }
   const scan = { sources, range, select: "entries", pushdown, withoutEvents: true, budget } as const;
   return readAllSpans(reader.scan(scan, signal));
@@ -128,7 +128,7 @@ async function readCompetingEntries(
   const traceIds = listTraceIds(candidates.map(({ row }) => row));
   if (traceIds.length === 0) return [];
   const of = { by: "trace", traceIds, select: "entries" } as const;
-  return readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+  return findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
 }
 
 /** The requests among the entries that the filter accepts. */
@@ -158,7 +158,7 @@ async function readErrorDigests(
   const digests = new Map<string, string[]>();
   if (filter.digests === undefined || requests.length === 0) return digests;
   const of = { by: "trace", traceIds: listTraceIds(requests), select: "exceptions" } as const;
-  const spans = await readAllSpans(reader.find({ sources, of, budget }, signal));
+  const spans = await findSpans(reader, { sources, of, budget }, signal);
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   for (const span of spans) {
     const entry = ancestors.findEntry(span);
@@ -219,7 +219,7 @@ export function readErrorsOfTraces(
   const { sources, pushdown, budget } = query;
   const of = { by: "trace", traceIds: failed, select: "entries" } as const;
   const within = { range: window, pushdown };
-  const reading = readAllSpans(reader.find({ sources, of, within, withoutEvents: true, budget }, signal));
+  const reading = findSpans(reader, { sources, of, within, withoutEvents: true, budget }, signal);
   const entries = reading.then((found) => found.filter(({ end }) => isInRange(end, window)));
   return chooseErrors(reader, query, window, entries, signal);
 }
@@ -242,7 +242,7 @@ async function chooseErrors(
   const traceIds = query.traceIds ?? listTraceIds(found.flat());
   if (traceIds.length === 0) return [];
   const of = { by: "trace", traceIds, select: "exceptions" } as const;
-  const failed = await readAllSpans(reader.find({ sources, of, budget }, signal));
+  const failed = await findSpans(reader, { sources, of, budget }, signal);
   return chooseWithin(query, await acceptErrors(reader, query, failed, signal), window);
 }
 

@@ -6,7 +6,7 @@ import { compare, type ErrorOccurrence, type TraceSummary } from "../../core/row
 import { floorToMilli, type Instant } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
-import { formatEntryKey, readAllSpans } from "../spans/entry-lookup.ts";
+import { findSpans, formatEntryKey } from "../spans/entry-lookup.ts";
 import type { SpanException } from "../spans/exceptions.ts";
 import { findEntriesWithNpo } from "../spans/n-plus-one.ts";
 import { type Candidate, listTraceIds } from "./candidates.ts";
@@ -55,7 +55,7 @@ async function findNamedTraceIds(
   const spanId = findNamedSpanId(filter);
   if (spanId === undefined) return undefined;
   const of = { by: "id", spanIds: [spanId] } as const;
-  return listTraceIds(await readAllSpans(reader.find({ sources, of, budget }, signal)));
+  return listTraceIds(await findSpans(reader, { sources, of, budget }, signal));
 }
 
 /** A trace may have a row for each of its errors. */

@@ -5,7 +5,7 @@ import { type ChosenRange, findCurrentRecorder } from "../../telemetry/request-r
 
 export interface PieceChoice {
   readonly range: TimeRange;
-  readonly how: "kept" | "shared" | "read";
+  readonly how: "stored" | "kept" | "shared" | "read";
   readonly why: string;
 }
 

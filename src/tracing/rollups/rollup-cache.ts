@@ -1,11 +1,13 @@
 // Kept figures of segments, by what they depend on, within a bound of memory. Whoever uses figures holds references to them, so
 // that none of them has to stay in the cache for a request.
+import { requireFirst } from "../../core/collections.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
 import { measureText } from "./duration-figures.ts";
 import type { Mutex } from "./mutex.ts";
-import { findSegment } from "./segments.ts";
+import { findSegment, segmentLengths } from "./segments.ts";
+import type { HeldCover, StoredRollups } from "./stored-cover.ts";
 
 /** Kept figures; the group that was used last comes last. */
 export interface RollupCache extends RollupSettings {
@@ -23,6 +25,8 @@ interface RollupSettings {
   /** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
   readonly segmentSpans: number;
   readonly recordLookup: (hit: boolean) => void;
+  /** Figures that are kept outside of this process, where there are any. */
+  readonly stored?: StoredRollups | undefined;
   /** Is told how many bytes are kept, after each request that may have changed it. */
   readonly recordBytes: (bytes: number) => void;
 }
@@ -37,6 +41,8 @@ export interface Group {
   readonly segments: Map<Instant, KeptFigures>;
   /** Segments that requests are reading, by their start. They hold as of the version too: else they are dropped here. */
   readonly pending: Map<Instant, PendingFigures>;
+  /** What is kept outside of this process and holds as of the version too. */
+  cover: HeldCover | undefined;
   /** Held while the version changes. */
   readonly mutex: Mutex;
   /** Requests that use the group. */
@@ -74,9 +80,10 @@ export function findGroup(cache: RollupCache, key: string): Group {
   const group: Group = known ?? {
     key,
     version: undefined,
-    length: 0n,
+    length: requireFirst(segmentLengths),
     segments: new Map(),
     pending: new Map(),
+    cover: undefined,
     mutex: { last: Promise.resolve() },
     users: 0,
     definitionRequests: 0,
@@ -150,7 +157,7 @@ function dropGroup(cache: RollupCache, group: Group): void {
 /** To be called when a request does not use the group any more. */
 export function releaseGroup(cache: RollupCache, group: Group): void {
   group.users -= 1;
-  const isEmpty = group.segments.size === 0 && group.definitionRequests === 0;
+  const isEmpty = group.segments.size === 0 && group.cover === undefined && group.definitionRequests === 0;
   if (isEmpty && group.users === 0) dropGroup(cache, group);
   makeRoom(cache, 0);
   cache.recordBytes(cache.bytes);

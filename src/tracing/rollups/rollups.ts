@@ -4,10 +4,11 @@
 // the answer is the definition's over one moment.
 import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
 import { raceAbort } from "../../core/concurrency.ts";
-import type { Span } from "../../core/rows.ts";
+import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
+import { trackBudget } from "../spans/read-budget.ts";
+import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
 import {
@@ -22,15 +23,23 @@ import {
   setVersion,
 } from "./rollup-cache.ts";
 import { countPieces, divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
+import {
+  dropFromCover,
+  type FiguresCodec,
+  findGaps,
+  type GroupName,
+  proveCover,
+  selectSegments,
+} from "./stored-cover.ts";
 
-interface RollupQuery {
+export interface RollupQuery {
   readonly sources: SpanSources;
   readonly range: TimeRange;
   readonly budget: Budget;
 }
 
-/** An analysis whose figures can be added up over time. */
-export interface RollupKind<Query extends RollupQuery, Figures, Answer> {
+/** Figures that can be added up over time. */
+interface FiguresKind<Query extends RollupQuery, Figures> {
   readonly name: string;
   /** What the figures depend on besides the sources and the range. */
   readonly key: (query: Query) => readonly unknown[];
@@ -47,9 +56,27 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> {
     ranges: readonly TimeRange[],
     signal: AbortSignal,
   ) => Promise<readonly Figures[]>;
+}
+
+/** An analysis that is answered from figures. */
+export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
   readonly combine: (figures: readonly Figures[], query: Query) => Answer;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;
+  readonly stored: StoredForm<Query, Figures>;
+}
+
+/** Where the figures of a query are kept outside of this process. */
+interface StoredForm<Query, Figures> {
+  /** What is kept may answer other queries too. */
+  readonly nameGroup: (query: Query) => GroupName;
+  /** The query's figures, of a value that the codec of the group returns; undefined for any other value. */
+  readonly decode: (value: unknown, query: Query) => Figures | undefined;
+}
+
+/** Figures that can be kept outside of this process. */
+export interface StorableKind<Query extends RollupQuery, Figures> extends FiguresKind<Query, Figures> {
+  readonly codec: FiguresCodec<Figures>;
 }
 
 const maxPieces = 2_000;
@@ -57,8 +84,6 @@ const maxPieces = 2_000;
 const fewPieces = 300;
 /** Figures are kept after so many pieces, so that a request that ends early has not read in vain. */
 const piecesPerRead = 50;
-/** More added documents than this cost as much as reading the segments again. */
-const maxAdded = 50_000;
 /** So many requests read a whole range that took few documents, before its figures are kept again. */
 const definitionRequests = 100;
 /** A request begins anew where another one ends without the figures that it was waited for. */
@@ -79,7 +104,9 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   const { range, budget } = query;
   const named = { backend: cache.backend, of: kind.name };
   const read = (why: string): undefined => recordChoice(named, "read", why);
-  if (cache.maxBytes === 0) return read("limits.rollup_bytes is 0, so no figures are kept");
+  if (cache.maxBytes === 0 && cache.stored === undefined) {
+    return read("limits.rollup_bytes is 0, so no figures are kept");
+  }
   if (reader.openSnapshot === undefined) return read("the source cannot hold one moment");
   if (countPieces(range, requireLast(segmentLengths)) > maxPieces) return read("the range is too long");
   const sources = kind.listSources(query);
@@ -88,7 +115,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   if (spans < cache.minSpans) {
     return read(`figures are kept of ${cache.minSpans} spans or more, and there are about ${spans}`);
   }
-  const group = findGroup(cache, JSON.stringify([kind.name, sources, kind.key(query)]));
+  const group = findGroup(cache, nameGroup(kind, query).key);
   if (group.definitionRequests > 0) {
     group.definitionRequests -= 1;
     return read("the source counts nearly all of the range, so that little is read");
@@ -109,6 +136,15 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   } finally {
     releaseGroup(cache, group);
   }
+}
+
+/** Which figures answer a query: the text is of all that they depend on, besides the range. */
+export function nameGroup<Query extends RollupQuery, Figures>(
+  kind: FiguresKind<Query, Figures>,
+  query: Query,
+): GroupName {
+  const sources = kind.listSources(query);
+  return { site: requireFirst(sources).site, key: JSON.stringify([kind.name, sources, kind.key(query)]) };
 }
 
 interface Task<Query extends RollupQuery, Figures, Answer> {
@@ -188,19 +224,21 @@ interface OwnPiece {
 async function planReading<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  { kind, sources, reader, query: { range }, spans }: Task<Query, Figures, Answer>,
+  task: Task<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<ReadingPlan<Figures> | undefined> {
+  const { kind, sources, reader, spans } = task;
   const release = await lockMutex(group.mutex, signal);
   let snapshot: SpanSnapshot | undefined;
   try {
     snapshot = await reader.openSnapshot?.(sources, group.version, signal);
     if (snapshot === undefined) return undefined;
     const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
-    chooseLength(cache, group, spans, range);
-    const [known, awaited, own]: [Figures[], PendingFigures[], OwnPiece[]] = [[], [], []];
-    const choices: PieceChoice[] = [];
-    for (const piece of divideRange(range, group.length)) {
+    const { figures: stored, gaps, choices } = await loadStored(cache, group, task, snapshot, signal);
+    chooseLength(cache, group, spans, task.query.range, gaps);
+    const known = [...stored];
+    const [awaited, own]: [PendingFigures[], OwnPiece[]] = [[], []];
+    for (const piece of gaps.flatMap((gap) => divideRange(gap, group.length))) {
       const { segment } = piece;
       const kept = segment === undefined ? undefined : group.segments.get(segment);
       const read = segment === undefined ? undefined : group.pending.get(segment);
@@ -219,6 +257,7 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     }
     for (const { piece, pending } of own)
       if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
+    choices.sort((a, b) => compare(a.range.from, b.range.from));
     return { snapshot, known, awaited, own, choices };
   } catch (error) {
     snapshot?.close();
@@ -237,7 +276,42 @@ function isPending(group: Group, segment: Instant | undefined, pending: PendingF
   return segment !== undefined && group.pending.get(segment) === pending;
 }
 
-const unlimited: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
+interface LoadedFigures<Figures> {
+  readonly figures: readonly Figures[];
+  /** What is left of the range. */
+  readonly gaps: readonly TimeRange[];
+  readonly choices: PieceChoice[];
+}
+
+/** The figures that are kept outside of this process, of the segments that hold in the snapshot. */
+async function loadStored<Query extends RollupQuery, Figures, Answer>(
+  { stored, recordLookup }: RollupCache,
+  group: Group,
+  { kind, sources, reader, query }: Task<Query, Figures, Answer>,
+  snapshot: SpanSnapshot,
+  signal: AbortSignal,
+): Promise<LoadedFigures<Figures>> {
+  const { range } = query;
+  const nothing = { figures: [], gaps: [range], choices: [] };
+  const { stored: form, isLocal } = kind;
+  if (stored === undefined || reader.parseVersion === undefined) return nothing;
+  const found = await stored.find(form.nameGroup(query), reader.parseVersion, signal);
+  if (found === undefined) return nothing;
+  // Those of an earlier revision held until now, like all of the group.
+  if (group.cover?.revision !== found.revision) {
+    group.cover = await proveCover(found, { sources, isLocal, snapshot }, signal);
+  }
+  const decode = (value: unknown) => form.decode(value, query);
+  const loaded = await found.load(selectSegments(group.cover, range), decode, signal);
+  for (const _ of loaded) recordLookup(true);
+  return {
+    figures: [...loaded.values()],
+    gaps: findGaps(range, [...loaded.keys()]),
+    choices: [...loaded.keys()].map((segment) => ({
+      ...{ range: segment.range, how: "stored", why: "proved to be unchanged since the index kept it" },
+    })),
+  };
+}
 
 // ---- Changes --------------------------------------------------------------------------------------------------
 
@@ -251,17 +325,19 @@ interface Comparison<Query extends RollupQuery, Figures, Answer> {
 async function dropChanged<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  comparison: Comparison<Query, Figures, Answer>,
+  { kind: { isLocal }, sources, snapshot }: Comparison<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<ReadonlySet<Instant>> {
-  const { added, version } = comparison.snapshot;
+  const { added, reader, version } = snapshot;
   let dropped: ReadonlySet<Instant> = new Set();
-  if (hasSegments(group)) {
-    const changed =
-      added === undefined || added.documents > maxAdded
-        ? undefined
-        : await findChangedSegments(group, comparison, signal);
-    dropped = changed ?? new Set([...group.segments.keys(), ...group.pending.keys()]);
+  if (hasSegments(group) || group.cover !== undefined) {
+    const changes = added && { sources, isLocal, added, reader, maxAdded: maxAddedOfRequest };
+    const changed = changes && (await findChangedMinutes(changes, signal));
+    group.cover = changed && group.cover && dropFromCover(group.cover, changed);
+    dropped =
+      changed === undefined
+        ? new Set([...group.segments.keys(), ...group.pending.keys()])
+        : new Set([...changed].map((minute) => findSegment(minute, group.length)));
     for (const segment of dropped) dropSegment(cache, group, segment);
   }
   setVersion(cache, group, version);
@@ -272,45 +348,18 @@ function hasSegments({ segments, pending }: Group): boolean {
   return segments.size > 0 || pending.size > 0;
 }
 
-/** The segments whose figures the added spans may change. Undefined where finding them takes too much. */
-async function findChangedSegments<Query extends RollupQuery, Figures, Answer>(
-  { length }: Group,
-  { kind, sources, snapshot }: Comparison<Query, Figures, Answer>,
-  signal: AbortSignal,
-): Promise<ReadonlySet<Instant> | undefined> {
-  const changed = new Set<Instant>();
-  const { added, reader } = snapshot;
-  if (added === undefined) return undefined;
-  if (added.documents === 0) return changed;
-  // Of its own: a request that reads all in the end has the whole of its budget for that.
-  const share = createBudgetShare(unlimited, 4 * maxAdded);
-  const traceIds = new Set<string>();
-  const addSegments = async (batches: AsyncIterable<readonly Span[]>): Promise<true> => {
-    for await (const batch of batches) for (const { end } of batch) changed.add(findSegment(end, length));
-    return true;
-  };
-  const addTraces = async function* (batches: AsyncIterable<readonly Span[]>) {
-    for await (const batch of batches) {
-      for (const { trace_id, links } of batch) {
-        traceIds.add(trace_id);
-        for (const link of links) traceIds.add(link.trace_id);
-      }
-      yield batch;
-    }
-  };
-  const isRead = await suppressShareSpent(addSegments(addTraces(added.read(share, signal))));
-  if (isRead === undefined || kind.isLocal) return isRead && changed;
-  const of = { by: "trace", traceIds: [...traceIds], select: "all" } as const;
-  const inTraces = reader.find({ sources, of, withoutEvents: true, budget: share }, signal);
-  return (await suppressShareSpent(addSegments(inTraces))) && changed;
-}
-
 // ---- Segments -------------------------------------------------------------------------------------------------
 
 /** Keeps the length of the group's segments as long as they hold a fair number of spans; else drops them for a better one. */
-function chooseLength(cache: RollupCache, group: Group, spans: number, { from, to }: TimeRange): void {
+function chooseLength(
+  cache: RollupCache,
+  group: Group,
+  spans: number,
+  { from, to }: TimeRange,
+  gaps: readonly TimeRange[],
+): void {
   const measure = (length: bigint) => {
-    const pieces = countPieces({ from, to }, length);
+    const pieces = gaps.reduce((sum, gap) => sum + countPieces(gap, length), 0);
     return { length, pieces, perSegment: (spans * Number(length)) / Number(to - from + 1n) };
   };
   if (hasSegments(group)) {
@@ -319,9 +368,10 @@ function chooseLength(cache: RollupCache, group: Group, spans: number, { from, t
     if (isWorth && pieces <= maxPieces && perSegment <= 4 * cache.segmentSpans) return;
   }
   dropSegments(cache, group);
-  const possible = segmentLengths.map(measure).filter(({ pieces }) => pieces <= maxPieces);
+  const all = segmentLengths.map(measure);
+  const possible = all.filter(({ pieces }) => pieces <= maxPieces);
   const longest = possible.findLast(({ perSegment }) => perSegment <= cache.segmentSpans);
-  group.length = (longest ?? requireFirst(possible)).length;
+  group.length = (longest ?? possible.at(0) ?? requireLast(all)).length;
 }
 
 /** Whether more spans have to be read than the budget allows. */

@@ -2,6 +2,7 @@
 // filter by digest needs no state.
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { tryParseJson } from "../../core/json/parse-json.ts";
 import { type SpanKind, spanKinds } from "../../core/rows.ts";
 import type { ActionNames } from "./requests.ts";
 
@@ -70,12 +71,7 @@ export function decodeDigest(digest: string): Digest | undefined {
   const form = digestForms.find(({ prefix }) => digest.startsWith(prefix));
   if (form === undefined) return undefined;
   const bytes = Buffer.from(digest.slice(form.prefix.length), "base64url");
-  let key: unknown;
-  try {
-    key = JSON.parse(bytes.toString());
-  } catch {
-    return undefined;
-  }
+  const key = tryParseJson(bytes.toString());
   const { data } = form.key.safeParse(key);
   return data !== undefined && encodeDigest(form.prefix, key) === digest ? data : undefined;
 }

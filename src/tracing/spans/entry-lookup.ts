@@ -1,12 +1,22 @@
 // Reads spans from a store together with the entries above them.
 import type { Span } from "../../core/rows.ts";
-import type { Budget, SpanId, SpanReader, SpanSources } from "../../store/spans.ts";
+import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
+import { chooseDocuments } from "./repeated-spans.ts";
 import { type AncestorIndex, createAncestorIndex, formatSpanKey } from "./requests.ts";
 
 export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
   const spans: Span[] = [];
   for await (const batch of batches) for (const span of batch) spans.push(span);
   return spans;
+}
+
+/** One document of each span that `SpanReader.find` finds. */
+export async function findSpans(
+  reader: Pick<SpanReader, "find">,
+  lookup: SpanLookup,
+  signal: AbortSignal,
+): Promise<Span[]> {
+  return chooseDocuments(await readAllSpans(reader.find(lookup, signal)));
 }
 
 /** Most entries are a few levels up. Deeper nesting is recursion, and costs a read of the whole trace. */

@@ -2,7 +2,7 @@
 
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanReader, SpanSources } from "../../store/spans.ts";
-import { formatEntryKey, loadAncestors, readAllSpans } from "./entry-lookup.ts";
+import { findSpans, formatEntryKey, loadAncestors } from "./entry-lookup.ts";
 import { createNormaliser } from "./statement-cache.ts";
 
 /** So many sibling calls with one normalised statement are an N+1. */
@@ -35,7 +35,7 @@ export async function findEntriesWithNpo(
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const of = { by: "trace", traceIds, select: "statements" } as const;
-  const statements = await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+  const statements = await findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
   const spans = findNPlusOnes(statements);
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   const keys = new Set<string>();

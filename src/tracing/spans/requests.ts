@@ -2,6 +2,7 @@
 // one site, so that the names of its spans do not depend on the other sites of a query.
 import { compare, type Span, type TraceSummary } from "../../core/rows.ts";
 import type { SpanId } from "../../store/spans.ts";
+import { compareDocuments } from "./repeated-spans.ts";
 
 /** The attribute of an exception event that carries its digest. */
 export const incidentDigestAttribute = "appsignal.incident_digest";
@@ -190,5 +191,6 @@ export function isCalleeSide({ span_kind }: Pick<Span, "span_kind">): boolean {
 export function isPreferredOwner(span: Span, other: Span): boolean {
   if (span.entry !== other.entry) return span.entry;
   const isCalled = isCalleeSide(span);
-  return isCalled === isCalleeSide(other) ? compareSpans(span, other) < 0 : isCalled;
+  if (isCalled !== isCalleeSide(other)) return isCalled;
+  return (compareSpans(span, other) || compareDocuments(span, other)) < 0;
 }

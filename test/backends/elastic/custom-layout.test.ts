@@ -79,7 +79,13 @@ onServers((server) => {
     backend = kind.create("elk", elk.settings, testIO, elk.layouts);
     readout = createServer({
       operations,
-      authenticate: async () => ({ user: "ana", account: "ana", maySee: () => true, hasScope: () => true }),
+      authenticate: async () => ({
+        user: "ana",
+        token: "ana",
+        account: "ana",
+        maySee: () => true,
+        hasScope: () => true,
+      }),
       sites: connectSites(config, new Map([["elk", backend]])),
       limits: config.limits,
       telemetry: createTelemetry({ write: () => {}, level: "silent" }),

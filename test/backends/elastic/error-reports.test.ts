@@ -209,7 +209,13 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     const server = createServer({
       ...{ operations, sites, telemetry, now, intake },
       limits: defaults.limits,
-      authenticate: async () => ({ user: "ana", account: "ana", maySee: () => true, hasScope: () => true }),
+      authenticate: async () => ({
+        user: "ana",
+        token: "ana",
+        account: "ana",
+        maySee: () => true,
+        hasScope: () => true,
+      }),
       loadGraphql: () => Promise.reject(new Error("not asked for")),
     });
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });

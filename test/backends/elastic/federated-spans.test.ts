@@ -37,7 +37,7 @@ describe.runIf(one !== undefined && two !== undefined)("es7 and os3", () => {
           return [sources[site], all] as const;
         });
         return {
-          store: createFederatedSpans(new Map(places)),
+          store: createFederatedSpans((source) => new Map(places).get(source) ?? []),
           sources,
           seed: async (models) => {
             round += 1;

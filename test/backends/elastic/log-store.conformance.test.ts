@@ -1,6 +1,5 @@
 // The conformance suite of log stores on real servers, with a subject for each natural pair of server and layout. A subject
 // writes lines as the layout's shipper does. Missing pairs are not in use, or are covered by another one.
-import { printNanos } from "#src/core/time.ts";
 import { type Excuse, logStoreSuite, type Subject } from "../../conformance/logs.ts";
 import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
 import {
@@ -30,7 +29,8 @@ import {
   wazuhLogs,
 } from "../../support/elastic/platform-log-shippers.ts";
 import { openCluster } from "../../support/elastic/test-index.ts";
-import { chosen, type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
+import { chosen, onServers, type ServerName } from "../selected-servers.ts";
+import { createLogSubject } from "./store-subjects.ts";
 
 const unindexable: Excuse = {
   reason:
@@ -64,8 +64,8 @@ interface Pair {
   readonly name: string;
   readonly shipper: LogShipper;
   readonly servers: readonly ServerName[];
-  /** With PAIRS=once the pair runs on one of its servers, by turns. */
-  readonly rotates?: boolean;
+  /** Whether the pair runs on all of its servers also with PAIRS=once; others then run on one, by turns. */
+  readonly isOnAll?: boolean;
   readonly excuses: Subject["excuses"];
 }
 const every: readonly ServerName[] = ["es7", "es8", "es9", "os2", "os3"];
@@ -82,6 +82,7 @@ const pairs: readonly Pair[] = [
     name: "ecs with date_nanos",
     shipper: ecs("date_nanos"),
     servers: every,
+    isOnAll: true,
     excuses: { ...documentBody, "script keys": rooted("hostname") },
   },
   { name: "otel", shipper: otelLogs, servers: ["es8", "es9"], excuses: dated },
@@ -156,57 +157,13 @@ const pairs: readonly Pair[] = [
       excuses: { ...dated, "script keys": rooted("hostname") },
     },
     { name: "cloud-foundry", shipper: cloudFoundryLogs, excuses: dated },
-  ].map((pair) => ({ ...pair, servers: every, rotates: true })),
+  ].map((pair) => ({ ...pair, servers: every })),
 ];
 
 onServers((server) => {
   for (const [turn, pair] of pairs.entries()) {
-    const servers = pair.rotates === true ? chosen(pair.servers, turn) : pair.servers;
-    if (servers.includes(server.name)) logStoreSuite(subjectOf(server, pair));
+    const servers = pair.isOnAll === true ? pair.servers : chosen(pair.servers, turn);
+    if (servers.includes(server.name))
+      logStoreSuite(createLogSubject(server.name, pair, () => openCluster(server.url)));
   }
 });
-
-function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subject {
-  return {
-    name: `${server.name}, ${name}`,
-    excuses,
-    start: async () => {
-      const cluster = openCluster(server.url);
-      const prefix = `store-${name.replace(/[^a-z0-9]+/g, "-")}`;
-      await cluster.remove(`${prefix}-*`);
-      const source = (id: string, index = id) => ({
-        id,
-        index: `${prefix}-${index}-*`,
-        layout: shipper.layout,
-        tenantFilter: undefined,
-      });
-      let seeds = 0;
-      return {
-        store: {
-          ...cluster.store,
-          // Ids include the index, whose name changes with each seed.
-          async *lines(query, signal) {
-            for await (const batch of cluster.store.lines(query, signal)) {
-              yield batch.map((line) => ({ ...line, id: line.id.slice(line.id.indexOf("/") + 1) }));
-            }
-          },
-        },
-        sources: { app: source("app"), nginx: source("nginx"), twin: source("twin", "app") },
-        async seed(name, lines) {
-          await cluster.remove(`${prefix}-${name}-*`);
-          const index = shipper.index(`${prefix}-${name}-${seeds++}`);
-          await cluster.createIndex(index, shipper.definition);
-          const documents = lines.map(({ id, ...line }): [string, string] => [
-            id,
-            shipper.document({ ...line, time: printNanos(line.time) }),
-          ]);
-          await cluster.write(index, documents);
-        },
-        async stop() {
-          await cluster.remove(`${prefix}-*`);
-          await cluster.close();
-        },
-      };
-    },
-  };
-}

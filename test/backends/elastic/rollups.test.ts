@@ -10,25 +10,16 @@ import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createRandom } from "../../conformance/trace-fixture.ts";
-import { apm7 } from "../../support/elastic/span-shippers/apm.ts";
-import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
-import { otel } from "../../support/elastic/span-shippers/otel.ts";
-import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 
 import { at, createSpan, signal } from "../../tracing/span-builder.ts";
-import { type NamedServer, onServers } from "../selected-servers.ts";
+import { onServers } from "../selected-servers.ts";
+import { chooseShipper } from "./span-cluster.ts";
 
 const prefix = "rollups";
 /** Of the time in which spans end, milliseconds. */
 const length = 10 * minute;
 const services = { shop: "x", stock: "y" } as const;
-
-function chooseShipper({ name }: NamedServer): { readonly shipper: SpanShipper; readonly service: string } {
-  if (name === "es7") return { shipper: apm7, service: "service.name" };
-  if (name === "os2" || name === "os3") return { shipper: dataPrepper, service: "serviceName" };
-  return { shipper: otel, service: "resource.attributes.service.name" };
-}
 
 onServers((server) => {
   describe("rollups", () => {
@@ -39,8 +30,9 @@ onServers((server) => {
     let cluster: Cluster;
     /** The indices of spans, the newest last. */
     let indices: string[] = [];
-    /** By id: the index of each document. */
+    /** By id: the index of each document, and its span. */
     const documents = new Map<string, string>();
+    const stored = new Map<string, Span>();
     let written = 0;
 
     beforeAll(async () => {
@@ -54,6 +46,7 @@ onServers((server) => {
     async function start(): Promise<void> {
       await cluster.remove(`${prefix}-*`);
       documents.clear();
+      stored.clear();
       indices = [];
       for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
         await cluster.createIndex(index, definition);
@@ -106,7 +99,7 @@ onServers((server) => {
       written += 1;
       return createSpan({
         trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
-        span_id: isCaller ? pick(callers) : `e${written}`.padStart(16, "0"),
+        span_id: isCaller || random() < 0.3 ? pick(callers) : `e${written}`.padStart(16, "0"),
         parent_span_id: random() < 0.2 ? undefined : pick(callers),
         span_kind: kind,
         ...nameService(pick(["x", "x", "y", "z"])),
@@ -126,6 +119,7 @@ onServers((server) => {
         const shipped = requireFirst(shipper.write(prefix, [span]));
         const index = findIndex(id, shipped.index);
         documents.set(id, index);
+        stored.set(id, span);
         const of = { _index: index, _id: id, ...(routing === undefined ? {} : { routing }) };
         return [JSON.stringify({ index: of }), shipped.document];
       });
@@ -142,6 +136,15 @@ onServers((server) => {
         const [id, index] = pick([...documents]);
         await cluster.request("DELETE", `/${index}/_doc/${id}?refresh=true`);
         documents.delete(id);
+        stored.delete(id);
+      },
+      // Another document of a span that is there.
+      addAgain: async () => {
+        const span = pick([...stored.values()]);
+        const { span_name, parent_span_id, status_code } = makeSpan();
+        const end = random() < 0.5 ? span.end : at(Math.floor(random() * length));
+        const again = { span_name, parent_span_id, status_code, end: end < span.start ? span.end : end };
+        await write(new Map([[`d${written}`, { ...span, ...again }]]));
       },
       update: async () => write(new Map([[pick([...documents.keys()]), makeSpan()]])),
       rollOver: async () => {
@@ -160,9 +163,12 @@ onServers((server) => {
       await steps.add(40);
       const order = [
         "add",
+        "addAgain",
         "nothing",
+        "addAgain",
         "add",
         "update",
+        "addAgain",
         "add",
         "remove",
         "add",

@@ -6,8 +6,12 @@ import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { SpanLookup, SpanSelection, SpanSource } from "#src/store/spans.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { type ModelSpan, toSpan } from "../../conformance/trace-fixture.ts";
+import { apm7 } from "../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
+import { otel } from "../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import type { NamedServer } from "../selected-servers.ts";
 
 export const start = Date.UTC(2026, 0, 15, 12);
 export const at = (millis: number, nanos = 0n): Instant => (fromMillis(start + millis) + nanos) as Instant;
@@ -35,6 +39,16 @@ export function make(over: Partial<ModelSpan>): ModelSpan {
     count: 1,
     ...over,
   };
+}
+
+/** A shipper whose indices this server takes, and the field of its service. */
+export function chooseShipper({ name }: NamedServer): {
+  readonly shipper: SpanShipper;
+  readonly service: string;
+} {
+  if (name === "es7") return { shipper: apm7, service: "service.name" };
+  if (name === "os2" || name === "os3") return { shipper: dataPrepper, service: "serviceName" };
+  return { shipper: otel, service: "resource.attributes.service.name" };
 }
 
 /** Opens a cluster for the tests of a file, whose indices begin with `prefix`. */

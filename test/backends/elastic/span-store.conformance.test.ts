@@ -1,9 +1,8 @@
 // The conformance suite of span stores on real servers, with spans as each shipper writes them, on natural pairs of server
 // and layout. Where the service is a keyword, all sites share their indices and are separated by tenant filters.
-import { buildSpanSource } from "#src/access/sites.ts";
 import { type CountingSubject, countingSuite } from "../../conformance/span-aggregation.ts";
 import { spanStoreSuite } from "../../conformance/spans.ts";
-import { type ModelPart, type ModelSpan, type SiteName, toSpan } from "../../conformance/trace-fixture.ts";
+import type { ModelPart } from "../../conformance/trace-fixture.ts";
 import { apm, apm7 } from "../../support/elastic/span-shippers/apm.ts";
 import { dataPrepper, dataPrepperLegacy } from "../../support/elastic/span-shippers/data-prepper.ts";
 import { jaeger, jaegerFields } from "../../support/elastic/span-shippers/jaeger.ts";
@@ -11,7 +10,8 @@ import { otel, otelLogsdb, otelOlder } from "../../support/elastic/span-shippers
 import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
 import { ss4o, ss4oBare } from "../../support/elastic/span-shippers/ss4o.ts";
 import { openCluster } from "../../support/elastic/test-index.ts";
-import { chosen, type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
+import { chosen, onServers, type ServerName } from "../selected-servers.ts";
+import { createSpanSubject } from "./store-subjects.ts";
 
 type Lacks = Readonly<Partial<Record<ModelPart, string>>>;
 
@@ -103,64 +103,11 @@ const pairs: readonly Pair[] = [
   },
 ];
 
-const services: Readonly<Record<SiteName, readonly string[]>> = {
-  shop: ["shop-web", "shop-api", "shop-worker"],
-  stock: ["stock"],
-  blog: ["blog-web"],
-};
-
 onServers((server) => {
   pairs.forEach((pair, turn) => {
-    if (chosen(pair.servers, turn).includes(server.name)) runSuite(server, pair);
+    if (!chosen(pair.servers, turn).includes(server.name)) return;
+    const subject = createSpanSubject(server.name, pair, () => openCluster(server.url));
+    spanStoreSuite(subject, 1);
+    countingSuite(subject);
   });
 });
-
-function runSuite(server: NamedServer, { shipper, lacks, reads = {}, service }: Pair): void {
-  const name = `${server.name}, ${shipper.name}`;
-  const subject: CountingSubject = {
-    name,
-    lacks,
-    reads,
-    start: async () => {
-      const cluster = openCluster(server.url);
-      const own = `spans-${shipper.name.replace(/[^a-z0-9]+/g, "-")}`;
-      let round = 0;
-      await cluster.remove(`${own}-*`);
-      const prefixOf = (site: SiteName) => `${own}-${round}${service === undefined ? `-${site}` : ""}`;
-      const source = (site: SiteName) =>
-        buildSpanSource(site, {
-          index: shipper.pattern(prefixOf(site)),
-          layout: "auto",
-          where: service && services[site].map((text) => `${service}="${text}"`).join(" OR "),
-        });
-      return {
-        store: cluster.traces,
-        get sources() {
-          return { shop: source("shop"), stock: source("stock"), blog: source("blog") };
-        },
-        seed: async (models: readonly ModelSpan[]) => {
-          await cluster.remove(`${own}-*`);
-          round += 1;
-          for (const prefix of new Set((["shop", "stock", "blog"] as const).map(prefixOf))) {
-            for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
-              await cluster.createIndex(index, definition);
-            }
-          }
-          const documents = models.flatMap((model) => shipper.write(prefixOf(model.site), [toSpan(model)]));
-          for (const [index, shipped] of Map.groupBy(documents, ({ index }) => index)) {
-            await cluster.write(
-              index,
-              shipped.map(({ document }) => [undefined, document]),
-            );
-          }
-        },
-        stop: async () => {
-          await cluster.remove(`${own}-*`);
-          await cluster.close();
-        },
-      };
-    },
-  };
-  spanStoreSuite(subject, 1);
-  countingSuite(subject);
-}

@@ -17,7 +17,13 @@ import { onServers } from "../selected-servers.ts";
 
 /** Far longer than documents take to become searchable, even on a busy machine. */
 const lateness = 24_000;
-const ana: Principal = { user: "ana", account: "ana", maySee: () => true, hasScope: () => true };
+const ana: Principal = {
+  user: "ana",
+  token: "ana",
+  account: "ana",
+  maySee: () => true,
+  hasScope: () => true,
+};
 
 onServers((server) => {
   let cluster: Cluster;

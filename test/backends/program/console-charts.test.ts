@@ -8,7 +8,7 @@ prepareConsole();
 async function openChart(count: number, name = "queue_wait_seconds"): Promise<void> {
   const from = Date.parse("2026-01-31T12:00:00.000Z");
   const series = Array.from({ length: count }, (_, at) => ({
-    ...{ id: `s${at}`, tags: { worker: `w${at}` }, min: at * 10, max: at * 10 + 59 },
+    ...{ id: `s${at}`, name, field: "gauge", tags: { worker: `w${at}` }, min: at * 10, max: at * 10 + 59 },
     data: Array.from({ length: 60 }, (_, minute) => ({
       timestamp: new Date(from + minute * 60_000).toISOString(),
       value: at * 10 + minute,
@@ -41,7 +41,7 @@ describe("a chart", () => {
     await expect.poll(() => state().get("range")).toMatch(/^2026-01-31T12:1\dZ?/);
     await page.locator(".chart canvas").waitFor();
     await page.getByRole("link", { name: "Logs", exact: true }).click();
-    await page.locator(".lines > li").first().waitFor();
+    await page.locator(".line-item").first().waitFor();
     for (const place of [300, 400, 500]) await page.mouse.click(900, place);
     await page.waitForTimeout(300);
     expect(page.url()).toContain("#/logs");
@@ -63,7 +63,7 @@ describe("a chart", () => {
 
   test("hides a series by a click on its name, and shows it again", async () => {
     await openChart(3);
-    const name = page.getByRole("button", { name: "worker=w1" });
+    const name = page.getByRole("button", { name: "worker=w1", exact: true });
     const count = () =>
       page.locator(".chart canvas").evaluate((canvas) => {
         if (!(canvas instanceof HTMLCanvasElement)) return 0;
@@ -106,13 +106,15 @@ describe("a chart", () => {
 });
 
 describe("how many rows there are", () => {
+  const tooMany = { error: "result_too_large", message: "too many", details: {} };
   const line = (at: number) => ({
     ...{ id: `i/${at}`, timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(), source_id: "app" },
     ...{ severity: "info", message: `line ${at}`, hostname: "", group: "", json: "{}", attributes: {} },
   });
 
-  test("is never said of a list that has further pages", async () => {
+  test("is never said of a list that has further pages and is not counted", async () => {
     let left = 200;
+    await page.route("**/api/v2/logs/counts", (route) => route.fulfill({ status: 422, json: tooMany }));
     await page.route("**/api/v2/logs/lines", (route) => {
       const rows = Array.from({ length: Math.min(100, left) }, (_, at) => line(200 - left + at));
       left -= rows.length;
@@ -134,6 +136,7 @@ describe("how many rows there are", () => {
   });
 
   test("is said of a list that is complete", async () => {
+    await page.route("**/api/v2/logs/counts", (route) => route.fulfill({ status: 422, json: tooMany }));
     await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [line(1), line(2)] }));
     await open();
     await page.getByText(/^2 lines, newest first/).waitFor();
@@ -145,6 +148,16 @@ describe("how many rows there are", () => {
   });
 });
 
+test("each error of the listing has its type and message", async () => {
+  await open("#/traces?kind=errors");
+  const row = page.locator(".traces tbody tr", { hasText: "CheckoutController#create" });
+  await row.first().getByText("PaymentError: card declined").waitFor();
+  const told = await page.locator(".exception").allTextContents();
+  expect(told.length).toBeGreaterThan(10);
+  expect(told.filter((text) => !/^[\w:]+: .+/.test(text))).toEqual([]);
+  expect(complaints).toEqual([]);
+});
+
 test("a site that is not there has a heading", async () => {
   await open("#/logs?site=nowhere");
   await page.getByRole("heading", { level: 1, name: "No such site" }).waitFor();
@@ -153,7 +166,7 @@ test("a site that is not there has a heading", async () => {
 
 test("the page of the API takes the console's token", async () => {
   await open();
-  await page.locator(".lines > li").first().waitFor();
+  await page.locator(".line-item").first().waitFor();
   await page.goto(`${origin}/docs`);
   await page.locator(".opblock").first().waitFor();
   const asked = page.waitForRequest((request) => request.url().includes("/api/v2/auth"));

@@ -1,6 +1,4 @@
-// The console in a real browser, on the demo, for the tests of it. The demo runs as the program does.
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+// The console in a real browser, for the tests of it. What serves it runs as the program does.
 import {
   type Browser,
   type BrowserContext,
@@ -9,10 +7,9 @@ import {
   type Page,
 } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach } from "vitest";
-import { program } from "../../support/process.ts";
+import { startReadout } from "../../support/process.ts";
 
 export const token = "a-token-that-must-not-leak";
-let demo: ChildProcess;
 export let origin: string;
 let browser: Browser;
 let context: BrowserContext | undefined;
@@ -20,23 +17,38 @@ export let page: Page;
 /** What the browser complains of: scripts that fail, files that are missing, breaches of the policy. */
 export let complaints: string[];
 
-/** Starts the demo and a browser, and gives each test a page of its own. */
-export function prepareConsole(): void {
+/** What serves the console: its address, and how it ends. */
+export interface Served {
+  readonly address: string;
+  readonly stop: () => Promise<unknown>;
+}
+
+/** Starts the program; its arguments name what it serves. */
+export async function startProgram(args: readonly string[]): Promise<Served> {
+  const { listening, child, ended } = startReadout(...args);
+  const stop = async () => {
+    child.kill();
+    await ended;
+  };
+  return { address: await listening, stop };
+}
+
+/** Starts the demo or something else, and a browser, and gives each test of the file or the group a page of its own. */
+export function prepareConsole(
+  serve: () => Promise<Served> = () => startProgram(["demo", "--port", "0", "--token", token]),
+): void {
+  let served: Served | undefined;
   beforeAll(async () => {
-    demo = spawn(process.execPath, [...program, "demo", "--port", "0", "--token", token], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    let out = "";
-    while (!/^Console\s+(http:\S+)$/m.test(out)) out += String(await once(demo.stdout ?? demo, "data"));
-    origin = (/^Console\s+(http:\S+)$/m.exec(out)?.[1] ?? "").replace(/\/$/, "");
+    served = await serve();
+    origin = served.address;
     browser = await chromium.launch({
       executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
       args: ["--no-sandbox"],
     });
-  }, 60_000);
+  }, 180_000);
   afterAll(async () => {
     await browser?.close();
-    demo?.kill();
+    await served?.stop();
   });
 
   beforeEach(async () => {
@@ -58,7 +70,8 @@ export async function openContext(options: BrowserContextOptions): Promise<void>
 
 async function watch(watched: Page): Promise<Page> {
   complaints = [];
-  watched.setDefaultTimeout(30_000);
+  // Only against what never comes: the machine may be shared.
+  watched.setDefaultTimeout(60_000);
   watched.on("pageerror", (error) => complaints.push(error.message));
   watched.on("console", (message) => {
     // A refused request is the browser's error too, and what the page makes of it is tested here.
@@ -78,6 +91,40 @@ export async function ask(path: string, body: object): Promise<readonly Readonly
   const headers = { authorization: `Bearer ${token}` };
   const init = { method: "POST", headers, body: JSON.stringify(body) };
   return await (await fetch(`${origin}/api/v2/${path}`, init)).json();
+}
+
+interface TraceEvent {
+  readonly name: string;
+  readonly pid: number;
+  readonly tid: number;
+  /** Microseconds on the processor. */
+  readonly tdur?: number;
+  readonly args: { readonly name?: string };
+}
+
+/**
+ * The longest task of the page's thread while something is done, in milliseconds on the processor: what other programs take
+ * from it meanwhile is not the page's.
+ */
+export async function measureLongestTask(act: () => Promise<void>): Promise<number> {
+  const client = await page.context().newCDPSession(page);
+  const events: TraceEvent[] = [];
+  client.on("Tracing.dataCollected", ({ value }) => events.push(...(value as unknown as TraceEvent[])));
+  const traceConfig = { includedCategories: ["toplevel"], excludedCategories: ["*"] };
+  await client.send("Tracing.start", { traceConfig });
+  await act();
+  const collected = new Promise((resolve) => client.once("Tracing.tracingComplete", resolve));
+  await client.send("Tracing.end");
+  await collected;
+  await client.detach();
+  const threads = events.filter(({ name, args }) => name === "thread_name" && args.name === "CrRendererMain");
+  const tasks = events.filter(
+    ({ name, pid, tid }) =>
+      name === "ThreadControllerImpl::RunTask" &&
+      threads.some((thread) => thread.pid === pid && thread.tid === tid),
+  );
+  if (tasks.length === 0) throw new Error("the browser tells of no task");
+  return Math.max(...tasks.map(({ tdur = 0 }) => tdur)) / 1_000;
 }
 export const queryBox = () => page.getByRole("textbox", { name: "Query" });
 export const state = () => new URLSearchParams(new URL(page.url()).hash.split("?")[1]);

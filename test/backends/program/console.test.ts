@@ -57,21 +57,21 @@ describe("the token", () => {
 describe("logs", () => {
   test("a query, its lines, further pages by scrolling, and back", async () => {
     await open();
-    await page.locator(".lines > li").nth(99).waitFor();
+    await page.locator(".line-item").nth(99).waitFor();
     await queryBox().fill("severity=error");
     await queryBox().press("Enter");
-    await expect.poll(() => page.locator(".lines > li:not([data-severity=error])").count()).toBe(0);
-    await page.locator(".lines > li").nth(99).waitFor();
+    await expect.poll(() => page.locator(".line-item:not([data-severity=error])").count()).toBe(0);
+    await page.locator(".line-item").nth(99).waitFor();
     expect(state().get("query")).toBe("severity=error");
-    const before = await page.locator(".lines > li").count();
+    const before = await page.locator(".line-item").count();
     await page.mouse.wheel(0, 1e6);
-    await expect.poll(() => page.locator(".lines > li").count()).toBeGreaterThan(before);
+    await expect.poll(() => page.locator(".line-item").count()).toBeGreaterThan(before);
     const times = await page
-      .locator(".lines > li")
+      .locator(".line-item")
       .evaluateAll((items) => items.map((item) => item.dataset.time ?? ""));
     expect(times).toEqual(times.toSorted().reverse());
     await page.goBack();
-    await page.locator(".lines > li:not([data-severity=error])").first().waitFor();
+    await page.locator(".line-item:not([data-severity=error])").first().waitFor();
     expect(await queryBox().inputValue()).toBe("");
     await page.goForward();
     await expect.poll(() => queryBox().inputValue()).toBe("severity=error");
@@ -117,7 +117,7 @@ describe("logs", () => {
     await page.locator(".lines summary").nth(3).click();
     await expect.poll(() => state().get("line")).toBeTruthy();
     await page.reload();
-    const lines = page.locator(".lines > li > details");
+    const lines = page.locator(".line-item > details");
     await lines.nth(3).locator(".tree").first().waitFor();
     expect(
       await lines.evaluateAll((all) => all.flatMap((one, at) => (one.hasAttribute("open") ? [at] : []))),
@@ -145,9 +145,9 @@ describe("logs", () => {
     // The newest line's request may not have ended yet.
     await page.locator(".lines summary").nth(20).click();
     await page.getByRole("link", { name: "Open its trace" }).click();
-    await page.locator(".waterfall > li").first().waitFor();
+    await page.locator(".span-item").first().waitFor();
     expect(page.url()).toContain("#/trace?");
-    await page.locator(".section .lines > li[data-severity=error]").first().waitFor();
+    await page.locator(".section .line-item[data-severity=error]").first().waitFor();
     expect(complaints).toEqual([]);
   });
 
@@ -229,7 +229,7 @@ describe("logs", () => {
     await queryBox().fill("severity=info");
     await queryBox().press("Enter");
     expect((await given).failure()?.errorText).toBe("net::ERR_ABORTED");
-    await page.locator(".lines > li").first().waitFor();
+    await page.locator(".line-item").first().waitFor();
     expect(complaints).toEqual([]);
   });
 
@@ -242,7 +242,7 @@ describe("logs", () => {
     await page.getByRole("alert").filter({ hasText: "A source does not answer" }).waitFor();
     isDown = false;
     await page.getByRole("button", { name: "Try again" }).click();
-    await page.locator(".lines > li").first().waitFor();
+    await page.locator(".line-item").first().waitFor();
   });
 
   test("what is refused for good says why, once, and is not tried again", async () => {
@@ -283,7 +283,7 @@ describe("traces", () => {
     await page.goto(`${origin}/#/traces?kind=errors`);
     await page.locator(`a[href*="${error?.trace_id}"]`).first().click();
     await page.getByText("exception.type").waitFor();
-    expect(await page.locator(".waterfall > li[data-failed]").count()).toBeGreaterThan(0);
+    expect(await page.locator(".span-item[data-failed]").count()).toBeGreaterThan(0);
 
     await page.locator(".waterfall details:not([open]) > summary").first().click();
     await expect.poll(() => state().get("open")).toMatch(/^[0-9a-f]{16}$/);
@@ -323,7 +323,14 @@ describe("metrics", () => {
 
   test("names that every object has, and ones longer than the screen, are names as all others", async () => {
     const long = "x".repeat(300);
-    const series = { id: "a", min: 1, max: 2, data: [{ timestamp: "2026-01-31T12:00:00.000Z", value: 2 }] };
+    const series = {
+      id: "a",
+      name: "cpu",
+      field: "gauge",
+      min: 1,
+      max: 2,
+      data: [{ timestamp: "2026-01-31T12:00:00.000Z", value: 2 }],
+    };
     await page.route("**/api/v2/metrics/names/*", (route) => route.fulfill({ json: [long, "cpu"] }));
     await page.route("**/api/v2/metrics/type_and_tags/*/*", (route) =>
       route.fulfill({ json: { metric_type: "gauge", available_tags: [["__proto__", "constructor"]] } }),
@@ -370,7 +377,7 @@ describe("the cluster", () => {
 describe("elsewhere", () => {
   test("copies a curl line without the token, which gives the same rows", async () => {
     await open(`#/logs?${new URLSearchParams({ query: "severity=error", range: "15m" })}`);
-    await page.locator(".lines > li").first().waitFor();
+    await page.locator(".line-item").first().waitFor();
     await page.getByRole("button", { name: "Copy as curl" }).click();
     await page.getByRole("button", { name: "Copied" }).waitFor();
     const line = await page.evaluate(() => navigator.clipboard.readText());
@@ -383,7 +390,7 @@ describe("elsewhere", () => {
     for await (const piece of child.stdout) out += piece;
     const rows: readonly { severity: string; timestamp: string }[] = JSON.parse(out);
     const times = await page
-      .locator(".lines > li")
+      .locator(".line-item")
       .evaluateAll((items) => items.map((item) => item.dataset.time));
     expect(rows.length).toBeGreaterThan(0);
     // What the demo has made since then is newer.
@@ -435,15 +442,22 @@ async function findIssues(): Promise<readonly string[]> {
 describe("everyone", () => {
   const views: readonly (readonly [string, string, string])[] = [
     ["the question for the token", "", "form.token"],
-    ["logs", "#/logs", ".lines > li"],
+    ["logs", "#/logs", ".line-item"],
     ["a query with an error", "#/logs?query=a%3D", ".query-mark"],
     ["no lines", "#/logs?query=nothing_here", ".state-title"],
     ["traces", "#/traces", ".traces tbody tr"],
     ["errors", "#/traces?kind=errors", ".traces tbody tr"],
-    ["a trace", "#/trace", ".waterfall > li"],
+    ["a trace", "#/trace", ".span-item"],
     ["metrics", "#/metrics", ".names li"],
     ["a metric", "#/metrics?name=cpu&tags=hostname%3D*", ".chart canvas"],
     ["the cluster", "#/kubernetes", ".cluster tbody tr"],
+    ["errors together", "#/errors", ".figures .sparkline"],
+    ["actions", "#/actions", ".figures .sparkline"],
+    ["slow events", "#/slow", ".figures .sparkline"],
+    ["the map", "#/map", ".map-node"],
+    ["deploys", "#/deploys", ".figures tbody tr"],
+    ["a visual", "#/visuals?id=9Ubquyg0qqEEfpH6Xefmrg", ".chart canvas"],
+    ["a schedule", "#/checkins?schedule=0+9+*+*+MON", ".runs li"],
   ];
 
   test.each(views)(

@@ -3,21 +3,24 @@
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { kubernetesStoreSuite } from "../../conformance/kubernetes.ts";
 import { model, neighbour } from "../../conformance/kubernetes-fixture.ts";
-import { startPrometheus } from "../../servers/prometheus.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
 import { expose, scrape } from "../../support/prometheus/kubernetes-exporters.ts";
 import { printOpenMetrics } from "../../support/prometheus/openmetrics.ts";
-import { namedPrometheus } from "../selected-servers.ts";
+import { namedMetricServers } from "../selected-servers.ts";
+import { startFilled } from "./filled-server.ts";
 
 const labels = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
 
-for (const server of namedPrometheus()) {
+for (const server of namedMetricServers()) {
   kubernetesStoreSuite({
     name: `${server.name} ${server.version}`,
     scrape,
     start: async () => {
       const series = [...expose(model, labels.model), ...expose(neighbour, labels.neighbour)];
-      const { url, stop } = await startPrometheus(server.name, printOpenMetrics(series));
+      const { url, stop } = await startFilled(server, {
+        printText: () => printOpenMetrics(series),
+        listSeries: () => series,
+      });
       const backend = prometheus.create("prom", prometheus.parseConfig({ url }), testIO);
       const { kubernetes } = backend.stores;
       if (kubernetes === undefined) throw new Error("no Kubernetes store");

@@ -2,25 +2,36 @@
 // requests pass a recorder, which checks that every selector has the forced labels.
 import { expect } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
-import { printOpenMetrics, tenants } from "../../conformance/metrics/fixture.ts";
+import { nameSeries, printOpenMetrics, tenants } from "../../conformance/metrics/fixture.ts";
 import { metricStoreSuite } from "../../conformance/metrics.ts";
-import { startPrometheus } from "../../servers/prometheus.ts";
+import { readByOriginalNames, renameFamilies } from "../../conformance/renamed-metrics.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
 import type { ParsedMatcher } from "../../support/prometheus/promql-selectors.ts";
 import { openRecorder } from "../../support/prometheus/recording-proxy.ts";
-import { namedPrometheus } from "../selected-servers.ts";
+import { namedMetricServers } from "../selected-servers.ts";
+import { startFilled } from "./filled-server.ts";
 
-for (const server of namedPrometheus()) {
+/** The names of the suite, and on one server other names behind a mapping. */
+const subjects = namedMetricServers().flatMap((server) => [
+  { server, renamed: false },
+  ...(server.name === "prom3" ? [{ server, renamed: true }] : []),
+]);
+
+for (const { server, renamed } of subjects) {
   metricStoreSuite({
-    name: `${server.name} ${server.version}`,
-    async start(families) {
-      const { url, stop } = await startPrometheus(server.name, printOpenMetrics(families));
+    name: `${server.name} ${server.version}${renamed ? ", through a mapping of names" : ""}`,
+    async start(originals) {
+      const families = renamed ? renameFamilies(originals) : originals;
+      const { url, stop } = await startFilled(server, {
+        printText: () => printOpenMetrics(families),
+        listSeries: () => nameSeries(families),
+      });
       const recorder = await openRecorder(url);
       const backend = prometheus.create("prom", prometheus.parseConfig({ url: recorder.url }), testIO);
       const { metrics } = backend.stores;
       if (metrics === undefined) throw new Error("no metric store");
       return {
-        store: metrics,
+        store: renamed ? readByOriginalNames(metrics, originals) : metrics,
         match: (tenant) => ({ tenant }),
         async stop() {
           await backend.close();

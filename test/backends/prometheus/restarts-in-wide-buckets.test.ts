@@ -11,15 +11,16 @@ import {
   day,
   hour,
   minute,
+  nameSeries,
   printOpenMetrics,
   type RawFamily,
   type RawSeries,
   second,
 } from "../../conformance/metrics/fixture.ts";
 import { measures, verifySeries } from "../../conformance/metrics.ts";
-import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
-import { namedPrometheus } from "../selected-servers.ts";
+import { namedMetricServers } from "../selected-servers.ts";
+import { type FilledServer, startFilled } from "./filled-server.ts";
 
 const signal = AbortSignal.timeout(900_000);
 const began = base - day - 30 * minute;
@@ -84,11 +85,14 @@ const families: readonly RawFamily[] = [
 ];
 const types: Readonly<Record<string, MetricType>> = { took_seconds: "measurement", calls_total: "counter" };
 
-describe.each(namedPrometheus())("restarts in wide buckets on $name", ({ name }) => {
-  let server: RunningPrometheus;
+describe.each(namedMetricServers())("restarts in wide buckets on $name", (named) => {
+  let server: FilledServer;
   let backend: Backend;
   beforeAll(async () => {
-    server = await startPrometheus(name, printOpenMetrics(families));
+    server = await startFilled(named, {
+      printText: () => printOpenMetrics(families),
+      listSeries: () => nameSeries(families),
+    });
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
   });
   afterAll(async () => {

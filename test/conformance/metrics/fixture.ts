@@ -346,17 +346,17 @@ function createRecorder(over: {
   readonly random: () => number;
 }): readonly RawSeries[] {
   const bounds = [...over.bounds, Number.POSITIVE_INFINITY];
-  let seen: number[] = [];
+  let counts = bounds.map(() => 0);
+  let hundredths = 0;
   const rows = over.times.map((time, index) => {
-    if (over.restart(index)) seen = [];
-    const more = Math.floor(over.random() * over.most);
-    seen = [...seen, ...Array.from({ length: more }, over.draw)];
-    const hundredths = seen.reduce((sum, value) => sum + Math.round(value * 100), 0);
-    return {
-      time,
-      counts: bounds.map((bound) => seen.filter((value) => value <= bound).length),
-      sum: hundredths / 100,
-    };
+    if (over.restart(index)) {
+      counts = bounds.map(() => 0);
+      hundredths = 0;
+    }
+    const more = Array.from({ length: Math.floor(over.random() * over.most) }, over.draw);
+    counts = bounds.map((bound, n) => (counts[n] ?? 0) + more.filter((value) => value <= bound).length);
+    hundredths += more.reduce((sum, value) => sum + Math.round(value * 100), 0);
+    return { time, counts, sum: hundredths / 100 };
   });
   const part = (
     suffix: RawSeries["suffix"],
@@ -389,6 +389,16 @@ function createRandom(seed: number): () => number {
     mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   };
+}
+
+/** Each series under its whole name. */
+export function nameSeries(families: readonly RawFamily[]): readonly Omit<RawSeries, "suffix">[] {
+  return families.flatMap(({ metric, series }) =>
+    series.map(({ suffix, labels, samples }) => ({
+      labels: { __name__: `${metric}${suffix}`, ...labels },
+      samples,
+    })),
+  );
 }
 
 // ---- OpenMetrics --------------------------------------------------------------------------------------------

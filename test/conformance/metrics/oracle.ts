@@ -246,9 +246,14 @@ function combineObservations(
   }
   const boundOf = ({ series }: Member) => Number((series.labels.le ?? "+Inf").replace("+Inf", "Infinity"));
   const infinite = members.filter(({ isInfinite }) => isInfinite);
-  const byBound = Map.groupBy([...part("_bucket"), ...infinite], boundOf);
+  // Buckets of a query do not know each other: a bound counts in those where one of its series has a sample.
+  const sampled = [...part("_bucket"), ...infinite].filter(({ growth }) => growth.has(bucket));
+  const byBound = Map.groupBy(sampled, boundOf);
   const bounds = [...byBound.keys()].sort((a, b) => a - b);
-  const below = bounds.map((bound) => sum(listGrowth(bucket, byBound.get(bound) ?? [])));
+  if (bounds.length < 2 || bounds.at(-1) !== Number.POSITIVE_INFINITY) return Number.NaN;
+  // Histograms of other bounds add nothing at this one, so that sums may fall from one bound to the next.
+  const sums = bounds.map((bound) => sum(listGrowth(bucket, byBound.get(bound) ?? [])));
+  const below = sums.map((_, n) => Math.max(...sums.slice(0, n + 1)));
   return estimate(bounds, below, measure.combine === "quantile" ? measure.quantile : measure.combine);
 }
 
@@ -297,9 +302,14 @@ function listSteps(
   });
 }
 
-function formatIdentity({ labels }: RawSeries): string {
-  const { le, quantile, ...rest } = labels;
-  return JSON.stringify(Object.entries(rest).sort());
+const identities = new WeakMap<RawSeries, string>();
+function formatIdentity(series: RawSeries): string {
+  const known = identities.get(series);
+  if (known !== undefined) return known;
+  const { le, quantile, ...rest } = series.labels;
+  const identity = JSON.stringify(Object.entries(rest).sort());
+  identities.set(series, identity);
+  return identity;
 }
 
 function sum(values: readonly number[], ofNone = 0): number {

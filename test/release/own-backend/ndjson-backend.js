@@ -26,11 +26,12 @@ export default ({ BackendError, Refused, compareLines, compileMatcher, parseInst
       }
     };
 
-    async function* lines({ sources, range, filter, order, documentLimit, tieLimit }, signal) {
+    async function* lines({ sources, range, moments, filter, order, documentLimit, tieLimit }, signal) {
       signal.throwIfAborted();
       const inRange = sources
         .flatMap(read)
         .filter(({ time }) => time >= range.from && time <= range.to)
+        .filter(({ time }) => moments?.includes(time - (time % 1_000_000n)) ?? true)
         .sort(order === "asc" ? compareLines : (a, b) => compareLines(b, a));
       const matches = compileMatcher(filter);
       const batches = Map.groupBy(

@@ -146,6 +146,7 @@ const forwarded = [
   "npx",
   "npm",
   "docker",
+  "helm",
   "git",
   "systemctl",
   "useradd",
@@ -173,6 +174,8 @@ function findMisuse(name: string, args: readonly string[]): string | undefined {
       return (first === "compose" && existsSync("docker-compose.yml")) || first === "build"
         ? undefined
         : "unknown";
+    case "helm":
+      return first === "install" && args.includes("deploy/helm/readout") ? undefined : "unknown";
     case "systemctl":
       return args.includes("readout") && existsSync("deploy/readout.service") ? undefined : "unknown";
     case "cp":

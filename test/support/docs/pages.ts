@@ -1,6 +1,7 @@
 // The pages that users read, and what stands in them: fenced blocks, headings, links.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
+import { createAnchors } from "../../../release/site/anchors.ts";
 
 /** A fenced block. Its info string is a language, and after it the kind by which a test knows what to do with it. */
 export interface Block {
@@ -68,16 +69,8 @@ export function readPage(path: string): Page {
 
 /** The anchors that GitHub makes of a page's headings. */
 export function listAnchors(page: Page): readonly string[] {
-  const seen = new Map<string, number>();
-  return [...page.prose.matchAll(/^#{1,6} (.+)$/gm)].map(([, title = ""]) => {
-    const slug = title
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, "")
-      .replaceAll(" ", "-");
-    const count = seen.get(slug) ?? 0;
-    seen.set(slug, count + 1);
-    return count === 0 ? slug : `${slug}-${count}`;
-  });
+  const makeAnchor = createAnchors();
+  return [...page.prose.matchAll(/^#{1,6} (.+)$/gm)].map(([, title = ""]) => makeAnchor(title));
 }
 
 /** What is wrong with the relative links of a page: files that do not exist, anchors that no heading has. */

@@ -1,5 +1,5 @@
 // The aggregations that Readout sends, evaluated over whole documents: composite and terms with counts, stats and ranges
-// in them, and filters that count values. Any other aggregation is an error of the test.
+// in them, histograms of times, and filters that count values. Any other aggregation is an error of the test.
 type JsonObject = { readonly [key: string]: unknown };
 type Scalar = string | number | null;
 
@@ -57,21 +57,53 @@ function evaluate<Document>(
       });
       return { buckets };
     }
+    case "missing": {
+      const found = documents.filter((document) => listValues(document).length === 0);
+      return { doc_count: found.length };
+    }
+    case "date_histogram": {
+      const listKeys = (document: Document) =>
+        listStarts(options as unknown as TimeBuckets, listValues(document)).map((start) => [start]);
+      const found = groupDocuments(documents, listKeys).sort((a, b) => compareKeys(a.key, b.key));
+      return { buckets: found.map(({ key: [key], members }) => ({ key, doc_count: members.length })) };
+    }
     case "terms": {
-      const { size, min_doc_count: least } = options as { size: number; min_doc_count: number };
-      const found = groupDocuments(documents, (document) => listValues(document).map((value) => [value]))
+      const { size, min_doc_count: least = 1 } = options as { size: number; min_doc_count?: number };
+      const found = groupDocuments(documents, (document) =>
+        [...new Set(listValues(document))].map((value) => [value]),
+      )
         .filter(({ members }) => members.length >= least)
         .sort((a, b) => b.members.length - a.members.length);
       const buckets = found
         .slice(0, size)
         .map(({ key: [key], members }) => ({ key, doc_count: members.length, ...within(members) }));
-      return { doc_count_error_upper_bound: 0, sum_other_doc_count: 0, buckets };
+      const others = found.slice(size).reduce((sum, { members }) => sum + members.length, 0);
+      return { doc_count_error_upper_bound: 0, sum_other_doc_count: others, buckets };
     }
     case "composite":
       return evaluateComposite(options, documents, reader, within);
     default:
       throw new Error(`an unknown aggregation: ${JSON.stringify(aggregation)}`);
   }
+}
+
+interface TimeBuckets {
+  readonly field: string;
+  readonly fixed_interval: string;
+}
+interface CompositeSource {
+  readonly terms?: { readonly field: string; readonly missing_bucket?: boolean };
+  readonly date_histogram?: TimeBuckets;
+}
+
+/** The starts of the buckets in which these times lie. */
+function listStarts(
+  { fixed_interval: interval }: TimeBuckets,
+  times: readonly (string | number)[],
+): readonly number[] {
+  const step = Number.parseInt(interval, 10);
+  const millis = times.map((time) => (typeof time === "number" ? time : Date.parse(time)));
+  return [...new Set(millis.map((time) => Math.floor(time / step) * step))];
 }
 
 function evaluateComposite<Document>(
@@ -86,16 +118,18 @@ function evaluateComposite<Document>(
     after?: JsonObject;
   };
   const columns = sources.map((source) => {
-    const [[name, { terms }] = ["", { terms: { field: "" } }]] = Object.entries(
-      source as Record<string, { readonly terms: { field: string; missing_bucket?: boolean } }>,
-    );
-    return { name, ...terms };
+    const [[name, kinds] = ["", {}]] = Object.entries(source as Record<string, CompositeSource>);
+    return { name, ...kinds };
   });
   const listKeys = (document: Document) =>
     columns.reduce<readonly (readonly Scalar[])[]>(
-      (keys, { field, missing_bucket }) => {
-        const own = new Set<Scalar>(reader.values(document, field));
-        if (own.size === 0 && missing_bucket === true) own.add(null);
+      (keys, { terms, date_histogram: times }) => {
+        const own = new Set<Scalar>(
+          times === undefined
+            ? reader.values(document, terms?.field ?? "")
+            : listStarts(times, reader.values(document, times.field)),
+        );
+        if (own.size === 0 && terms?.missing_bucket === true) own.add(null);
         return keys.flatMap((key) => [...own].map((value) => [...key, value]));
       },
       [[]],

@@ -33,10 +33,16 @@ function listValues(value: unknown, name: string): unknown[] {
 const knownFieldValues = new WeakMap<JsonObject, Map<string, unknown[]>>();
 
 function listFieldValues(document: JsonObject, name: string): unknown[] {
-  const known = knownFieldValues.get(document) ?? new Map<string, unknown[]>();
-  knownFieldValues.set(document, known);
-  const values = known.get(name) ?? readField(document, name);
-  known.set(name, values);
+  let known = knownFieldValues.get(document);
+  if (known === undefined) {
+    known = new Map();
+    knownFieldValues.set(document, known);
+  }
+  let values = known.get(name);
+  if (values === undefined) {
+    values = readField(document, name);
+    known.set(name, values);
+  }
   return values;
 }
 
@@ -54,9 +60,11 @@ const knownComparables = new Map<string, number>();
 function toComparable(value: unknown): number {
   if (typeof value === "number") return value;
   const text = String(value);
-  const known = knownComparables.get(text) ?? readNumber(text);
-  knownComparables.set(text, known);
-  return known;
+  const known = knownComparables.get(text);
+  if (known !== undefined) return known;
+  const number = readNumber(text);
+  knownComparables.set(text, number);
+  return number;
 }
 
 function readNumber(text: string): number {
@@ -105,7 +113,8 @@ function compileQuery(query: JsonObject): DocumentTest {
         ? operand
         : { value: operand, case_insensitive: false };
       const fold = (value: unknown) => (caseless ? String(value).toLowerCase() : String(value));
-      return some((value) => fold(value) === fold(sought));
+      const folded = fold(sought);
+      return some((value) => fold(value) === folded);
     }
     case "regexp": {
       const { value: pattern, case_insensitive: caseless } = operand as JsonObject;
@@ -180,6 +189,8 @@ export function createFakeSearch(
   const send = product === "Elasticsearch" ? sendJson : sendWithoutProductHeader;
   return {
     /** Reports an error of the fake itself with status 400, which no test takes for a response of a source. */
+    /** A copy, for a test to change. */
+    answer: (request: IncomingMessage, text: string): object => structuredClone(answer(fake, request, text)),
     reply: (response: ServerResponse, request: IncomingMessage, text: string): void => {
       try {
         send(response, answer(fake, request, text));

@@ -11,8 +11,17 @@ export interface ShardDocument {
   readonly number: number;
   /** The primary term in which it was given. */
   readonly term: number;
+  readonly id?: string;
 }
 
+const recentSchema = z.strictObject({
+  histogram: z.strictObject({
+    field: z.literal("_seq_no"),
+    interval: z.number().positive(),
+    min_doc_count: z.literal(1),
+  }),
+  aggs: z.strictObject({ sum: z.strictObject({ sum: z.strictObject({ field: z.literal("_seq_no") }) }) }),
+});
 const searchSchema = z.strictObject({
   size: z.literal(0),
   track_total_hits: z.literal(false),
@@ -20,7 +29,7 @@ const searchSchema = z.strictObject({
   aggs: z.strictObject({
     indices: z.strictObject({
       terms: z.strictObject({ field: z.literal("_index"), size: z.number() }),
-      aggs: z.strictObject({ newest: z.unknown(), sum: z.unknown() }).partial(),
+      aggs: z.strictObject({ newest: z.unknown(), recent: recentSchema }).partial(),
     }),
   }),
   pit: z.unknown(),
@@ -38,12 +47,11 @@ export function createFakeShards(documents: readonly ShardDocument[]): {
       sendJson: async ({ body }) => {
         const { query, aggs } = searchSchema.parse(JSON.parse(String(body)));
         const found = documents.filter((document) => matches(query, document));
+        const { recent } = aggs.indices.aggs;
         const buckets = [...Map.groupBy(found, ({ index }) => index)].map(([key, own]) => ({
           ...{ key, doc_count: own.length },
           ...("newest" in aggs.indices.aggs && { newest: describeNewest(own) }),
-          ...("sum" in aggs.indices.aggs && {
-            sum: { value: own.reduce((sum, one) => sum + one.number, 0) },
-          }),
+          ...(recent !== undefined && { recent: { buckets: listBlocks(own, recent.histogram.interval) } }),
         }));
         return {
           ...{ timed_out: false, _shards: { total: shards, failed: 0 }, hits: { hits: [] } },
@@ -54,9 +62,23 @@ export function createFakeShards(documents: readonly ShardDocument[]): {
   };
 }
 
+function listBlocks(documents: readonly ShardDocument[], interval: number): readonly object[] {
+  const blocks = Map.groupBy(documents, ({ number }) => Math.floor(number / interval) * interval);
+  return [...blocks]
+    .sort(([a], [b]) => a - b)
+    .map(([key, own]) => {
+      return { key, doc_count: own.length, sum: { value: own.reduce((sum, { number }) => sum + number, 0) } };
+    });
+}
+
 function describeNewest(documents: readonly ShardDocument[]): object {
   const [newest] = documents.toSorted((a, b) => b.number - a.number);
-  const hits = newest && [{ _index: newest.index, _seq_no: newest.number, _primary_term: newest.term }];
+  const hits = newest && [
+    {
+      ...{ _index: newest.index, _id: newest.id ?? "" },
+      ...{ _seq_no: newest.number, _primary_term: newest.term },
+    },
+  ];
   return { hits: { hits: hits ?? [] } };
 }
 

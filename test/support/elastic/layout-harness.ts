@@ -65,10 +65,10 @@ afterEach(async () => {
 export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) {
   let search = createFakeSearch(indices, "Elasticsearch");
   const fake: ScriptedSource = await openScriptedSource((...parameters) => search.reply(...parameters));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
   opened.push(fake, backend);
   const source = { id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined };
-  const signal = () => AbortSignal.timeout(10_000);
+  const signal = () => AbortSignal.timeout(60_000);
   return {
     fake,
     hold(indices: Readonly<Record<string, FakeIndex>>) {

@@ -29,6 +29,7 @@ export const testIO: IO = {
   recordRequest: () => undefined,
   recordCacheLookup: () => undefined,
   rollupBytes: 0,
+  metricCacheBytes: 0,
   readText: (path) => {
     throw new Error(`no file ${path} in this test`);
   },
@@ -36,8 +37,10 @@ export const testIO: IO = {
 
 type Own = Parameters<typeof elastic.create>[3];
 
-export function openCluster(url: string, own?: Own): Cluster {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO, own);
+/** What the tests write goes to `url`; `settings` is how the store under test reaches it, where that is another way. */
+export function openCluster(url: string, own?: Own, settings: object = { url }): Cluster {
+  const config = elastic.parseConfig({ timeout: "60s", ...settings });
+  const backend = elastic.create("elk", config, testIO, own);
   const { logs: store, traces } = backend.stores;
   const { logs: inspect, traces: inspectTraces } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no log store");

@@ -120,7 +120,7 @@ export function createFakePrometheus(
     }
     if (path.endsWith("/buildinfo")) return { version: "3.5.0" };
     // Ones at every full minute, which show the edge of ranges.
-    if (form.get("query") === "count_over_time(vector(1)[1m:1m])") {
+    if (form.get("query") === "count_over_time(vector(1)[1m:1m]) + 2 * (absent(vector(NaN)) or vector(0))") {
       return { resultType: "vector", result: [{ metric: {}, value: [1_700_000_040, "1"] }] };
     }
     if (form.get("query") === "vector(1)") {

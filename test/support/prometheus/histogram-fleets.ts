@@ -49,7 +49,7 @@ type Fate = typeof fate extends fc.Arbitrary<infer T> ? T : never;
 
 export interface HistogramFleet {
   readonly step: number;
-  /** All histograms have the same bounds, each in one spelling, and all parts the same samples, which are numbers. */
+  /** Each bound has one spelling, and all parts of a histogram have the same samples, which are numbers. */
   readonly isPlain: boolean;
   readonly series: readonly RawSeries[];
 }
@@ -64,8 +64,7 @@ export const histogramFleet: fc.Arbitrary<HistogramFleet> = fc
   .map(({ interval, slower, deploy, fates }) => ({
     step: slower * minute,
     isPlain: fates.every(
-      ({ odd, late, missing, respelt, finer, twice }) =>
-        !(odd || late || missing || finer || twice || respelt !== undefined),
+      ({ odd, late, missing, respelt, twice }) => !(odd || late || missing || twice || respelt !== undefined),
     ),
     series: fates.flatMap((one, n) => {
       const rolled = deploy === undefined ? undefined : deploy + n / 100;

@@ -24,6 +24,8 @@ type Sample = readonly [time: number, value: number];
 /** The written series, and the kind of server that evaluates them. */
 interface Evaluation {
   readonly seriesByName: ReadonlyMap<string, readonly WrittenSeries[]>;
+  /** What selectors have selected. */
+  readonly selected: Map<string, readonly WrittenSeries[]>;
   readonly edge: RangeEdge;
   readonly hidesRestarts: boolean;
 }
@@ -45,13 +47,16 @@ export function createRecordingClient(
   return client as unknown as PrometheusClient;
 }
 
-/** A client of the written series. With `hidesRestarts` it behaves as Thanos, whose `resets` counts none. */
+/**
+ * A client of the written series. With `hidesRestarts` it behaves as Thanos, whose `resets` counts none. Values that are NaN
+ * are left out; a server with left-open ranges says so, as VictoriaMetrics does.
+ */
 export function createEvaluator(series: readonly WrittenSeries[], edge: RangeEdge, hidesRestarts = false) {
   const seriesByName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
-  const evaluation: Evaluation = { seriesByName, edge, hidesRestarts };
+  const evaluation: Evaluation = { seriesByName, selected: new Map(), edge, hidesRestarts };
   return {
     select: (selector: Selector) => selectWritten(evaluation, selector),
-    readTraits: async () => ({ edge, hidesRestarts }),
+    readTraits: async () => ({ edge, hidesRestarts, losesNaN: edge === "open" }),
     async query<T>(
       expression: Expression,
       time: EvaluationTime,
@@ -106,13 +111,18 @@ function findReach({ edge }: Evaluation, length: number): number {
   return edge === "closed" ? length + 1 : length;
 }
 
-function selectWritten({ seriesByName }: Evaluation, selector: Selector): readonly WrittenSeries[] {
+function selectWritten({ seriesByName, selected }: Evaluation, selector: Selector): readonly WrittenSeries[] {
+  const key = JSON.stringify(selector.matchers);
+  const known = selected.get(key);
+  if (known !== undefined) return known;
   const tests = selector.matchers.map(createMatcherTest);
   const names = tests.filter(({ label }) => label === "__name__");
   const candidates = [...seriesByName].flatMap(([name, list]) =>
     names.every(({ is }) => is(name)) ? list : [],
   );
-  return candidates.filter(({ labels }) => tests.every(({ label, is }) => is(labels[label] ?? "")));
+  const found = candidates.filter(({ labels }) => tests.every(({ label, is }) => is(labels[label] ?? "")));
+  selected.set(key, found);
+  return found;
 }
 
 /** Without the samples that are NaN: they mark that the exporter ended the series. */
@@ -152,7 +162,11 @@ function evaluateAggregate(
   return [...groups.values()].map((rows) => ({
     labels: pickLabels(rows[0]?.labels ?? {}, by),
     values: Float64Array.from(times, (_, at) => {
-      const present = rows.flatMap(({ values }) => (Number.isNaN(values[at]) ? [] : (values[at] ?? [])));
+      const present: number[] = [];
+      for (const { values } of rows) {
+        const value = values[at] ?? Number.NaN;
+        if (!Number.isNaN(value)) present.push(value);
+      }
       return present.length === 0 ? Number.NaN : combineValues(operator, present);
     }),
   }));
@@ -202,7 +216,7 @@ function evaluateCall(
     const readTime = ([time, value]: Sample): number => (Number.isNaN(value) ? value : time / 1_000);
     const selected = selectWritten(evaluation, argument);
     return rejectDuplicates(
-      mapRows(selected, times, 300_000, 0, ([last]) => (last ? readTime(last) : Number.NaN)),
+      mapRows(selected, times, 300_000, 0, (last) => (last ? readTime(last) : Number.NaN)),
     );
   }
   if (argument !== undefined && (name === "abs" || name === "floor")) {
@@ -223,7 +237,7 @@ function evaluateOverRange(
   const series = dropStaleMarkers(selectWritten(evaluation, of));
   const reach = findReach(evaluation, length);
   if (name === "last_over_time")
-    return mapRows(series, times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+    return mapRows(series, times, reach, offset, (last) => last?.[1] ?? Number.NaN);
   if (name === "irate") return rejectDuplicates(mapRows(series, times, reach, offset, calculateRate));
   const overTime = buildOverTimeFunctions(evaluation.hidesRestarts)[name];
   if (overTime === undefined) throw new Error(`not evaluated here: ${name}`);
@@ -231,14 +245,25 @@ function evaluateOverRange(
     labels,
     values: Float64Array.from(times, (time) => {
       const end = time - offset;
-      const inside = samples.filter(([at]) => at > end - reach && at <= end);
+      const inside = samples.slice(countUntil(samples, end - reach), countUntil(samples, end));
       return inside.length === 0 ? Number.NaN : overTime(inside.map(([, value]) => value));
     }),
   }));
   return rejectDuplicates(rows);
 }
 
-function calculateRate([last, before]: NewestSamples): number {
+/** How many samples lie at or before a time. Samples are in the order of their times. */
+function countUntil(samples: readonly Sample[], time: number): number {
+  let [low, high] = [0, samples.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((samples[middle]?.[0] ?? Number.POSITIVE_INFINITY) <= time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function calculateRate(last: Sample | undefined, before: Sample | undefined): number {
   if (last === undefined || before === undefined) return Number.NaN;
   return (last[1] < before[1] ? last[1] : last[1] - before[1]) / ((last[0] - before[0]) / 1_000);
 }
@@ -275,25 +300,22 @@ function sumRestarts(values: readonly number[]): readonly number[] {
   });
 }
 
-type NewestSamples = readonly [last: Sample | undefined, before: Sample | undefined];
-
 /** For each series and time, from the newest two samples of `(time - offset - reach, time - offset]`. */
 function mapRows(
   series: readonly WrittenSeries[],
   times: readonly number[],
   reach: number,
   offset: number,
-  value: (newest: NewestSamples) => number,
+  value: (last: Sample | undefined, before: Sample | undefined) => number,
 ): readonly Row[] {
   return series.map(({ labels, samples }) => {
     let next = 0;
     const values = Float64Array.from(times, (time) => {
       const end = time - offset;
       while ((samples[next]?.[0] ?? Number.POSITIVE_INFINITY) <= end) next += 1;
-      const held = [samples[next - 1], samples[next - 2]].filter(
-        (sample) => sample !== undefined && sample[0] > end - reach,
-      );
-      return value([held[0], held[1]]);
+      const inReach = (sample: Sample | undefined) =>
+        sample !== undefined && sample[0] > end - reach ? sample : undefined;
+      return value(inReach(samples[next - 1]), inReach(samples[next - 2]));
     });
     return { labels, values };
   });
@@ -303,13 +325,13 @@ function mapRows(
 function rejectDuplicates(rows: readonly Row[]): readonly Row[] {
   const merged = new Map<string, Row>();
   for (const { labels: named, values } of rows) {
-    const { __name__: _, __type__, __unit__, ...labels } = named;
-    const held =
-      merged.get(formatLabelsKey(labels))?.values ?? new Float64Array(values.length).fill(Number.NaN);
+    const labels = dropName(named);
+    const key = formatLabelsKey(labels);
+    const held = merged.get(key)?.values ?? new Float64Array(values.length).fill(Number.NaN);
     if (values.some((value, at) => !Number.isNaN(value) && !Number.isNaN(held[at]))) {
       throw new Error("vector cannot contain metrics with the same labelset");
     }
-    merged.set(formatLabelsKey(labels), {
+    merged.set(key, {
       labels,
       values: values.map((value, at) => (Number.isNaN(value) ? (held[at] ?? value) : value)),
     });
@@ -349,10 +371,11 @@ function filterByOthers(
   on?: readonly string[],
   ignoring: readonly string[] = [],
 ): readonly Row[] {
-  const dropIgnored = ({ labels, ...row }: Row): Row => ({
-    ...row,
-    labels: Object.fromEntries(Object.entries(labels).filter(([label]) => !ignoring.includes(label))),
-  });
+  const dropIgnored = (row: Row): Row => {
+    if (ignoring.length === 0) return row;
+    const kept = Object.entries(row.labels).filter(([label]) => !ignoring.includes(label));
+    return { ...row, labels: Object.fromEntries(kept) };
+  };
   const format = (row: Row): string =>
     on === undefined ? formatNamelessKey(dropIgnored(row)) : formatLabelsKey(pickLabels(row.labels, on));
   const othersByKey = Map.groupBy(others, format);
@@ -364,16 +387,34 @@ function filterByOthers(
   });
 }
 
-function formatNamelessKey({ labels: { __name__: _, ...labels } }: Row): string {
-  return formatLabelsKey(labels);
+function formatNamelessKey({ labels }: Row): string {
+  if (labels.__name__ === undefined) return formatLabelsKey(labels);
+  const { __name__: _, ...rest } = labels;
+  return formatLabelsKey(rest);
 }
 
 function pickLabels(labels: Labels, names: readonly string[]): Labels {
   return Object.fromEntries(names.flatMap((name) => (labels[name] ? [[name, labels[name]]] : [])));
 }
 
+// The labels of written series are asked for again and again: each is worked out once.
+const keys = new WeakMap<Labels, string>();
+const nameless = new WeakMap<Labels, Labels>();
+
 function formatLabelsKey(labels: Labels): string {
-  return JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
+  const known = keys.get(labels);
+  if (known !== undefined) return known;
+  const key = JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
+  keys.set(labels, key);
+  return key;
+}
+
+function dropName(named: Labels): Labels {
+  const known = nameless.get(named);
+  if (known !== undefined) return known;
+  const { __name__: _, __type__, __unit__, ...labels } = named;
+  nameless.set(named, labels);
+  return labels;
 }
 
 function combineValues(operator: string, values: readonly number[]): number {

@@ -18,6 +18,7 @@ import {
   toSummaryRow,
 } from "#src/tracing/spans/requests.ts";
 import { createArrayReader, makeTraces, midnight, toSpan } from "../../conformance/trace-fixture.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import { createSource, createSpan, signal } from "../span-builder.ts";
 
 const center = fromMillis(midnight);
@@ -223,7 +224,7 @@ describe("listSummaries in windows", () => {
         expect(await listRows(spans, query, budget)).toEqual(listPlainly(spans, query));
       },
     );
-    await fc.assert(law, { numRuns: 80 });
+    await fc.assert(law, { numRuns: sampleRuns(80) });
   });
 
   test("does not depend on what a store leaves out, nor on which failed traces it lists", async () => {
@@ -240,7 +241,7 @@ describe("listSummaries in windows", () => {
         expect(found).toEqual(listPlainly(spans, query));
       },
     );
-    await fc.assert(law, { numRuns: 100 });
+    await fc.assert(law, { numRuns: sampleRuns(100) });
   });
 
   test("accepts duration windows cut at any split point of the store", async () => {
@@ -281,7 +282,7 @@ describe("listSummaries in windows", () => {
         expect(found).toEqual(listPlainly(spans, query));
       },
     );
-    await fc.assert(law, { numRuns: 80 });
+    await fc.assert(law, { numRuns: sampleRuns(80) });
   });
 
   test("never splits a millisecond between windows", async () => {

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { type SlowEventAction, type Span, spanKinds } from "#src/core/rows.ts";
-import { minute } from "#src/core/time.ts";
+import { type Instant, minute } from "#src/core/time.ts";
 import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-analytics.ts";
 import type { SpanReader } from "#src/store/spans.ts";
 import { type Choice, runWithRecorder } from "#src/telemetry/request-recorder.ts";
@@ -12,24 +12,27 @@ import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import { at, createSource, createSpan, signal } from "../span-builder.ts";
-import { createStoredSpans, type DocumentCopies } from "./stored-spans.ts";
+import { createStoredSpans, type DocumentCopies, type StoredSpans } from "./stored-spans.ts";
 
 const siteNames = ["a", "b", "c"] as const;
 const traceId = fc.constantFrom("t1", "t2", "t3");
-/** Callers have ids of their own, so that no span below a caller shares the id of another. */
-const callerId = fc.constantFrom("c1", "c2", "c3", "c4");
-const entryId = fc.constantFrom("e1", "e2");
+/** Few, so that both sides of a call share one, and an exporter sends a span twice. */
+const spanId = fc.constantFrom("s1", "s2", "s3", "s4", "s5");
 /** Milliseconds within half an hour, so that segments of a minute and of five are cut and whole. */
 const time = fc.oneof(
   fc.integer({ min: 0, max: 30 * minute }),
   fc.constantFrom(0, 5 * minute - 1, 5 * minute, 10 * minute, 10 * minute + 1),
 );
+const links = fc
+  .option(fc.record({ trace_id: traceId, span_id: spanId }), { nil: undefined, freq: 2 })
+  .map((link) => (link === undefined ? [] : [{ ...link, trace_state: "", attributes: {} }]));
 const fields = fc.record({
   trace_id: traceId,
-  parent_span_id: fc.option(fc.oneof(callerId, entryId), { nil: undefined }),
-  link: fc.option(fc.record({ trace_id: traceId, span_id: callerId }), { nil: undefined, freq: 2 }),
-  to: time,
+  parent_span_id: fc.option(spanId, { nil: undefined }),
+  links,
+  from: fc.oneof(time, fc.constantFrom(60_000, 120_000)),
   length: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 90_000 })),
   service_name: fc.constantFrom("x", "y"),
   span_name: fc.constantFrom("work", "rest"),
@@ -37,29 +40,48 @@ const fields = fc.record({
   peer: fc.constantFrom("db", undefined),
   statement: fc.constantFrom("select 1", "select 2", undefined),
   count: fc.constantFrom(1, 1, 3),
-  kind: fc.constantFrom(...spanKinds),
-  id: callerId,
-  otherId: fc.option(entryId, { nil: undefined }),
+  span_kind: fc.constantFrom(...spanKinds),
+  id: fc.option(spanId, { nil: undefined, freq: 2 }),
   sites: fc.uniqueArray(fc.constantFrom(...siteNames), { minLength: 1, maxLength: 2 }),
 });
 let madeSpans = 0;
-const documentCopies = fields.map(
-  ({ kind, id, otherId, sites, link, to, length, ...rest }): DocumentCopies => {
-    const isCaller = kind === "client" || kind === "producer";
-    madeSpans += 1;
-    const [first = "a", ...others] = sites;
-    const copy = (site_id: string): Span =>
-      createSpan({
-        ...rest,
-        site_id,
-        span_kind: kind,
-        span_id: isCaller ? id : (otherId ?? `s${madeSpans}`),
-        links: link === undefined ? [] : [{ ...link, trace_state: "", attributes: {} }],
-        ...{ from: to - length, to },
-      });
-    return [copy(first), ...others.map(copy)];
-  },
-);
+const documentCopies = fields.map(({ id, sites, from, length, ...rest }): DocumentCopies => {
+  madeSpans += 1;
+  const span_id = id ?? `u${madeSpans}`;
+  const [first = "a", ...others] = sites;
+  const copy = (site_id: string): Span => createSpan({ ...rest, site_id, span_id, from, to: from + length });
+  return [copy(first), ...others.map(copy)];
+});
+
+/** What another document of the same span says, or the same document after an update. */
+const alteration = fc
+  .record(
+    {
+      parent_span_id: fc.option(spanId, { nil: undefined }),
+      links,
+      later: time,
+      service_name: fc.constantFrom("x", "y", "z"),
+      span_name: fc.constantFrom("work", "rest"),
+      span_kind: fc.constantFrom(...spanKinds),
+      status_code: fc.constantFrom("OK", "ERROR"),
+      peer: fc.constantFrom("queue", undefined),
+      count: fc.constantFrom(1, 2),
+    },
+    { requiredKeys: [] },
+  )
+  .map(({ later = 0, ...fields }) => (span: Span): Span => {
+    const { start, end } = span;
+    const altered = { ...span, ...fields };
+    return {
+      ...createSpan(withoutEntry(altered)),
+      start,
+      end: (end + BigInt(later) * 1_000_000n) as Instant,
+    };
+  });
+
+function withoutEntry({ entry, start, end, ...span }: Span) {
+  return span;
+}
 
 const place = fc.nat(50);
 const views = [["a"], ["a", "b"], ["b", "a", "c"]] as const;
@@ -75,10 +97,25 @@ const change = fc.oneof(
       documents: fc.array(documentCopies, { maxLength: 2 }),
     }),
   },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("fallBehind" as const) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("remove" as const), place }) },
-  { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place, alter: alteration }) },
+  { weight: 3, arbitrary: fc.record({ does: fc.constant("addAgain" as const), place, alter: alteration }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("exchange" as const), place }) },
 );
+type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
+
+function applyChange(store: StoredSpans, change: Change): void {
+  if (change.does === "fallBehind") store.fallBehind();
+  else if (change.does === "add") change.documents.forEach(store.add);
+  else if (change.does === "replace") store.replace(change.place, change.alter);
+  else if (change.does === "addAgain") store.addAgain(change.place, change.alter);
+  else {
+    store.remove(change.place);
+    if (change.does === "exchange") store.reveal();
+  }
+}
+
 const history = fc.record({
   /** So that segments are short and long. */
   segmentSpans: fc.constantFrom(1, 10, 20),
@@ -117,24 +154,11 @@ describe("rollups", () => {
       first.forEach(store.add);
       for (const { change, question } of steps) {
         await compareAnswers(question, store.listSpans(), analytics);
-        if (change.does === "add") change.documents.forEach(store.add);
-        else if (change.does !== "replace") {
-          store.remove(change.place);
-          if (change.does === "exchange") store.reveal();
-        } else store.replace(change.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
+        applyChange(store, change);
         await compareAnswers(question, store.listSpans(), analytics);
       }
     });
-    // One seed, because of the known fault below, which random ones meet now and then.
-    await fc.assert(property, { numRuns: 150, seed: 20261126 });
-    // Of two documents of one span, of which only the later one has a link, reading takes the first and a rollup both. So kept
-    // figures are off by default. Whoever mends it takes this away, and the seed above.
-    const known = {
-      seed: -2067545169,
-      path: "52:2:1:3:4:4:4:4:5:6:7:6:7:7:7:7:7:9:9:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:10:14:13:13:13:13:13:13:13:13:13:13:13:13:13:13:13:13:13:13:17:17:17:17:17:17:18:18:18:22:22:22:22:22:22:22:22:22:22:22:24:25:25:25:25:25:26:26:26:26:26:27:9:8:8:13:13:16:16:16:16:19:19:19:19:19:19",
-      endOnFailure: true,
-    };
-    await expect(fc.assert(property, known)).rejects.toThrow("Property failed");
+    await fc.assert(property, { numRuns: sampleRuns(200) });
     // Else the property would compare reading with itself.
     expect(kept / asked).toBeGreaterThan(0.2);
   });
@@ -173,8 +197,7 @@ describe("rollups", () => {
             return { query, answer: await answer };
           });
           await waitTicks(20);
-          if (change.does === "add") change.documents.forEach(store.add);
-          else store.remove(change.does === "replace" ? 0 : change.place);
+          applyChange(store, change);
           const after = createSpanAnalytics(createArrayReader(store.listSpans()));
           for (const { query, answer } of await Promise.all(answers)) {
             if (answer === undefined) continue;
@@ -184,8 +207,8 @@ describe("rollups", () => {
         }
       },
     );
-    await fc.assert(property, { numRuns: 60 });
-    expect(shared).toBeGreaterThan(100);
+    await fc.assert(property, { numRuns: sampleRuns(400) });
+    expect(shared).toBeGreaterThan(50);
   });
 
   test("let a request read its own segments while another one reads others", async () => {

@@ -26,6 +26,11 @@ export interface StoredSpans {
   /** Removes the document at this place, counted around the end. */
   readonly remove: (place: number) => void;
   readonly replace: (place: number, change: (span: Span) => Span) => void;
+  /** Adds what the change makes of the document at this place, which stays. */
+  readonly addAgain: (place: number, change: (span: Span) => Span) => void;
+  /** Until the next change, all is read from a copy that has not seen the last one: copies of shards refresh by themselves. */
+  readonly fallBehind: () => void;
+  /** As they are read. */
   readonly listSpans: () => readonly Span[];
 }
 
@@ -34,6 +39,9 @@ export function createStoredSpans(
   wait: (range?: TimeRange) => Promise<void> = async () => undefined,
 ): StoredSpans {
   let documents: readonly StoredDocument[] = [];
+  /** Before the last change. */
+  let previous: readonly StoredDocument[] = [];
+  let isBehind = false;
   let late: readonly StoredDocument[] = [];
   let sequence = 0;
   let read = 0;
@@ -63,65 +71,82 @@ export function createStoredSpans(
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
   ): Promise<SpanSnapshot> {
-    const held = documents;
+    const held = listVisible();
     const { client, point } = createFakeShards(
       held.map((document) => ({ index: "spans", number: document.sequence, term: 1 })),
     );
     const earlier = since && versions.get(since);
-    const { states, added: count } = await compareShards("stored", client, point, earlier, signal);
-    const version: SnapshotVersion = { bytes: 100 };
-    versions.set(version, states);
-    const newest = earlier?.get("spans")?.newest ?? 0;
-    const added = held.filter((document) => document.sequence > newest);
+    const compareWith = async (before: ShardStates | undefined) => {
+      const { states, added: documents } = await compareShards("stored", client, point, before, signal);
+      const newest = before?.get("spans")?.newest ?? 0;
+      const spans = held.filter((document) => document.sequence > newest).flatMap(({ copies }) => copies);
+      const read = async function* () {
+        const own = spans.filter(isOfSources);
+        if (own.length > 0) yield own;
+      };
+      return { states, added: before && documents !== undefined ? { documents, read } : undefined };
+    };
     const isOfSources = ({ site_id }: Span): boolean => sources.some(({ site }) => site === site_id);
+    const { states, added } = await compareWith(earlier);
     return {
-      reader: open(held),
-      version,
-      added:
-        earlier !== undefined && count !== undefined
-          ? {
-              documents: count,
-              read: async function* () {
-                const spans = added.flatMap(({ copies }) => copies).filter(isOfSources);
-                if (spans.length > 0) yield spans;
-              },
-            }
-          : undefined,
+      // Shards give their documents in other orders than a whole index.
+      ...{ reader: open(held.toReversed()), version: createVersion(states), added },
+      compare: async (other) => (await compareWith(versions.get(other))).added,
       close: () => undefined,
     };
   }
+  function createVersion(states: ShardStates): SnapshotVersion {
+    const version: SnapshotVersion = { bytes: 100, print: () => JSON.stringify([...states]) };
+    versions.set(version, states);
+    return version;
+  }
+  const listVisible = (): readonly StoredDocument[] => (isBehind ? previous : documents);
+  const change = (changed: readonly StoredDocument[]): void => {
+    [previous, documents, isBehind] = [documents, changed, false];
+  };
   const findPlace = (place: number): number => place % Math.max(documents.length, 1);
   return {
     reader: {
-      scan: (query, signal) => open(documents).scan(query, signal),
-      find: (query, signal) => open(documents).find(query, signal),
-      count: async () => documents.length,
+      scan: (query, signal) => open(listVisible()).scan(query, signal),
+      find: (query, signal) => open(listVisible()).find(query, signal),
+      count: async () => listVisible().length,
       openSnapshot: openSnapshot,
+      parseVersion: (text) => createVersion(new Map(JSON.parse(text))),
     },
     countRead: () => read,
     add: (copies) => {
       sequence += 1;
-      documents = [...documents, { sequence, copies }];
+      change([...documents, { sequence, copies }]);
     },
     addLate: (copies) => {
       sequence += 1;
       late = [...late, { sequence, copies }];
     },
     reveal: () => {
-      documents = [...documents, ...late];
+      change([...documents, ...late]);
       late = [];
     },
     remove: (place) => {
-      documents = documents.toSpliced(findPlace(place), documents.length === 0 ? 0 : 1);
+      change(documents.toSpliced(findPlace(place), documents.length === 0 ? 0 : 1));
     },
-    replace: (place, change) => {
+    replace: (place, alter) => {
       const document = documents[findPlace(place)];
       if (document === undefined) return;
       sequence += 1;
       const [first, ...others] = document.copies;
-      const copies: DocumentCopies = [change(first), ...others.map(change)];
-      documents = documents.toSpliced(findPlace(place), 1, { sequence, copies });
+      const copies: DocumentCopies = [alter(first), ...others.map(alter)];
+      change(documents.toSpliced(findPlace(place), 1, { sequence, copies }));
     },
-    listSpans: () => documents.flatMap(({ copies }) => copies),
+    addAgain: (place, alter) => {
+      const document = documents[findPlace(place)];
+      if (document === undefined) return;
+      sequence += 1;
+      const [first, ...others] = document.copies;
+      change([...documents, { sequence, copies: [alter(first), ...others.map(alter)] }]);
+    },
+    fallBehind: () => {
+      isBehind = true;
+    },
+    listSpans: () => listVisible().flatMap(({ copies }) => copies),
   };
 }

@@ -7,6 +7,7 @@ import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { calculateTotalTime } from "#src/tracing/spans/requests.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import { at, createSource, createSpan, createTestBudget, range, signal } from "../span-builder.ts";
 
 const scope = {
@@ -134,7 +135,7 @@ test("actions, slow events and deploys do not depend on what the store aggregate
       await defined.revisionStats(revision(), signal),
     );
   });
-  await fc.assert(property, { numRuns: 60 });
+  await fc.assert(property, { numRuns: sampleRuns(60) });
 });
 
 test("finds the first and last end beyond 10,000 longer requests without reading the whole range", async () => {

@@ -44,7 +44,7 @@ async function startCluster(
   timeout: number,
 ): Promise<{ nodes: readonly [Node, Node, Node]; client: ElasticClient }> {
   const nodes = [await startNode(product), await startNode(product), await startNode(product)] as const;
-  const settings = { ...guardDefaults, timeout, headers: {}, maxResponseBytes: 1_000_000 };
+  const settings = { ...guardDefaults, timeout, headers: {}, maxResponseBytes: 1_000_000, view: "" };
   const client = createElasticClient(
     "elk",
     { ...settings, nodes: nodes.map(({ fake }) => fake.url) },
@@ -60,7 +60,7 @@ async function scroll(client: ElasticClient, times: number): Promise<number> {
   let failed = 0;
   for (let i = 0; i < times; i++) {
     const request = { method: "POST", path: "/_search/scroll", body: "{}" } as const;
-    await client.send(request, AbortSignal.timeout(10_000)).catch(() => failed++);
+    await client.send(request, AbortSignal.timeout(60_000)).catch(() => failed++);
   }
   return failed;
 }
@@ -103,7 +103,7 @@ describe.each(["Elasticsearch", "OpenSearch"])("node pool of three %s nodes", (p
     expect(await scroll(client, 3)).toBe(1);
     for (let i = 0; i < 6; i++) {
       const request = { method: "POST", path: missingShard.path } as const;
-      await expect(client.send(request, AbortSignal.timeout(10_000))).rejects.toMatchObject({ status: 503 });
+      await expect(client.send(request, AbortSignal.timeout(60_000))).rejects.toMatchObject({ status: 503 });
       expect(await scroll(client, 1)).toBe(0);
     }
   });

@@ -9,8 +9,9 @@ import {
   isValueObject,
   type ValueObject,
 } from "#resolvers/elastic/document/flatten.ts";
-import { parseExactIntegers } from "#src/core/lossless-json.ts";
+import { parseExactIntegers } from "#src/core/json/lossless-json.ts";
 import type { AttributeValue } from "#src/core/rows.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 
 const segment = fc.constantFrom("a", "b", "c", "__proto__", "1");
 const name = fc.array(segment, { minLength: 1, maxLength: 3 }).map((path) => path.join("."));
@@ -61,7 +62,7 @@ describe("field table", () => {
           }
         },
       ),
-      { numRuns: 2_000 },
+      { numRuns: sampleRuns(2_000) },
     );
   });
 

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { collapseIndices, excludeOthers } from "#resolvers/elastic/mapping/collapsed-patterns.ts";
 import { isGlobMatch, isNameInPattern, listReached } from "#resolvers/elastic/mapping/index-patterns.ts";
 import { type ListedIndex, readListedIndices } from "#resolvers/elastic/mapping/listed-indices.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 
 const list = (names: readonly string[], isStream = (_: string) => false): readonly ListedIndex[] =>
   names.map((name) => ({
@@ -134,7 +135,7 @@ test("collapseIndexNames: every name is in exactly one pattern", () => {
         expect(behind[0]?.names).toContain(one);
       }
     }),
-    { seed: 20_260_103, numRuns: 800 },
+    { seed: 20_260_103, numRuns: sampleRuns(800) },
   );
 });
 
@@ -163,7 +164,7 @@ test("collapseIndexNames: merges only names of one kind", () => {
         }
       },
     ),
-    { seed: 20_261_122, numRuns: 800 },
+    { seed: 20_261_122, numRuns: sampleRuns(800) },
   );
 });
 
@@ -219,7 +220,7 @@ test("collapseIndices: every index is reached by exactly one pattern, also where
         for (const { index } of patterns)
           expect([index, one, listReached(index, one)]).toEqual([index, one, []]);
     }),
-    { seed: 20_261_125, numRuns: 1_000 },
+    { seed: 20_261_125, numRuns: sampleRuns(1_000) },
   );
 });
 

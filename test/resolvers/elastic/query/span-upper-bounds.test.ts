@@ -21,6 +21,7 @@ import { dataPrepper } from "../../../support/elastic/span-shippers/data-prepper
 import { jaeger } from "../../../support/elastic/span-shippers/jaeger.ts";
 import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 
 function placed(shipper: SpanShipper, over: object = {}, entry?: SpanForm["entry"]): PlacedForm<SpanForm> {
   const [definition] = Object.values(shipper.indices("p"));
@@ -123,7 +124,7 @@ describe("end time query", () => {
         if (end < range.from - 8n * least - 1_000_000n) expect(hit).toBe(false);
         if (end - duration > range.to + 1_000_000n) expect(hit).toBe(false);
       }),
-      { numRuns: 500 },
+      { numRuns: sampleRuns(500) },
     );
   });
 
@@ -158,7 +159,7 @@ describe("end time query", () => {
         if (ended < range.from - 8n * least - slack) expect(hit).toBe(false);
         if (begun > range.to + slack) expect(hit).toBe(false);
       }),
-      { numRuns: 1_000 },
+      { numRuns: sampleRuns(1_000) },
     );
   });
 

@@ -52,10 +52,10 @@ describe("tenant filter, field names", () => {
     const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
     const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
     const messages: (string | undefined)[] = [];
-    for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(10_000)) ?? [])
+    for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
       messages.push(...batch.map(({ message }) => message));
     expect(messages).toEqual(["mine"]);
-    const report = await backend.inspections.logs?.(source, AbortSignal.timeout(10_000));
+    const report = await backend.inspections.logs?.(source, AbortSignal.timeout(60_000));
     expect(report?.problems).toEqual([]);
   });
 
@@ -91,7 +91,7 @@ describe("an inspection", () => {
       opened.push(fake, backend);
       const inspect = async (index: string, where: string) => {
         const part = { index, layout: "auto", where };
-        const signal = AbortSignal.timeout(10_000);
+        const signal = AbortSignal.timeout(60_000);
         if (kind === "logs") return backend.inspections.logs?.(buildLogSource("app", part), signal);
         return backend.inspections.traces?.(buildSpanSource("shop", part), signal);
       };

@@ -477,7 +477,7 @@ traces:
       const range = { from: fromMillis(0), to: fromMillis(1_000) };
       const sources = [source({ layout: "mine.yaml" })] as const;
       const query = { sources, range, select: "all", budget: createBudget(10) } as const;
-      for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) spans.push(...batch);
+      for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) spans.push(...batch);
       return spans;
     };
     return using(url, ask, { logs: new Map(), traces: new Map([["mine.yaml", parseSpanLayout(text)]]) });

@@ -317,7 +317,7 @@ test("detects an upgrade of the server after a reconnect", async () => {
     intercept(response, request) {
       if (request.url !== "/api/v1/query") return false;
       const ones = [{ metric: {}, value: [0, edge === "closed" ? "2" : "1"] }];
-      const probing = Number(request.headers["content-length"]) < 100;
+      const probing = Number(request.headers["content-length"]) < 200;
       if (probing) sendJson(response, { status: "success", data: { resultType: "vector", result: ones } });
       return probing;
     },
@@ -338,7 +338,7 @@ test("fails if servers with different range edges alternate behind one address",
   fake = await openFakePrometheus({
     intercept(response, request) {
       response.shouldKeepAlive = false;
-      if (request.url !== "/api/v1/query" || Number(request.headers["content-length"]) >= 100) return false;
+      if (request.url !== "/api/v1/query" || Number(request.headers["content-length"]) >= 200) return false;
       const ones = [{ metric: {}, value: [0, turn++ % 2 === 0 ? "2" : "1"] }];
       sendJson(response, { status: "success", data: { resultType: "vector", result: ones } });
       return true;

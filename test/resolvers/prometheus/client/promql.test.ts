@@ -1,9 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { toMetricsQl } from "#resolvers/prometheus/client/metrics-ql.ts";
 import {
   aggregate,
   binary,
   call,
+  combineMetrics,
   markNonFinite,
   matchAnyOf,
   matchEqual,
@@ -117,6 +119,8 @@ test.each([
   [[1e308, -1e308], 0],
   [[1, Number.POSITIVE_INFINITY], Number.POSITIVE_INFINITY],
   [[Number.NEGATIVE_INFINITY, 5], Number.POSITIVE_INFINITY],
+  [[Number.POSITIVE_INFINITY], Number.POSITIVE_INFINITY],
+  [[Number.NEGATIVE_INFINITY, 5, Number.POSITIVE_INFINITY], Number.POSITIVE_INFINITY],
 ])("marks samples %j that are not finite", async (values, expected) => {
   const samples = values.map((value, at) => [60_000 + at, value] as const);
   // Like VictoriaMetrics, without results that are NaN.
@@ -128,5 +132,16 @@ test.each([
   });
   const over = selectRange(select({}, [matchEqual("__name__", "g")]), "open", { from: 60_000, to: 1 });
   const { signal } = new AbortController();
-  expect(await source.query(markNonFinite(over), { at: 120_000 }, fold, signal)).toEqual([expected]);
+  expect(await source.query(markNonFinite(over, true), { at: 120_000 }, fold, signal)).toEqual([expected]);
+});
+
+test("gives VictoriaMetrics the forms that mean the same to it", () => {
+  const several = combineMetrics(["x", "y", "z"], (name) =>
+    aggregate("max", ["__name__"], select({ site: "a" }, [name])),
+  );
+  const seen = call("timestamp", select({ site: "a" }, [matchEqual("__name__", "x")]));
+  const both = binary(binary(several, ">", number(0)), "or", seen);
+  expect(printExpression(toMetricsQl(both, 300_000))).toBe(
+    '((union(max by (__name__) ({__name__="x",site="a"}),union(max by (__name__) ({__name__="y",site="a"}),max by (__name__) ({__name__="z",site="a"}))) > 0) or timestamp({__name__="x",site="a"}[300s]))',
+  );
 });

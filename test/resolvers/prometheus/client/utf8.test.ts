@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createUtf8Check } from "#resolvers/prometheus/client/transport.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 
 function accepts(bytes: Buffer, cuts: readonly number[]): boolean {
   const check = createUtf8Check();
@@ -39,6 +40,6 @@ describe("the check of an answer's UTF-8", () => {
       const bytes = Buffer.from(pieces.flat());
       expect(accepts(bytes, cuts)).toBe(isDecodable(bytes));
     });
-    fc.assert(law, { numRuns: 2_000 });
+    fc.assert(law, { numRuns: sampleRuns(2_000) });
   });
 });

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { findNewest } from "#resolvers/prometheus/kubernetes/snapshot-series.ts";
 import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 import { collectSeries, type Labels, type Write } from "../../../support/prometheus/kubernetes-exporters.ts";
 import {
   cgroup,
@@ -597,6 +598,6 @@ describe("the pod overview", () => {
       const byTime = expected.sort(([a, p], [b, q]) => a - b || (p < q ? -1 : 1));
       expect(rows.map(({ timestamp, pod_name }) => [timestamp, pod_name])).toEqual(byTime);
     });
-    await fc.assert(law, { numRuns: 60 });
+    await fc.assert(law, { numRuns: sampleRuns(60) });
   });
 });

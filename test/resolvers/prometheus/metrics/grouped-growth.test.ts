@@ -4,9 +4,13 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { printExpression, type RangeEdge } from "#resolvers/prometheus/client/promql.ts";
+import { growGroups } from "#resolvers/prometheus/counters/grouped-growth.ts";
+import { createSeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
+import { buildCounterQuery, createPlan } from "#resolvers/prometheus/metrics/series-groups.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { type Choice, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { base, minute } from "../../../conformance/metrics/fixture.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 import {
   buildFleetQuery,
   computeGrowth,
@@ -48,9 +52,62 @@ test.each(["closed", "open"] as const)("equals the raw samples, left edge %s", a
       if (sent.some((text) => text.startsWith("sum") && text.includes("last_over_time"))) grouped += 1;
     },
   );
-  await fc.assert(property, { numRuns: 150 });
+  await fc.assert(property, { numRuns: sampleRuns(150) });
   // Otherwise nothing was compared.
   expect(grouped).toBeGreaterThan(runs / 2);
+});
+
+test.each(["closed", "open"] as const)(
+  "equals the raw samples in one long bucket, left edge %s",
+  async (edge) => {
+    let [grouped, runs] = [0, 0];
+    const long = fleet.filter(({ step }) => step === 10 * minute);
+    const property = fc.asyncProperty(
+      long,
+      fc.constantFrom({}, { path: "*" }),
+      fc.nat(minute),
+      fc.integer({ min: 245, max: 300 }),
+      async ({ step, series }, tags, later, minutes) => {
+        const numbers = series.map((one) => ({
+          ...one,
+          samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
+        }));
+        const sent: string[] = [];
+        // From a time that is on no grid, and no whole number of parts long.
+        const one = { start: base + later, step: minutes * minute + 1, count: 1 };
+        const query = { ...buildFleetQuery(metric, step, tags), buckets: one };
+        const found = await readGrouped(createClient(numbers, edge, sent), query, signal);
+        expect(describeGrowthDifference(numbers, found, computeGrowth(query, numbers))).toBeUndefined();
+        runs += 1;
+        if (sent.some((text) => text.startsWith("sum") && text.includes("last_over_time"))) grouped += 1;
+      },
+    );
+    await fc.assert(property, { numRuns: sampleRuns(150) });
+    // Otherwise nothing was compared.
+    expect(grouped).toBeGreaterThan(runs / 2);
+  },
+);
+
+test("reads the restarts of a deployment together", async () => {
+  const series = Array.from({ length: 120 }, (_, n): FleetSeries => {
+    const restart = base + 10 * minute + n * 1_000;
+    const times = Array.from({ length: 80 }, (_, at) => base + (at - 6) * 30_000 + n);
+    const samples = times.map((time, at) => [time, time < restart ? 1_000 + n * at : at] as const);
+    return { labels: { path: `/p${n % 2}`, n: String(n), tenant: "shop" }, samples };
+  });
+  const sent: string[] = [];
+  const client = createClient(series, "open", sent);
+  const query = buildFleetQuery(metric, minute, { path: "*" });
+  // Nothing is remembered of the number of series, so that it is counted.
+  const sizes = { get: () => undefined, set: () => undefined };
+  const reader = createSeriesReader("prom", client, await client.readTraits(signal), sizes, signal);
+  const family = { kind: "plain", hasCount: false, hasSum: false, hasRanges: false } as const;
+  const plan = createPlan("prom", query, family, reader, async () => []);
+  const part = { ...buildCounterQuery(plan, metric, {}), by: ["path"] };
+  const grown = await growGroups(reader, { parts: [part], keys: ["path"], pointLimit: 10_000 });
+  const values = grown?.parts[0]?.map((group) => [...group.values]);
+  expect(values).toEqual(computeGrowth(query, series).map((group) => [...group.values]));
+  expect(sent.filter((text) => text.startsWith("{"))).toHaveLength(1);
 });
 
 test("asks in parts of the time where the source loads few samples", async () => {

@@ -6,6 +6,7 @@ import type { RangeEdge } from "#resolvers/prometheus/client/promql.ts";
 import type { Series } from "#src/core/rows.ts";
 import { base, minute, type RawSeries } from "../../../conformance/metrics/fixture.ts";
 import { computeExpectedSeries } from "../../../conformance/metrics/oracle.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 import {
   buildHistogramQuery,
   describeObservedDifference,
@@ -71,7 +72,7 @@ test.each(["closed", "open"] as const)(
         }
       },
     );
-    await fc.assert(property, { numRuns: 60 });
+    await fc.assert(property, { numRuns: sampleRuns(60) });
     // Otherwise nothing was compared.
     for (const { combine } of observationMeasures) expect(groupedBy.get(combine)).toBeGreaterThan(runs / 3);
   },

@@ -16,6 +16,7 @@ import {
 } from "../../../conformance/metrics/fixture.ts";
 import { verifySeries } from "../../../conformance/metrics.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
+import { sampleCases } from "../../../support/law-runs.ts";
 import { openFakeServer, openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
@@ -110,7 +111,7 @@ describe.each([
   ["where restarts show", openFakeServer],
   ["where they are hidden", openFakeThanos],
 ])("%s", (_, open) => {
-  test.each([
+  const cases: readonly (readonly [string, Choice, readonly Speller[]])[] = [
     ["in the middle of a bucket", alternate(base + 31 * minute + 20_000), upgrade],
     ["at the beginning of a bucket", alternate(base + 31 * minute), upgrade],
     ["just before the range", alternate(base + 1_000), upgrade],
@@ -139,7 +140,8 @@ describe.each([
     ["from scrape to scrape", (_, index) => [index % 2], upgrade],
     ["never: each scrape has both", () => [0, 1], upgrade],
     ["on one of the targets only", (_, __, { method }) => [method === "GET" ? 0 : 1], upgrade],
-  ] as readonly (readonly [string, Choice, readonly Speller[]])[])(
+  ];
+  test.each(sampleCases(cases))(
     "joins a series whose le or quantile is spelt in two ways: %s",
     async (_, choose, spellers) => {
       const series = families.flatMap((family) => spellSeries(family, choose, spellers));

@@ -40,7 +40,7 @@ test("drops a series whose only sample is at the closed left edge", async () => 
   const reader = createSeriesReader(
     "prom",
     { ...client, ...more },
-    { edge: "closed", hidesRestarts: false },
+    { edge: "closed", hidesRestarts: false, losesNaN: false },
     new Map(),
     signal,
   );

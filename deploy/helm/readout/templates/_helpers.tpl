@@ -1,0 +1,149 @@
+{{- define "readout.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}{{ .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else -}}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "readout.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "readout.labels" -}}
+{{ include "readout.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "readout.image" -}}
+{{- if .Values.image.digest -}}{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "readout.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}{{ .Values.serviceAccount.name | default (include "readout.name" .) }}
+{{- else -}}{{ .Values.serviceAccount.name | default "default" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "readout.secret" -}}
+{{- if .Values.existingSecret -}}{{ .Values.existingSecret }}
+{{- else if .Values.secrets -}}{{ include "readout.name" . }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The file as the program reads it. The addresses are those of the container's ports. */ -}}
+{{- define "readout.config" -}}
+{{- $fixed := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8082") -}}
+{{- if .Values.intake.enabled -}}
+{{- $_ := set $fixed "intake" (dict "spool" "/var/lib/readout/spool.db") -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite (deepCopy .Values.config) $fixed) -}}
+{{- end -}}
+
+{{- define "readout.pod" -}}
+metadata:
+  labels:
+    {{- include "readout.labels" . | nindent 4 }}
+    {{- with .Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .Values.podAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "readout.serviceAccount" . }}
+  # It asks Kubernetes nothing.
+  automountServiceAccountToken: false
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  # Answers under way have 20 seconds after the pause below.
+  terminationGracePeriodSeconds: 35
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 1000
+    runAsGroup: 1000
+    fsGroup: 1000
+    seccompProfile: { type: RuntimeDefault }
+  containers:
+    - name: readout
+      image: {{ include "readout.image" . }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: { drop: [ALL] }
+      ports:
+        - { name: http, containerPort: 8080 }
+        - { name: admin, containerPort: 8082 }
+      {{- with .Values.extraEnv }}
+      env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.envFromSecrets }}
+      envFrom:
+        {{- range . }}
+        - secretRef: { name: {{ . }} }
+        {{- end }}
+      {{- end }}
+      # Until the sources have been asked who they are, a minute at most.
+      startupProbe: { httpGet: { path: /livez, port: admin }, periodSeconds: 1, failureThreshold: 60 }
+      livenessProbe: { httpGet: { path: /livez, port: admin }, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3 }
+      readinessProbe: { httpGet: { path: /readyz, port: admin }, periodSeconds: 5, timeoutSeconds: 3, failureThreshold: 2 }
+      # A load balancer goes on sending for a moment. Needs no shell in the image.
+      lifecycle: { preStop: { sleep: { seconds: 5 } } }
+      resources:
+        {{- toYaml .Values.resources | nindent 8 }}
+      volumeMounts:
+        - { name: config, mountPath: /etc/readout, readOnly: true }
+        {{- if include "readout.secret" . }}
+        - { name: secrets, mountPath: /run/secrets/readout, readOnly: true }
+        {{- end }}
+        {{- if .Values.intake.enabled }}
+        - { name: spool, mountPath: /var/lib/readout }
+        {{- end }}
+        {{- with .Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    - name: config
+      configMap: { name: {{ include "readout.name" . }} }
+    {{- if include "readout.secret" . }}
+    - name: secrets
+      secret: { secretName: {{ include "readout.secret" . }}, defaultMode: 0440 }
+    {{- end }}
+    {{- with .Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- if .Values.topologySpread }}
+  topologySpreadConstraints:
+    {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+    - maxSkew: 1
+      topologyKey: {{ . }}
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "readout.selector" $ | nindent 10 }}
+    {{- end }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}

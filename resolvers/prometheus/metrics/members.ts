@@ -1,0 +1,240 @@
+// Single series, of which a store over several sources computes measures itself.
+import { createUnsupportedError } from "../../../src/core/errors.ts";
+import { type CounterSamples, dropNonFinite } from "../../../src/metrics/samples.ts";
+import type {
+  MemberReader,
+  RawMemberQuery,
+  SampledMember,
+  SeriesMember,
+  SeriesQuery,
+  Tags,
+} from "../../../src/store/metrics.ts";
+import { matchAnyOf, narrowSelector, type Selector } from "../client/promql.ts";
+import type { Labels } from "../client/response-scanner.ts";
+import { dropBoundLabels, infinities, joinSpellings } from "../counters/bound-spellings.ts";
+import {
+  type DownsampledSeries,
+  downsampleCounter,
+  formatHistogramKey,
+} from "../counters/counter-downsampling.ts";
+import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
+import { formatSeriesKey, runConcurrent } from "../counters/series-reader.ts";
+import { findHeldSeries, findMetricStart, type SeriesStartQuery } from "../counters/series-start.ts";
+import {
+  buildClassicParts,
+  buildObservations,
+  createNoCountError,
+  isEstimated,
+  type ObservedSeries,
+  readClassicHistograms,
+  readSummary,
+  requireParts,
+} from "./distributions.ts";
+import { selectPart } from "./family-listing.ts";
+import { readSingleGauges } from "./gauges.ts";
+import { isTag, selectTagged, typeByShape } from "./metric-families.ts";
+import { buildCounterQuery, type SeriesPlan } from "./series-groups.ts";
+import type { MetricShape } from "./shape-detection.ts";
+
+/** Runs a query whose metric is known. It may be called again, if the server was upgraded meanwhile. */
+export type PlanRunner<T> = (shape: MetricShape, plan: SeriesPlan) => Promise<T>;
+
+/** Plans a query and runs it, or returns `none` if there is nothing to find. */
+type QueryRunner = <T>(query: SeriesQuery, signal: AbortSignal, run: PlanRunner<T>, none: T) => Promise<T>;
+
+export function createMemberReader(runQuery: QueryRunner): MemberReader {
+  return {
+    read: (query, signal) => runQuery<readonly SeriesMember[]>(query, signal, readMembers, []),
+    readRaw: (query, signal) => {
+      const own = { ...query, lookBack: 0, pointLimit: query.sampleLimit };
+      const run: PlanRunner<readonly SampledMember[]> = (shape, plan) => readRawMembers(shape, plan, query);
+      return runQuery(own, signal, run, []);
+    },
+    findHeldBefore: (query, before, only, signal) => {
+      const buckets = { start: before, step: 1, count: 1 };
+      const run: PlanRunner<readonly Tags[]> = async (shape, plan) => {
+        const held = await findHeldSeries(plan.reader, buildStartQueries(shape, plan), only, before);
+        const tags = held.map((labels) => readAllTags(shape, plan, labels));
+        return [...new Map(tags.map((own) => [formatSeriesKey(own), own])).values()];
+      };
+      return runQuery({ ...query, buckets, lookBack: 0, pointLimit: 0 }, signal, run, []);
+    },
+    findFirstTime: (query, signal) => {
+      const run: PlanRunner<number> = (shape, plan) =>
+        findMetricStart(plan.reader, buildStartQueries(shape, plan), query.buckets);
+      // Whatever the tags: a label that the place does not know would match nothing.
+      const own = { ...query, tags: {}, lookBack: 0, pointLimit: 0 };
+      return runQuery(own, signal, run, Number.POSITIVE_INFINITY);
+    },
+  };
+}
+
+/** All labels that are tags, whichever of them the query names. */
+function readAllTags(shape: MetricShape, { query }: SeriesPlan, labels: Labels): Tags {
+  return Object.fromEntries(
+    Object.entries(labels).filter(([label, value]) => value !== "" && isTag(query.match, shape, label)),
+  );
+}
+
+/** One query for each name under which series of the metric begin. */
+function buildStartQueries(
+  shape: MetricShape,
+  { query, family, matchers, limit }: SeriesPlan,
+): readonly SeriesStartQuery[] {
+  return selectTagged(query.match, query.metric, { shape, family }).map((metric) => ({
+    ...{ selector: narrowSelector(metric, matchers), metric },
+    ...{ buckets: query.buckets, lookBack: query.lookBack, limit },
+  }));
+}
+
+/** @throws {Refused} of histograms that have native samples: those of several sources are not merged */
+function requireClassic(shape: MetricShape, { backend }: SeriesPlan): void {
+  if (shape === "native" || shape === "both")
+    throw createUnsupportedError(backend, "native histograms that other backends have as well");
+}
+
+// ---- As reduced as the measure allows ----------------------------------------------------------------------------
+
+async function readMembers(shape: MetricShape, plan: SeriesPlan): Promise<readonly SeriesMember[]> {
+  const { measure, metric } = plan.query;
+  requireClassic(shape, plan);
+  requireMeasured(shape, plan);
+  const toMember = ({ labels, samples }: DownsampledSeries): SeriesMember => ({
+    tags: readAllTags(shape, plan, labels),
+    samples,
+  });
+  switch (measure.of) {
+    case "samples": {
+      if (measure.combine === "quantile" || measure.combine === "mean") {
+        const { start, step, count } = plan.query.buckets;
+        return readRawSeries(shape, plan, start, start + step * count);
+      }
+      const found = await readSingleGauges(plan, measure);
+      return found.map(({ labels, values }) => ({ tags: readAllTags(shape, plan, labels), values }));
+    }
+    case "increment":
+      return (await downsampleCounter(plan.reader, buildCounterQuery(plan, metric, {}))).map(toMember);
+    case "cumulative": {
+      if (measure.combine === "mean") {
+        const { start, step, count } = plan.query.buckets;
+        return readRawSeries(shape, plan, start, start + step * count);
+      }
+      const needsFirst = measure.combine === "first" || measure.combine === "min";
+      const query = buildCounterQuery(plan, metric, { needsFirst, looksBack: false });
+      return (await downsampleCounter(plan.reader, query)).map(toMember);
+    }
+    case "observations": {
+      requireParts(plan, measure);
+      if (shape === "summary" && isEstimated(measure.combine)) return readSummary(plan, measure);
+      const found = await readClassicHistograms(plan, measure);
+      return found.map((one) => toObserved(shape, plan, one));
+    }
+  }
+  return measure satisfies never;
+}
+
+function requireMeasured(shape: MetricShape, { backend, query: { measure } }: SeriesPlan): void {
+  if ((measure.of === "observations") !== (typeByShape[shape] === "measurement"))
+    throw createUnsupportedError(backend, `${measure.of} of a ${typeByShape[shape]}`);
+}
+
+function toObserved(
+  shape: MetricShape,
+  plan: SeriesPlan,
+  { labels, observations }: ObservedSeries,
+): SampledMember {
+  return { tags: readAllTags(shape, plan, labels), observations };
+}
+
+// ---- Raw ---------------------------------------------------------------------------------------------------------
+
+async function readRawMembers(
+  shape: MetricShape,
+  plan: SeriesPlan,
+  { only, buckets: { start, step, count } }: RawMemberQuery,
+): Promise<readonly SampledMember[]> {
+  requireClassic(shape, plan);
+  requireMeasured(shape, plan);
+  const end = start + step * count;
+  const { measure } = plan.query;
+  if (measure.of !== "observations") return readRawSeries(shape, plan, start, end, only);
+  requireParts(plan, measure);
+  if (shape === "summary" && isEstimated(measure.combine))
+    throw createUnsupportedError(plan.backend, "a quantile of a summary that several scrapers keep");
+  return (await readRawHistograms(plan, start, end, only)).map((one) => toObserved(shape, plan, one));
+}
+
+async function readRawSeries(
+  shape: MetricShape,
+  plan: SeriesPlan,
+  from: number,
+  to: number,
+  only?: readonly Tags[],
+): Promise<readonly SampledMember[]> {
+  const found = await readRawPart(plan, selectPart(plan.query.match, plan.query.metric), from, to, only);
+  return found.map(({ labels, samples }) => ({ tags: readAllTags(shape, plan, labels), samples }));
+}
+
+async function readRawHistograms(
+  plan: SeriesPlan,
+  from: number,
+  to: number,
+  only: readonly Tags[] | undefined,
+): Promise<readonly ObservedSeries[]> {
+  const { query, family, backend } = plan;
+  const measure = query.measure;
+  if (measure.of !== "observations") return [];
+  const { count, sum, bucket } = buildClassicParts(plan, measure);
+  const infinity = narrowSelector(selectPart(query.match, `${query.metric}_bucket`), [
+    matchAnyOf("le", infinities),
+  ]);
+  // A histogram without a count has it in the bucket of +Inf.
+  const isBucketed = family.kind === "histogram";
+  const [counts, sums, buckets] = await Promise.all([
+    readRawPart(plan, count.metric, from, to, only),
+    sum === undefined ? [] : readRawPart(plan, sum.metric, from, to, only),
+    isBucketed ? readRawPart(plan, bucket?.metric ?? infinity, from, to, only) : [],
+  ]);
+  const countOf = indexSamples(counts);
+  const sumOf = indexSamples(sums);
+  const bucketsOf = Map.groupBy(buckets, ({ labels }) => formatHistogramKey(labels));
+  const labelsOf = new Map(
+    [...counts, ...sums, ...buckets].map(({ labels }) => [
+      formatHistogramKey(labels),
+      dropBoundLabels(labels),
+    ]),
+  );
+  return [...labelsOf].map(([key, labels]) => {
+    const own = bucketsOf.get(key) ?? [];
+    const total = own.find((one) => infinities.includes(one.labels.le ?? ""))?.samples;
+    const counted = countOf.get(key) ?? total;
+    if (counted === undefined) throw createNoCountError(backend);
+    const parts = isEstimated(measure.combine) ? buildObservations(counted, own).buckets : [];
+    return { labels, observations: { count: counted, sum: sumOf.get(key) ?? noSamples, buckets: parts } };
+  });
+}
+
+const noSamples: CounterSamples = { times: new Float64Array(), values: new Float64Array(), baseline: "own" };
+
+function indexSamples(series: readonly DownsampledSeries[]): ReadonlyMap<string, CounterSamples> {
+  return new Map(series.map(({ labels, samples }) => [formatHistogramKey(labels), samples]));
+}
+
+/** The finite samples from `from` until before `to`, of the series that a part of the metric has. */
+async function readRawPart(
+  { reader, matchers, limit }: SeriesPlan,
+  part: Selector,
+  from: number,
+  to: number,
+  only: readonly Tags[] | undefined,
+): Promise<readonly DownsampledSeries[]> {
+  const selector = narrowSelector(part, matchers);
+  const selectors =
+    only === undefined ? [selector] : chunkSeries(only).map((tags) => narrowToSeries(selector, tags));
+  const found = await runConcurrent(selectors, (one) => reader.readRaw(one, from, to, limit));
+  // Two chunks may find the same series.
+  const series = [...new Map(found.flat().map((one) => [formatSeriesKey(one.labels), one])).values()];
+  return joinSpellings(series.map(({ labels, ...samples }) => ({ labels, ...dropNonFinite(samples) })))
+    .filter(({ times }) => times.length > 0)
+    .map(({ labels, times, values }) => ({ labels, samples: { times, values, baseline: "own" } }));
+}

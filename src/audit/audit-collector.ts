@@ -1,0 +1,106 @@
+// The audit log at a collector: OTLP over HTTP, as JSON. Lines wait in a bounded queue and are sent again until the collector
+// takes them. What waits when the program is killed is lost, which no later start can count.
+import type { AuditConfig } from "../config/edge-settings.ts";
+import { type Instant, type Millis, second } from "../core/time.ts";
+import { buildOtlpUrl, postOtlp } from "../telemetry/otlp-request.ts";
+import type { AuditSink } from "./audit-log.ts";
+
+/** The most lines in the queue; over it they are refused as by a full disk. */
+const maxWaiting = 10_000;
+const maxBatch = 512;
+/** How long lines wait for others of their batch, where answers do not wait for them. */
+const batchDelay: Millis = second;
+const retryDelay: Millis = second;
+/** How long the last lines may take. */
+const closeTimeout: Millis = 10 * second;
+
+interface WaitingLine {
+  readonly line: string;
+  readonly at: Instant;
+  readonly resolve: () => void;
+}
+
+interface CollectorState {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  waiting: WaitingLine[];
+  sending: Promise<void> | undefined;
+  timer: NodeJS.Timeout | undefined;
+  readonly closing: AbortController;
+}
+
+export interface AuditCollectorOptions extends Pick<AuditConfig, "sync"> {
+  readonly otlp: NonNullable<AuditConfig["otlp"]>;
+  /** Called with each failure to send. */
+  readonly onFailure: (problem: string) => void;
+}
+
+/** Lines are appended when they are in the queue; with `sync: always` when the collector has taken them. */
+export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOptions): AuditSink {
+  const state: CollectorState = {
+    ...{ url: buildOtlpUrl(otlp.url, "logs"), headers: otlp.headers, waiting: [] },
+    ...{ sending: undefined, timer: undefined, closing: new AbortController() },
+  };
+  const start = () => {
+    clearTimeout(state.timer);
+    state.timer = undefined;
+    state.sending ??= sendAll(state, onFailure).finally(() => {
+      state.sending = undefined;
+      if (state.waiting.length > 0 && !state.closing.signal.aborted) schedule(retryDelay);
+    });
+  };
+  const schedule = (delay: Millis) => {
+    state.timer ??= setTimeout(start, delay).unref();
+  };
+  return {
+    append: (line, at) => {
+      if (state.waiting.length >= maxWaiting)
+        return Promise.reject(new Error("the collector takes no lines"));
+      return new Promise((resolve) => {
+        state.waiting.push({ line, at, resolve });
+        if (sync === "always" || state.waiting.length >= maxBatch) start();
+        else schedule(batchDelay);
+        if (sync !== "always") resolve();
+      });
+    },
+    reopen: () => {},
+    close: async () => {
+      const limit = setTimeout(() => state.closing.abort(), closeTimeout);
+      while (state.waiting.length > 0 && !state.closing.signal.aborted) {
+        start();
+        await state.sending;
+      }
+      clearTimeout(limit);
+      clearTimeout(state.timer);
+    },
+  };
+}
+
+/** Sends batches until the queue is empty or the collector fails. Never rejects. */
+async function sendAll(state: CollectorState, onFailure: (problem: string) => void): Promise<void> {
+  while (state.waiting.length > 0) {
+    const batch = state.waiting.slice(0, maxBatch);
+    const { problem } = await postOtlp(state.url, state.headers, toOtlpRequest(batch), state.closing.signal);
+    if (problem !== undefined) return onFailure(problem);
+    state.waiting.splice(0, batch.length);
+    for (const { resolve } of batch) resolve();
+  }
+}
+
+const severityInfo = 9;
+
+/** Builds an ExportLogsServiceRequest by OTLP's JSON mapping. The body of each record is the line. */
+function toOtlpRequest(batch: readonly WaitingLine[]): object {
+  const logRecords = batch.map(({ line, at }) => ({
+    timeUnixNano: String(at),
+    severityNumber: severityInfo,
+    severityText: "INFO",
+    body: { stringValue: line.trimEnd() },
+  }));
+  const attributes = [{ key: "service.name", value: { stringValue: "readout" } }];
+  return {
+    resourceLogs: [
+      { resource: { attributes }, scopeLogs: [{ scope: { name: "readout.audit" }, logRecords }] },
+    ],
+  };
+}

@@ -1,0 +1,214 @@
+// Requests to the API. A token that was typed lies in the session's storage, which ends with the tab; one of an identity provider
+// in memory, which ends with the page. Either goes out as a header only.
+import { createEventReader } from "./events.js";
+import { readJson } from "./json.js";
+
+/** @typedef {import("./share.js").Request} Request */
+
+const tokenKey = "readout.token";
+/** What the window is told when the server does not take the token. */
+export const unauthorizedEvent = "readout-refused";
+
+let heldToken = "";
+
+export function readToken() {
+  return heldToken || (sessionStorage.getItem(tokenKey) ?? "");
+}
+/** In memory alone. @param {string} token */
+export function holdToken(token) {
+  heldToken = token;
+}
+/** @param {string} token instead of any other */
+export function storeToken(token) {
+  heldToken = "";
+  if (token === "") sessionStorage.removeItem(tokenKey);
+  else sessionStorage.setItem(tokenKey, token);
+}
+
+/** What the API said instead of an answer; status 0 where there was none. */
+export class Failure extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   * @param {string} [slug]
+   * @param {Readonly<Record<string, unknown>>} [details]
+   */
+  constructor(status, message, slug = "", details = {}) {
+    super(message);
+    this.name = "Failure";
+    this.status = status;
+    this.slug = slug;
+    this.details = details;
+  }
+}
+
+/** A signal's reason when a newer request has taken this one's place. @param {unknown} error */
+export function isAborted(error) {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+/**
+ * @param {Request} request
+ * @param {AbortSignal} signal
+ * @param {Readonly<Record<string, string>>} [headers]
+ */
+async function sendRequest({ method, path, body }, signal, headers = {}) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      signal,
+      headers: {
+        Authorization: `Bearer ${readToken()}`,
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      credentials: "omit",
+      cache: "no-store",
+      referrerPolicy: "no-referrer",
+    });
+  } catch (error) {
+    if (isAborted(error)) throw error;
+    throw new Failure(0, "The server cannot be reached.");
+  }
+  if (response.status === 401) dispatchEvent(new Event(unauthorizedEvent));
+  if (!response.ok) throw await readFailure(response);
+  return response;
+}
+
+/** @param {Response} response */
+async function readFailure(response) {
+  const { status } = response;
+  try {
+    const { error, message, details, errors } = await response.json();
+    if (typeof message === "string") return new Failure(status, message, String(error), details ?? {});
+    // GraphQL has its own form for what is wrong with a request.
+    return new Failure(status, String(error ?? errors[0].message));
+  } catch {
+    return new Failure(status, `The server answered with status ${status}.`);
+  }
+}
+
+/**
+ * The answer, its numbers in their own spelling where they have one.
+ * @template T
+ * @param {Request} request
+ * @param {AbortSignal} signal
+ * @returns {Promise<T>} of the type that the API's document promises
+ * @throws {Failure}
+ */
+export async function requestJson(request, signal) {
+  const response = await sendRequest(request, signal);
+  let text;
+  try {
+    text = await response.text();
+  } catch (error) {
+    if (isAborted(error)) throw error;
+    throw new Failure(0, "The answer broke off. Try again, or ask for less.");
+  }
+  // What nobody waits for any more must not be shown over what has taken its place.
+  signal.throwIfAborted();
+  return /** @type {T} */ (readJson(text));
+}
+
+/**
+ * The answer as a file of a type that is asked for.
+ * @param {Request} request @param {string} type @param {AbortSignal} signal
+ * @throws {Failure}
+ */
+export async function requestBlob(request, type, signal) {
+  const response = await sendRequest(request, signal, { Accept: type });
+  try {
+    return await response.blob();
+  } catch (error) {
+    if (isAborted(error)) throw error;
+    throw new Failure(0, "The file broke off. Try again, or ask for less.");
+  }
+}
+
+/** @param {string} path @param {Readonly<Record<string, unknown>>} body @returns {Request} */
+export function buildPost(path, body) {
+  return { method: "POST", path: `/api/v2/${path}`, body };
+}
+
+/**
+ * The request that asks a query of GraphQL.
+ * @param {string} query
+ * @param {Readonly<Record<string, unknown>>} variables
+ */
+export function buildGraphqlRequest(query, variables) {
+  return { method: /** @type {const} */ ("POST"), path: "/graphql", body: { query, variables } };
+}
+
+/**
+ * The data of a query of GraphQL.
+ * @template T
+ * @param {string} query
+ * @param {Readonly<Record<string, unknown>>} variables
+ * @param {AbortSignal} signal
+ * @returns {Promise<T>} of the type that the schema promises for the query
+ * @throws {Failure} also where a part of the answer is missing
+ */
+export async function requestGraphql(query, variables, signal) {
+  const request = buildGraphqlRequest(query, variables);
+  /** @type {{ readonly data?: T | null, readonly errors?: readonly { readonly message: string, readonly extensions?: { readonly status?: number, readonly slug?: string, readonly details?: any } }[] }} */
+  const { data, errors = [] } = await requestJson(request, signal);
+  const [error] = errors;
+  if (error !== undefined) {
+    const { status = 422, slug, details } = error.extensions ?? {};
+    throw new Failure(status, error.message, slug, details);
+  }
+  if (data == null) throw new Failure(500, "The server answered without data.");
+  return data;
+}
+
+/**
+ * The sites that the token may see, and their log sources.
+ * @typedef {{ readonly id: string, readonly sources: readonly string[] }} Site
+ */
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ readonly user: string, readonly sites: readonly Site[] }>}
+ * @throws {Failure}
+ */
+export async function requestViewer(signal) {
+  const query = "{ viewer { name apps { id logs { sources { id } } } } }";
+  /** @type {{ viewer: { name: string, apps?: { id: string, logs?: { sources?: { id: string }[] } }[] } }} */
+  const { viewer } = await requestGraphql(query, {}, signal);
+  const sites = (viewer.apps ?? []).map(({ id, logs }) => ({
+    id,
+    sources: (logs?.sources ?? []).map((source) => source.id),
+  }));
+  return { user: viewer.name, sites };
+}
+
+/**
+ * Reads a stream of events until it ends, breaks or is aborted.
+ * @param {Request} request
+ * @param {{ readonly lastId: string }} resume
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<ReturnType<ReturnType<typeof createEventReader>>>}
+ * @throws {Failure} status 406 where the server answers, but not with a stream
+ */
+export async function* streamEvents(request, { lastId }, signal) {
+  const response = await sendRequest(request, signal, {
+    Accept: "text/event-stream",
+    ...(lastId === "" ? {} : { "Last-Event-ID": lastId }),
+  });
+  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream") || response.body === null) {
+    await response.body?.cancel();
+    throw new Failure(406, "Live tail is not available on this server.");
+  }
+  const read = createEventReader();
+  const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      const { done, value } = await pieces.read();
+      if (done) return;
+      yield read(value);
+    }
+  } finally {
+    pieces.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,102 @@
+// New lines on top of the list, as they come.
+import { buildPost, Failure, isAborted, streamEvents } from "../base/api.js";
+import { createElement, replaceChildren } from "../base/dom.js";
+import { isFailing } from "../base/events.js";
+import { perPage, takeNew, writeCount } from "./log-search.js";
+
+/** @typedef {import("./log-search.js").Search} Search */
+/** @typedef {import("./log-line.js").Line} Line */
+
+/** Lines that are kept of a live tail: the page is to stay quick for as long as it is open. */
+const maxLiveLines = 2_000;
+/** How late a line may come and still be shown. */
+const lateMillis = 60_000;
+/** Before a broken live tail is begun again. */
+const pauseMillis = 3_000;
+
+/** Shows new lines on top as they come, until something else is shown. @param {Search} search */
+export async function followTail(search) {
+  const { view, signal, bounds, body } = search;
+  const { live } = view;
+  live.dataset.state = "connecting";
+  // A page holds what could be found when it was read; what comes late is behind its newest line.
+  const from = new Date(Date.parse(bounds.to) - lateMillis).toISOString();
+  const request = buildPost("logs/lines", { ...body, from, pagination: { per_page: perPage, order: "ASC" } });
+  const tail = { request, lastId: "" };
+  while (!signal.aborted) {
+    try {
+      await readTail(search, tail);
+    } catch (error) {
+      if (isAborted(error)) return;
+      if (isFinal(error)) {
+        live.dataset.state = "off";
+        writeCount(search, `. Not live: ${error.message}`);
+        return;
+      }
+    }
+    if (signal.aborted) return;
+    live.dataset.state = "connecting";
+    writeCount(search, ", live: connecting again");
+    await new Promise((resolve) => setTimeout(resolve, pauseMillis));
+  }
+}
+
+/**
+ * Until the connection ends; `lastId` is where the next one goes on.
+ * @param {Search} search
+ * @param {{ readonly request: ReturnType<typeof buildPost>, lastId: string }} tail
+ */
+async function readTail(search, tail) {
+  const { live } = search.view;
+  let fails = false;
+  for await (const { events, id } of streamEvents(tail.request, { lastId: tail.lastId }, search.signal)) {
+    tail.lastId = id;
+    throwIfRefused(events);
+    fails = isFailing(fails, events);
+    live.dataset.state = fails ? "connecting" : "on";
+    insertLines(
+      search,
+      events.flatMap(({ event, data }) => (event === "line" ? [JSON.parse(data)] : [])),
+    );
+    writeCount(search, fails ? ", live: the source fails, and is tried again" : ", live");
+  }
+}
+
+/** @param {Search} search @param {readonly Line[]} lines in any order; a late one goes to its place */
+function insertLines(search, lines) {
+  const { list, foot } = search.view;
+  const oldest = list.last?.getAttribute("data-time") ?? "";
+  // What is older than the list will come with its next page.
+  const fit = lines.filter(({ timestamp }) => search.isComplete || oldest === "" || timestamp >= oldest);
+  const items = takeNew(search, fit).map(search.createItem);
+  if (items.length === 0) return;
+  if (list.size === 0) replaceChildren(foot);
+  for (const item of items) list.insert(item);
+  if (list.size > maxLiveLines) removeOldest(search);
+}
+
+/** @param {Search} search */
+function removeOldest(search) {
+  const { list, foot } = search.view;
+  for (const gone of list.cut(maxLiveLines)) search.seen.delete(gone.getAttribute("data-key"));
+  // Further pages would follow what is gone.
+  search.isComplete = false;
+  const advice = "Older lines have left this page. Search again to see them.";
+  replaceChildren(foot, createElement("p", { class: "end" }, advice));
+}
+
+/** Whether asking again would give the same. @param {unknown} error @returns {error is Failure} */
+function isFinal(error) {
+  return error instanceof Failure && error.status >= 400 && error.status < 500 && error.status !== 429;
+}
+
+/**
+ * A tail that its server ended for good.
+ * @param {readonly import("../base/events.js").ServerEvent[]} events
+ * @throws {Failure}
+ */
+function throwIfRefused(events) {
+  const end = events.find(({ event }) => event === "end");
+  const { reason, message } = end === undefined ? {} : JSON.parse(end.data);
+  if (reason === "refused") throw new Failure(422, String(message));
+}

@@ -1,0 +1,164 @@
+// What the view of metrics shows of the metrics that are chosen: a chart, its series and their values.
+import { resolveRange } from "../base/address.js";
+import { buildPost, isAborted, requestJson } from "../base/api.js";
+import { requestDeploys } from "../base/deploy-markers.js";
+import { createElement, fillSelect, replaceChildren } from "../base/dom.js";
+import { findUnit, formatCount, formatRange } from "../base/format.js";
+import { createEmptyState } from "../base/states.js";
+import { drawChart } from "./chart.js";
+import { createSeriesTable, createValueTable, formatLabel } from "./figures.js";
+import { resolutionNames, resolutionSeconds } from "./resolution.js";
+import { showTagFields } from "./tag-fields.js";
+
+/** @typedef {import("./metrics.js").MetricsView} MetricsView */
+/** @typedef {import("../base/address.js").StateOf<"metrics">} State */
+/** @typedef {import("./figures.js").Series} Series */
+/** @typedef {{ readonly metric_type: "gauge" | "counter" | "measurement", readonly available_tags: readonly (readonly string[])[] }} Metric */
+/** @typedef {{ readonly resolution: string, readonly series: readonly (Series & { readonly field: string })[] }} Timeseries */
+
+/** Which fields a type has (docs/reference/api/metrics.md); the first is what is shown unasked. */
+const fieldsByType = {
+  gauge: ["gauge", "mean", "min", "max", "count", "p_90", "p_95"],
+  counter: ["counter"],
+  measurement: ["mean", "p_90", "p_95", "min", "max", "count"],
+};
+const aggregated = ["gauge", "counter"];
+const maxSeries = 200;
+const selection = `resolution
+series {
+  id
+  name
+  tags
+  field
+  min
+  max
+  data { timestamp value }
+}`;
+
+/** @param {string} site @param {string} name @param {AbortSignal} signal @returns {Promise<Metric>} */
+function requestMetric(site, name, signal) {
+  const path = `/api/v2/metrics/type_and_tags/${encodeURIComponent(site)}/${encodeURIComponent(name)}`;
+  return requestJson({ method: "GET", path }, signal);
+}
+
+/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
+export async function showMetric(view, now, signal) {
+  const { change, tags, share, told, chart } = view;
+  const [metric, ...others] = await Promise.all(
+    [now.name, ...now.also].map((name) => requestMetric(now.site, name, signal)),
+  );
+  if (metric === undefined) return;
+  const chosen = writeFields(view, now, metric);
+  const keys = [...new Set(metric.available_tags.flat())].sort();
+  showTagFields(tags, keys, now.tags, (next) => change({ tags: next }));
+  const isAggregated = aggregated.includes(chosen) && now.aggregation !== "default";
+  const select = [
+    {
+      ...{ name: now.name, tags: now.tags, field: chosen },
+      ...(isAggregated ? { aggregation: now.aggregation } : {}),
+    },
+    ...others.map(({ metric_type }, at) => ({
+      name: now.also[at],
+      tags: {},
+      field: fieldsByType[metric_type][0],
+    })),
+  ];
+  const bounds = resolveRange(now.range, Date.now());
+  const resolution = now.resolution === "AUTO" ? undefined : now.resolution;
+  const common = {
+    site_id: now.site,
+    ...bounds,
+    ...(resolution === undefined ? {} : { resolution }),
+    limit: maxSeries,
+  };
+  const request = buildPost("metrics/timeseries", { ...common, select });
+  share.write(request, {
+    field: "metrics_timeseries",
+    arguments: common,
+    variables: { select: { type: "[TimeseriesSelectorInput!]!", value: select } },
+    selection,
+  });
+  share.root.hidden = false;
+  view.publish.write({
+    ...{ title: now.name, type: now.style === "line" ? "line" : "area", site: now.site, range: now.range },
+    ...{ resolution, limit: maxSeries, select },
+  });
+  view.publish.root.hidden = false;
+  /** @type {Timeseries} */
+  const answer = await requestJson(request, signal);
+  const { series } = answer;
+  const every = resolutionNames[answer.resolution] ?? answer.resolution;
+  const rest = series.length === maxSeries ? " (no more are drawn; narrow the tags for others)" : "";
+  replaceChildren(
+    told,
+    `${metric.metric_type}, ${formatCount(series.length, "series", "series")}${rest}, every ${every}, ${formatRange(bounds.from, bounds.to)}`,
+  );
+  if (series.length > 0) return drawSeries(view, now, answer, bounds, signal);
+  const hint =
+    keys.length > 0
+      ? "No series has these tags, or none has a value in this range."
+      : "None has a value in this range.";
+  replaceChildren(chart, createEmptyState("No values", hint));
+}
+
+/** The field that is shown, of those that the metric has. @param {MetricsView} view @param {State} now @param {Metric} metric */
+function writeFields({ fields, aggregation, aggregationField }, now, { metric_type }) {
+  const offered = fieldsByType[metric_type];
+  const chosen = offered.includes(now.field) ? now.field : (offered[0] ?? "gauge");
+  fillSelect(
+    fields,
+    offered.map((word) => [word, word]),
+  );
+  fields.value = chosen;
+  aggregationField.hidden = !aggregated.includes(chosen);
+  aggregation.value = now.aggregation;
+  return chosen;
+}
+
+/**
+ * @param {MetricsView} view @param {State} now @param {Timeseries} answer
+ * @param {{ readonly from: string, readonly to: string }} bounds @param {AbortSignal} signal
+ */
+function drawSeries({ change, chart }, now, { resolution, series }, bounds, signal) {
+  const isNamed = now.also.length > 0;
+  const drawn = createElement("div");
+  const table = createSeriesTable(series, { isNamed, show: (hidden) => made.show(hidden) });
+  replaceChildren(chart, drawn, table.root, createValueTable(series, now.name, isNamed));
+  const unit = [...new Set(series.map(({ name, field }) => findUnit(name, field)))].join(", ");
+  const made = drawChart(
+    drawn,
+    series.map((one) => ({ label: formatLabel(one, isNamed), data: one.data })),
+    {
+      label: `Chart of ${[now.name, ...now.also].join(", ")}, in ${unit}; the same values stand in the tables below`,
+      ...{ unit, signal, style: now.style, isLogarithmic: now.scale === "log" },
+      point: table.writeCursor,
+      step: resolutionSeconds[resolution] ?? 60,
+      choose: (from, to) => {
+        const print = (/** @type {number} */ at) =>
+          new Date(Math.round(at) * 1_000).toISOString().replace(".000Z", "Z");
+        change({ range: { from: print(from), to: print(to) } });
+      },
+    },
+  );
+  void markDeploys(made.mark, now.site, bounds, signal);
+}
+
+/**
+ * A site may have no traces, and a token may not see them: then there are no marks.
+ * @param {(marks: readonly { readonly time: number, readonly label: string }[]) => void} mark
+ * @param {string} site @param {{ readonly from: string, readonly to: string }} bounds @param {AbortSignal} signal
+ */
+async function markDeploys(mark, site, bounds, signal) {
+  try {
+    /** @type {readonly Pick<import("../base/deploy-markers.js").Deploy, "revision" | "createdAt">[]} */
+    const deploys = await requestDeploys(site, bounds, signal, "revision createdAt");
+    mark(
+      deploys.map(({ revision, createdAt }) => ({
+        time: Date.parse(createdAt) / 1_000,
+        label: revision.slice(0, 7),
+      })),
+    );
+  } catch (error) {
+    if (!isAborted(error)) mark([]);
+  }
+}

@@ -1,0 +1,97 @@
+// How a query may go on at the cursor: by a field, by an operator behind one, or by a value behind that.
+import { printValue } from "./query.js";
+import { readTerms } from "./tokens.js";
+
+/**
+ * What is being typed, and which part of the query a choice takes the place of.
+ * @typedef {{
+ *   readonly kind: "field" | "operator" | "value", readonly start: number, readonly end: number,
+ *   readonly typed: string, readonly field: string,
+ * }} Place
+ */
+/** `text` is written into the query; `told` says more of it. @typedef {{ readonly text: string, readonly label: string, readonly told?: string }} Suggestion */
+
+const operators = {
+  "=": "is exactly",
+  "!=": "is not, or is missing",
+  ":": "contains",
+  "!:": "does not contain",
+  ">": "is greater than",
+  ">=": "is at least",
+  "<": "is less than",
+  "<=": "is at most",
+};
+const maxSuggestions = 12;
+
+/** @param {string} query @param {number} cursor @returns {Place} */
+export function locateCompletion(query, cursor) {
+  const nothing = { kind: /** @type {const} */ ("field"), start: cursor, end: cursor, typed: "", field: "" };
+  const term = readTerms(query).find(({ field, value }) => {
+    const start = field?.start ?? value?.start ?? 0;
+    return start <= cursor && cursor <= (value?.end ?? 0);
+  });
+  if (term === undefined) return nothing;
+  const { field, operator, value = { start: cursor, end: cursor, text: "" } } = term;
+  if (field === undefined || operator === undefined)
+    return { ...nothing, start: value.start, end: value.end, typed: query.slice(value.start, cursor) };
+  if (cursor <= field.end)
+    return { ...nothing, start: field.start, end: field.end, typed: query.slice(field.start, cursor) };
+  if (cursor < value.start)
+    return { kind: "operator", start: operator.start, end: operator.end, typed: "", field: field.text };
+  const typed = query.slice(value.start, cursor).replace(/^"/, "");
+  return { kind: "value", start: value.start, end: value.end, typed, field: field.text };
+}
+
+/**
+ * @param {Place} place
+ * @param {readonly string[]} fields as queries spell them
+ * @returns {readonly Suggestion[]} those that begin with what is typed, before those that only contain it
+ */
+export function suggestFields({ kind, typed, field }, fields) {
+  if (kind === "operator") return suggestOperators(field);
+  if (fields.includes(typed)) return suggestOperators(typed);
+  return rank(fields, typed).map((name) => ({ text: name, label: name }));
+}
+
+/** @param {string} field */
+function suggestOperators(field) {
+  return Object.entries(operators).map(([sign, told]) => ({
+    text: `${field}${sign}`,
+    label: `${field}${sign}`,
+    told,
+  }));
+}
+
+/**
+ * @param {Place} place
+ * @param {readonly { readonly value: string, readonly count?: number }[]} values the largest first
+ * @returns {readonly Suggestion[]}
+ */
+export function suggestValues({ typed }, values) {
+  const counts = new Map(values.map(({ value, count }) => [value, count]));
+  return rank([...counts.keys()], typed).map((value) => {
+    const count = counts.get(value);
+    return { text: printValue(value), label: value, ...(count === undefined ? {} : { told: String(count) }) };
+  });
+}
+
+/** @param {readonly string[]} all @param {string} typed */
+function rank(all, typed) {
+  const sought = typed.toLowerCase();
+  const places = all.map((one) => ({ one, at: one.toLowerCase().indexOf(sought) }));
+  return places
+    .filter(({ at }) => at !== -1)
+    .sort((a, b) => Number(a.at > 0) - Number(b.at > 0))
+    .slice(0, maxSuggestions)
+    .map(({ one }) => one);
+}
+
+/**
+ * The query with a choice in its place, and where the cursor is then.
+ * @param {string} query @param {Place} place @param {Suggestion} chosen
+ */
+export function applySuggestion(query, { kind, start, end, field }, { text }) {
+  const from = kind === "operator" ? start - field.length : start;
+  const before = query.slice(0, from) + text;
+  return { query: before + query.slice(end), cursor: before.length };
+}

@@ -1,0 +1,104 @@
+// The deploys of a site, each with its errors and its traces.
+import { printAddress } from "../base/address.js";
+import { buildGraphqlRequest } from "../base/api.js";
+import {
+  buildDeployVariables,
+  deployFields,
+  printDeployQuery,
+  requestDeploys,
+} from "../base/deploy-markers.js";
+import { createElement, renderUntrusted } from "../base/dom.js";
+import { formatAge, formatNumber } from "../base/format.js";
+import { printFieldTerm } from "../search/query.js";
+import { createTableView, createTimeCell } from "./table-view.js";
+
+/** @typedef {import("../base/address.js").StateOf<"deploys">} State */
+/** @typedef {import("../base/deploy-markers.js").Deploy} Deploy */
+
+/** @param {import("../app.js").Shell<"deploys">} shell */
+export function createDeploysView({ go }) {
+  /** @type {State | undefined} */
+  let state;
+  const link = (
+    /** @type {Deploy} */ row,
+    /** @type {"performance" | "errors"} */ kind,
+    /** @type {Node | string} */ text,
+  ) => {
+    const query = printFieldTerm("revision", "=", row.revision);
+    const range = { from: row.createdAt, to: row.lastOccurredAt ?? row.createdAt };
+    if (query === undefined) return text;
+    return createElement(
+      "a",
+      { href: printAddress("traces", { site: state?.site ?? "", kind, query, range }) },
+      text,
+    );
+  };
+  /** @type {import("./table-view.js").TableOptions<Deploy>} */
+  const options = {
+    what: "deploy",
+    many: "deploys",
+    nothing: "No revision has had its first request in this range.",
+    initialSort: "first",
+    write: (now) => {
+      state = now;
+    },
+    ask: (now, bounds, signal) => requestDeploys(now.site, bounds, signal),
+    key: ({ revision }) => revision,
+    share: (now, bounds) => {
+      const [query, variables] = [printDeployQuery(deployFields), buildDeployVariables(now.site, bounds)];
+      return [buildGraphqlRequest(query, variables), { query, values: variables }];
+    },
+    columns: listColumns(link),
+  };
+  return createTableView(go, options);
+}
+
+/** @param {(row: Deploy, kind: "performance" | "errors", text: Node | string) => Node | string} link to the traces of a row @returns {import("./table-view.js").TableOptions<Deploy>["columns"]} */
+function listColumns(link) {
+  return [
+    {
+      ...{ id: "revision", title: "Revision", sort: ({ revision }) => revision },
+      cell: (row) => link(row, "performance", createElement("code", {}, renderUntrusted(row.revision))),
+    },
+    {
+      ...{
+        id: "first",
+        title: "First request",
+        isFigure: true,
+        sort: ({ createdAt }) => Date.parse(createdAt),
+      },
+      cell: ({ createdAt }) => createTimeCell(createdAt),
+    },
+    {
+      ...{
+        id: "last",
+        title: "Last request",
+        isFigure: true,
+        sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt ?? ""),
+      },
+      cell: ({ lastOccurredAt }) => (lastOccurredAt === null ? "–" : createTimeCell(lastOccurredAt)),
+    },
+    {
+      ...{ id: "live", title: "Live for", isFigure: true, sort: ({ liveFor }) => liveFor },
+      cell: ({ liveFor }) => formatAge(liveFor),
+    },
+    {
+      ...{
+        id: "errors",
+        title: "Traces with errors",
+        isFigure: true,
+        sort: ({ exceptionCount }) => exceptionCount,
+      },
+      cell: (row) => (row.exceptionCount === 0 ? "0" : link(row, "errors", formatNumber(row.exceptionCount))),
+    },
+    {
+      ...{
+        id: "rate",
+        title: "Per 100 requests",
+        isFigure: true,
+        sort: ({ exceptionRate }) => exceptionRate,
+      },
+      cell: ({ exceptionRate }) => exceptionRate.toFixed(1),
+    },
+  ];
+}

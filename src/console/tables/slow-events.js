@@ -1,0 +1,158 @@
+// Where the time of requests goes. An event opens as the actions that it happens in, each with a trace that has it.
+import { eventKinds, printAddress } from "../base/address.js";
+import { buildPost, isAborted, requestJson } from "../base/api.js";
+import { createElement, createField, createSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
+import { formatCount, formatDuration, formatNumber } from "../base/format.js";
+import { createFailureState, createLoadingState } from "../base/states.js";
+import { createTableView } from "./table-view.js";
+
+/** @typedef {import("../base/address.js").StateOf<"slow">} State */
+/** @typedef {import("./pieces.js").Bounds} Bounds */
+/**
+ * @typedef {{
+ *   readonly digest: string, readonly count: number, readonly mean: number, readonly impact: number, readonly service: string,
+ *   readonly span_kind: string, readonly span_name: string, readonly statement: string,
+ * }} Row
+ */
+/** @typedef {{ readonly action_name: string, readonly namespace: string, readonly count: number, readonly trace_id: string }} EventAction */
+
+const limit = 100;
+/** A piece may have other events among its first ones. */
+const pieceLimit = 1_000;
+const selection = `digest
+service
+span_kind
+span_name
+statement
+count
+mean
+impact`;
+
+/** @param {import("../app.js").Shell<"slow">} shell */
+export function createSlowEventsView({ go }) {
+  /** @type {State | undefined} */
+  let state;
+  const body = (/** @type {State} */ now, /** @type {Bounds} */ bounds, most = limit) => ({
+    site_id: now.site,
+    ...bounds,
+    ...(now.kind === "any" ? {} : { span_kind: now.kind }),
+    limit: most,
+  });
+  const ask = (/** @type {object} */ request, /** @type {AbortSignal} */ signal) =>
+    /** @type {Promise<readonly Row[]>} */ (
+      requestJson(buildPost("tracing/slow_events", { ...request }), signal)
+    );
+  const kind = createSelect(
+    ["any", ...eventKinds].map((word) => [word, word === "any" ? "All" : word]),
+    (value) => view.change({ kind: value }),
+  );
+  /** @type {import("./table-view.js").TableOptions<Row>} */
+  const options = {
+    what: "slow event",
+    many: "slow events",
+    nothing: "No request of this range has spans within it.",
+    initialSort: "impact",
+    controls: [createField("Kind", kind)],
+    write: (now) => {
+      state = now;
+      kind.value = now.kind;
+    },
+    ask: (now, bounds, signal) => ask(body(now, bounds), signal),
+    key: ({ digest }) => digest,
+    countPiece: async (now, piece, signal) =>
+      new Map((await ask(body(now, piece, pieceLimit), signal)).map(({ digest, count }) => [digest, count])),
+    share: (now, bounds) => {
+      const request = body(now, bounds);
+      return [
+        buildPost("tracing/slow_events", request),
+        { field: "tracing_slow_events", arguments: request, selection },
+      ];
+    },
+    columns: [
+      {
+        id: "event",
+        title: "Event",
+        sort: ({ span_name }) => span_name,
+        cell: (row, bounds) => createEvent(row, () => state?.site ?? "", bounds),
+      },
+      {
+        id: "service",
+        title: "Service",
+        sort: ({ service }) => service,
+        cell: (row) => renderUntrusted(row.service),
+      },
+      { id: "kind", title: "Kind", sort: ({ span_kind }) => span_kind, cell: (row) => row.span_kind },
+      {
+        ...{ id: "count", title: "Spans", isFigure: true, sort: ({ count }) => count },
+        cell: ({ count }) => formatNumber(count),
+      },
+      {
+        ...{ id: "mean", title: "Mean", isFigure: true, sort: ({ mean }) => mean },
+        cell: ({ mean }) => formatDuration(mean),
+      },
+      {
+        ...{ id: "impact", title: "Impact", isFigure: true, sort: ({ impact }) => impact },
+        cell: ({ impact }) => `${impact.toFixed(1)} %`,
+      },
+    ],
+  };
+  const view = createTableView(go, options);
+  return view;
+}
+
+/** @param {Row} row @param {() => string} site @param {Bounds} bounds */
+function createEvent({ digest, span_name, statement }, site, bounds) {
+  const actions = createElement("div", { class: "event-actions" });
+  const details = createElement(
+    "details",
+    {},
+    createElement(
+      "summary",
+      {},
+      renderUntrusted(span_name),
+      statement !== "" && createElement("code", { class: "statement-line" }, renderUntrusted(statement)),
+    ),
+    actions,
+  );
+  details.addEventListener("toggle", () => {
+    if (details.open && actions.childElementCount === 0) void showActions(actions, digest, site(), bounds);
+  });
+  return details;
+}
+
+/** @param {HTMLElement} root @param {string} digest @param {string} site @param {Bounds} bounds */
+async function showActions(root, digest, site, bounds) {
+  replaceChildren(root, createLoadingState("its actions"));
+  try {
+    const request = buildPost("tracing/slow_events/actions", { site_id: site, ...bounds, digest });
+    /** @type {readonly EventAction[]} */
+    const rows = await requestJson(request, new AbortController().signal);
+    replaceChildren(
+      root,
+      createElement(
+        "ul",
+        { class: "plain" },
+        rows.map(({ action_name, namespace, count, trace_id }) =>
+          createElement(
+            "li",
+            {},
+            createElement(
+              "a",
+              { href: printAddress("trace", { site, id: trace_id }) },
+              renderUntrusted(action_name),
+            ),
+            " ",
+            createElement(
+              "span",
+              { class: "muted" },
+              renderUntrusted(namespace),
+              ` · ${formatCount(count, "span")}`,
+            ),
+          ),
+        ),
+      ),
+    );
+  } catch (error) {
+    if (!isAborted(error)) replaceChildren(root, createFailureState(error));
+  }
+}

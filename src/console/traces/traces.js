@@ -1,0 +1,209 @@
+// The listing of traces: requests and errors, as filters choose them.
+import { resolveRange } from "../base/address.js";
+import { buildPost, requestJson } from "../base/api.js";
+import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
+import { createButton, createElement, createField, createSelect, replaceChildren } from "../base/dom.js";
+import { startFeed } from "../base/feed.js";
+import { formatLoaded, formatRange } from "../base/format.js";
+import { createEmptyState } from "../base/states.js";
+import { createQueryBox } from "../search/query-box.js";
+import { showDurations } from "./duration-chart.js";
+import { createTraceRow, createTracesTable, describeErrors } from "./trace-rows.js";
+
+/** @typedef {import("../base/address.js").StateOf<"traces">} State */
+/**
+ * @typedef {{
+ *   readonly trace_id: string, readonly span_id: string, readonly site_id: string, readonly namespace: string,
+ *   readonly action_name: string, readonly revision: string, readonly time: string, readonly duration: number,
+ *   readonly tags: Readonly<Record<string, unknown>>, readonly has_npo: boolean,
+ * }} Summary
+ */
+/**
+ * The controls and the elements of the view, and what it shows; `change` shows another state.
+ * @typedef {{
+ *   readonly change: (part: Partial<State>) => void,
+ *   readonly kind: HTMLSelectElement, readonly query: ReturnType<typeof createQueryBox>,
+ *   readonly namespace: HTMLInputElement, readonly action: HTMLInputElement, readonly least: HTMLInputElement,
+ *   readonly below: HTMLInputElement, readonly durations: HTMLElement,
+ *   readonly range: ReturnType<typeof createRangePicker>, readonly order: HTMLSelectElement,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement,
+ *   readonly table: HTMLElement, readonly body: HTMLElement, readonly foot: HTMLElement, state: State | undefined,
+ * }} TracesView
+ */
+
+const perPage = 50;
+const selection = `time
+duration
+namespace
+action_name
+has_npo
+tags
+trace_id
+span_id`;
+
+/** @param {import("../app.js").Shell<"traces">} shell */
+export function createTracesView({ go }) {
+  const change = (/** @type {Partial<State>} */ part) => {
+    if (view.state !== undefined) go({ ...view.state, ...readTyped(view), ...part });
+  };
+  const kind = createSelect(
+    [
+      ["performance", "Requests"],
+      ["errors", "Errors"],
+    ],
+    (value) => change({ kind: value === "errors" ? "errors" : "performance" }),
+  );
+  const query = createQueryBox({
+    label: "Query",
+    placeholder: "tag.plan=pro revision:6a1a action_name:Checkout",
+    submit: () => change({}),
+  });
+  const namespace = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
+  const action = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
+  const bound = (/** @type {string} */ placeholder) =>
+    createElement("input", { type: "number", min: 0, max: 999_999_999, step: "any", placeholder });
+  const [least, below] = [bound("0"), bound("any")];
+  const range = createRangePicker((value) => change({ range: value }));
+  const order = createSelect(
+    [
+      ["newest", "Newest first"],
+      ["slowest", "Slowest first"],
+    ],
+    // An upper bound is where a listing by duration begins.
+    (value) => change(value === "slowest" ? { order: "slowest" } : { order: "newest", below: 0 }),
+  );
+  const share = createShareBar();
+  const told = createElement("p", { class: "told", role: "status" });
+  const body = createElement("tbody");
+  const table = createTracesTable(body);
+  const foot = createElement("div");
+  const durations = createElement("section", {
+    class: "duration-box",
+    "aria-label": "Durations",
+    hidden: true,
+  });
+  const form = createSearchForm(
+    () => change({}),
+    query.root,
+    createField("Kind", kind),
+    createField("Namespace", namespace, "short"),
+    createField("Action", action, "medium"),
+    createField("At least, ms", least, "short"),
+    createField("Below, ms", below, "short"),
+    range.root,
+    createField("Order", order),
+  );
+  const root = createElement(
+    "div",
+    {},
+    form,
+    createElement("div", { class: "bar" }, told, share.root),
+    durations,
+    table,
+    foot,
+  );
+
+  /** @type {TracesView} */
+  const view = {
+    ...{ change, kind, query, namespace, action, least, below, durations, range, order },
+    ...{ share, told, table, body, foot, state: undefined },
+  };
+  return {
+    root,
+    /** @param {State} now @param {AbortSignal} signal */
+    show: (now, signal) => showTraces(view, now, signal),
+    focus: query.focus,
+  };
+}
+
+/** What stands in the boxes, searched for or not. @param {TracesView} view */
+function readTyped({ query, namespace, action, least, below }) {
+  const [min, max] = [Math.max(0, Number(least.value)), Math.max(0, Number(below.value))];
+  const typed = { query: query.read(), namespace: namespace.value, action: action.value, min, below: max };
+  return max === 0 ? typed : { ...typed, order: /** @type {const} */ ("slowest") };
+}
+
+/** @param {TracesView} view @param {State} now */
+function writeControls({ kind, query, namespace, action, least, below, range, order }, now) {
+  kind.value = now.kind;
+  query.write(now.query);
+  namespace.value = now.namespace;
+  action.value = now.action;
+  least.value = now.min === 0 ? "" : String(now.min);
+  below.value = now.below === 0 ? "" : String(now.below);
+  range.write(now.range);
+  order.value = now.order;
+}
+
+/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal */
+async function showTraces(view, asked, signal) {
+  const { change, query, share, told, table, body, foot } = view;
+  // Only a listing by duration has an upper bound.
+  const now = asked.below === 0 ? asked : { ...asked, order: /** @type {const} */ ("slowest") };
+  view.state = now;
+  writeControls(view, now);
+  replaceChildren(body);
+  replaceChildren(told);
+  table.hidden = true;
+  const bounds = resolveRange(now.range, Date.now());
+  const pageOf = (/** @type {Summary | undefined} */ last) => ({
+    site_ids: [now.site],
+    query: now.query,
+    ...(now.namespace === "" ? {} : { namespace: now.namespace }),
+    ...(now.action === "" ? {} : { action_name: now.action }),
+    ...(now.min === 0 ? {} : { duration: now.min }),
+    ...(now.digest === "" ? {} : { digests: [now.digest] }),
+    ...bounds,
+    pagination: {
+      per_page: perPage,
+      order: "DESC",
+      cursor:
+        now.order === "newest"
+          ? { time: last?.time ?? null }
+          : { duration: last?.duration ?? (now.below === 0 ? null : now.below) },
+    },
+  });
+  const path = `tracing/traces/${now.kind}`;
+  share.write(buildPost(path, pageOf(undefined)), {
+    field: `tracing_traces_${now.kind}`,
+    arguments: pageOf(undefined),
+    selection,
+  });
+  void showDurations(view.durations, {
+    ...{ path, body: pageOf(undefined), signal },
+    choose: (durations) => change({ ...durations, order: "slowest" }),
+  });
+  let longest = 0;
+  const feed = startFeed({
+    what: "traces",
+    perPage,
+    signal,
+    ask: (/** @type {Summary | undefined} */ last) => requestJson(buildPost(path, pageOf(last)), signal),
+    show: (/** @type {readonly Summary[]} */ rows, isOver) => {
+      table.hidden = false;
+      longest = Math.max(longest, ...rows.map((row) => row.duration));
+      const items = rows.map((row) => createTraceRow(view, row, now));
+      body.append(...items);
+      if (now.kind === "errors") void describeErrors(items, rows, signal);
+      body.style.setProperty("--longest", String(Math.max(longest, 0.001)));
+      const way = now.order === "newest" ? "newest first" : "slowest first";
+      const what = now.kind === "errors" ? "trace with errors" : "trace";
+      const many = now.kind === "errors" ? "traces with errors" : "traces";
+      replaceChildren(
+        told,
+        `${formatLoaded(body.childElementCount, isOver, what, many)}, ${way}, ${formatRange(bounds.from, bounds.to)}`,
+      );
+    },
+    nothing: () =>
+      createEmptyState(
+        now.kind === "errors" ? "No errors" : "No traces",
+        "Nothing in this range passes the filters.",
+        createButton("Clear the filters", () =>
+          change({ query: "", namespace: "", action: "", min: 0, digest: "", below: 0 }),
+        ),
+      ),
+    failed: query.explain,
+  });
+  replaceChildren(foot, feed.root);
+  await feed.shown;
+}

@@ -1,0 +1,267 @@
+// A metric store over the metric stores of several backends. Measures are computed by their definitions over the series of
+// all of them, never from the measures of groups.
+//
+// Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
+// Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
+import { createUnsupportedError } from "../core/errors.ts";
+import type { MetricType, Series } from "../core/rows.ts";
+import type { Millis } from "../core/time.ts";
+import { compareLists } from "../metrics/measures.ts";
+import type { CounterSamples, Observations } from "../metrics/samples.ts";
+import type { MemberReader, MetricStore, SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import { combineMembers } from "./member-groups.ts";
+import {
+  countsGrowth,
+  createEqualSeriesError,
+  dropReplica,
+  formatTagsKey,
+  joinBackends,
+  type MetricPlace,
+} from "./metric-places.ts";
+import { readReplicated } from "./replicated-members.ts";
+
+/** The forced labels are those of each place: those of a query are not used. */
+export function createFederatedMetrics(places: readonly MetricPlace[]): MetricStore {
+  return {
+    names: async (_, signal) => {
+      const all = await askAll(places, signal, ({ store, match }, own) => store.names(match, own));
+      return [...new Set(all.flat())].sort();
+    },
+    type: async (_, metric, signal) => (await findHolders(places, metric, signal)).map(({ type }) => type)[0],
+    isTypeGuessed: async (_, metric, signal) => {
+      const holders = await findHolders(places, metric, signal);
+      return holders.length > 0 && holders.every(({ isGuessed }) => isGuessed);
+    },
+    tagKeys: async (_, metric, signal) => {
+      const all = await askAll(places, signal, ({ store, match }, own) => store.tagKeys(match, metric, own));
+      if (all.every((found) => found === undefined)) return undefined;
+      const combinations = all.flatMap((found, at) =>
+        (found ?? []).map((keys) => keys.filter((key) => key !== places[at]?.replica)),
+      );
+      const distinct = new Map(combinations.map((keys) => [JSON.stringify(keys), keys]));
+      return [...distinct.values()].filter((keys) => keys.length > 0).sort(compareLists);
+    },
+    series: (query, signal) => readSeries(places, query, signal),
+  };
+}
+
+/** Asks all places at once. One that fails fails the answer, and the others are given up. */
+async function askAll<Place, T>(
+  places: readonly Place[],
+  signal: AbortSignal,
+  ask: (place: Place, signal: AbortSignal) => Promise<T>,
+): Promise<readonly T[]> {
+  const failed = new AbortController();
+  const own = AbortSignal.any([signal, failed.signal]);
+  try {
+    return await Promise.all(places.map((place) => ask(place, own)));
+  } catch (error) {
+    failed.abort(error);
+    throw error;
+  }
+}
+
+// ---- Types ------------------------------------------------------------------------------------------------------
+
+interface Holder extends MetricPlace {
+  readonly type: MetricType;
+  readonly isGuessed: boolean;
+}
+
+/**
+ * The places that have the metric, all with the type that it has in all of them. What targets declare goes before what
+ * samples seem to be; where samples alone tell, a metric that fell anywhere is a gauge.
+ * @throws {Refused} where targets of two places declare different types
+ */
+async function findHolders(
+  places: readonly MetricPlace[],
+  metric: string,
+  signal: AbortSignal,
+): Promise<readonly Holder[]> {
+  const found = await askAll(places, signal, async (place, own): Promise<readonly Holder[]> => {
+    const { store, match } = place;
+    const type = await store.type(match, metric, own);
+    if (type === undefined) return [];
+    return [{ ...place, type, isGuessed: (await store.isTypeGuessed?.(match, metric, own)) ?? false }];
+  });
+  const holders = found.flat();
+  const declared = holders.filter(({ isGuessed }) => !isGuessed);
+  const types = new Set((declared.length > 0 ? declared : holders).map(({ type }) => type));
+  if (declared.length > 0 && types.size > 1) {
+    const described = declared.map(({ backend, type }) => `a ${type} in ${backend}`).join(" and ");
+    throw createUnsupportedError(joinBackends(declared), `${metric}, which is ${described}`);
+  }
+  const [only] = types;
+  const type = types.size === 1 && only !== undefined ? only : "gauge";
+  return holders.map((holder) => ({ ...holder, type }));
+}
+
+// ---- Series -----------------------------------------------------------------------------------------------------
+
+async function readSeries(
+  places: readonly MetricPlace[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const holders = await findHolders(places, query.metric, signal);
+  // The label of the scraper is no tag, and so matches nothing.
+  const asked = holders.filter(({ replica }) => replica === undefined || !Object.hasOwn(query.tags, replica));
+  const [only] = asked;
+  if (only === undefined) return [];
+  const isReplicated = asked.some(({ replica }) => replica !== undefined);
+  if (asked.length === 1 && !isReplicated) return only.store.series({ ...query, match: only.match }, signal);
+  if (isReplicated) return combineReplicated(asked, query, signal);
+  if (query.measure.of === "samples" && query.measure.combine === "mean")
+    return readMeans(asked, query, signal);
+  const members = await readDistinct(asked, query, signal);
+  return combineMembers(joinBackends(asked), query, members, signal);
+}
+
+async function combineReplicated(
+  holders: readonly Holder[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const members = await readReplicated(holders.map(toReadable), query, signal);
+  return combineMembers(joinBackends(holders), query, members, signal);
+}
+
+/** A mean is a sum over a count; where the sum passes what a number holds, it is computed from all samples. */
+async function readMeans(
+  holders: readonly Holder[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const read = async (combine: "sum" | "count") => {
+    const own = { ...query, measure: { of: "samples", combine } as const };
+    return combineMembers(joinBackends(holders), own, await readDistinct(holders, own, signal), signal);
+  };
+  const [sums, counts] = await Promise.all([read("sum"), read("count")]);
+  const isTooLarge = sums.some(({ values }) => values.includes(Number.POSITIVE_INFINITY));
+  const isTooSmall = sums.some(({ values }) => values.includes(Number.NEGATIVE_INFINITY));
+  if (isTooLarge || isTooSmall) return combineReplicated(holders, query, signal);
+  const countOf = new Map(counts.map(({ tags, values }) => [formatTagsKey(tags), values]));
+  return sums.map(({ tags, values }) => {
+    const counted = countOf.get(formatTagsKey(tags));
+    return { tags, values: values.map((sum, bucket) => sum / (counted?.[bucket] ?? Number.NaN)) };
+  });
+}
+
+type ReadablePlace = MetricPlace & { readonly members: MemberReader };
+
+/** @throws {Refused} where the backend's metrics cannot be merged with those of others */
+function toReadable(place: MetricPlace): ReadablePlace {
+  const { members } = place.store;
+  if (members === undefined)
+    throw createUnsupportedError(place.backend, "metrics that other backends have as well");
+  return { ...place, members };
+}
+
+interface PlaceMembers extends ReadablePlace {
+  readonly found: readonly SeriesMember[];
+}
+
+/** Series of places of which no two have the same one. @throws {Refused} where two have, now or before */
+async function readDistinct(
+  holders: readonly Holder[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly SeriesMember[]> {
+  const all = await askAll(holders.map(toReadable), signal, async (place, own): Promise<PlaceMembers> => {
+    return { ...place, found: await place.members.read({ ...query, match: place.match }, own) };
+  });
+  refuseEqualSeries(all, query);
+  if (!countsGrowth(query.measure)) return all.flatMap(({ found }) => found);
+  await refuseMovedSeries(all, query, signal);
+  return correctBaselines(all, query, signal);
+}
+
+function refuseEqualSeries(all: readonly PlaceMembers[], { metric }: SeriesQuery): void {
+  const owners = new Map<string, MetricPlace>();
+  for (const place of all) {
+    for (const { tags } of place.found) {
+      const key = formatTagsKey(dropReplica(place, tags));
+      const owner = owners.get(key);
+      if (owner !== undefined && owner.backend !== place.backend)
+        throw createEqualSeriesError([owner, place], metric, tags);
+      owners.set(key, place);
+    }
+  }
+}
+
+/** A counter that seems new in one place may have been in another before: it would count twice. */
+async function refuseMovedSeries(
+  all: readonly PlaceMembers[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<void> {
+  const { start } = query.buckets;
+  for (const place of all) {
+    const open = place.found.filter((member) => isOpen(member, start)).map(({ tags }) => tags);
+    if (open.length === 0) continue;
+    const keys = new Set(open.map(formatTagsKey));
+    const others = all.filter((other) => other !== place);
+    const held = await askAll(others, signal, (other, own) =>
+      other.members.findHeldBefore({ ...query, match: other.match }, start, open, own),
+    );
+    for (const [at, tags] of held.entries()) {
+      const moved: Tags | undefined = tags.find((one) => keys.has(formatTagsKey(one)));
+      const other = others[at];
+      if (moved !== undefined && other !== undefined)
+        throw createEqualSeriesError([other, place], query.metric, moved);
+    }
+  }
+}
+
+/** Whether the place knows no sample of it shortly before the buckets. */
+function isOpen(member: SeriesMember, start: Millis): boolean {
+  return listParts(member).some((samples) => isOpenPart(samples, start));
+}
+
+function isOpenPart({ times }: CounterSamples, start: Millis): boolean {
+  const [first] = times;
+  return first !== undefined && first >= start;
+}
+
+function listParts(member: SeriesMember): readonly CounterSamples[] {
+  if ("samples" in member) return [member.samples];
+  if (!("observations" in member)) return [];
+  const { count, sum, buckets } = member.observations;
+  return [count, sum, ...buckets.map(({ samples }) => samples)];
+}
+
+/** A series that begins the metric in its own place is only a new one if another place had the metric before. */
+async function correctBaselines(
+  all: readonly PlaceMembers[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly SeriesMember[]> {
+  const { start } = query.buckets;
+  const begins = (part: CounterSamples): boolean => part.baseline === "own" && isOpenPart(part, start);
+  if (!all.some(({ found }) => found.some((member) => listParts(member).some(begins))))
+    return all.flatMap(({ found }) => found);
+  const firsts = await askAll(all, signal, (place, own) =>
+    place.members.findFirstTime({ ...query, match: place.match }, own),
+  );
+  return all.flatMap(({ found }, at) => {
+    const own = firsts[at] ?? Number.NEGATIVE_INFINITY;
+    // A series that comes back has no samples of others before that would count.
+    const isLater = own >= start && firsts.some((first) => first < own);
+    if (!isLater) return found;
+    const correct = (part: CounterSamples): CounterSamples =>
+      begins(part) ? { ...part, baseline: "zero" } : part;
+    return found.map((member) => mapParts(member, correct));
+  });
+}
+
+function mapParts(member: SeriesMember, change: (part: CounterSamples) => CounterSamples): SeriesMember {
+  if ("samples" in member) return { ...member, samples: change(member.samples) };
+  if (!("observations" in member)) return member;
+  const { count, sum, buckets } = member.observations;
+  const observations: Observations = {
+    count: change(count),
+    sum: change(sum),
+    buckets: buckets.map(({ bound, samples }) => ({ bound, samples: change(samples) })),
+  };
+  return { ...member, observations };
+}

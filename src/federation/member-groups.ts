@@ -1,0 +1,132 @@
+// Combines the series of several backends into the series of an answer, by the definitions in `src/metrics/samples.ts`.
+import { createUnsupportedError } from "../core/errors.ts";
+import type { Buckets, Measure, Series } from "../core/rows.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
+import { compareLists } from "../metrics/measures.ts";
+import {
+  type CounterSamples,
+  combineCumulative,
+  combineIncrements,
+  combineObservations,
+  combineSamples,
+  computeIncrements,
+  computeMean,
+  type Observations,
+  sumValues,
+} from "../metrics/samples.ts";
+import type { SeriesMember, SeriesQuery } from "../store/metrics.ts";
+import { createTooManySamplesError } from "./metric-places.ts";
+
+type SampleMeasure = Extract<Measure, { of: "samples" }>;
+type ObservationMeasure = Extract<Measure, { of: "observations" }>;
+
+/** `backends` are named by what is refused. @throws {Refused} */
+export async function combineMembers(
+  backends: string,
+  { tags, measure, buckets, pointLimit }: SeriesQuery,
+  members: readonly SeriesMember[],
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const keys = Object.keys(tags).sort();
+  const valuesOf = (member: SeriesMember) => keys.map((key) => member.tags[key] ?? "");
+  const groups = [...Map.groupBy(members, (member) => JSON.stringify(valuesOf(member))).values()];
+  const points = groups.length * buckets.count;
+  if (points > pointLimit) throw createTooManySamplesError(pointLimit, points);
+  const found: { readonly group: readonly string[]; readonly values: Float64Array }[] = [];
+  for (const group of groups) {
+    await yieldToEventLoop();
+    signal.throwIfAborted();
+    const [first] = group;
+    const values = combineGroup(backends, group, measure, buckets);
+    const hasValue = values.some((value) => !Number.isNaN(value));
+    if (first !== undefined && hasValue) found.push({ group: valuesOf(first), values });
+  }
+  return found
+    .sort((a, b) => compareLists(a.group, b.group))
+    .map(({ group, values }) => ({
+      tags: Object.fromEntries(keys.map((key, at) => [key, group[at] ?? ""])),
+      values,
+    }));
+}
+
+function combineGroup(
+  backends: string,
+  group: readonly SeriesMember[],
+  measure: Measure,
+  buckets: Buckets,
+): Float64Array {
+  const samples = group.flatMap((member) => ("samples" in member ? member.samples : []));
+  switch (measure.of) {
+    case "samples": {
+      const values = group.flatMap((member) => ("values" in member ? [member.values] : []));
+      return values.length > 0
+        ? combineOwnValues(values, measure, buckets)
+        : combineSamples(samples, measure, buckets);
+    }
+    case "increment":
+      return combineIncrements(samples, buckets);
+    case "cumulative":
+      return combineCumulative(samples, measure, buckets);
+    case "observations":
+      return combineObserved(backends, group, measure, buckets);
+  }
+  return measure satisfies never;
+}
+
+/** Of each series' own measure that of all. */
+function combineOwnValues(
+  members: readonly Float64Array[],
+  { combine }: SampleMeasure,
+  { count }: Buckets,
+): Float64Array {
+  return Float64Array.from({ length: count }, (_, bucket) => {
+    const values = members.map((own) => own[bucket] ?? Number.NaN).filter((value) => !Number.isNaN(value));
+    if (values.length === 0) return Number.NaN;
+    switch (combine) {
+      case "sum":
+      case "count":
+        return sumValues(values);
+      case "min":
+        return values.reduce((least, value) => Math.min(least, value));
+      case "max":
+        return values.reduce((most, value) => Math.max(most, value));
+      case "first":
+      case "last":
+        return computeMean(values);
+      case "mean":
+      case "quantile":
+        throw new Error(`the ${combine} of a group is not that of its series`);
+    }
+    return combine satisfies never;
+  });
+}
+
+/** @throws {Refused} where some of what was observed would be left out */
+function combineObserved(
+  backends: string,
+  group: readonly SeriesMember[],
+  measure: ObservationMeasure,
+  buckets: Buckets,
+): Float64Array {
+  const exported = group.flatMap((member) => ("values" in member ? [member.values] : []));
+  const [only] = exported;
+  if (only !== undefined) {
+    if (group.length > 1) throw createUnsupportedError(backends, "a quantile of several summaries");
+    return only;
+  }
+  const observed = group.flatMap((member) => ("observations" in member ? member.observations : []));
+  const isLacking = ({ buckets, sum }: Observations): boolean => {
+    if (measure.combine === "count") return false;
+    return measure.combine === "mean" ? sum.times.length === 0 : buckets.length === 0;
+  };
+  const lacking = observed.filter(isLacking);
+  if (lacking.some(({ count }) => hasGrown(count, buckets))) {
+    const lost = measure.combine === "mean" ? "its sum" : "buckets";
+    throw createUnsupportedError(backends, `the ${measure.combine} of what is counted without ${lost}`);
+  }
+  return combineObservations(observed, measure, buckets);
+}
+
+function hasGrown(count: CounterSamples, buckets: Buckets): boolean {
+  return computeIncrements(count, buckets).some((grown) => grown > 0);
+}

@@ -1,0 +1,145 @@
+// Log lines and their counts for existing clients, by the operations `logs.lines` and `logs.counts`.
+import type { Site } from "../../access/sites.ts";
+import { parseJson } from "../../core/json/parse-json.ts";
+import { parse } from "../../log-query/parse.ts";
+import { quoteValue } from "../../log-query/print.ts";
+import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
+import { type BackReference, refuseBelowRows } from "./batches.ts";
+
+/** The logs of a site. */
+interface LogsRow {
+  readonly site: Site;
+}
+
+interface SourceRow extends LogsRow, BackReference {
+  readonly id: string;
+}
+
+interface LineArguments {
+  readonly start?: string | null;
+  readonly end?: string | null;
+  readonly sourceIds?: readonly string[] | null;
+  readonly severities?: readonly string[] | null;
+  readonly query?: string | null;
+  readonly limit?: number | null;
+  readonly order?: "ASC" | "DESC" | null;
+  readonly resolution?: string | null;
+}
+
+const defaultLines = 100;
+
+function listSources(site: Site): readonly SourceRow[] {
+  return [...(site.logs?.sources.keys() ?? [])].map((id) => ({ site, id }));
+}
+
+/** Which lines are meant, as the operations take it; undefined where there can be none. */
+function buildSelection({ site }: LogsRow, args: LineArguments) {
+  const { start: from, end: to, sourceIds, severities, query } = args;
+  const ids = sourceIds ?? [...(site.logs?.sources.keys() ?? [])];
+  if (site.logs === undefined || ids.length === 0) return undefined;
+  const any = (severities ?? []).map((word) => `severity=${quoteValue(word.toLowerCase())}`).join(" OR ");
+  return {
+    ...{ site_id: site.id, source_ids: ids, from, to },
+    query: joinQueries(any, query ?? ""),
+  };
+}
+
+/** A query that cannot be parsed alone is left alone: between parentheses of ours it might mean another thing. */
+function joinQueries(any: string, terms: string): string {
+  if (any === "") return terms;
+  if (terms.trim() === "") return any;
+  try {
+    parse(terms, { legacy: true });
+  } catch {
+    // The operation refuses it in the client's own positions.
+    return terms;
+  }
+  return `(${any}) (${terms})`;
+}
+
+interface LineRow {
+  readonly line: Readonly<Record<string, unknown>>;
+  readonly site: Site;
+}
+
+async function readLines(logs: LogsRow, args: LineArguments, session: Session): Promise<readonly LineRow[]> {
+  const selection = buildSelection(logs, args);
+  if (selection === undefined) return [];
+  const per_page = args.limit ?? defaultLines;
+  const pagination = { per_page, order: args.order ?? "DESC" };
+  const lines = await session.runOperation("logs.lines", { ...selection, pagination });
+  if (!Array.isArray(lines)) return [];
+  // A page is longer to end between two milliseconds; these clients have no cursor that needs it.
+  return lines.slice(0, per_page).map((line) => ({ line, site: logs.site }));
+}
+
+async function countLines(logs: LogsRow, args: LineArguments, session: Session) {
+  const selection = buildSelection(logs, args);
+  if (selection === undefined) return null;
+  const { resolution } = args;
+  const answer = await session.runOperation("logs.counts", { ...selection, resolution });
+  const { buckets = [] } = answer as { readonly buckets?: readonly { timestamp: string; count: number }[] };
+  return {
+    series: [{ digest: "lines", name: "lines", tags: [], type: "COUNTER" }],
+    values: [{ values: buckets.map(({ timestamp, count }) => ({ key: timestamp, value: count })) }],
+  };
+}
+
+/** The body's members, those of objects within it under names with dots. */
+function listAttributes(json: unknown) {
+  const found: { readonly key: string; readonly value: string }[] = [];
+  const waiting: { readonly key: string; readonly value: unknown }[] = [{ key: "", value: parseBody(json) }];
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    const { key, value } = next;
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+      for (const [name, inner] of Object.entries(value).toReversed())
+        waiting.push({ key: key === "" ? name : `${key}.${name}`, value: inner });
+    } else if (key !== "") {
+      found.push({ key, value: typeof value === "string" ? value : JSON.stringify(value) });
+    }
+  }
+  return found;
+}
+
+function parseBody(json: unknown): unknown {
+  try {
+    // Numbers keep their spelling, as the query language compares them.
+    return parseJson(String(json), (source) => source);
+  } catch {
+    return {};
+  }
+}
+
+const secondsPerMilli = 1_000;
+const maxInt = 2 ** 31 - 1;
+
+export const logResolvers: Resolvers = {
+  Logs: {
+    sources: ({ site }: LogsRow) => listSources(site),
+    source: ({ site }: LogsRow, { id }: { readonly id?: string | null }) =>
+      listSources(site).find((source) => source.id === id) ?? null,
+    lines: (logs: LogsRow, args: LineArguments, { readout }: Context) => readLines(logs, args, readout),
+    metrics: (logs: LogsRow, args: LineArguments, { readout }: Context) => countLines(logs, args, readout),
+    queryWindow: ({ site }: LogsRow) => Math.min(maxInt, Math.round(site.retention / secondsPerMilli)),
+  },
+  Source: {
+    name: ({ id }: SourceRow) => id,
+    type: () => "custom",
+    fmt: () => "JSON",
+    metrics: async (source: SourceRow, args: LineArguments, { readout }: Context) => {
+      await refuseBelowRows(source, "metrics", readout);
+      return await countLines(source, { ...args, sourceIds: [source.id] }, readout);
+    },
+  },
+  AppLogLine: {
+    ...Object.fromEntries(
+      ["id", "timestamp", "message", "hostname", "group"].map((name) => [
+        name,
+        ({ line }: LineRow) => line[name],
+      ]),
+    ),
+    severity: ({ line }: LineRow) => String(line.severity).toUpperCase(),
+    source: ({ line, site }: LineRow) => ({ site, id: String(line.source_id), isBackReference: true }),
+    attributes: ({ line }: LineRow) => listAttributes(line.json),
+  },
+};

@@ -1,0 +1,42 @@
+// How many log lines lie behind a page, for readers that page through them. Only what the sources count themselves is counted:
+// to read the rest of a range for its number alone would cost more than the page.
+import { endOfMilli, floorToMilli, type Instant, parseInstant, printInstant } from "../core/time.ts";
+import { countWithoutReading } from "./logs/counts.ts";
+import type { PreparedOperation } from "./runtime/operation.ts";
+
+/** Of a page: the request that it answers, and its last line. */
+interface AnsweredPage {
+  readonly site_id: string;
+  readonly source_ids: unknown;
+  readonly query: unknown;
+  readonly use_expressions: unknown;
+  readonly from?: unknown;
+  readonly to?: unknown;
+  readonly order: "ASC" | "DESC";
+  /** The `timestamp` of the last line, whose millisecond is answered whole. */
+  readonly last: string;
+}
+
+/** Undefined where a source does not count. @throws {Unprocessable} as `logs/counts` */
+export function prepareRemainingLines({
+  order,
+  last,
+  ...request
+}: AnsweredPage): PreparedOperation<Promise<number | undefined>> {
+  const time = parseInstant(last);
+  const isWhole = time !== undefined && floorToMilli(time) === time;
+  return {
+    name: "logs",
+    scopes: ["logs"],
+    sites: () => [request.site_id],
+    // A crowded millisecond is answered in parts, of which only the last is known to be one.
+    run: async (context) => {
+      if (time === undefined || !isWhole) return undefined;
+      const rest =
+        order === "DESC"
+          ? { to: printInstant((time - 1n) as Instant) }
+          : { from: printInstant((endOfMilli(time) + 1n) as Instant) };
+      return await countWithoutReading({ ...request, ...rest }, context);
+    },
+  };
+}

@@ -1,0 +1,46 @@
+// One request to a collector: OTLP over HTTP, as JSON.
+import { formatErrorCode } from "../core/errors.ts";
+import type { Millis } from "../core/time.ts";
+
+const answerTimeout: Millis = 5_000;
+
+/** A connection that was kept open may be closed by the collector just when it is used again. */
+const closedConnectionCodes: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+
+export interface OtlpOutcome {
+  /** Undefined where the collector took the request. */
+  readonly problem: string | undefined;
+  readonly isConnectionClosed?: boolean;
+}
+
+/** The address of one kind of data at a collector. */
+export function buildOtlpUrl(collector: string, data: "traces" | "logs"): string {
+  return `${collector.replace(/\/+$/, "")}/v1/${data}`;
+}
+
+/** Never rejects. Ends with the signal, or after 5 seconds. */
+export async function postOtlp(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: object,
+  signal: AbortSignal,
+): Promise<OtlpOutcome> {
+  try {
+    const answer = await fetch(url, {
+      method: "POST",
+      headers: { ...headers, "content-type": "application/json" },
+      body: JSON.stringify(body),
+      redirect: "error",
+      signal: AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]),
+    });
+    await answer.arrayBuffer();
+    return { problem: answer.ok ? undefined : `status ${answer.status}` };
+  } catch (error) {
+    const cause = error instanceof Error ? (error.cause ?? error) : error;
+    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+    return {
+      problem: `no answer${formatErrorCode(cause)}`,
+      isConnectionClosed: closedConnectionCodes.has(code),
+    };
+  }
+}

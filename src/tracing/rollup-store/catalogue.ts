@@ -1,0 +1,187 @@
+// What a rollup store has, for requests: the manifests of groups, and the figures of segments. It never fails a request: what it
+// cannot read is read from the source, and only where that is too much does it say why.
+
+import { raceAbort } from "../../core/concurrency.ts";
+import { BackendError, FiguresUnfinished } from "../../core/errors.ts";
+import { day, type Millis, minute, printInstant } from "../../core/time.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
+import type { RollupStore } from "../../store/rollups.ts";
+import type { SnapshotVersion } from "../../store/spans.ts";
+import type {
+  FiguresCodec,
+  GroupName,
+  StoredGroup,
+  StoredRollups,
+  StoredSegment,
+} from "../rollups/stored-cover.ts";
+import {
+  findReach,
+  formatManifestId,
+  hashGroup,
+  type Manifest,
+  parseManifest,
+  parseSegment,
+} from "./manifest.ts";
+
+/** What the methods of one catalogue share. */
+interface CatalogueContext {
+  readonly findStore: () => RollupStore | undefined;
+  /** Milliseconds since 1970. */
+  readonly now: () => Millis;
+  readonly report: (error: BackendError) => void;
+  /** By group, the one that was read last as the last. */
+  readonly known: Map<string, KnownManifest>;
+}
+
+interface KnownManifest {
+  readonly expires: Millis;
+  readonly found: Promise<FoundManifest | undefined>;
+}
+
+interface FoundManifest extends Manifest {
+  readonly store: RollupStore;
+  readonly revision: string;
+  /** The version that its text was read as; the same object for all requests. */
+  parsed: { readonly version: SnapshotVersion | undefined } | undefined;
+}
+
+/** How long a manifest is used before it is read again. */
+const manifestLifetime: Millis = 5_000;
+const maxKnown = 1_000;
+/** Bytes of documents that one answer has: it is parsed in one turn. */
+const maxLoadedBytes = 2_000_000;
+/** A roller that has written nothing for so long has ended. */
+const rollerLifetime: Millis = day;
+const retryAfterSeconds = minute / 2 / 1_000;
+
+/** The figures of a store, which is found when it is needed. `report` is told why they could not be read. */
+export function createRollupCatalogue(
+  findStore: () => RollupStore | undefined,
+  now: () => Millis,
+  report: (error: BackendError) => void,
+): StoredRollups {
+  const context: CatalogueContext = { findStore, now, report, known: new Map() };
+  return {
+    find: async (name, parseVersion, signal) => {
+      const manifest = await findManifest(context, name, signal).catch(suppressFailure(context));
+      if (manifest?.version === undefined) return undefined;
+      manifest.parsed ??= { version: parseVersion(manifest.version) };
+      const { version } = manifest.parsed;
+      return version && toStoredGroup(context, name, manifest, version);
+    },
+    explainMissing: async (name, signal) => {
+      try {
+        const manifest = await findManifest(context, name, signal);
+        if (manifest === undefined || manifest.at < now() - rollerLifetime) return undefined;
+        return createUnfinishedError(manifest);
+      } catch (error) {
+        signal.throwIfAborted();
+        return error;
+      }
+    },
+  };
+}
+
+function suppressFailure({ report }: CatalogueContext): (error: unknown) => undefined {
+  return (error) => {
+    if (!(error instanceof BackendError)) throw error;
+    report(error);
+  };
+}
+
+/** One request reads a manifest for all that ask at the same time. */
+async function findManifest(
+  { known, now, findStore }: CatalogueContext,
+  name: GroupName,
+  signal: AbortSignal,
+): Promise<FoundManifest | undefined> {
+  const store = findStore();
+  if (store === undefined) return undefined;
+  const group = hashGroup(name);
+  const last = known.get(group);
+  if (last !== undefined && last.expires > now()) return raceAbort(last.found, signal);
+  // Not the first caller's signal: others may wait for the same answer. The store's own deadline bounds it.
+  const found = readManifest(store, group, new AbortController().signal);
+  known.delete(group);
+  known.set(group, { expires: now() + manifestLifetime, found });
+  found.catch(() => known.delete(group));
+  const [oldest] = known.keys();
+  if (known.size > maxKnown && oldest !== undefined) known.delete(oldest);
+  return raceAbort(found, signal);
+}
+
+async function readManifest(
+  store: RollupStore,
+  group: string,
+  signal: AbortSignal,
+): Promise<FoundManifest | undefined> {
+  const [document] = await store.read([formatManifestId(group)], signal);
+  const manifest = document && parseManifest(group, document.body);
+  return manifest && { ...manifest, store, revision: document.revision, parsed: undefined };
+}
+
+function toStoredGroup(
+  context: CatalogueContext,
+  name: GroupName,
+  { store, revision, segments, merged }: FoundManifest,
+  version: SnapshotVersion,
+): StoredGroup {
+  return {
+    ...{ revision, version, segments, merged },
+    load: async (wanted, decode, signal) => {
+      try {
+        return await loadSegments(store, hashGroup(name), wanted, decode, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        suppressFailure(context)(error);
+        return new Map();
+      }
+    },
+  };
+}
+
+/** The figures by segment, in the order of the segments. Those that are not there or cannot be read are left out. */
+export async function loadSegments<Figures>(
+  store: RollupStore,
+  group: string,
+  segments: readonly StoredSegment[],
+  decode: FiguresCodec<Figures>["decode"],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<StoredSegment, Figures>> {
+  const loaded = new Map<StoredSegment, Figures>();
+  for (const part of cutByBytes(segments)) {
+    const documents = await store.read(
+      part.map(({ id }) => id),
+      signal,
+    );
+    const bodies = new Map(documents.map(({ id, body }) => [id, body]));
+    for (const segment of part) {
+      const body = bodies.get(segment.id);
+      const figures = body === undefined ? undefined : await decode(parseSegment(group, segment, body));
+      if (figures !== undefined) loaded.set(segment, figures);
+      await yieldToEventLoop();
+    }
+  }
+  return loaded;
+}
+
+function cutByBytes(segments: readonly StoredSegment[]): readonly (readonly StoredSegment[])[] {
+  const parts: StoredSegment[][] = [];
+  let bytes = Number.POSITIVE_INFINITY;
+  for (const segment of segments) {
+    if (bytes + segment.bytes > maxLoadedBytes) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1)?.push(segment);
+    bytes += segment.bytes;
+  }
+  return parts;
+}
+
+function createUnfinishedError(manifest: Manifest): FiguresUnfinished {
+  const reach = findReach(manifest);
+  const far = reach === undefined ? "none are there yet" : `they reach back to ${printInstant(reach)}`;
+  const sentence = `The figures of this range are being made, the newest first, and ${far}; ask again later, or for less`;
+  return new FiguresUnfinished(sentence, retryAfterSeconds);
+}

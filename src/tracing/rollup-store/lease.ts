@@ -1,0 +1,52 @@
+// A lease: of several instances one makes figures at a time. It saves work and nothing else: two that work at once, because a
+// clock is wrong or a step takes longer than the lease, write the same, and one manifest replaces the other.
+import { z } from "zod";
+import { tryParseJson } from "../../core/json/parse-json.ts";
+import type { Millis } from "../../core/time.ts";
+import type { RollupStore } from "../../store/rollups.ts";
+
+export interface LeaseHolder {
+  readonly store: RollupStore;
+  readonly id: string;
+  /** Names an instance. */
+  readonly holder: string;
+  /** Milliseconds since 1970. */
+  readonly now: () => Millis;
+}
+
+const bodySchema = z.strictObject({ holder: z.string(), until: z.number() });
+
+/** Others may take it over so long after its holder was last heard of. */
+const leaseLifetime: Millis = 60_000;
+
+/** Takes or prolongs the lease. Returns whether this instance holds it. @throws {BackendError} */
+export async function holdLease(lease: LeaseHolder, signal: AbortSignal): Promise<boolean> {
+  const { store, id, holder, now } = lease;
+  const [found] = await store.read([id], signal);
+  const held = found && parseBody(found.body);
+  const isFree = held === undefined || held.holder === holder || held.until < now();
+  return isFree && writeLease(lease, now() + leaseLifetime, found?.revision, signal);
+}
+
+/** Lets others take it over at once. @throws {BackendError} */
+export async function releaseLease(lease: LeaseHolder, signal: AbortSignal): Promise<void> {
+  const { store, id, holder } = lease;
+  const [found] = await store.read([id], signal);
+  if (found === undefined || parseBody(found.body)?.holder !== holder) return;
+  await writeLease(lease, 0, found.revision, signal);
+}
+
+function writeLease(
+  { store, id, holder, now }: LeaseHolder,
+  until: Millis,
+  revision: string | undefined,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const body = JSON.stringify({ holder, until });
+  return store.replace({ id, site: "", made: now(), body }, revision, signal);
+}
+
+/** Undefined for a text that is no lease, which is then taken over. */
+function parseBody(text: string): z.infer<typeof bodySchema> | undefined {
+  return bodySchema.safeParse(tryParseJson(text)).data;
+}

@@ -1,0 +1,159 @@
+// The manifest of a group of figures: which segments are kept, in which documents, and as of which version of the source they
+// hold. One document, replaced as a whole, so that whoever reads it sees a state that was true at one moment. Segments lie in
+// documents of their own, which never change. All of it is input when it comes back.
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { tryParseJson } from "../../core/json/parse-json.ts";
+import { type Instant, type Millis, minute, nanosPerMilli } from "../../core/time.ts";
+import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
+import { definition } from "./definition.ts";
+
+/** The form of the documents. Those of another one are made anew. */
+const format = 1;
+
+export interface Manifest {
+  /** When it was written, since 1970. */
+  readonly at: Millis;
+  /** What `SnapshotVersion.print` returns; undefined while there are no segments. */
+  readonly version: string | undefined;
+  /** In the order of time. None overlaps another. */
+  readonly segments: readonly StoredSegment[];
+  /** Longer ones, each with the figures of segments that fill it, likewise. */
+  readonly merged: readonly StoredSegment[];
+}
+
+export const emptyManifest: Manifest = { at: 0, version: undefined, segments: [], merged: [] };
+
+const nanosPerMinute = BigInt(minute) * nanosPerMilli;
+const dayInMinutes = 1_440;
+/** Until the year 2262, where times end. */
+const maxMinute = 153_722_867;
+
+/** Start, length, the end of the id, bytes; times in minutes since 1970. */
+const segmentSchema = z.tuple([
+  z.int().min(0).max(maxMinute),
+  z.int().min(1).max(dayInMinutes),
+  z.string().regex(/^[\w-]{1,40}$/),
+  z.int().min(0),
+]);
+type WrittenSegment = z.infer<typeof segmentSchema>;
+/** Overlapping segments would count twice. */
+const segmentsSchema = z.array(segmentSchema).refine((segments) => {
+  let next = 0;
+  return segments.every(([start, minutes]) => {
+    const isFree = start >= next;
+    next = start + minutes;
+    return isFree;
+  });
+});
+const manifestSchema = z.strictObject({
+  format: z.literal(format),
+  group: z.string(),
+  at: z.number(),
+  version: z.string().optional(),
+  segments: segmentsSchema,
+  merged: segmentsSchema,
+});
+
+/** Identifies a group in the ids of documents. */
+export function hashGroup({ key }: GroupName): string {
+  const text = JSON.stringify([format, definition, key]);
+  return createHash("sha256").update(text).digest("base64url").slice(0, 24);
+}
+
+export function formatManifestId(group: string): string {
+  return `manifest-${group}`;
+}
+
+/** The id of a segment's document; `content` tells apart what was made of it at other times. */
+function formatSegmentId(group: string, start: number, minutes: number, content: string): string {
+  return `segment-${group}-${start}-${minutes}-${content}`;
+}
+
+/** The group of a manifest's or a segment's document; undefined for any other. */
+export function parseGroupOfId(id: string): string | undefined {
+  return /^(?:manifest|segment)-([\w-]{24})(?:-|$)/.exec(id)?.[1];
+}
+
+export function printManifest(group: string, { at, version, segments, merged }: Manifest): string {
+  const written: z.input<typeof manifestSchema> = {
+    ...{ format, group, at, version },
+    segments: segments.map(toWritten),
+    merged: merged.map(toWritten),
+  };
+  return JSON.stringify(written);
+}
+
+/** Undefined for a text that is no manifest of the group. */
+export function parseManifest(group: string, text: string): Manifest | undefined {
+  const { data } = manifestSchema.safeParse(tryParseJson(text));
+  if (data === undefined || data.group !== group) return undefined;
+  const { at, version, segments, merged } = data;
+  const read = ([start, minutes, content, bytes]: WrittenSegment): StoredSegment => {
+    const id = formatSegmentId(group, start, minutes, content);
+    return { range: toRange(start, minutes), id, bytes };
+  };
+  return { at, version, segments: segments.map(read), merged: merged.map(read) };
+}
+
+function toWritten({ range: { from, to }, id, bytes }: StoredSegment): WrittenSegment {
+  const start = Number(from / nanosPerMinute);
+  const minutes = Number((to + 1n - from) / nanosPerMinute);
+  const content = id.slice(formatSegmentId(hashOfId(id), start, minutes, "").length);
+  return [start, minutes, content, bytes];
+}
+
+function hashOfId(id: string): string {
+  const group = parseGroupOfId(id);
+  if (group === undefined) throw new RangeError("an id of no segment");
+  return group;
+}
+
+function toRange(start: number, minutes: number): StoredSegment["range"] {
+  const from = BigInt(start) * nanosPerMinute;
+  return { from: from as Instant, to: (from + BigInt(minutes) * nanosPerMinute - 1n) as Instant };
+}
+
+// ---- Documents of segments ------------------------------------------------------------------------------------
+
+const segmentBodySchema = z.strictObject({
+  format: z.literal(format),
+  group: z.string(),
+  start: z.int(),
+  minutes: z.int(),
+  figures: z.unknown(),
+});
+
+/** The document of a segment's figures, which are a value of JSON. The range is of whole minutes. */
+export function printSegment(
+  group: string,
+  range: StoredSegment["range"],
+  figures: unknown,
+): { readonly segment: StoredSegment; readonly body: string } {
+  const start = Number(range.from / nanosPerMinute);
+  const minutes = Number((range.to + 1n - range.from) / nanosPerMinute);
+  const body = JSON.stringify({ format, group, start, minutes, figures });
+  const content = createHash("sha256").update(body).digest("base64url").slice(0, 16);
+  const id = formatSegmentId(group, start, minutes, content);
+  return { segment: { range, id, bytes: body.length }, body };
+}
+
+/** The figures of a segment's document, as a value to be decoded; undefined for a text that is no such document. */
+export function parseSegment(group: string, { range }: StoredSegment, body: string): unknown {
+  const { data } = segmentBodySchema.safeParse(tryParseJson(body));
+  if (data === undefined || data.group !== group) return undefined;
+  const { from, to } = toRange(data.start, data.minutes);
+  return from === range.from && to === range.to ? data.figures : undefined;
+}
+
+// ---- Reach ----------------------------------------------------------------------------------------------------
+
+/** How far back segments follow one another without a gap, from the newest on; undefined without segments. */
+export function findReach({ segments }: Pick<Manifest, "segments">): Instant | undefined {
+  let reach: Instant | undefined;
+  for (const { range } of segments.toReversed()) {
+    if (reach !== undefined && range.to !== reach - 1n) break;
+    reach = range.from;
+  }
+  return reach;
+}

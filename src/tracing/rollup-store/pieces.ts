@@ -1,0 +1,139 @@
+// Which piece of time a roller makes or merges next. All times are of whole minutes.
+import { requireFirst, requireLast } from "../../core/collections.ts";
+import {
+  earlier,
+  fromMillis,
+  hour,
+  type Instant,
+  minute,
+  nanosPerMilli,
+  type TimeRange,
+} from "../../core/time.ts";
+import type { StoredSegment } from "../rollups/stored-cover.ts";
+
+/** A piece of time without figures; its end is not in it. */
+export interface Hole {
+  readonly start: Instant;
+  readonly end: Instant;
+}
+
+const toLength = (minutes: number): bigint => BigInt(minutes * minute) * nanosPerMilli;
+/** The lengths of segments. Each divides the next. */
+const shortest = toLength(1);
+const fiveMinutes = toLength(5);
+const hourLength = toLength(60);
+const dayLength = toLength(1_440);
+const longerLengths: readonly bigint[] = [fiveMinutes, toLength(15), hourLength, dayLength];
+
+/** The newest piece of time between two instants that is neither in a segment nor in one of the others. */
+export function findNewestHole(
+  segments: readonly StoredSegment[],
+  others: readonly TimeRange[],
+  { start, end }: Hole,
+): Hole | undefined {
+  const taken = [...segments.map(({ range }) => range), ...others].sort((a, b) => Number(b.to - a.to));
+  let next = end;
+  for (const { from, to } of taken) {
+    const after = (to + 1n) as Instant;
+    if (after < next) return after >= start ? { start: after, end: next } : toHole(start, next);
+    next = earlier(next, from);
+  }
+  return toHole(start, next);
+}
+
+function toHole(start: Instant, end: Instant): Hole | undefined {
+  return start < end ? { start, end } : undefined;
+}
+
+/**
+ * The end of what is made now: all before it is closed. Minutes wait until five of them are over, unless they have many spans.
+ */
+export async function findEndOfClosed(
+  closed: Instant,
+  maxSpans: number,
+  count: (range: TimeRange) => Promise<number>,
+): Promise<Instant> {
+  const end = (closed - (closed % shortest)) as Instant;
+  const five = (closed - (closed % fiveMinutes)) as Instant;
+  const isBusy = five < end && (await count(toRange(five, end))) > maxSpans / 5;
+  return isBusy ? end : five;
+}
+
+/** The longest segment at the end of a hole that has at most `maxSpans` spans; one of a minute whatever it has. */
+export async function choosePiece(
+  { start, end }: Hole,
+  maxSpans: number,
+  count: (range: TimeRange) => Promise<number>,
+): Promise<TimeRange> {
+  let chosen = toRange((end - shortest) as Instant, end);
+  for (const length of longerLengths) {
+    const from = (end - length) as Instant;
+    if (end % length !== 0n || from < start) break;
+    const range = toRange(from, end);
+    if ((await count(range)) > maxSpans) break;
+    chosen = range;
+  }
+  return chosen;
+}
+
+function toRange(start: Instant, end: Instant): TimeRange {
+  return { from: start, to: (end - 1n) as Instant };
+}
+
+/** Puts a segment among others, in the order of time. */
+export function insertSegment(
+  segments: readonly StoredSegment[],
+  added: StoredSegment,
+): readonly StoredSegment[] {
+  const at = segments.findLastIndex(({ range }) => range.from < added.range.from) + 1;
+  return segments.toSpliced(at, 0, added);
+}
+
+/** Segments to be merged into one of this range. */
+export interface Merge {
+  readonly range: TimeRange;
+  readonly segments: readonly StoredSegment[];
+}
+
+/** Spans that come late change a short segment rather than a long one, as long as many may come. */
+const hourSettles = fromMillis(hour);
+const daySettles = fromMillis(6 * hour);
+
+/** An hour whose segments become one, which takes their place. */
+export function findHourToMerge(segments: readonly StoredSegment[], now: Instant): Merge | undefined {
+  return findMerge(segments, hourLength, (now - hourSettles) as Instant);
+}
+
+/** A day whose hours are added up; they stay beside it. */
+export function findDayToMerge(
+  {
+    segments,
+    merged,
+  }: { readonly segments: readonly StoredSegment[]; readonly merged: readonly StoredSegment[] },
+  now: Instant,
+): Merge | undefined {
+  const known = new Set(merged.map(({ range }) => range.from));
+  const hours = segments.filter(({ range: { from, to } }) => {
+    return to + 1n - from >= hourLength && !known.has((from - (from % dayLength)) as Instant);
+  });
+  return findMerge(hours, dayLength, (now - daySettles) as Instant);
+}
+
+/** A request parses each document in one turn. */
+const maxMergedBytes = 2_000_000;
+
+/**
+ * The newest piece of this length that several segments fill, and that ends before an instant. Those that are large already
+ * stay apart.
+ */
+function findMerge(segments: readonly StoredSegment[], length: bigint, before: Instant): Merge | undefined {
+  const pieces = Map.groupBy(segments, ({ range }) => range.from / length);
+  for (const own of [...pieces.values()].reverse()) {
+    const range = { from: requireFirst(own).range.from, to: requireLast(own).range.to };
+    const filled = own.reduce((sum, one) => sum + (one.range.to + 1n - one.range.from), 0n);
+    const bytes = own.reduce((sum, one) => sum + one.bytes, 0);
+    if (bytes > maxMergedBytes) continue;
+    if (own.length > 1 && filled === length && range.to < before) return { range, segments: own };
+  }
+  return undefined;
+}

@@ -1,0 +1,95 @@
+// What a roller makes: the figures of one group, whatever their kind.
+import type { Instant, Millis, TimeRange } from "../../core/time.ts";
+import type { RollupStore } from "../../store/rollups.ts";
+import type { Budget, SpanReader, SpanSelection, SpanSources } from "../../store/spans.ts";
+import { nameGroup, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
+import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
+import { loadSegments } from "./catalogue.ts";
+import { hashGroup } from "./manifest.ts";
+
+export interface RollTarget {
+  readonly kind: string;
+  readonly name: GroupName;
+  /** Of the group in the ids of documents. */
+  readonly group: string;
+  readonly reader: SpanReader;
+  readonly sources: SpanSources;
+  readonly select: SpanSelection;
+  readonly isLocal: boolean;
+  readonly retention: Millis;
+  /** The figures of a segment, as a value of JSON. Errors as `SpanReader.scan`. */
+  readonly make: (
+    reader: SpanReader,
+    range: TimeRange,
+    budget: Budget,
+    signal: AbortSignal,
+  ) => Promise<unknown>;
+  /** The same of segments that are there already; those that are not there any more are named instead. */
+  readonly merge: (
+    store: RollupStore,
+    segments: readonly StoredSegment[],
+    signal: AbortSignal,
+  ) => Promise<MergedFigures>;
+  /** The segments whose documents are gone or cannot be read. */
+  readonly findMissing: (
+    store: RollupStore,
+    segments: readonly StoredSegment[],
+    signal: AbortSignal,
+  ) => Promise<readonly StoredSegment[]>;
+}
+
+interface MergedFigures {
+  /** A value of JSON; without a meaning where segments are missing. */
+  readonly figures: unknown;
+  readonly missing: readonly StoredSegment[];
+}
+
+/** The target of a kind. `buildQuery` returns the query whose figures are made, of a range. */
+export function createRollTarget<Query extends RollupQuery, Figures>(
+  kind: StorableKind<Query, Figures>,
+  reader: SpanReader,
+  retention: Millis,
+  buildQuery: (range: TimeRange, budget: Budget) => Query,
+): RollTarget {
+  const { codec, select, isLocal } = kind;
+  const anyQuery = buildQuery(emptyRange, noBudget);
+  const name = nameGroup(kind, anyQuery);
+  const group = hashGroup(name);
+  return {
+    ...{
+      kind: kind.name,
+      name,
+      group,
+      reader,
+      sources: kind.listSources(anyQuery),
+      select,
+      isLocal,
+      retention,
+    },
+    make: async (own, range, budget, signal) => {
+      const all = await kind.read(own, buildQuery(range, budget), [range], signal);
+      return codec.encode(await codec.merge(all));
+    },
+    merge: async (store, segments, signal) => {
+      const loaded = await loadSegments(store, group, segments, codec.decode, signal);
+      const missing = segments.filter((segment) => !loaded.has(segment));
+      return { figures: await codec.encode(await codec.merge([...loaded.values()])), missing };
+    },
+    findMissing: async (store, segments, signal) => {
+      const missing: StoredSegment[] = [];
+      for (let first = 0; first < segments.length; first += segmentsPerCheck) {
+        const part = segments.slice(first, first + segmentsPerCheck);
+        const loaded = await loadSegments(store, group, part, codec.decode, signal);
+        missing.push(...part.filter((segment) => !loaded.has(segment)));
+      }
+      return missing;
+    },
+  };
+}
+
+/** Few enough to hold all of their figures in memory. */
+const segmentsPerCheck = 20;
+
+/** What a group's figures depend on besides the range is the same for every range. */
+const emptyRange: TimeRange = { from: 0n as Instant, to: 0n as Instant };
+const noBudget: Budget = { limit: 0, spend: () => undefined };

@@ -1,0 +1,228 @@
+// The roller of one source: makes figures of closed segments, the newest first, then back through the retention. It does one
+// thing at a time and rests between them, so that it takes a bounded share of the source's time. What clients ask for changes
+// nothing of that. It ends with its signal at any point, and loses nothing.
+import { createHash, randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { BackendError } from "../../core/errors.ts";
+import {
+  hour,
+  type Instant,
+  type Millis,
+  minute,
+  second,
+  type TimeRange,
+  toMillis,
+} from "../../core/time.ts";
+import type { LogEvent } from "../../store/backend.ts";
+import type { RollupStore } from "../../store/rollups.ts";
+import { holdLease, type LeaseHolder, releaseLease } from "./lease.ts";
+import type { Manifest } from "./manifest.ts";
+import { announceGroup, type RollContext, type RollStep, rollGroup } from "./roll-step.ts";
+import type { RollTarget } from "./roll-target.ts";
+import { sweepRollups } from "./sweep.ts";
+
+export interface RollerSettings {
+  /** The source whose figures are made. */
+  readonly backend: string;
+  readonly store: RollupStore;
+  readonly targets: readonly RollTarget[];
+  /** The share of the time in which the roller works, above 0 up to 1. */
+  readonly rate: number;
+  readonly now: () => Instant;
+  readonly log: (event: LogEvent) => void;
+  readonly record: (measured: RolledMeasure) => void;
+  readonly limits?: Partial<Pick<RollContext, "segmentSpans" | "maxDocuments">>;
+  readonly pauses?: Partial<RollerPauses>;
+}
+
+/** What one step of a roller took, and what there is after it. */
+export interface RolledMeasure {
+  readonly backend: string;
+  readonly site: string;
+  readonly kind: string;
+  readonly took: Millis;
+  readonly documents: number;
+  readonly manifest: Manifest;
+}
+
+interface RollerPauses {
+  /** After a round in which nothing was missing. */
+  readonly idle: Millis;
+  /** While another instance holds the lease. */
+  readonly leased: Millis;
+  /** After a failure; doubled after each that follows, up to `longestFailed`. */
+  readonly failed: Millis;
+  readonly longestFailed: Millis;
+  readonly sweep: Millis;
+}
+
+const defaultPauses: RollerPauses = {
+  idle: 15 * second,
+  leased: 20 * second,
+  failed: 15 * second,
+  longestFailed: 5 * minute,
+  sweep: hour,
+};
+const defaultLimits = { segmentSpans: 50_000, maxDocuments: 2_000_000 };
+/** One step ends after so long, also where the source goes on to answer. */
+const stepTimeout: Millis = 10 * minute;
+/** A piece that takes too much is tried again after so long. */
+const refusedLifetime: Millis = hour;
+const releaseTimeout: Millis = 2 * second;
+
+/** What one roller knows. */
+interface RollerState {
+  readonly settings: RollerSettings;
+  readonly pauses: RollerPauses;
+  readonly context: RollContext;
+  readonly lease: LeaseHolder;
+  /** Pieces that take too much, by group. */
+  readonly refused: Map<string, readonly (TimeRange & { readonly until: Millis })[]>;
+  /** Groups whose source cannot tell what has changed; each is said once. */
+  readonly unsupported: Set<string>;
+  /** Groups whose manifest this process has seen. */
+  readonly announced: Set<string>;
+  /** Groups of which documents may be gone. At first nobody knows. */
+  readonly unverified: Set<string>;
+  /** Groups that cannot be made now, although their source answers. */
+  readonly failing: Map<string, { readonly failures: number; readonly until: Millis }>;
+  unreferenced: ReadonlySet<string>;
+  nextSweep: Millis;
+  failures: number;
+}
+
+/** Works until the signal is aborted. Never rejects. */
+export async function runRoller(settings: RollerSettings, signal: AbortSignal): Promise<void> {
+  const { store, targets, now } = settings;
+  if (targets.length === 0) return;
+  const pauses = { ...defaultPauses, ...settings.pauses };
+  const groups = targets.map(({ group }) => group).sort();
+  const state: RollerState = {
+    ...{ settings, pauses, refused: new Map(), failing: new Map() },
+    ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
+    context: { store, now, ...defaultLimits, ...settings.limits },
+    lease: {
+      store,
+      // Instances with one configuration share the work; those with others have other groups.
+      id: `lease-${createHash("sha256").update(JSON.stringify(groups)).digest("base64url").slice(0, 24)}`,
+      holder: randomUUID(),
+      now: () => toMillis(now()),
+    },
+    nextSweep: toMillis(now()) + pauses.sweep / 10,
+    failures: 0,
+  };
+  while (!signal.aborted) {
+    const pause = await rollRound(state, signal).catch((error: unknown) => {
+      if (signal.aborted) return 0;
+      logFailure(settings, error);
+      state.failures += 1;
+      return lengthenPause(pauses, state.failures);
+    });
+    await rest(pause, signal);
+  }
+  await releaseLease(state.lease, AbortSignal.timeout(releaseTimeout)).catch(() => undefined);
+}
+
+function logFailure({ log, backend }: RollerSettings, error: unknown, target?: RollTarget): void {
+  const of = target && { site: target.name.site, kind: target.kind };
+  log({ level: "warn", message: "figures are not made now", backend, ...of, err: error });
+}
+
+function lengthenPause({ failed, longestFailed }: RollerPauses, failures: number): Millis {
+  return Math.min(failed * 2 ** (failures - 1), longestFailed);
+}
+
+async function rest(pause: Millis, signal: AbortSignal): Promise<void> {
+  await sleep(pause, undefined, { signal }).catch(() => undefined);
+}
+
+/** One step for each group. Returns how long to rest. @throws {BackendError} where the source or the store is in trouble */
+async function rollRound(state: RollerState, signal: AbortSignal): Promise<Millis> {
+  const { settings, pauses, context, lease, announced } = state;
+  if (!(await holdLease(lease, signal))) return pauses.leased;
+  for (const target of settings.targets) {
+    if (!announced.has(target.group)) await announceGroup(context, target, signal);
+    announced.add(target.group);
+  }
+  let isIdle = true;
+  for (const target of settings.targets) {
+    if (isFailing(state, target)) continue;
+    if (!(await holdLease(lease, signal))) return pauses.leased;
+    const did = await rollTarget(state, target, signal).catch((error: unknown) => {
+      if (signal.aborted || isTrouble(error)) throw error;
+      addFailure(state, target, error);
+    });
+    if (did === "made" || did === "merged" || did === "refused") isIdle = false;
+  }
+  await sweepInTime(state, signal);
+  state.failures = 0;
+  return isIdle ? pauses.idle : 0;
+}
+
+/** Whether nothing else can be made either. */
+function isTrouble(error: unknown): boolean {
+  return error instanceof BackendError && ["unreachable", "timeout", "overloaded"].includes(error.failure);
+}
+
+function isFailing({ failing, context }: RollerState, { group }: RollTarget): boolean {
+  return (failing.get(group)?.until ?? 0) > toMillis(context.now());
+}
+
+function addFailure(
+  { failing, context, settings, pauses }: RollerState,
+  target: RollTarget,
+  error: unknown,
+): void {
+  logFailure(settings, error, target);
+  const failures = (failing.get(target.group)?.failures ?? 0) + 1;
+  failing.set(target.group, { failures, until: toMillis(context.now()) + lengthenPause(pauses, failures) });
+}
+
+async function rollTarget(
+  state: RollerState,
+  target: RollTarget,
+  signal: AbortSignal,
+): Promise<RollStep["did"]> {
+  const { context, settings, unsupported } = state;
+  const started = performance.now();
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
+  const options = { skipped: listRefused(state, target), isUnverified: state.unverified.has(target.group) };
+  const step = await rollGroup(context, target, options, limited);
+  if (step.did !== "lost") state.unverified.delete(target.group);
+  state.failing.delete(target.group);
+  const took = performance.now() - started;
+  const { backend, rate, record, log } = settings;
+  const { site } = target.name;
+  record({ backend, site, kind: target.kind, took, documents: step.documents, manifest: step.manifest });
+  if (step.refused !== undefined) addRefused(state, target, step.refused);
+  if (step.did === "unsupported" && !unsupported.has(target.group)) {
+    unsupported.add(target.group);
+    log({ level: "warn", message: "figures of this site cannot be kept", backend, site, kind: target.kind });
+  }
+  await rest((took * (1 - rate)) / rate, signal);
+  signal.throwIfAborted();
+  return step.did;
+}
+
+function listRefused({ refused, context }: RollerState, { group }: RollTarget): readonly TimeRange[] {
+  const now = toMillis(context.now());
+  return (refused.get(group) ?? []).filter(({ until }) => until > now);
+}
+
+function addRefused({ refused, context }: RollerState, { group }: RollTarget, range: TimeRange): void {
+  const until = toMillis(context.now()) + refusedLifetime;
+  refused.set(group, [
+    ...(refused.get(group) ?? []).filter((one) => one.until > until - refusedLifetime),
+    { ...range, until },
+  ]);
+}
+
+async function sweepInTime(state: RollerState, signal: AbortSignal): Promise<void> {
+  const { settings, pauses, context } = state;
+  const now = toMillis(context.now());
+  if (now < state.nextSweep) return;
+  const { unreferenced, broken } = await sweepRollups(settings.store, now, state.unreferenced, signal);
+  state.unreferenced = unreferenced;
+  for (const group of broken) state.unverified.add(group);
+  state.nextSweep = now + pauses.sweep;
+}

@@ -1,0 +1,65 @@
+// What a rollup store has, for operators.
+import type { Instant, Millis } from "../../core/time.ts";
+import type { RollupStore } from "../../store/rollups.ts";
+import { findReach, formatManifestId, parseGroupOfId, parseManifest } from "./manifest.ts";
+
+interface KeptOfSite {
+  readonly site: string;
+  /** Groups of figures: kinds, and sets of partners. */
+  readonly groups: number;
+  /** How far back all of these groups reach; undefined where one has no segment. */
+  readonly reach: Instant | undefined;
+  readonly bytes: number;
+}
+
+const maxManifestsPerRead = 20;
+
+/** Writes one small document and reads all manifests. In the order of the sites' names. @throws {BackendError} */
+export async function surveyRollups(
+  store: RollupStore,
+  now: Millis,
+  signal: AbortSignal,
+): Promise<readonly KeptOfSite[]> {
+  const [probe] = await store.read([probeId], signal);
+  await store.replace({ id: probeId, site: "", made: now, body: "{}" }, probe?.revision, signal);
+  const groups: { readonly site: string; readonly group: string }[] = [];
+  for await (const batch of store.list(signal)) {
+    for (const { id, site } of batch) {
+      const group = parseGroupOfId(id);
+      if (group !== undefined && id === formatManifestId(group)) groups.push({ site, group });
+    }
+  }
+  const found: KeptOfSite[] = [];
+  for (let first = 0; first < groups.length; first += maxManifestsPerRead) {
+    const part = groups.slice(first, first + maxManifestsPerRead);
+    const documents = await store.read(
+      part.map(({ group }) => formatManifestId(group)),
+      signal,
+    );
+    const bodies = new Map(documents.map(({ id, body }) => [id, body]));
+    for (const { site, group } of part) {
+      const manifest = parseManifest(group, bodies.get(formatManifestId(group)) ?? "");
+      if (manifest === undefined) continue;
+      const all = [...manifest.segments, ...manifest.merged];
+      const bytes = all.reduce((sum, segment) => sum + segment.bytes, 0);
+      found.push({ site, groups: 1, reach: findReach(manifest), bytes });
+    }
+  }
+  return [...Map.groupBy(found, ({ site }) => site)]
+    .map(addGroups)
+    .sort((a, b) => (a.site < b.site ? -1 : 1));
+}
+
+/** The roller deletes it like a lease that nobody holds. */
+const probeId = "lease-check";
+
+function addGroups([site, own]: readonly [string, readonly KeptOfSite[]]): KeptOfSite {
+  const reaches = own.map(({ reach }) => reach);
+  const known = reaches.filter((reach) => reach !== undefined);
+  return {
+    site,
+    groups: own.length,
+    reach: known.length < reaches.length ? undefined : known.reduce((a, b) => (a > b ? a : b)),
+    bytes: own.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
+}

@@ -1,0 +1,150 @@
+// What an index has kept of a range: segments of several lengths, whose figures hold as of a version of the source. Before they
+// are used, the snapshot of the request proves which of them still hold; the gaps between them are left to the other ways.
+import type { Instant, TimeRange } from "../../core/time.ts";
+import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
+import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
+
+/** Figures that are kept outside of this process. */
+export interface StoredRollups {
+  /**
+   * Returns what is kept of a group of figures; undefined where nothing is, or it cannot be used or read. `parseVersion` is that
+   * of the source.
+   */
+  readonly find: (
+    group: GroupName,
+    parseVersion: NonNullable<SpanReader["parseVersion"]>,
+    signal: AbortSignal,
+  ) => Promise<StoredGroup | undefined>;
+  /**
+   * Returns the error of a request that would have to read too much without figures of a group, where these are being made or
+   * cannot be read now; undefined where nobody makes them.
+   */
+  readonly explainMissing: (group: GroupName, signal: AbortSignal) => Promise<unknown>;
+}
+
+/** Which figures: a kind, and what they depend on. */
+export interface GroupName {
+  readonly site: string;
+  /** The text of all that the figures depend on. */
+  readonly key: string;
+}
+
+export interface StoredGroup {
+  /** Changes whenever the rest does. */
+  readonly revision: string;
+  /** All segments hold as of it. */
+  readonly version: SnapshotVersion;
+  /** In the order of time. None overlaps another. */
+  readonly segments: readonly StoredSegment[];
+  /** Longer segments with the figures of all that lie in them, likewise. */
+  readonly merged: readonly StoredSegment[];
+  /** Returns figures by segment. Those that are not there any more, or that `decode` returns undefined for, are left out. */
+  readonly load: <Figures>(
+    segments: readonly StoredSegment[],
+    decode: FiguresCodec<Figures>["decode"],
+    signal: AbortSignal,
+  ) => Promise<ReadonlyMap<StoredSegment, Figures>>;
+}
+
+export interface StoredSegment {
+  readonly range: TimeRange;
+  readonly id: string;
+  /** Of the document that it is kept in. */
+  readonly bytes: number;
+}
+
+/** How figures of a kind are kept. What is long takes turns with other work. */
+export interface FiguresCodec<Figures> {
+  /** A value of JSON. */
+  readonly encode: (figures: Figures) => unknown;
+  /** Undefined for a value that `encode` does not return. */
+  readonly decode: (value: unknown) => MaybeLater<Figures | undefined>;
+  /** The figures of neighbouring segments as those of one. */
+  readonly merge: (figures: readonly Figures[]) => MaybeLater<Figures>;
+}
+
+type MaybeLater<Value> = Value | Promise<Value>;
+
+/** Segments that hold as of the version of a group in memory. */
+export interface HeldCover {
+  readonly revision: string;
+  readonly segments: readonly StoredSegment[];
+  readonly merged: readonly StoredSegment[];
+}
+
+/** Leaves out the segments in which a minute has changed. */
+export function dropFromCover<Cover extends Pick<HeldCover, "segments" | "merged">>(
+  cover: Cover,
+  changed: ReadonlySet<Instant>,
+): Cover {
+  if (changed.size === 0) return cover;
+  const sorted = BigInt64Array.from(changed).sort();
+  const isUnchanged = ({ range }: StoredSegment): boolean => {
+    const first = findFirstFrom(sorted, range.from);
+    return first === undefined || first > range.to;
+  };
+  return {
+    ...cover,
+    segments: cover.segments.filter(isUnchanged),
+    merged: cover.merged.filter(isUnchanged),
+  };
+}
+
+function findFirstFrom(sorted: BigInt64Array, from: bigint): bigint | undefined {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((sorted[middle] ?? from) < from) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low];
+}
+
+/** The segments that hold in the snapshot. */
+export async function proveCover(
+  { revision, version, segments, merged }: StoredGroup,
+  {
+    sources,
+    isLocal,
+    snapshot,
+  }: {
+    readonly sources: SpanSources;
+    readonly isLocal: boolean;
+    readonly snapshot: SpanSnapshot;
+  },
+  signal: AbortSignal,
+): Promise<HeldCover> {
+  const { reader } = snapshot;
+  const added = await snapshot.compare(version, signal);
+  const changed =
+    added &&
+    (await findChangedMinutes({ sources, isLocal, added, reader, maxAdded: maxAddedOfRequest }, signal));
+  if (changed === undefined) return { revision, segments: [], merged: [] };
+  return dropFromCover({ revision, segments, merged }, changed);
+}
+
+/** The segments that lie in the range, the longest ones where there are several, in the order of time. */
+export function selectSegments(
+  { segments, merged }: Pick<HeldCover, "segments" | "merged">,
+  { from, to }: TimeRange,
+): readonly StoredSegment[] {
+  const isWithin = ({ range }: StoredSegment): boolean => range.from >= from && range.to <= to;
+  const long = merged.filter(isWithin);
+  const covered = (segment: StoredSegment): boolean =>
+    long.some(({ range }) => range.from <= segment.range.from && segment.range.to <= range.to);
+  const short = segments.filter((segment) => isWithin(segment) && !covered(segment));
+  return [...long, ...short].sort((a, b) => Number(a.range.from - b.range.from));
+}
+
+/** What the segments leave of a range, in the order of time. */
+export function findGaps({ from, to }: TimeRange, segments: readonly StoredSegment[]): readonly TimeRange[] {
+  const gaps: TimeRange[] = [];
+  let next = from;
+  for (const { range } of segments) {
+    if (range.from > next) gaps.push({ from: next, to: (range.from - 1n) as Instant });
+    next = (range.to + 1n) as Instant;
+  }
+  if (next <= to) gaps.push({ from: next, to });
+  return gaps;
+}

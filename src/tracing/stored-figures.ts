@@ -1,0 +1,312 @@
+// How figures are kept outside of this process: as compact values of JSON, which are input when they come back. A change of the
+// figures' types changes these codecs, and the definition's digest (`rollup-store/definition.ts`) with them.
+import { z } from "zod";
+import { tryParseJson } from "../core/json/parse-json.ts";
+import { compare, spanKinds } from "../core/rows.ts";
+import type { Instant } from "../core/time.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
+import type { ActionEdges, SiteEdges } from "../store/span-analytics.ts";
+import { addFigures, createDurationFigures, type DurationFigures } from "./rollups/duration-figures.ts";
+import type { FiguresCodec } from "./rollups/stored-cover.ts";
+import type { ActionEdgeKey, SiteEdgeKey } from "./service-edges.ts";
+import { addEventAction, type EventActions, type EventTotals, formatEventKey } from "./slow-events.ts";
+import { formatActionKey } from "./spans/requests.ts";
+
+const whole = z.int().nonnegative();
+const total = z
+  .string()
+  .regex(/^\d{1,30}$/)
+  .transform(BigInt);
+
+// ---- Parts ----------------------------------------------------------------------------------------------------
+
+/** A list of pairs: a key, and the text of its part, of which a request parses only its own. */
+const partsSchema = z.array(z.tuple([z.string(), z.string()]));
+
+/** Small enough to be worked on in one turn. */
+interface PartCodec<Figures> extends FiguresCodec<Figures> {
+  readonly decode: (value: unknown) => Figures | undefined;
+  readonly merge: (figures: readonly Figures[]) => Figures;
+}
+
+/** Parts that are worked on in one turn: a few milliseconds, also where each has hundreds of edges. */
+const partsPerTurn = 10;
+
+function createPartsCodec<Figures>(codec: PartCodec<Figures>): FiguresCodec<Map<string, Figures>> {
+  return {
+    encode: (parts) =>
+      mapInTurns([...parts], ([key, part]) => [key, JSON.stringify(codec.encode(part))] as const),
+    decode: async (value) => {
+      const { data } = partsSchema.safeParse(value);
+      if (data === undefined) return undefined;
+      const all = new Map<string, Figures>();
+      const parts = await mapInTurns(data, ([key, text]) => [key, codec.decode(tryParseJson(text))] as const);
+      for (const [key, part] of parts) {
+        if (part === undefined || all.has(key)) return undefined;
+        all.set(key, part);
+      }
+      return all;
+    },
+    merge: async (all) => {
+      const lists = Map.groupBy(
+        all.flatMap((parts) => [...parts]),
+        ([key]) => key,
+      );
+      return new Map(
+        await mapInTurns(
+          [...lists],
+          ([key, own]) => [key, codec.merge(own.map(([, part]) => part))] as const,
+        ),
+      );
+    },
+  };
+}
+
+async function mapInTurns<Item, Result>(
+  items: readonly Item[],
+  map: (item: Item) => Result,
+): Promise<readonly Result[]> {
+  const results: Result[] = [];
+  for (const item of items) {
+    results.push(map(item));
+    if (results.length % partsPerTurn === 0) await yieldToEventLoop();
+  }
+  return results;
+}
+
+/** One part, that of nothing where it is not there. */
+function decodePart<Figures>(codec: PartCodec<Figures>, value: unknown, key: string): Figures | undefined {
+  const { data } = partsSchema.safeParse(value);
+  if (data === undefined) return undefined;
+  const part = data.find(([own]) => own === key);
+  return part === undefined ? codec.merge([]) : codec.decode(tryParseJson(part[1]));
+}
+
+// ---- Durations ------------------------------------------------------------------------------------------------
+
+/**
+ * Count, errors, total, and the lengths as a flat list of ranges and spans in turn; each range as the difference from the one
+ * before.
+ */
+const durationsSchema = z
+  .tuple([whole, whole, total, z.array(z.int()).refine(({ length }) => length % 2 === 0)])
+  .transform(([count, errors, sum, flat]): DurationFigures => {
+    const lengths = new Map<number, number>();
+    let range = 0;
+    for (const [at, value] of flat.entries()) {
+      if (at % 2 === 0) range += value;
+      else lengths.set(range, value);
+    }
+    return { count, errors, total: sum, lengths };
+  })
+  .refine(({ count, lengths }) => [...lengths.values()].reduce((sum, spans) => sum + spans, 0) === count);
+
+function encodeDurations({
+  count,
+  errors,
+  total,
+  lengths,
+}: DurationFigures): z.input<typeof durationsSchema> {
+  let last = 0;
+  const flat: number[] = [];
+  for (const [range, spans] of [...lengths].sort(([a], [b]) => compare(a, b))) {
+    flat.push(range - last, spans);
+    last = range;
+  }
+  return [count, errors, String(total), flat];
+}
+
+// ---- Edges ----------------------------------------------------------------------------------------------------
+
+/** The figures of the callers, by the JSON text of the edge's key. */
+export type EdgeFigures<Key> = Map<string, { readonly key: Key; readonly durations: DurationFigures }>;
+export type FiguresBySide<Side extends string, Key> = Readonly<Record<Side, EdgeFigures<Key>>>;
+
+/** Of each side a list of pairs: the key and its durations. */
+function createEdgesCodec<Side extends string, Key>(
+  sides: readonly Side[],
+  keySchema: z.ZodType<Key>,
+): PartCodec<FiguresBySide<Side, Key>> {
+  const sideSchema = z.array(z.tuple([keySchema, durationsSchema]));
+  const schema = z.array(sideSchema).length(sides.length);
+  const bySide = (read: (side: Side, at: number) => EdgeFigures<Key>) =>
+    Object.fromEntries(sides.map((side, at) => [side, read(side, at)])) as FiguresBySide<Side, Key>;
+  return {
+    encode: (figures) =>
+      sides.map((side) =>
+        [...figures[side].values()].map(({ key, durations }) => [key, encodeDurations(durations)]),
+      ),
+    decode: (value) => {
+      const { data } = schema.safeParse(value);
+      return (
+        data &&
+        bySide(
+          (_, at) => new Map(data[at]?.map(([key, durations]) => [JSON.stringify(key), { key, durations }])),
+        )
+      );
+    },
+    merge: (all) =>
+      bySide((side) => {
+        const sum: EdgeFigures<Key> = new Map();
+        for (const figures of all) addEdges(sum, figures[side]);
+        return sum;
+      }),
+  };
+}
+
+export const siteEdgesCodec = createEdgesCodec<keyof SiteEdges, SiteEdgeKey>(
+  ["upstream", "downstream", "internal"],
+  z.strictObject({ service: z.string() }),
+);
+
+export type ActionEdgeFigures = FiguresBySide<keyof ActionEdges, ActionEdgeKey>;
+/** By `formatEdgesAction`. */
+export type EdgesByAction = Map<string, ActionEdgeFigures>;
+
+/** Keys in the order of `deriveUpstreamKey`, since their JSON text tells edges apart. */
+const edgesOfActionCodec = createEdgesCodec<keyof ActionEdges, ActionEdgeKey>(
+  ["upstream", "downstream"],
+  z.strictObject({
+    service: z.string(),
+    namespace: z.string().optional(),
+    action: z.string().optional(),
+    span_kind: z.enum(spanKinds),
+    peer_span_kind: z.enum(spanKinds).optional(),
+    edge_type: z.enum(["SYNC", "ASYNC"]),
+  }),
+);
+export const actionEdgesCodec = createPartsCodec(edgesOfActionCodec);
+
+/** The edges of one action, none where it is not there; undefined for what is no value of `actionEdgesCodec`. */
+export function decodeActionEdges(value: unknown, action: string): ActionEdgeFigures | undefined {
+  return decodePart(edgesOfActionCodec, value, action);
+}
+
+/** The edges of an action, new ones where it has none. */
+export function findActionEdges(byAction: EdgesByAction, action: string): ActionEdgeFigures {
+  const known = byAction.get(action);
+  if (known !== undefined) return known;
+  const edges = edgesOfActionCodec.merge([]);
+  byAction.set(action, edges);
+  return edges;
+}
+
+/** Adds the edges of a piece to a sum. */
+export function addEdges<Key>(sum: EdgeFigures<Key>, piece: EdgeFigures<Key>): void {
+  for (const [id, { key, durations }] of piece) addFigures(findDurations(sum, id, key), durations);
+}
+
+/** The figures of an edge, new ones where it has none. */
+export function findDurations<Key>(figures: EdgeFigures<Key>, id: string, key: Key): DurationFigures {
+  const known = figures.get(id);
+  if (known !== undefined) return known.durations;
+  const durations = createDurationFigures();
+  figures.set(id, { key, durations });
+  return durations;
+}
+
+// ---- Slow events ----------------------------------------------------------------------------------------------
+
+export interface EventFigures {
+  /** Of all spans below requests, nanoseconds. */
+  total: bigint;
+  readonly events: Map<string, EventTotals>;
+}
+
+const eventSchema = z
+  .tuple([z.string(), z.enum(spanKinds), z.string(), z.string().nullable(), whole, total])
+  .transform(([service, kind, name, statement, count, sum]): EventTotals => {
+    const key = { service, kind, name, statement: statement ?? undefined };
+    return { key, count, total: sum, attributes: {} };
+  });
+const eventsSchema = z.tuple([total, z.array(eventSchema)]);
+
+export const eventsCodec: PartCodec<EventFigures> = {
+  encode: ({ total, events }) => [
+    String(total),
+    [...events.values()].map(({ key: { service, kind, name, statement = null }, count, total }) => [
+      ...[service, kind, name, statement, count, String(total)],
+    ]),
+  ],
+  decode: (value) => {
+    const { data } = eventsSchema.safeParse(value);
+    if (data === undefined) return undefined;
+    const [total, events] = data;
+    return { total, events: new Map(events.map((event) => [formatEventKey(event.key), event])) };
+  },
+  merge: (all) => {
+    const sum: EventFigures = { total: 0n, events: new Map() };
+    for (const { total, events } of all) {
+      sum.total += total;
+      for (const [id, event] of events) addEvent(sum.events, id, event);
+    }
+    return sum;
+  },
+};
+
+export function addEvent(sum: Map<string, EventTotals>, id: string, event: EventTotals): void {
+  const known = sum.get(id);
+  if (known === undefined) sum.set(id, event);
+  else sum.set(id, { ...known, count: known.count + event.count, total: known.total + event.total });
+}
+
+// ---- Actions of slow events -----------------------------------------------------------------------------------
+
+/** By the digest of the slow event. */
+export type ActionsByEvent = Map<string, EventActions>;
+
+const instant = z
+  .string()
+  .regex(/^-?\d{1,19}$/)
+  .transform((text) => BigInt(text) as Instant);
+const eventActionSchema = z
+  .tuple([
+    z.string(),
+    z.string(),
+    whole,
+    z.string(),
+    z.string(),
+    z.string(),
+    z.enum(spanKinds),
+    instant,
+    instant,
+  ])
+  .transform(([namespace, action, count, trace_id, span_id, site_id, span_kind, start, end]) => ({
+    names: { namespace, action },
+    of: { count, longest: { trace_id, span_id, site_id, span_kind, start, end } },
+  }));
+
+/** Of each action: its names, the number of spans, and the longest span. */
+const actionsOfEventCodec: PartCodec<EventActions> = {
+  encode: (actions) =>
+    [...actions.values()].map(({ names, of: { count, longest } }) => [
+      ...[names.namespace, names.action, count, longest.trace_id, longest.span_id, longest.site_id],
+      ...[longest.span_kind, String(longest.start), String(longest.end)],
+    ]),
+  decode: (value) => {
+    const { data } = z.array(eventActionSchema).safeParse(value);
+    return data && new Map(data.map((action) => [formatActionKey(action.names), action]));
+  },
+  merge: mergeEventActions,
+};
+export const eventActionsCodec = createPartsCodec(actionsOfEventCodec);
+
+export function mergeEventActions(all: readonly EventActions[]): EventActions {
+  const sum: EventActions = new Map();
+  for (const actions of all) for (const { names, of } of actions.values()) addEventAction(sum, names, of);
+  return sum;
+}
+
+/** The actions of one slow event, none where it is not there; undefined for what is no value of `eventActionsCodec`. */
+export function decodeEventActions(value: unknown, digest: string): EventActions | undefined {
+  return decodePart(actionsOfEventCodec, value, digest);
+}
+
+/** The actions of a slow event, new ones where it has none. */
+export function findEventActions(byEvent: ActionsByEvent, digest: string): EventActions {
+  const known = byEvent.get(digest);
+  if (known !== undefined) return known;
+  const actions: EventActions = new Map();
+  byEvent.set(digest, actions);
+  return actions;
+}

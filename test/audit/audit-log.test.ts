@@ -1,0 +1,152 @@
+// What a line of the audit log says, and what happens to requests whose line cannot be written.
+import { createHmac } from "node:crypto";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { type AuditEntry, type AuditSink, createAuditLog } from "#src/audit/audit-log.ts";
+import type { AuditConfig } from "#src/config/edge-settings.ts";
+import { LimitReached } from "#src/core/errors.ts";
+import { fromMillis } from "#src/core/time.ts";
+
+const key = "a key that nobody knows";
+const token = "secret-token-of-ana";
+
+function open(over: Partial<AuditConfig> = {}) {
+  const lines: string[] = [];
+  const state = { isFull: false, dropped: 0, problems: [] as (string | undefined)[] };
+  const sink: AuditSink = {
+    append: async (line) => {
+      if (state.isFull) throw new Error("no space");
+      lines.push(line);
+    },
+    reopen: () => {},
+    close: async () => {},
+  };
+  const audit = createAuditLog({
+    config: { key, queries: "hash", onFull: "refuse", ...over },
+    ...{ sink, now: () => fromMillis(Date.UTC(2026, 0, 15)) },
+    onDropped: (count) => {
+      state.dropped += count;
+    },
+    onState: (problem) => state.problems.push(problem),
+  });
+  const record = (entry: Partial<AuditEntry> = {}) =>
+    audit.record(
+      { event: "request", request: "r1", operation: "logs.lines", ...entry },
+      (text) => text === token,
+    );
+  return { audit, record, state, read: () => lines.map((line) => JSON.parse(line)) };
+}
+
+test("a line has what is known, and a hash of the query that needs the key", async () => {
+  const { record, read } = open();
+  const query = "severity=error";
+  await record({ user: "ana", sites: ["shop"], query, status: 200, rows: 3, from: "2026-01-15T10:00:00Z" });
+  expect(read()).toEqual([
+    {
+      time: "2026-01-15T00:00:00.000Z",
+      ...{ event: "request", request: "r1", operation: "logs.lines", user: "ana", sites: ["shop"] },
+      from: "2026-01-15T10:00:00Z",
+      query_hash: createHmac("sha256", key).update(query).digest("hex"),
+      ...{ status: 200, decision: "allowed", rows: 3 },
+    },
+  ]);
+});
+
+test.each([
+  [undefined, "allowed"],
+  [200, "allowed"],
+  [401, "denied"],
+  [403, "denied"],
+  [404, "denied"],
+  [406, "refused"],
+  [422, "refused"],
+  [429, "limited"],
+  [500, "failed"],
+])("status %j is %s", async (status, decision) => {
+  const { record, read } = open();
+  await record({ status });
+  expect(read()[0].decision).toBe(decision);
+});
+
+test("no token is written, wherever a client puts it", async () => {
+  const made = `rdt_${"x".repeat(43)}`;
+  const jwt = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ.abc";
+  const noise = fc.stringMatching(/^[ =("',]{0,3}$/);
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(token, made, jwt), noise, noise, async (secret, before, after) => {
+      const { record, read } = open({ queries: "text" });
+      const text = `message${before || "="}${secret}${after}`;
+      await record({ query: text, sites: [secret, `a ${secret}`] });
+      expect(JSON.stringify(read())).not.toContain(secret);
+      expect(read()[0].query).toContain("[redacted]");
+    }),
+    { numRuns: 50 },
+  );
+});
+
+describe("a line that cannot be written", () => {
+  test("refuses its request, and is told of when there is room again", async () => {
+    const { record, read, state } = open();
+    state.isFull = true;
+    await expect(record()).rejects.toThrow(LimitReached);
+    await expect(record()).rejects.toThrow(LimitReached);
+    expect(state).toMatchObject({ dropped: 2, problems: ["no space"] });
+    state.isFull = false;
+    await record({ request: "r2" });
+    expect(read()).toMatchObject([
+      { event: "request", request: "r2" },
+      { event: "dropped", lines: 2 },
+    ]);
+    await record({ request: "r3" });
+    expect(read()).toHaveLength(3);
+    expect(state.problems).toEqual(["no space", undefined]);
+  });
+
+  test("is dropped and counted where the configuration says so", async () => {
+    const { record, read, state } = open({ onFull: "drop" });
+    state.isFull = true;
+    await record();
+    state.isFull = false;
+    await record();
+    expect(state.dropped).toBe(1);
+    expect(read()).toMatchObject([{ event: "request" }, { event: "dropped", lines: 1 }]);
+  });
+});
+
+test("lines go where the configuration says by then, and the place that is left has all of its own", async () => {
+  const { audit, record, read } = open();
+  const other: string[] = [];
+  const closed: string[] = [];
+  const sink = (isFull: boolean): AuditSink => ({
+    append: async (line) => {
+      if (isFull) throw new Error("no space");
+      other.push(line);
+    },
+    reopen: () => {},
+    close: async () => {
+      closed.push("other");
+    },
+  });
+  const settings = { key, queries: "text", onFull: "refuse" } as const;
+  await expect(audit.configure(settings, { sink: sink(true), unsynced: 0 })).rejects.toThrow("no space");
+  await record({ request: "before", query: "a=1" });
+  expect(read().at(-1)).toHaveProperty("query_hash");
+  await audit.configure(settings, { sink: sink(false), unsynced: 3 });
+  await record({ request: "after", query: "a=1" });
+  await audit.close();
+  expect(read().map(({ event, request }) => request ?? event)).toEqual(["before", "stop"]);
+  const lines = other.map((line) => JSON.parse(line));
+  expect(lines).toMatchObject([
+    { event: "start", unsynced: 3 },
+    { request: "after", query: "a=1" },
+    { event: "stop" },
+  ]);
+  expect(closed).toEqual(["other"]);
+});
+
+test("a run begins with what the last one may have lost, and ends with a line of its own", async () => {
+  const { audit, read } = open();
+  await audit.start(4);
+  await audit.close();
+  expect(read()).toMatchObject([{ event: "start", unsynced: 4 }, { event: "stop" }]);
+});

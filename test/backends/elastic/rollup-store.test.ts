@@ -1,0 +1,218 @@
+// Rollups in an index of real servers: the store, and figures that a roller keeps there, against reading.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { buildSpanSource } from "#src/access/sites.ts";
+import { requireAt, requireFirst } from "#src/core/collections.ts";
+import type { Span } from "#src/core/rows.ts";
+import { minute } from "#src/core/time.ts";
+import type { RollupStore } from "#src/store/rollups.ts";
+import type { ActionEdges } from "#src/store/span-analytics.ts";
+import { createRollTargets } from "#src/tracing/roll-targets.ts";
+import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
+import { rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
+import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
+import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { describeRollups } from "../../conformance/rollups.ts";
+import { createRandom } from "../../conformance/trace-fixture.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { at, base, createSpan, signal } from "../../tracing/span-builder.ts";
+import { isShort, onServers } from "../selected-servers.ts";
+import { chooseShipper } from "./span-cluster.ts";
+
+const prefix = "rolled";
+const index = "readout-rollups-test";
+const length = 90 * minute;
+/** Of changes, each with rollers that are killed. */
+const rounds = isShort ? 2 : 4;
+
+onServers((server) => {
+  const { shipper } = chooseShipper(server);
+  let cluster: Cluster;
+  let store: RollupStore;
+  beforeAll(() => {
+    cluster = openCluster(server.url);
+    const opened = cluster.backend.openRollups?.(index);
+    if (opened === undefined) throw new Error("no store of rollups");
+    store = opened;
+  });
+  afterAll(async () => {
+    await cluster.remove(`${index}*`);
+    await cluster.remove(`${prefix}-*`);
+    await cluster.close();
+  });
+
+  describeRollups("an index", {
+    open: async () => {
+      await cluster.remove(`${index}*`);
+      return store;
+    },
+    refresh: async () => void (await cluster.request("POST", `/${index}/_refresh`)),
+  });
+
+  describe("figures in an index", () => {
+    const random = createRandom(31);
+    const pick = <T>(list: readonly T[]): T => requireAt(list, Math.floor(random() * list.length));
+    let written = 0;
+    const ids: string[] = [];
+
+    const makeSpan = (): Span => {
+      written += 1;
+      const to = Math.floor(random() * length);
+      const span_kind = pick(["client", "server", "producer", "consumer", "internal"] as const);
+      const name = pick(["x", "y"]);
+      return createSpan({
+        trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
+        span_id: String(written).padStart(16, "0"),
+        parent_span_id: random() < 0.2 ? undefined : String(1 + Math.floor(random() * 40)).padStart(16, "0"),
+        ...{ service_name: name, resource_attributes: { "service.name": name } },
+        ...{ span_kind, span_name: pick(["work", "rest"]), status_code: pick(["OK", "ERROR"]) },
+        ...{ from: to - pick([0, 10, 5_000]), to },
+      });
+    };
+    async function write(count: number): Promise<void> {
+      const spans = Array.from({ length: count }, makeSpan);
+      const lines = spans.flatMap((span) => {
+        const shipped = requireFirst(shipper.write(prefix, [span]));
+        ids.push(`${shipped.index}/_doc/${span.span_id}`);
+        return [JSON.stringify({ index: { _index: shipped.index, _id: span.span_id } }), shipped.document];
+      });
+      const answer = await cluster.request("POST", "/_bulk?refresh=true", `${lines.join("\n")}\n`);
+      expect(answer).toMatchObject({ errors: false });
+    }
+
+    test("answer as reading does, while rollers are killed and spans come and go", {
+      timeout: 600_000,
+    }, async () => {
+      await cluster.remove(`${index}*`);
+      await cluster.remove(`${prefix}-*`);
+      for (const [name, definition] of Object.entries(shipper.indices(prefix))) {
+        await cluster.createIndex(name, definition);
+      }
+      const source = buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" });
+      const now = () => at(length + 10 * minute);
+      const targets = createRollTargets(cluster.traces, {
+        source,
+        retention: length + 20 * minute,
+        views: [[]],
+      });
+      let time = base;
+      const catalogue = createRollupCatalogue(
+        () => store,
+        () => (time += minute),
+        (error) => {
+          throw error;
+        },
+      );
+      const lookups: boolean[] = [];
+      /** Rows of actions. */
+      let compared = 0;
+      let comparisons = 0;
+      const cache = createRollupCache({
+        ...{ backend: "es", maxBytes: 0, minSpans: 0, stored: catalogue },
+        recordLookup: (hit) => void lookups.push(hit),
+      });
+      const analytics = createRollupAnalytics(cluster.traces, cache);
+      const compareAnswers = async () => {
+        const sources = [source] as const;
+        const range = { from: at(0), to: at(length - 1e-6) };
+        const edges = { sources, partners: [], range };
+        const attributes = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
+        const budget = () => ({ budget: createBudget(100_000) });
+        const found = await analytics.siteEdges({ ...edges, ...budget() }, signal);
+        const read = await cluster.traces.siteEdges({ ...edges, ...budget() }, signal);
+        const format = (rows: typeof found.downstream) =>
+          rows
+            .map(
+              ({ service, count, error_count, mean }) =>
+                `${service} ${count} ${error_count} ${mean.toFixed(9)}`,
+            )
+            .sort();
+        for (const side of ["upstream", "downstream", "internal"] as const)
+          expect(format(found[side])).toEqual(format(read[side]));
+        for (const [service, action] of [
+          ["x", "work"],
+          ["y", "rest"],
+        ] as const) {
+          const of = { ...edges, service, namespace: "web", action };
+          const found = await analytics.actionEdges({ ...of, ...budget() }, signal);
+          const read = await cluster.traces.actionEdges({ ...of, ...budget() }, signal);
+          compared += read.upstream.length + read.downstream.length;
+          for (const side of ["upstream", "downstream"] as const)
+            expect(formatActionEdges(found[side])).toEqual(formatActionEdges(read[side]));
+        }
+        const events = await cluster.traces.slowEvents(
+          { sources, range, ...attributes, ...budget() },
+          signal,
+        );
+        expect(await analytics.slowEvents({ sources, range, ...attributes, ...budget() }, signal)).toEqual(
+          events,
+        );
+        comparisons += 1;
+        // Two of them each time, others the next time.
+        for (const { service, kind, name } of events.filter((_, at) => at % 10 === comparisons % 10)) {
+          const digest = encodeEventDigest({ service, kind, name, statement: undefined });
+          const of = { sources, range, digest };
+          const sort = (rows: readonly object[]) => rows.map((row) => printRow(row)).sort();
+          const read = await cluster.traces.slowEventActions({ ...of, ...budget() }, signal);
+          compared += read.length;
+          expect(sort(await analytics.slowEventActions({ ...of, ...budget() }, signal))).toEqual(sort(read));
+        }
+      };
+      const roll = async (killedStore: RollupStore = store, steps = 400) => {
+        const context = { store: killedStore, now, segmentSpans: 30, maxDocuments: 100_000 };
+        for (const target of targets) {
+          for (let taken = 0; taken < steps; taken += 1) {
+            const { did } = await rollGroup(context, target, { skipped: [], isUnverified: false }, signal);
+            if (did === "idle") break;
+          }
+        }
+      };
+      await write(60);
+      await roll();
+      for (let round = 0; round < rounds; round += 1) {
+        await compareAnswers();
+        if (round % 2 === 1) await cluster.request("DELETE", `/${ids.pop()}?refresh=true`);
+        else await write(2);
+        await compareAnswers();
+        await roll(killAfter(store, Math.floor(random() * 8)), 3).catch((error: Error) => {
+          if (error.message !== "killed") throw error;
+        });
+        await compareAnswers();
+        await Promise.all([roll(store, 2), roll(store, 2)]);
+      }
+      await roll();
+      lookups.length = 0;
+      await compareAnswers();
+      expect(lookups.filter((hit) => !hit)).toEqual([]);
+      expect(lookups.length).toBeGreaterThan(5);
+      expect(compared).toBeGreaterThan(2 * rounds);
+      await cluster.request("POST", `/${index}/_refresh`);
+    });
+  });
+});
+
+const printRow = (row: object): string =>
+  JSON.stringify(row, (_, value) => (typeof value === "bigint" ? String(value) : value));
+
+/** Percentiles may differ by 2 %. */
+function formatActionEdges(rows: ActionEdges["upstream"]): readonly string[] {
+  return rows.map(({ p_90, p_95, mean, ...row }) => printRow({ ...row, mean: mean.toFixed(9) })).sort();
+}
+
+/** Fails the n-th write, before or after it has had its effect. */
+function killAfter(store: RollupStore, calls: number): RollupStore {
+  let left = calls;
+  const run = async <T>(work: () => Promise<T>): Promise<T> => {
+    left -= 1;
+    if (left === -1 && calls % 2 === 0) throw new Error("killed");
+    const result = await work();
+    if (left === -1) throw new Error("killed");
+    return result;
+  };
+  return {
+    ...store,
+    create: (documents, own) => run(() => store.create(documents, own)),
+    replace: (document, revision, own) => run(() => store.replace(document, revision, own)),
+  };
+}

@@ -1,0 +1,239 @@
+// The view of log lines on the demo: what it counts is what the API counts, and what is clicked is what is asked.
+import { readFile } from "node:fs/promises";
+import { describe, expect, test } from "vitest";
+import {
+  complaints,
+  measureLongestTask,
+  open,
+  origin,
+  page,
+  prepareConsole,
+  queryBox,
+  state,
+  token,
+} from "./console-harness.ts";
+
+prepareConsole();
+
+/** A range that is over, so that nothing is added to it. */
+const range = {
+  from: new Date(Date.now() - 3_600_000).toISOString(),
+  to: new Date(Date.now() - 60_000).toISOString(),
+};
+const selection = { site_id: "demo-shop", source_ids: ["app", "nginx", "worker"], use_expressions: true };
+const address = (more: Readonly<Record<string, string>> = {}) =>
+  `#/logs?${new URLSearchParams({ ...more, range: `${range.from}/${range.to}` })}`;
+
+async function count(body: object) {
+  const answer = await fetch(`${origin}/api/v2/logs/counts`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}` },
+    body: JSON.stringify({ ...selection, query: "", ...range, ...body }),
+  });
+  return (await answer.json()) as {
+    readonly total: number;
+    readonly groups: readonly { readonly value: string; readonly count: number }[];
+  };
+}
+
+const plain = (value: number) => value.toLocaleString("en");
+
+describe("the histogram", () => {
+  test("has the counts of the API, told apart from what is loaded", async () => {
+    await open(address());
+    const { total, groups } = await count({ group_by: "severity" });
+    // A second page is read too where the first ends in sight.
+    await page.getByText(new RegExp(`^\\d00 of ${plain(total)} lines loaded, newest first`)).waitFor();
+    const legend = await page.locator(".legend-part").allTextContents();
+    expect(legend.toSorted()).toEqual(
+      groups.map((one) => `Only ${one.value} ${plain(one.count)}`).toSorted(),
+    );
+    // Each column's height is its part of the highest one.
+    const drawn = await page
+      .locator(".histogram rect:not(.brush)")
+      .evaluateAll((all) =>
+        all.map(
+          (one) => [one.getAttribute("data-severity") ?? "", Number(one.getAttribute("height"))] as const,
+        ),
+      );
+    const bySeverity = new Map<string, number>();
+    for (const [severity, height] of drawn)
+      bySeverity.set(severity, (bySeverity.get(severity) ?? 0) + height);
+    const ratio = (bySeverity.get("info") ?? 0) / (bySeverity.get("warn") ?? 1);
+    const counted = new Map(groups.map((one) => [one.value, one.count]));
+    expect(ratio).toBeCloseTo((counted.get("info") ?? 0) / (counted.get("warn") ?? 1), 0);
+    expect(complaints).toEqual([]);
+  });
+
+  test("a stretch of it becomes the range, and back undoes that", async () => {
+    await open(address());
+    const box = await page.locator(".histogram").boundingBox();
+    const [x, y, width] = [box?.x ?? 0, (box?.y ?? 0) + 30, box?.width ?? 0];
+    await page.mouse.move(x + width / 4, y);
+    await page.mouse.down();
+    await page.mouse.move(x + width / 2, y, { steps: 4 });
+    await page.mouse.up();
+    await expect.poll(() => state().get("range")).not.toBe(`${range.from}/${range.to}`);
+    const [from = "", to = ""] = state().get("range")?.split("/") ?? [];
+    const length = Date.parse(range.to) - Date.parse(range.from);
+    expect(Math.abs(Date.parse(from) - Date.parse(range.from) - length / 4)).toBeLessThan(length / 100);
+    expect(Math.abs(Date.parse(to) - Date.parse(range.from) - length / 2)).toBeLessThan(length / 100);
+    const { total } = await count({ from, to });
+    await page
+      .getByText(new RegExp(`(of )?${plain(total)} lines`))
+      .first()
+      .waitFor();
+    await page.goBack();
+    await expect.poll(() => state().get("range")).toBe(`${range.from}/${range.to}`);
+  });
+
+  test("a severity below it narrows the query", async () => {
+    await open(address());
+    await page.getByRole("button", { name: /^Only warn / }).click();
+    await expect.poll(() => state().get("query")).toBe("severity=warn");
+  });
+
+  test("says why it is not there, and the lines are there all the same", async () => {
+    const message = "To count these lines 5000000 documents would have to be read";
+    const refusal = { error: "result_too_large", message, details: { limit: 1_000_000 } };
+    await page.route("**/api/v2/logs/counts", (route) => route.fulfill({ status: 422, json: refusal }));
+    await open(address());
+    await page.getByText(message).waitFor();
+    await page.getByText(/^\d00 lines loaded, there are more/).waitFor();
+    expect(complaints).toEqual([]);
+  });
+});
+
+describe("the fields", () => {
+  test("have the largest values of the API, which narrow the query", async () => {
+    await open(address({ sources: "nginx" }));
+    const { groups } = await count({ source_ids: ["nginx"], group_by: "status" });
+    await page.locator(".fields summary", { hasText: /^status$/ }).click();
+    const values = page.locator(".field-value");
+    await expect
+      .poll(() => values.allTextContents())
+      .toEqual(groups.map((one) => `Only where status is ${one.value}${plain(one.count)}`));
+    await values.first().click();
+    await expect.poll(() => state().get("query")).toBe(`status=${groups[0]?.value}`);
+    await page.getByText(new RegExp(`of ${plain(groups[0]?.count ?? 0)} lines loaded`)).waitFor();
+  });
+
+  test("may be columns, which are in the address", async () => {
+    await open(address({ sources: "nginx" }));
+    await page.getByRole("button", { name: "Show request.method as a column" }).click();
+    await expect.poll(() => state().get("columns")).toBe("request.method");
+    const cells = page.locator(".line-item .line-cell");
+    await cells.nth(99).waitFor();
+    expect(await cells.first().textContent()).toMatch(/^request\.method: (GET|POST)$/);
+    await page.getByRole("button", { name: "Take the column request.method away" }).click();
+    await expect.poll(() => state().has("columns")).toBe(false);
+  });
+});
+
+test("the query is completed by fields, operators and values, by the keyboard", async () => {
+  await open(address({ sources: "nginx" }));
+  await page.locator(".line-item").nth(50).waitFor();
+  await queryBox().pressSequentially("stat");
+  const option = (name: string | RegExp) => page.getByRole("option", { name });
+  await option(/^status$/).waitFor();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await option(/^status!=/).waitFor();
+  expect(await queryBox().inputValue()).toBe("status");
+  await queryBox().pressSequentially("=");
+  await option(/^200 /).waitFor();
+  await page.keyboard.press("Escape");
+  await expect.poll(() => page.getByRole("listbox").count()).toBe(0);
+  await queryBox().pressSequentially("404");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => state().get("query")).toBe("status=404");
+  expect(complaints).toEqual([]);
+});
+
+test("what is sought is marked in the messages", async () => {
+  await open(address({ query: "message:placed" }));
+  await page.locator(".lines mark").nth(50).waitFor();
+  const marked = await page.locator(".lines mark").allTextContents();
+  expect(new Set(marked)).toEqual(new Set(["placed"]));
+});
+
+test("a line has the lines before and after it, whatever the query is", async () => {
+  await open(address({ query: "severity=error", sources: "nginx" }));
+  await page.locator(".line-item > details > summary").nth(20).click();
+  await page.getByRole("button", { name: "Lines around it" }).click();
+  const around = page.locator(".context > li");
+  await expect.poll(() => around.count()).toBe(11);
+  const times = await around.evaluateAll((all) => all.map((one) => one.getAttribute("data-time") ?? ""));
+  expect(times).toEqual(times.toSorted());
+  expect(await around.evaluateAll((all) => all.findIndex((one) => one.hasAttribute("aria-current")))).toBe(5);
+  await page.getByRole("button", { name: "More lines around it" }).click();
+  await expect.poll(() => around.count()).toBe(21);
+});
+
+test("all lines of the range are taken out as a file", async () => {
+  await open(address({ query: "severity=error" }));
+  const { total } = await count({ query: "severity=error" });
+  await page.getByText("Take out").click();
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "All lines as NDJSON" }).click(),
+  ]);
+  const rows = (await readFile(await download.path(), "utf8")).trimEnd().split("\n");
+  expect(rows).toHaveLength(total);
+  expect(rows.every((row) => JSON.parse(row).severity === "error")).toBe(true);
+  expect(complaints).toEqual([]);
+});
+
+test("a search is saved in this browser, and opened again", async () => {
+  await open(address({ query: "severity=fatal" }));
+  await page.getByText("Saved").click();
+  await page.getByLabel("Name of this search").fill("what died");
+  await page.getByLabel("Name of this search").press("Enter");
+  await page.goto(`${origin}/#/traces`);
+  await page.locator(".traces tbody tr").first().waitFor();
+  await page.goto(`${origin}/#/logs`);
+  await page.getByText("Saved").click();
+  await page.getByRole("link", { name: "what died" }).click();
+  await expect.poll(() => state().get("query")).toBe("severity=fatal");
+});
+
+test("10,000 lines scroll without a task of more than 50 ms", async () => {
+  await page.addInitScript(answerLines, 10_000);
+  await open(address());
+  await page.locator(".line-item").first().waitFor();
+  await page.evaluate(async () => {
+    while (document.querySelector(".told")?.textContent?.startsWith("10,000 ") !== true) {
+      document.querySelector<HTMLElement>(".foot button")?.click();
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+  });
+  const scroll = () =>
+    page.evaluate(async () => {
+      for (let top = 0; top < document.body.scrollHeight; top += 2 * innerHeight) {
+        scrollTo(0, top);
+        await new Promise(requestAnimationFrame);
+      }
+    });
+  // The first time lines are laid out for the first time. Other programs share the processor, so the best of three counts.
+  const longest: number[] = [];
+  for (let run = 0; run < 3; run += 1) longest.push(await measureLongestTask(scroll));
+  expect(Math.min(...longest)).toBeLessThanOrEqual(50);
+  expect(await page.locator(".line-item").count()).toBe(10_000);
+});
+
+/** Runs in the page: answers so many lines in the place of the server, as fast as the page can take them. */
+function answerLines(total: number): void {
+  const line = (at: number) => ({
+    ...{ id: `i/${at}`, timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(), source_id: "app" },
+    ...{ severity: "info", hostname: "", group: "", json: JSON.stringify({ a: at, b: { c: "text" } }) },
+    message: `line ${at} with a message of the usual length, or a little more`,
+  });
+  let sent = 0;
+  const { fetch } = window;
+  window.fetch = async (address, init) => {
+    if (!String(address).endsWith("/logs/lines")) return await fetch(address, init);
+    const rows = Array.from({ length: Math.min(100, total - sent) }, (_, at) => line(sent + at));
+    sent += rows.length;
+    return Response.json(rows);
+  };
+}

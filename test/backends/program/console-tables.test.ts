@@ -1,0 +1,171 @@
+// The tables of figures, the map and the pages beside them on the demo: what they show is what the API answers.
+import { describe, expect, test } from "vitest";
+import { ask, complaints, open, origin, page, prepareConsole, state, token } from "./console-harness.ts";
+
+prepareConsole();
+
+/** A range that is over, so that nothing is added to it. */
+const range = {
+  from: new Date(Date.now() - 3_600_000).toISOString(),
+  to: new Date(Date.now() - 60_000).toISOString(),
+};
+const address = (view: string, more: Readonly<Record<string, string>> = {}) =>
+  `#/${view}?${new URLSearchParams({ ...more, range: `${range.from}/${range.to}` })}`;
+const body = { site_id: "demo-shop", ...range };
+const rows = () => page.locator(".figures tbody tr");
+const readRows = () =>
+  rows().evaluateAll((all) =>
+    all.map((row) => [...row.children].map((cell) => cell.textContent?.trim() ?? "")),
+  );
+/** The counts of each row's sparkline, added up. */
+const readSparklines = () =>
+  page.locator(".figures .sparkline").evaluateAll((all) =>
+    all.map((one) =>
+      (one.getAttribute("aria-label") ?? "")
+        .replace(/^Over time: /, "")
+        .split(", ")
+        .reduce((sum, count) => sum + Number(count.replaceAll(",", "")), 0),
+    ),
+  );
+
+describe("actions", () => {
+  test("have the figures of the API, and their pieces add up to them", async () => {
+    await open(address("actions"));
+    const found = (await ask("tracing/actions", body)) as readonly {
+      readonly action: string;
+      readonly throughput: number;
+    }[];
+    const expected = found.toSorted((a, b) => b.throughput - a.throughput).map((row) => row.throughput);
+    await page
+      .locator(".sparkline")
+      .nth(found.length - 1)
+      .waitFor();
+    const shown = await readRows();
+    expect(shown.map((row) => Number(row[2]?.replaceAll(",", "")))).toEqual(expected);
+    expect(await readSparklines()).toEqual(expected);
+    await page.getByRole("button", { name: "Action", exact: true }).click();
+    await expect.poll(() => state().get("sort")).toBe("action");
+    await expect
+      .poll(async () => (await readRows()).map((row) => row[0]))
+      .toEqual(shown.map((row) => row[0] ?? "").toSorted());
+    expect(complaints).toEqual([]);
+  });
+
+  test("lead to their traces", async () => {
+    await open(address("actions"));
+    await page.getByRole("link", { name: "CheckoutController#create" }).click();
+    await page.locator(".traces tbody tr").first().waitFor();
+    expect(Object.fromEntries(state())).toMatchObject({
+      namespace: "web",
+      action: "CheckoutController#create",
+    });
+  });
+});
+
+test("slow events have the figures of the API, and lead to traces that have them", async () => {
+  await open(address("slow"));
+  const found = (await ask("tracing/slow_events", body)) as readonly { readonly count: number }[];
+  await page
+    .locator(".sparkline")
+    .nth(found.length - 1)
+    .waitFor();
+  expect((await readSparklines()).toSorted()).toEqual(found.map(({ count }) => count).toSorted());
+  await page.locator(".figures summary").first().click();
+  await page.locator(".event-actions a").first().click();
+  await page.locator(".span-item").first().waitFor();
+  expect(complaints).toEqual([]);
+});
+
+test("errors have type, message and count, and lead to their traces", async () => {
+  await open(address("errors"));
+  await page.locator(".sparkline").first().waitFor();
+  const shown = await readRows();
+  const counts = shown.map((row) => Number(row[2]));
+  expect(await readSparklines()).toEqual(counts);
+  const all = await ask("tracing/traces/errors", {
+    ...{ site_ids: ["demo-shop"], ...range, pagination: { per_page: 10_000, order: "DESC", cursor: "Time" } },
+  });
+  expect(counts.reduce((sum, count) => sum + count, 0)).toBe(all.length);
+  await page.getByRole("link", { name: "PaymentError" }).click();
+  await page.getByText("PaymentError: card declined").first().waitFor();
+  expect(await page.locator(".traces tbody tr").count()).toBe(
+    counts[shown.findIndex((row) => row[0]?.startsWith("PaymentError"))],
+  );
+  expect(complaints).toEqual([]);
+});
+
+test("the map and its table have the edges of the API", async () => {
+  await open(address("map"));
+  const answer = await fetch(`${origin}/api/v2/tracing/site_edges`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}` },
+    body: JSON.stringify(body),
+  });
+  const { upstream, internal, downstream } = await answer.json();
+  const all: readonly { service: string; count: number }[] = [...upstream, ...internal, ...downstream];
+  await page.locator(".map-node").nth(all.length).waitFor();
+  const shown = await readRows();
+  expect(shown.map((row) => [row[0], Number(row[2]?.replaceAll(",", ""))])).toEqual(
+    all.map(({ service, count }) => [service, count]),
+  );
+  const drawn = await page.locator(".map-node title").allTextContents();
+  expect(drawn).toEqual(["demo-shop", ...all.map(({ service }) => service)]);
+  expect(complaints).toEqual([]);
+});
+
+test("deploys lead to the traces of their revision", async () => {
+  await open(address("deploys"));
+  await page.locator(".figures tbody a").first().click();
+  await page.locator(".traces tbody tr").first().waitFor();
+  expect(state().get("query")).toMatch(/^revision=/);
+});
+
+test("a published visual is shown by its id, and an unknown one is not found", async () => {
+  await open("#/visuals?id=9Ubquyg0qqEEfpH6Xefmrg");
+  await page.getByRole("heading", { name: "Requests per minute" }).waitFor();
+  await page.locator(".chart canvas").waitFor();
+  await page.getByLabel("Id of a published visual").fill("AAAAAAAAAAAAAAAAAAAAAA");
+  await page.keyboard.press("Enter");
+  await page.locator(".state-title", { hasText: "Not found" }).waitFor();
+});
+
+test("a schedule is told in words, and a wrong one is explained", async () => {
+  await open("#/checkins");
+  await page.getByLabel("Schedule").fill("0 9 * * MON");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: /At 09:00/ }).waitFor();
+  expect(await page.locator(".runs li").count()).toBe(5);
+  await page.getByLabel("Schedule").fill("0 0 30 2 *");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").waitFor();
+});
+
+describe("a chart of metrics", () => {
+  test("shows several metrics, and one series alone and all again", async () => {
+    await open(address("metrics", { name: "cpu", tags: "hostname=*" }));
+    await page.getByLabel("With").fill("memory");
+    await page.getByLabel("With").press("Enter");
+    await expect.poll(() => state().get("also")).toBe("memory");
+    const series = page.getByRole("button", { name: /^(cpu|memory)/ });
+    await page.getByRole("region", { name: "Series" }).getByText("memory").waitFor();
+    await page.getByRole("button", { name: /^Only memory/ }).click();
+    const pressed = () =>
+      page.locator("button.series").evaluateAll((all) => all.map((one) => one.getAttribute("aria-pressed")));
+    await expect.poll(async () => (await pressed()).filter((one) => one === "true").length).toBe(1);
+    await page.getByRole("button", { name: /^Only memory/ }).click();
+    await expect.poll(async () => (await pressed()).includes("false")).toBe(false);
+    expect(await series.count()).toBeGreaterThan(1);
+    await page.getByLabel("Drawn as").selectOption("stacked");
+    await page.getByLabel("Scale").selectOption("log");
+    await expect.poll(() => Object.fromEntries(state())).toMatchObject({ style: "stacked", scale: "log" });
+    await page.locator(".chart canvas").waitFor();
+    expect(complaints).toEqual([]);
+  });
+
+  test("is published as a file", async () => {
+    await open(address("metrics", { name: "cpu" }));
+    await page.getByText("Publish").click();
+    const text = await page.locator(".menu-body pre").textContent();
+    expect(text).toMatch(/^id: "[\w-]{22}"\ntitle: "cpu"\ntype: line\nsite: "demo-shop"\nfrom: /);
+  });
+});

@@ -1,0 +1,148 @@
+// The view of traces on the demo, and what all views have: zones, keys, explanations and reading anew.
+import { describe, expect, test } from "vitest";
+import { ask, complaints, open, page, prepareConsole, queryBox, state } from "./console-harness.ts";
+
+prepareConsole();
+
+/** A range that is over, so that nothing is added to it. */
+const range = {
+  from: new Date(Date.now() - 3_600_000).toISOString(),
+  to: new Date(Date.now() - 60_000).toISOString(),
+};
+const within = `range=${encodeURIComponent(`${range.from}/${range.to}`)}`;
+
+async function openCheckout(): Promise<readonly string[]> {
+  const rows = await ask("tracing/traces/errors", {
+    ...{ site_ids: ["demo-shop"], ...range, action_name: "CheckoutController#create" },
+    pagination: { per_page: 2, order: "DESC", cursor: "Time" },
+  });
+  const ids = rows.map((row) => String(row.trace_id));
+  await open(`#/trace?id=${ids[0]}`);
+  await page.locator(".span-item").nth(3).waitFor();
+  return ids;
+}
+
+test("durations are those of the listing, and a stretch of them chooses traces", async () => {
+  await open(`#/traces?${within}`);
+  await page.locator(".duration-bar").first().waitFor();
+  const body = { site_ids: ["demo-shop"], ...range };
+  const rows = await ask("tracing/traces/performance", {
+    ...body,
+    pagination: { per_page: 1_000, order: "DESC", cursor: "Time" },
+  });
+  const counts = await page
+    .locator(".duration-bar")
+    .evaluateAll((all) => all.map((one) => Number(one.getAttribute("data-count"))));
+  expect(counts.reduce((sum, count) => sum + count, 0)).toBe(rows.length);
+  const box = await page.locator(".durations").boundingBox();
+  const [x, y, width] = [box?.x ?? 0, (box?.y ?? 0) + 20, box?.width ?? 0];
+  await page.mouse.move(x + width * 0.3, y);
+  await page.mouse.down();
+  await page.mouse.move(x + width * 0.6, y, { steps: 4 });
+  await page.mouse.up();
+  await expect.poll(() => state().has("below")).toBe(true);
+  const [min, below] = [Number(state().get("min")), Number(state().get("below"))];
+  await expect.poll(() => page.locator(".traces tbody tr").count()).toBeGreaterThan(0);
+  await page.locator(".duration-bar").first().waitFor();
+  const expected = rows.filter((row) => Number(row.duration) >= min && Number(row.duration) < below).length;
+  const left = () =>
+    page
+      .locator(".duration-bar")
+      .evaluateAll((all) => all.reduce((sum, one) => sum + Number(one.getAttribute("data-count")), 0));
+  if (rows.length < 1_000) await expect.poll(left).toBe(expected);
+  expect(complaints).toEqual([]);
+});
+
+describe("a trace", () => {
+  test("folds, is searched, zooms and shows its critical path", async () => {
+    await openCheckout();
+    const rows = page.locator(".span-item");
+    const all = await rows.count();
+    const visible = () => page.locator(".span-item:not([hidden])").count();
+    await page.getByRole("button", { name: "Spans below it" }).first().click();
+    expect(await visible()).toBe(1);
+    await page.getByRole("button", { name: "Spans below it" }).first().click();
+    expect(await visible()).toBe(all);
+    await page.getByLabel("Find in spans").fill("reservations");
+    await expect.poll(() => page.locator(".span-item[data-sought]").count()).toBeGreaterThan(0);
+    expect(await page.locator(".critical").count()).toBeGreaterThan(1);
+    const box = await page.locator(".scale").boundingBox();
+    const bar = page.locator(".waterfall .bar-fill").first();
+    const before = (await bar.boundingBox())?.width ?? 0;
+    await page.mouse.move((box?.x ?? 0) + (box?.width ?? 0) * 0.25, (box?.y ?? 0) + 8);
+    await page.mouse.down();
+    await page.mouse.move((box?.x ?? 0) + (box?.width ?? 0) * 0.75, (box?.y ?? 0) + 8, { steps: 4 });
+    await page.mouse.up();
+    await expect.poll(async () => (await bar.boundingBox())?.width ?? 0).toBeGreaterThan(before * 1.8);
+    await page.getByRole("button", { name: "Whole trace" }).click();
+    await expect.poll(async () => (await bar.boundingBox())?.width ?? 0).toBeLessThan(before * 1.1);
+    expect(complaints).toEqual([]);
+  });
+
+  test("is compared with another one", async () => {
+    const [, other = ""] = await openCheckout();
+    await page.getByLabel("Compare with").fill(other);
+    await page.getByRole("button", { name: "Compare" }).click();
+    await expect.poll(() => state().get("other")).toBe(other);
+    await page.getByRole("region", { name: "Comparison" }).locator("tbody tr").nth(3).waitFor();
+  });
+});
+
+describe("all views", () => {
+  test("show times in the browser's zone when that is chosen", async () => {
+    await open(`#/logs?${within}`);
+    await page.locator(".line-item").first().waitFor();
+    await page.getByRole("button", { name: /^Time zone/ }).click();
+    await page
+      .getByText(/\d\d [+−]\d\d:\d\d$/)
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: /^Time zone/ }).click();
+    await page.getByText(/ UTC$/).first().waitFor();
+  });
+
+  test("are walked by keys", async () => {
+    await open(`#/logs?${within}`);
+    await page.locator(".line-item").nth(5).waitFor();
+    await page.locator("#main").focus();
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    const at = () =>
+      page.evaluate(() =>
+        [...document.querySelectorAll(".line-item")].findIndex((one) => one.contains(document.activeElement)),
+      );
+    expect(await at()).toBe(1);
+    await page.keyboard.press("k");
+    expect(await at()).toBe(0);
+    await page.keyboard.press("/");
+    expect(await queryBox().evaluate((area) => area === document.activeElement)).toBe(true);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  });
+
+  test("explain what they ask", async () => {
+    await open(
+      `#/logs?${new URLSearchParams({ query: "severity=error", range: `${range.from}/${range.to}` })}`,
+    );
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByRole("dialog", { name: "Explanation" }).getByText("means").waitFor();
+    expect(complaints).toEqual([]);
+  });
+
+  test("are read anew without losing what is shown or the place in it", async () => {
+    await open(`#/logs?${within}`);
+    await page.locator(".line-item").nth(60).waitFor();
+    await page.evaluate(() => scrollTo(0, 600));
+    const first = await page
+      .locator(".line-item")
+      .first()
+      .evaluateHandle((one) => one);
+    await page.locator("#main").focus();
+    await page.keyboard.press("r");
+    await expect.poll(() => first.evaluate((one) => one.isConnected)).toBe(false);
+    expect(await page.locator(".line-item").count()).toBeGreaterThanOrEqual(100);
+    expect(await page.evaluate(() => scrollY)).toBe(600);
+    expect(complaints).toEqual([]);
+  });
+});

@@ -1,0 +1,239 @@
+// Metrics of several backends: names, tags and every measure are those of one store that holds all series; and what is
+// refused, since two stores have a series that may or may not be one.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { BackendError, Refused } from "#src/core/errors.ts";
+import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
+import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
+import { measures } from "../conformance/metrics.ts";
+import { minute, randomSeries, type SplitSeries, splitMetrics, start } from "./split-metrics.ts";
+
+const { signal } = new AbortController();
+const runs = (usual: number) => ({
+  numRuns: Number(process.env.ROUNDS ?? usual),
+  seed: Number(process.env.SEED ?? 1),
+});
+
+const queries = fc.record({
+  tags: fc.constantFrom<Readonly<Record<string, string>>>({}, { host: "*" }, { code: "*" }, { host: "a" }),
+  buckets: fc.record({
+    start: fc.constantFrom(start, start + 7 * minute + 1, start - 20 * minute),
+    step: fc.constantFrom(minute, 5 * minute, 61_234),
+    count: fc.integer({ min: 1, max: 30 }),
+  }),
+  lookBack: fc.constantFrom(0, minute, 12 * minute, 600 * minute),
+});
+
+type Asked = typeof queries extends fc.Arbitrary<infer T> ? T : never;
+
+/** The answers to all that may be asked of the series. */
+async function askAll(store: MetricStore, { tags, buckets, lookBack }: Asked) {
+  const answers: unknown[] = [await store.names({}, signal)];
+  for (const type of ["gauge", "counter", "measurement"] as const) {
+    answers.push(await store.type({}, type, signal), await store.tagKeys({}, type, signal));
+    for (const measure of measures[type]) {
+      const query = { ...{ match: {}, metric: type, tags, measure }, buckets, lookBack, pointLimit: 10_000 };
+      answers.push({ measure, series: await store.series(query, signal) });
+    }
+  }
+  return answers;
+}
+
+describe("series split over several stores", () => {
+  test.each([2, 3])("over %i: every measure is that of one store", async (count) => {
+    const law = fc.asyncProperty(
+      randomSeries,
+      queries,
+      fc.array(fc.nat(count - 1), { minLength: 1, maxLength: 9 }),
+      async (series, asked, owners) => {
+        const { whole, split } = splitMetrics(series, count, (n) => [owners[n % owners.length] ?? 0]);
+        expect(await askAll(split, asked)).toEqual(await askAll(whole, asked));
+      },
+    );
+    await fc.assert(law, runs(25));
+  });
+
+  test("a new series of a metric that another store had before has grown from 0", async () => {
+    const series = [counter({ host: "a" }, -10, 40), counter({ host: "b" }, 4, 40)];
+    const { whole, split } = splitMetrics(series, 2, (n) => [n]);
+    const grown = await readGrowth(split);
+    expect(grown).toEqual(await readGrowth(whole));
+    expect(grown[1]?.values[1]).toBe(4);
+  });
+});
+
+describe("replicas", () => {
+  const periods = fc.array(fc.constantFrom([0], [1], [0, 1], [2], [1, 2]), { minLength: 8, maxLength: 8 });
+
+  // Periods are longer than a gap, so that whoever takes over is heard.
+  test("targets that move, and that several scrapers watch, are counted once", async () => {
+    const law = fc.asyncProperty(randomSeries, queries, periods, async (series, asked, holders) => {
+      const choose = (_: number, time: number) =>
+        holders[Math.min(7, Math.max(0, Math.floor((time - start) / (11 * minute)) + 1))] ?? [];
+      for (const label of ["replica", undefined]) {
+        const { whole, split } = splitReplicas(series, choose, label);
+        expect(await askAll(split, asked)).toEqual(await askAll(whole, asked));
+      }
+    });
+    await fc.assert(law, runs(20));
+  });
+
+  /** Without a label on the series, as with external labels of a scraper, they are equal as they are. */
+  function splitReplicas(
+    series: readonly SplitSeries[],
+    choose: (series: number, time: number) => readonly number[],
+    label: string | undefined,
+  ) {
+    return splitMetrics(series, 3, choose, "replica", label !== undefined);
+  }
+
+  test("a counter that two scrape at different times grows as one of them says", async () => {
+    const scrapers = [0, 7_000].map((offset) => {
+      const store = createMemoryMetrics("m");
+      // The second one's value is of an earlier moment than its time says.
+      const append = store.append("counter", "counter", "value", { host: "a" });
+      for (let n = -4; n < 40; n++)
+        append(start + n * 15_000 + offset, 1_000 + 10 * n - (offset > 0 ? 8 : 0));
+      return store;
+    });
+    const places = scrapers.map((store, at) => ({
+      backend: `b${at}`,
+      store,
+      match: {},
+      replica: "prometheus",
+    }));
+    const [found] = await readGrowth(createFederatedMetrics(places));
+    expect([...(found?.values ?? [])]).toEqual([40, 40, 40, 40, 40, 40, 40, 40, 40, 40]);
+  });
+
+  test("the other scraper fills a gap, and neither is a restart", async () => {
+    const isHeld = (n: number, at: number) => (at === 0 ? n < 8 || n >= 32 : true);
+    const stores = [0, 1].map((at) => {
+      const store = createMemoryMetrics("m");
+      const append = store.append("counter", "counter", "value", { host: "a" });
+      for (let n = -4; n < 40; n++) if (isHeld(n, at)) append(start + n * 15_000 + at, 1_000 + 10 * n - at);
+      return store;
+    });
+    const places = stores.map((store, at) => ({ backend: `b${at}`, store, match: {}, replica: "r" }));
+    const [found] = await readGrowth(createFederatedMetrics(places));
+    const sum = [...(found?.values ?? [])].reduce((all, value) => all + value, 0);
+    expect(sum).toBe(400);
+    expect(Math.max(...(found?.values ?? []))).toBeLessThan(50);
+  });
+
+  test("a series that comes back has grown since its last sample of the look-back", async () => {
+    const early = counter({ host: "a" }, -100, 10).samples;
+    const late = counter({ host: "a" }, 0, 150)
+      .samples.slice(100)
+      .map(({ time, parts }) => {
+        return { time: time - 99 * 15_000, parts };
+      });
+    const series = { ...counter({ host: "a" }, 0, 0), samples: [...early, ...late] };
+    const { whole, split } = splitMetrics([series], 2, (_, time) => [time < start ? 0 : 1], "replica");
+    const grown = await readGrowth(split);
+    expect(grown).toEqual(await readGrowth(whole));
+    expect(grown[0]?.values[0]).toBe(101 - 10 + 2);
+  });
+
+  test("their label is no tag", async () => {
+    const { split } = splitMetrics([counter({ host: "a" }, 0, 9)], 2, () => [0, 1], "replica");
+    expect(await split.tagKeys({}, "counter", signal)).toEqual([["host"]]);
+    expect(await readGrowth(split, { replica: "*" })).toEqual([]);
+  });
+});
+
+describe("equal series in two stores", () => {
+  const refusal = { slug: "not_supported_by_backend", details: { backend: "b0, b1" } };
+
+  test.each<[string, SeriesQuery["measure"]]>([
+    ["gauge", { of: "samples", combine: "last" }],
+    ["gauge", { of: "samples", combine: "mean" }],
+    ["gauge", { of: "samples", combine: "quantile", quantile: 0.9 }],
+    ["counter", { of: "increment" }],
+    ["counter", { of: "cumulative", combine: "last" }],
+    ["measurement", { of: "observations", combine: "mean" }],
+  ])("are refused where no replica is named: %s %o", async (type, measure) => {
+    const series = { ...counter({ host: "a" }, 0, 9), type } as SplitSeries;
+    const { split } = splitMetrics([toType(series)], 2, () => [0, 1]);
+    await expect(split.series(buildQuery(type, measure), signal)).rejects.toMatchObject(refusal);
+    await expect(split.series(buildQuery(type, measure), signal)).rejects.toThrow(/host="a".* b0, b1/);
+  });
+
+  test("are refused where one was in the other store before the look-back", async () => {
+    const moved = counter({ host: "a" }, -400, 420);
+    const others = counter({ host: "b" }, -400, 420);
+    const { split } = splitMetrics([moved, others], 2, (n, time) => [n === 0 && time >= start ? 1 : 0]);
+    const query = { ...buildQuery("counter", { of: "increment" }), lookBack: minute };
+    await expect(split.series({ ...query, tags: { host: "a" } }, signal)).rejects.toMatchObject(refusal);
+  });
+
+  test("are refused where one place alone names a replica", async () => {
+    const stores = [0, 1].map(() => {
+      const store = createMemoryMetrics("m");
+      store.append("gauge", "gauge", "value", { host: "a" })(start, 1);
+      return store;
+    });
+    const places = stores.map((store, at) => ({
+      ...{ backend: `b${at}`, store, match: {} },
+      replica: at === 0 ? "replica" : undefined,
+    }));
+    const query = buildQuery("gauge", { of: "samples", combine: "last" });
+    await expect(createFederatedMetrics(places).series(query, signal)).rejects.toMatchObject(refusal);
+  });
+});
+
+test("metrics of two types are refused, by the names of both stores", async () => {
+  const [one, two] = [createMemoryMetrics("m"), createMemoryMetrics("m")];
+  one.append("x", "gauge", "value", {})(start, 1);
+  two.append("x", "counter", "value", {})(start, 1);
+  const places = [one, two].map((store, at) => ({ backend: `b${at}`, store, match: {} }));
+  await expect(createFederatedMetrics(places).type({}, "x", signal)).rejects.toThrow(
+    /a gauge in b0 and a counter in b1/,
+  );
+});
+
+test("a store that fails fails the answer, and too many points are refused", async () => {
+  const { split } = splitMetrics([counter({ host: "a" }, 0, 9), counter({ host: "b" }, 0, 9)], 2, (n) => [n]);
+  const query = { ...buildQuery("counter", { of: "increment" }), tags: { host: "*" }, pointLimit: 19 };
+  const refused: unknown = await split.series(query, signal).catch((error: unknown) => error);
+  expect(refused).toBeInstanceOf(Refused);
+  expect(refused).toMatchObject({ slug: "result_too_large", details: { limit: 19, wanted: 20 } });
+  const down = createMemoryMetrics("m");
+  const failure = new BackendError("b1", "unreachable", "down");
+  const places = [
+    { backend: "b0", store: createMemoryMetrics("m"), match: {} },
+    { backend: "b1", store: { ...down, type: () => Promise.reject(failure) }, match: {} },
+  ];
+  await expect(createFederatedMetrics(places).series(query, signal)).rejects.toBe(failure);
+});
+
+function counter(tags: SplitSeries["tags"], from: number, length: number): SplitSeries {
+  const samples = Array.from({ length }, (_, n) => ({
+    time: start + (from + n) * 15_000,
+    parts: [{ part: "value" as const, value: n + 1 }],
+  }));
+  return { type: "counter", tags, samples };
+}
+
+/** As a histogram, where it has to be one. */
+function toType(series: SplitSeries): SplitSeries {
+  if (series.type !== "measurement") return series;
+  const parts = (value: number) => [
+    { part: "count" as const, value },
+    { part: "sum" as const, value },
+  ];
+  const samples = series.samples.map(({ time, parts: [one] }) => ({ time, parts: parts(one?.value ?? 0) }));
+  return { ...series, samples };
+}
+
+function buildQuery(metric: string, measure: SeriesQuery["measure"]): SeriesQuery {
+  return {
+    ...{ match: {}, metric, tags: {}, measure },
+    ...{ buckets: { start, step: minute, count: 10 }, lookBack: 60 * minute, pointLimit: 1_000 },
+  };
+}
+
+function readGrowth(store: MetricStore, tags: SeriesQuery["tags"] = { host: "*" }) {
+  return store.series({ ...buildQuery("counter", { of: "increment" }), tags }, signal);
+}

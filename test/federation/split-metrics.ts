@@ -1,0 +1,140 @@
+// Random metrics, held by one memory store and divided over several. All values are multiples of 1/4, so that sums are equal
+// in whatever order they are added up.
+import fc from "fast-check";
+import {
+  createMemoryMetrics,
+  type MemoryMetrics,
+  type SeriesPart,
+} from "#resolvers/memory/stores/metric-store.ts";
+import type { MetricType } from "#src/core/rows.ts";
+import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
+import type { MetricStore } from "#src/store/metrics.ts";
+
+export const start = Date.UTC(2026, 0, 15, 10);
+export const minute = 60_000;
+const scrape = 15_000;
+
+/** A series, or a histogram with all its parts. */
+export interface SplitSeries {
+  readonly type: MetricType;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly samples: readonly SplitSample[];
+}
+
+/** One scrape: the values of a series' parts. */
+interface SplitSample {
+  readonly time: number;
+  readonly parts: readonly { readonly part: SeriesPart; readonly le?: string; readonly value: number }[];
+}
+
+/** Which stores hold a sample, by the position of its series and its time. */
+export type SplitChoice = (series: number, time: number) => readonly number[];
+
+const host = fc.constantFrom("a", "b", "c", "d");
+
+interface Shape {
+  readonly type: MetricType;
+  readonly host: string;
+  readonly code: string | undefined;
+  /** In scrapes before and after `start`. */
+  readonly from: number;
+  readonly length: number;
+  readonly offset: number;
+  readonly steps: readonly number[];
+  /** Scrapes that are missing. */
+  readonly gap: readonly [from: number, length: number];
+}
+
+/** Series with distinct tags. Some begin or end within the hour from `start` on, restart, or have gaps. */
+export const randomSeries = fc
+  .uniqueArray(
+    fc.record({
+      type: fc.constantFrom<MetricType>("gauge", "counter", "measurement"),
+      host,
+      code: fc.constantFrom("200", "500", undefined),
+      from: fc.integer({ min: -60, max: 200 }),
+      length: fc.integer({ min: 1, max: 240 }),
+      offset: fc.nat(scrape - 1),
+      steps: fc.array(fc.integer({ min: -6, max: 20 }), { minLength: 1, maxLength: 12 }),
+      gap: fc.tuple(fc.integer({ min: 0, max: 200 }), fc.constantFrom(0, 0, 2, 40)),
+    }),
+    { maxLength: 9, selector: ({ type, host, code }) => `${type} ${host} ${code}` },
+  )
+  .map((shapes) => shapes.map(makeSeries));
+
+function makeSeries({ type, host, code, from, length, offset, steps, gap }: Shape): SplitSeries {
+  const counts = [0, 0, 0];
+  let [value, sum] = [40, 0];
+  const samples = Array.from({ length }, (_, n): SplitSample => {
+    const step = steps[n % steps.length] ?? 0;
+    // A negative step is a restart of a counter, and only a lower value of a gauge.
+    if (step < 0 && type !== "gauge") [value, sum] = [0, counts.fill(0).length - 3];
+    value = type === "gauge" ? value + step / 4 : value + Math.max(0, step);
+    const bound = n % 3;
+    for (let at = bound; at < counts.length; at++) counts[at] = (counts[at] ?? 0) + Math.max(0, step);
+    sum += (Math.max(0, step) * (bound + 1)) / 4;
+    return { time: start + (from + n) * scrape + offset, parts: listParts(type, value, counts, sum) };
+  });
+  const [first, missing] = gap;
+  return {
+    type,
+    tags: { host, ...(code !== undefined && { code }) },
+    samples: samples.filter((_, n) => n < first || n >= first + missing),
+  };
+}
+
+function listParts(
+  type: MetricType,
+  value: number,
+  counts: readonly number[],
+  sum: number,
+): SplitSample["parts"] {
+  if (type !== "measurement") return [{ part: "value", value }];
+  const bounds = ["0.5", "1", "+Inf"];
+  return [
+    ...bounds.map((le, at) => ({ part: "bucket" as const, le, value: counts[at] ?? 0 })),
+    { part: "count", value: counts.at(-1) ?? 0 },
+    { part: "sum", value: sum },
+  ];
+}
+
+const kinds = { gauge: "gauge", counter: "counter", measurement: "histogram" } as const;
+
+/**
+ * The same series in one store and in several. With `replica` each store's series have this label with its number, unless
+ * `isLabelled` is false.
+ */
+export function splitMetrics(
+  series: readonly SplitSeries[],
+  count: number,
+  choose: SplitChoice,
+  replica?: string,
+  isLabelled = true,
+): { readonly whole: MetricStore; readonly split: MetricStore } {
+  const whole = createMemoryMetrics("whole");
+  const stores = Array.from({ length: count }, (_, at) => createMemoryMetrics(`store ${at}`));
+  for (const [position, { type, tags, samples }] of series.entries()) {
+    for (const { time, parts } of samples) {
+      const chosen = choose(position, time);
+      appendParts(whole, type, tags, time, parts);
+      for (const at of chosen) {
+        const store = stores[at];
+        const own = replica === undefined || !isLabelled ? tags : { ...tags, [replica]: String(at) };
+        if (store !== undefined) appendParts(store, type, own, time, parts);
+      }
+    }
+  }
+  const places = stores.map((store, at) => ({ backend: `b${at}`, store, match: {}, replica }));
+  return { whole, split: createFederatedMetrics(places) };
+}
+
+function appendParts(
+  store: MemoryMetrics,
+  type: MetricType,
+  tags: SplitSeries["tags"],
+  time: number,
+  parts: SplitSample["parts"],
+): void {
+  for (const { part, le, value } of parts)
+    store.append(type, kinds[type], part, { ...tags, ...(le !== undefined && { le }) })(time, value);
+}

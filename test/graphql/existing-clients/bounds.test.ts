@@ -1,0 +1,164 @@
+// What the fields of existing clients ask of a source, and that no answer multiplies by itself.
+import { afterAll, describe, expect, test } from "vitest";
+import type { Backend } from "#src/store/backend.ts";
+import { createCallLog } from "../../support/call-log.ts";
+import { createDemo } from "../../support/demo-server.ts";
+
+const { asked: calls, counted } = createCallLog();
+const watch = (backend: Backend): Backend => {
+  const { traces } = backend.stores;
+  if (traces === undefined) throw new Error("no traces");
+  const { summaries, actions, scan } = traces;
+  return {
+    ...backend,
+    stores: {
+      ...backend.stores,
+      traces: {
+        ...traces,
+        summaries: counted("summaries", summaries),
+        actions: counted("actions", actions),
+        scan: counted("scan", scan),
+      },
+    },
+  };
+};
+const demo = await createDemo({ watch });
+afterAll(() => demo.close());
+
+async function ask(fields: string) {
+  calls.length = 0;
+  const { data, errors = [] } = await demo.graphql(`{ app(id: "demo-shop") { ${fields} } }`);
+  return { app: (data?.app ?? {}) as Record<string, unknown>, errors };
+}
+
+interface IncidentAnswer {
+  readonly number: number;
+  readonly digests: readonly string[];
+  readonly count: number;
+  readonly samples: readonly {
+    readonly id: string;
+    readonly time: string;
+    readonly timeline?: readonly unknown[];
+  }[];
+}
+
+test("figures and samples of all errors of a page are one reading each, whatever the page holds", async () => {
+  const { app, errors } = await ask(
+    "exceptionIncidents(limit: 4) { number digests count createdAt samples(limit: 2) { id time exception { name } } }",
+  );
+  expect(errors).toEqual([]);
+  const incidents = app.exceptionIncidents as IncidentAnswer[];
+  expect(incidents).toHaveLength(4);
+  // The demo's sites have front ends, so each reading is one listing of traces and one of reports.
+  const listings = calls.filter((name) => name === "summaries").length;
+  expect(listings % 3).toBe(0);
+  expect(listings).toBeLessThanOrEqual(6);
+  for (const { digests, count, samples } of incidents) {
+    const body = {
+      site_ids: ["demo-shop"],
+      digests,
+      pagination: { per_page: 10_000, cursor: { time: null } },
+    };
+    const { body: rows } = await demo.rest("POST", "/api/v2/tracing/traces/errors", body);
+    const listed = rows as { trace_id: string; span_id: string }[];
+    expect(count).toBe(listed.length);
+    expect(samples.map(({ id }) => id)).toEqual(
+      listed.slice(0, 2).map(({ trace_id, span_id }) => `${trace_id}-${span_id}`),
+    );
+  }
+});
+
+test("actions have the figures of the route", async () => {
+  const { app } = await ask(
+    "performanceIncidents { number digests actionNames namespace count mean hasNPlusOne samples(limit: 1) { id timeline { name level } } }",
+  );
+  const incidents = app.performanceIncidents as (IncidentAnswer & { actionNames: string[]; mean: number })[];
+  expect(calls.filter((name) => name === "actions")).toHaveLength(1);
+  const body = { site_id: "demo-shop", from: "2025-12-16T12:00:00Z", to: "2026-01-15T12:00:00Z" };
+  const { body: rows } = await demo.rest("POST", "/api/v2/tracing/actions", body);
+  const listed = rows as { action: string; digest: string; throughput: number; mean: number }[];
+  expect(incidents).toHaveLength(listed.length);
+  for (const { digest, throughput, mean, action } of listed) {
+    const found = incidents.find(({ digests }) => digests[0] === digest);
+    expect(found).toMatchObject({ actionNames: [action], count: throughput, mean });
+    expect(found?.samples[0]?.timeline?.length).toBeGreaterThan(0);
+  }
+});
+
+test("an incident by number and by digest is that of the list", async () => {
+  const { app } = await ask(
+    "incidents(limit: 50) { ... on IncidentInterface { __typename number digests } }",
+  );
+  const incidents = app.incidents as { __typename: string; number: number; digests: string[] }[];
+  expect(new Set(incidents.map(({ __typename }) => __typename)).size).toBe(2);
+  for (const { __typename, number, digests } of incidents.slice(0, 6)) {
+    const found = await ask(
+      `incident(incidentNumber: ${number}) { __typename } incidentByDigest(digest: "${digests[0]}") { ... on IncidentInterface { number } }`,
+    );
+    expect(found.app).toEqual({ incident: { __typename }, incidentByDigest: { number } });
+  }
+  expect((await ask("incident(incidentNumber: 1) { __typename }")).app).toEqual({ incident: null });
+});
+
+describe("what a row leads back to reads no source", () => {
+  test.each([
+    ["incidents of the app of an incident", "exceptionIncidents { app { exceptionIncidents { id } } }"],
+    [
+      "samples of the incident of a sample",
+      "exceptionIncidents { samples { incident { ... on ExceptionIncident { samples { id } } } } }",
+    ],
+    ["markers of the app of a sample", "exceptionIncidents { samples { app { deployMarkers { id } } } }"],
+    ["apps of the organization of an app", "organization { apps { id } }"],
+    ["counts of the source of a line", "logs { lines(limit: 2) { source { metrics { series { name } } } } }"],
+  ])("%s", async (_, fields) => {
+    const { errors } = await ask(fields);
+    expect(errors.length).toBeGreaterThan(0);
+    for (const { message } of errors) expect(message).toMatch(/not answered below the rows of an app/);
+  });
+
+  test("but is named", async () => {
+    const { app, errors } = await ask(
+      "organization { slug } exceptionIncidents(limit: 1) { app { id name } samples(limit: 1) { app { id } incident { ... on ExceptionIncident { count } } } }",
+    );
+    expect(errors).toEqual([]);
+    expect(app).toMatchObject({
+      organization: { slug: "readout" },
+      exceptionIncidents: [{ app: { id: "demo-shop" } }],
+    });
+  });
+});
+
+test.each([
+  ["exceptionIncidents(limit: -1) { id }", "limit"],
+  ["exceptionIncidents(limit: 1001) { id }", "limit"],
+  ["incidents(offset: 100001) { __typename }", "offset"],
+  ["exceptionIncidents { samples(limit: 101) { id } }", "limit"],
+  ['deployMarkers(start: "yesterday") { id }', "start"],
+  ["deployMarkers(limit: 5000) { id }", "limit"],
+])("%s is refused at %s", async (fields, path) => {
+  const { errors } = await ask(fields);
+  expect(errors[0]?.extensions).toMatchObject({ status: 422, details: { issues: [{ path }] } });
+});
+
+test("a query cannot leave the severities that it is asked with", async () => {
+  for (const query of ["a) OR (b", "severity=[", "("]) {
+    const { errors } = await ask(
+      `logs { lines(query: ${JSON.stringify(query)}, severities: [ERROR]) { id } }`,
+    );
+    expect(errors[0]?.extensions).toMatchObject({ status: 422 });
+  }
+  const { app, errors } = await ask(
+    'logs { lines(query: "severity=[error,info] OR status:2", severities: [ERROR, WARN], limit: 50) { severity } }',
+  );
+  expect(errors).toEqual([]);
+  const { lines } = app.logs as { lines: { severity: string }[] };
+  expect(new Set(lines.map(({ severity }) => severity))).toEqual(new Set(["ERROR"]));
+});
+
+test("a mutation is refused with one sentence", async () => {
+  const { errors, data } = await demo.graphql(
+    'mutation { updateIncident(number: 1, appId: "demo-shop") { __typename } }',
+  );
+  expect(data ?? undefined).toBeUndefined();
+  expect(errors?.map(({ message }) => message)).toEqual(["Readout only reads: it has no mutations."]);
+});

@@ -1,0 +1,129 @@
+// Rollers against reading: whatever comes and goes, wherever one is killed, and however many work at once.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { minute } from "#src/core/time.ts";
+import { rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
+import { at, signal } from "../span-builder.ts";
+import {
+  documents,
+  expectAnswersOfReading,
+  Killed,
+  length,
+  openRolledSpans,
+  pickTarget,
+  type RolledSpans,
+} from "./rolled-spans.ts";
+
+/** A longer run is for changes of rollers: `ROLLER_RUNS=300`. */
+const runs = Number(process.env.ROLLER_RUNS ?? sampleRuns(12, { share: 3, least: 4 }));
+
+const whole = [0, length - 1e-6] as const;
+const ends = fc.oneof(
+  fc.constant(whole),
+  fc.tuple(fc.integer({ min: 0, max: length }), fc.integer({ min: 0, max: length })),
+);
+const step = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      does: fc.constant("add" as const),
+      documents: fc.array(documents, { maxLength: 3 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("remove" as const), place: fc.nat(50) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place: fc.nat(50) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      does: fc.constant("roll" as const),
+      target: fc.nat(5),
+      steps: fc.integer({ min: 1, max: 4 }),
+      /** Calls of the store until the roller is killed. */
+      calls: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
+      isAfter: fc.boolean(),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ does: fc.constant("race" as const), target: fc.nat(5) }) },
+);
+
+describe("rollers", () => {
+  test("keep figures that answer as reading does, killed at any point, two at once", async () => {
+    let [kept, kills, rows] = [0, 0, 0];
+    const property = fc.asyncProperty(
+      fc.array(documents, { minLength: 5, maxLength: 40 }),
+      fc.array(fc.record({ step, ends }), { minLength: 3, maxLength: 14 }),
+      fc.boolean(),
+      async (first, steps, isCached) => {
+        const rolled = openRolledSpans(isCached ? 1_000_000 : 0);
+        first.forEach(rolled.spans.add);
+        for (const { step, ends } of steps) {
+          if (await takeStep(rolled, step)) kills += 1;
+          rows += await expectAnswersOfReading(rolled, ends);
+        }
+        kept += rolled.stored.filter((hit) => hit).length;
+        rolled.stored.length = 0;
+        await rollAll(rolled);
+        // Nothing is left to read.
+        await expectAnswersOfReading(rolled, whole, 0);
+        expect(rolled.stored).not.toContain(false);
+      },
+    );
+    await fc.assert(property, { numRuns: runs });
+    expect(kept).toBeGreaterThan(5 * runs);
+    expect(kills).toBeGreaterThan(0);
+    expect(rows).toBeGreaterThan(5 * runs);
+  });
+});
+
+/** Returns whether a roller was killed. */
+async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
+  const { spans, context, killer } = rolled;
+  const options = { skipped: [], isUnverified: false };
+  switch (step.does) {
+    case "add":
+      step.documents.forEach(spans.add);
+      return false;
+    case "remove":
+      spans.remove(step.place);
+      return false;
+    case "replace":
+      spans.replace(step.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
+      return false;
+    case "race": {
+      const target = pickTarget(rolled, step.target);
+      await Promise.all([1, 2].map(() => rollGroup(context, target, options, signal)));
+      return false;
+    }
+    case "roll":
+      Object.assign(killer, { calls: step.calls, isAfter: step.isAfter });
+      try {
+        for (let taken = 0; taken < step.steps; taken += 1)
+          await rollGroup(context, pickTarget(rolled, step.target), options, signal);
+        return false;
+      } catch (error) {
+        if (!(error instanceof Killed)) throw error;
+        return true;
+      } finally {
+        killer.calls = undefined;
+      }
+  }
+}
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+/** Until nothing is missing and nothing is left to be merged. */
+async function rollAll({ context, targets }: RolledSpans): Promise<void> {
+  // From the first span on; the time before has one segment at most for each length.
+  for (const target of targets) {
+    for (let steps = 0; steps < 500; steps += 1) {
+      const options = { skipped: [{ from: at(-1e9), to: at(-1) }], isUnverified: false };
+      const { did } = await rollGroup(
+        context,
+        { ...target, retention: length + 20 * minute },
+        options,
+        signal,
+      );
+      if (did === "idle") break;
+    }
+  }
+}

@@ -1,0 +1,186 @@
+// A store of spans that come, change and go, a store of rollups beside it that may fail at any point, and a roller between them.
+import fc from "fast-check";
+import { expect } from "vitest";
+import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
+import { requireAt } from "#src/core/collections.ts";
+import { compare, type Span, spanKinds } from "#src/core/rows.ts";
+import { day, minute } from "#src/core/time.ts";
+import type { RollupStore } from "#src/store/rollups.ts";
+import type { SpanReader } from "#src/store/spans.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { createRollTargets } from "#src/tracing/roll-targets.ts";
+import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
+import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
+import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import { createStoredSpans } from "../rollups/stored-spans.ts";
+import { at, base, createSource, createSpan, signal } from "../span-builder.ts";
+
+/** Of the time in which spans end, milliseconds. */
+export const length = 150 * minute;
+/** When rollers work: all segments are closed. */
+export const rolledAt = length + 10 * minute;
+
+const traceId = fc.constantFrom("t1", "t2", "t3", "t4");
+const callerId = fc.constantFrom("c1", "c2", "c3", "c4", "c5");
+let made = 0;
+/** One document, as each site that holds it reads it. */
+export const documents = fc
+  .record({
+    trace_id: traceId,
+    parent_span_id: fc.option(callerId, { nil: undefined }),
+    link: fc.option(fc.record({ trace_id: traceId, span_id: callerId }), { nil: undefined, freq: 2 }),
+    to: fc.oneof(
+      fc.integer({ min: 0, max: length - 1 }),
+      fc.constantFrom(0, 5 * minute - 1, 5 * minute, 60 * minute - 1, 60 * minute),
+    ),
+    length: fc.integer({ min: 0, max: 90_000 }),
+    service_name: fc.constantFrom("x", "y"),
+    status_code: fc.constantFrom("OK", "ERROR"),
+    peer: fc.constantFrom("db", undefined),
+    statement: fc.constantFrom("select 1", "select 2", undefined),
+    count: fc.constantFrom(1, 1, 3),
+    span_kind: fc.constantFrom(...spanKinds),
+    id: fc.option(callerId, { nil: undefined }),
+    sites: fc.constantFrom(["a"], ["b"], ["a", "b"]),
+  })
+  .map(({ id, sites, link, to, length, ...rest }): readonly [Span, ...Span[]] => {
+    made += 1;
+    // Half of them have the ids that others name, as parents and in links.
+    const span_id = id ?? `s${made}`;
+    const links = link === undefined ? [] : [{ ...link, trace_state: "", attributes: {} }];
+    const copy = (site_id: string) => createSpan({ ...rest, site_id, span_id, links, from: to - length, to });
+    const [first = "a", ...others] = sites;
+    return [copy(first), ...others.map(copy)];
+  });
+
+/** Ends whatever works: at the n-th call of a store from now on, before or after it has had its effect. */
+export interface Killer {
+  /** Undefined: never. */
+  calls: number | undefined;
+  isAfter: boolean;
+}
+
+export class Killed extends Error {}
+
+function createKilledStore(store: RollupStore, killer: Killer): RollupStore {
+  const run = async <T>(work: () => Promise<T>): Promise<T> => {
+    const isLast = killer.calls === 0;
+    if (killer.calls !== undefined) killer.calls -= 1;
+    if (isLast && !killer.isAfter) throw new Killed();
+    const result = await work();
+    if (isLast) throw new Killed();
+    return result;
+  };
+  return {
+    read: (ids, own) => run(() => store.read(ids, own)),
+    create: (created, own) => run(() => store.create(created, own)),
+    replace: (document, revision, own) => run(() => store.replace(document, revision, own)),
+    list: (own) => store.list(own),
+    remove: (ids, own) => run(() => store.remove(ids, own)),
+  };
+}
+
+/** Sites `a` and `b` on one source; `a` is seen alone and with `b`. */
+export function openRolledSpans(maxBytes = 0) {
+  const spans = createStoredSpans();
+  const killer: Killer = { calls: undefined, isAfter: false };
+  const inner = createMemoryRollups();
+  const store = createKilledStore(inner, killer);
+  const [a, b] = [createSource("a"), createSource("b")] as const;
+  const targets = createRollTargets(countByRange(spans), {
+    source: a,
+    retention: 30 * day,
+    views: [[], [b]],
+  });
+  // Each request reads the manifest anew.
+  let time = base;
+  const catalogue = createRollupCatalogue(
+    () => inner,
+    () => (time += minute),
+    (error) => {
+      throw error;
+    },
+  );
+  const stored: boolean[] = [];
+  const recordLookup = (hit: boolean) => void stored.push(hit);
+  const cache = createRollupCache({
+    ...{ backend: "es", maxBytes, minSpans: 0, segmentSpans: 10 },
+    ...{ stored: catalogue, recordLookup },
+  });
+  const analytics = createRollupAnalytics(spans.reader, cache);
+  const definition = () => createSpanAnalytics(createArrayReader(spans.listSpans()));
+  const context = { store, now: () => at(rolledAt), segmentSpans: 4, maxDocuments: 100_000 };
+  return { spans, inner, store, killer, targets, context, analytics, definition, stored, sources: { a, b } };
+}
+
+/** The reader of some spans, whose snapshots count those of a range. */
+function countByRange({ reader, listSpans }: ReturnType<typeof createStoredSpans>): SpanReader {
+  return {
+    ...reader,
+    openSnapshot: async (...query) => {
+      const snapshot = await reader.openSnapshot?.(...query);
+      const count: SpanReader["count"] = async ({ range: { from, to } }) =>
+        listSpans().filter(({ end }) => end >= from && end <= to).length;
+      return snapshot && { ...snapshot, reader: { ...snapshot.reader, count } };
+    },
+  };
+}
+
+export type RolledSpans = ReturnType<typeof openRolledSpans>;
+
+/**
+ * Compares the stored kinds of answers, of both views, with those of the definition; `limit` is what a request may read. Returns
+ * how many rows of actions were compared.
+ */
+export async function expectAnswersOfReading(
+  { analytics, definition, sources: { a, b } }: RolledSpans,
+  [one, other]: readonly [number, number],
+  limit = 1_000_000,
+): Promise<number> {
+  let rows = 0;
+  const range = { from: at(Math.min(one, other)), to: at(Math.max(one, other)) };
+  for (const partners of [[], [b]]) {
+    const query = { sources: [a], partners, range, budget: createBudget(limit) } as const;
+    const exact = await definition().siteEdges({ ...query, budget: createBudget(1_000_000) }, signal);
+    expect(withoutPercentiles(await analytics.siteEdges(query, signal))).toEqual(withoutPercentiles(exact));
+    for (const service of ["x", "y", "z"]) {
+      const of = { ...query, service, namespace: "web", action: "work" };
+      const exact = await definition().actionEdges({ ...of, budget: createBudget(1_000_000) }, signal);
+      rows += exact.upstream.length + exact.downstream.length;
+      expect(withoutPercentiles(await analytics.actionEdges(of, signal))).toEqual(withoutPercentiles(exact));
+    }
+  }
+  const query = {
+    ...{ sources: [a] as const, range, kind: undefined, limit: 100, budget: createBudget(limit) },
+    ...{ requiredAttributes: [], excludedAttributes: [] },
+  };
+  const events = await definition().slowEvents({ ...query, budget: createBudget(1_000_000) }, signal);
+  expect(await analytics.slowEvents(query, signal)).toEqual(events);
+  for (const { service, kind, name, statement } of events) {
+    const hash = statement === undefined ? undefined : hashStatement(statement);
+    const digest = encodeEventDigest({ service, kind, name, statement: hash });
+    const of = { sources: [a] as const, range, digest, budget: createBudget(limit) };
+    const exact = await definition().slowEventActions({ ...of, budget: createBudget(1_000_000) }, signal);
+    const sort = (rows: typeof exact) => rows.toSorted((x, y) => compare(x.action_name, y.action_name));
+    expect(sort(await analytics.slowEventActions(of, signal))).toEqual(sort(exact));
+    rows += exact.length;
+  }
+  return rows;
+}
+
+function withoutPercentiles(edges: object): unknown {
+  return Object.fromEntries(
+    Object.entries(edges).map(([side, rows]) => [
+      side,
+      (rows as readonly Record<string, unknown>[])
+        .map(({ p_90, p_95, mean, ...row }) => ({ ...row, mean: (mean as number).toFixed(9) }))
+        .sort((x, y) => (JSON.stringify(x) < JSON.stringify(y) ? -1 : 1)),
+    ]),
+  );
+}
+
+export const pickTarget = ({ targets }: RolledSpans, number: number) =>
+  requireAt(targets, number % targets.length);

@@ -1,0 +1,215 @@
+// The loop of a roller: who works, how often, what it leaves behind, and what a request meets before it has come far.
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
+import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
+import { day, hour, minute } from "#src/core/time.ts";
+import { describeFailure } from "#src/operations/runtime/error-response.ts";
+import type { RollupStore } from "#src/store/rollups.ts";
+import { holdLease, releaseLease } from "#src/tracing/rollup-store/lease.ts";
+import { formatManifestId, parseManifest } from "#src/tracing/rollup-store/manifest.ts";
+import { announceGroup, rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
+import { type RollerSettings, runRoller } from "#src/tracing/rollup-store/roller.ts";
+import { sweepRollups } from "#src/tracing/rollup-store/sweep.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { at, base, createSpan, signal } from "../span-builder.ts";
+import { length, openRolledSpans, rolledAt } from "./rolled-spans.ts";
+
+const range = { from: at(0), to: at(length - 1e-6) };
+
+function openBusySite() {
+  const rolled = openRolledSpans();
+  for (let n = 0; n < 30; n += 1) {
+    const times = { from: n * 5 * minute, to: n * 5 * minute + 7 };
+    rolled.spans.add([
+      createSpan({
+        site_id: "a",
+        span_id: `s${n}`,
+        trace_id: `t${n}`,
+        span_kind: "client",
+        peer: "db",
+        ...times,
+      }),
+    ]);
+  }
+  const query = (limit: number) => ({
+    ...{ sources: [rolled.sources.a] as const, partners: [], range, budget: createBudget(limit) },
+  });
+  const ask = (limit: number) => rolled.analytics.siteEdges(query(limit), signal);
+  return { ...rolled, ask };
+}
+
+const running: { readonly stop: AbortController; readonly ended: Promise<void> }[] = [];
+afterEach(async () => {
+  for (const { stop, ended } of running.splice(0)) {
+    stop.abort();
+    await ended;
+  }
+});
+
+function start(
+  { targets }: ReturnType<typeof openRolledSpans>,
+  store: RollupStore,
+  over: Partial<RollerSettings> = {},
+) {
+  const stop = new AbortController();
+  const [log, record] = [vi.fn(), vi.fn()];
+  const settings: RollerSettings = {
+    ...{ backend: "es", store, rate: 1, log, record, now: () => at(rolledAt) },
+    targets: targets.map((target) => ({ ...target, retention: length + 20 * minute })),
+    limits: { segmentSpans: 4 },
+    pauses: { idle: 5, leased: 5, failed: 1, longestFailed: 10, sweep: hour },
+    ...over,
+  };
+  const ended = runRoller(settings, stop.signal);
+  running.push({ stop, ended });
+  return { stop, ended, log, record };
+}
+
+describe("rollers", () => {
+  test("make all figures, so that a range is answered that was refused", async () => {
+    const site = openBusySite();
+    await expect(site.ask(10)).rejects.toMatchObject({ slug: "result_too_large" });
+    start(site, site.inner);
+    await vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
+      timeout: 20_000,
+    });
+  });
+
+  test("let a request know how far they have come", async () => {
+    const site = openBusySite();
+    for (const target of site.targets) await announceGroup(site.context, target, signal);
+    const none: unknown = await site.ask(10).catch((error) => error);
+    expect(none).toBeInstanceOf(FiguresUnfinished);
+    expect(none).toMatchObject({
+      sentence: expect.stringContaining("none are there yet"),
+      retryAfterSeconds: 30,
+    });
+    expect(describeFailure(none)).toMatchObject({
+      ...{ status: 500, headers: { "Retry-After": "30" } },
+      body: { error: expect.stringContaining("are being made") },
+    });
+    for (const target of site.targets)
+      await rollGroup(site.context, target, { skipped: [], isUnverified: false }, signal);
+    await expect(site.ask(10)).rejects.toMatchObject({
+      sentence: expect.stringMatching(/they reach back to 2026-01-15T1[23]:\d\d:00.000Z/),
+    });
+  });
+
+  test("work one at a time, and the next one when the first has ended", async () => {
+    const site = openBusySite();
+    const first = start(site, site.inner);
+    await vi.waitFor(() => expect(first.record).toHaveBeenCalled(), { timeout: 20_000 });
+    const second = start(site, site.inner);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(second.record).not.toHaveBeenCalled();
+    first.stop.abort();
+    await first.ended;
+    await vi.waitFor(() => expect(second.record).toHaveBeenCalled(), { timeout: 20_000 });
+  });
+
+  test("take over a lease that nobody prolongs", async () => {
+    const store = createMemoryRollups();
+    let time = base;
+    const lease = (holder: string) => ({ store, id: "lease-a", holder, now: () => time });
+    expect(await holdLease(lease("x"), signal)).toBe(true);
+    expect(await holdLease(lease("y"), signal)).toBe(false);
+    expect(await holdLease(lease("x"), signal)).toBe(true);
+    time += 2 * minute;
+    expect(await holdLease(lease("y"), signal)).toBe(true);
+    expect(await holdLease(lease("x"), signal)).toBe(false);
+    await releaseLease(lease("x"), signal);
+    expect(await holdLease(lease("x"), signal)).toBe(false);
+    await releaseLease(lease("y"), signal);
+    expect(await holdLease(lease("x"), signal)).toBe(true);
+  });
+
+  test("rest as long as their rate says", async () => {
+    const site = openBusySite();
+    const slow: RollupStore = {
+      ...site.inner,
+      create: async (documents, own) => {
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        await site.inner.create(documents, own);
+      },
+    };
+    const before = performance.now();
+    const { record } = start(site, slow, { rate: 0.2 });
+    await vi.waitFor(() => expect(record.mock.calls.length).toBeGreaterThan(3), {
+      timeout: 20_000,
+      interval: 5,
+    });
+    const worked = record.mock.calls.slice(0, 3).reduce((sum, [{ took }]) => sum + took, 0);
+    expect((performance.now() - before) / worked).toBeGreaterThan(4);
+  });
+
+  test("wait while the source does not answer, and go on", async () => {
+    const site = openBusySite();
+    let isDown = true;
+    const [target] = site.targets;
+    if (target === undefined) throw new Error("no target");
+    const reader = {
+      ...target.reader,
+      openSnapshot: (...query: Parameters<NonNullable<typeof target.reader.openSnapshot>>) => {
+        if (isDown) throw new BackendError("es", "unreachable", "the breaker is open");
+        return target.reader.openSnapshot?.(...query) ?? Promise.resolve(undefined);
+      },
+    };
+    const { log, record } = start(site, site.inner, { targets: [{ ...target, reader, retention: length }] });
+    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThan(2), { timeout: 20_000 });
+    expect(record).not.toHaveBeenCalled();
+    isDown = false;
+    await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+  });
+
+  test("delete what nobody refers to, after a while, and nothing of others", async () => {
+    const site = openBusySite();
+    const [target] = site.targets;
+    if (target === undefined) throw new Error("no target");
+    const now = base + rolledAt;
+    const options = { skipped: [], isUnverified: false };
+    await rollGroup(site.context, target, options, signal);
+    const list = async () => {
+      const ids: string[] = [];
+      for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
+      return ids.sort();
+    };
+    const kept = await list();
+    const orphan = kept.find((id) => id.startsWith("segment-"))?.replace(/-\d+-/, "-5-") ?? "";
+    const other = { id: "mine", site: "", made: 0, body: "" };
+    const old = { ...other, id: formatManifestId("g".repeat(24)), made: now - day };
+    await site.inner.create([{ ...other, id: orphan }, other, old], signal);
+    const first = await sweepRollups(site.inner, now, new Set(), signal);
+    expect(await list()).toEqual([...kept, orphan, "mine"].sort());
+    await sweepRollups(site.inner, now, first.unreferenced, signal);
+    expect(await list()).toEqual([...kept, "mine"].sort());
+  });
+
+  test("drop what the retention has passed, and make anew what is gone", async () => {
+    const site = openBusySite();
+    const [target] = site.targets;
+    if (target === undefined) throw new Error("no target");
+    const roll = async (now: number, over: { isUnverified?: boolean } = {}) => {
+      const context = { ...site.context, now: () => at(now) };
+      const options = { skipped: [], isUnverified: false, ...over };
+      for (let steps = 0; steps < 200; steps += 1) {
+        const step = await rollGroup(context, { ...target, retention: length }, options, signal);
+        if (step.did === "idle") break;
+      }
+      const [document] = await site.inner.read([formatManifestId(target.group)], signal);
+      return parseManifest(target.group, document?.body ?? "")?.segments ?? [];
+    };
+    const all = await roll(rolledAt);
+    const later = await roll(rolledAt + length);
+    expect(later.filter(({ range: { to } }) => to < at(rolledAt - 5 * minute))).toEqual([]);
+    expect(all.length).toBeGreaterThan(5);
+    const [gone] = later;
+    await site.inner.remove([gone?.id ?? ""], signal);
+    const again = await roll(rolledAt + length, { isUnverified: true });
+    expect(
+      await site.inner.read(
+        again.map(({ id }) => id),
+        signal,
+      ),
+    ).toHaveLength(again.length);
+  });
+});

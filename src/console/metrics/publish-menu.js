@@ -9,6 +9,7 @@ import { generateVisualId, printVisual } from "./visual-yaml.js";
 export function createPublishMenu() {
   /** @type {Omit<VisualFile, "id"> | undefined} */
   let shown;
+  let id = "";
   const text = createElement("pre", { class: "statement", tabindex: 0 });
   const copy = createButton("Copy", async () => {
     copy.textContent = (await copyText(text.textContent ?? "")) ? "Copied" : "Copying is not allowed";
@@ -29,10 +30,13 @@ export function createPublishMenu() {
       copy,
     ),
   );
+  const print = () => {
+    if (root.open && shown !== undefined) text.textContent = printVisual({ id, ...shown });
+  };
   root.addEventListener("toggle", () => {
     // The id is drawn anew each time, and is nobody's until the file is there.
-    if (root.open && shown !== undefined)
-      text.textContent = printVisual({ id: generateVisualId(), ...shown });
+    id = generateVisualId();
+    print();
     copy.textContent = "Copy";
   });
   return {
@@ -40,7 +44,7 @@ export function createPublishMenu() {
     /** @param {Omit<VisualFile, "id">} next */
     write(next) {
       shown = next;
-      root.open = false;
+      print();
     },
   };
 }

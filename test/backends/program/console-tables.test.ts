@@ -165,7 +165,8 @@ describe("a chart of metrics", () => {
   test("is published as a file", async () => {
     await open(address("metrics", { name: "cpu" }));
     await page.getByText("Publish").click();
-    const text = await page.locator(".menu-body pre").textContent();
-    expect(text).toMatch(/^id: "[\w-]{22}"\ntitle: "cpu"\ntype: line\nsite: "demo-shop"\nfrom: /);
+    await expect
+      .poll(() => page.locator(".menu-body pre").textContent())
+      .toMatch(/^id: "[\w-]{22}"\ntitle: "cpu"\ntype: line\nsite: "demo-shop"\nfrom: /);
   });
 });

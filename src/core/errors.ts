@@ -168,6 +168,11 @@ export class BackendError extends Error {
   }
 }
 
+/** Whether other requests to the source would fail as well now, and may succeed later. */
+export function isTrouble(error: unknown): error is BackendError {
+  return error instanceof BackendError && ["unreachable", "timeout", "overloaded"].includes(error.failure);
+}
+
 interface BackendErrorOptions {
   readonly cause?: unknown;
   readonly status?: number | undefined;

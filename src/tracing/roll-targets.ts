@@ -1,7 +1,8 @@
-// The groups of figures that a roller makes for a site: its slow events with their actions, and its edges and those of its
-// actions for each set of partners that somebody may see.
+// The groups of figures that a roller makes for a site: its requests, its slow events with their actions, and its edges and those
+// of its actions for each set of partners that somebody may see.
 import type { Millis, TimeRange } from "../core/time.ts";
 import type { Budget, SpanReader, SpanSource } from "../store/spans.ts";
+import { requestRollups } from "./action-rollups.ts";
 import { edgesByActionRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { actionsByEventRollups, slowEventRollups } from "./event-rollups.ts";
 import { createRollTarget, type RollTarget } from "./rollup-store/roll-target.ts";
@@ -23,9 +24,9 @@ export function createRollTargets(
     ...{ sources, range, budget },
     ...{ kind: undefined, requiredAttributes: [], excludedAttributes: [], limit: 1 },
   }));
-  const eventActions = createRollTarget(actionsByEventRollups, reader, retention, (range, budget) => ({
-    ...{ sources, range, budget },
-  }));
+  const buildOwnQuery = (range: TimeRange, budget: Budget) => ({ sources, range, budget });
+  const eventActions = createRollTarget(actionsByEventRollups, reader, retention, buildOwnQuery);
+  const requests = createRollTarget(requestRollups, reader, retention, buildOwnQuery);
   const edges = views.flatMap((partners) => {
     const buildQuery = (range: TimeRange, budget: Budget) => ({ sources, partners, range, budget });
     return [
@@ -33,6 +34,6 @@ export function createRollTargets(
       createRollTarget(edgesByActionRollups, reader, retention, buildQuery),
     ];
   });
-  const groups = new Map([events, eventActions, ...edges].map((target) => [target.group, target]));
+  const groups = new Map([requests, events, eventActions, ...edges].map((target) => [target.group, target]));
   return [...groups.values()];
 }

@@ -2,6 +2,7 @@
 import { Refused } from "../core/errors.ts";
 import type { SpanAnalytics } from "../store/span-analytics.ts";
 import type { SpanReader } from "../store/spans.ts";
+import { actionRollups, revisionRollups } from "./action-rollups.ts";
 import { createSpanAnalytics } from "./analytics.ts";
 import { actionEdgeRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { slowEventActionRollups, slowEventRollups } from "./event-rollups.ts";
@@ -14,10 +15,10 @@ export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): S
   const definition = createSpanAnalytics(reader);
   return {
     ...definition,
-    actions: (query, signal) => {
-      recordChoice({ backend: cache.backend, of: "actions" }, "read", "figures of actions are not kept");
-      return definition.actions(query, signal);
-    },
+    actions: (query, signal) =>
+      answer({ reader, cache, kind: actionRollups, define: definition.actions }, query, signal),
+    revisionStats: (query, signal) =>
+      answer({ reader, cache, kind: revisionRollups, define: definition.revisionStats }, query, signal),
     siteEdges: (query, signal) =>
       answer({ reader, cache, kind: siteEdgeRollups, define: definition.siteEdges }, query, signal),
     actionEdges: (query, signal) =>
@@ -53,7 +54,7 @@ async function answer<Query extends RollupQuery, Figures, Answer>(
   signal: AbortSignal,
 ): Promise<Answer> {
   const found = await answerFromRollups(cache, kind, reader, query, signal);
-  if (found !== undefined) return found;
+  if (found !== undefined) return found.answer;
   try {
     return await define(query, signal);
   } catch (error) {

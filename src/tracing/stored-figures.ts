@@ -10,13 +10,18 @@ import { addFigures, createDurationFigures, type DurationFigures } from "./rollu
 import type { FiguresCodec } from "./rollups/stored-cover.ts";
 import type { ActionEdgeKey, SiteEdgeKey } from "./service-edges.ts";
 import { addEventAction, type EventActions, type EventTotals, formatEventKey } from "./slow-events.ts";
-import { formatActionKey } from "./spans/requests.ts";
+import { type ActionNames, formatActionKey } from "./spans/requests.ts";
 
 const whole = z.int().nonnegative();
 const total = z
   .string()
   .regex(/^\d{1,30}$/)
   .transform(BigInt);
+
+const instant = z
+  .string()
+  .regex(/^-?\d{1,19}$/)
+  .transform((text) => BigInt(text) as Instant);
 
 // ---- Parts ----------------------------------------------------------------------------------------------------
 
@@ -114,6 +119,73 @@ function encodeDurations({
     last = range;
   }
   return [count, errors, String(total), flat];
+}
+
+// ---- Requests -------------------------------------------------------------------------------------------------
+
+/** The requests of one action and revision. */
+export interface RequestFigures {
+  readonly names: ActionNames;
+  readonly durations: DurationFigures;
+  hasNpo: boolean;
+  /** The first and the last end. */
+  first: Instant;
+  last: Instant;
+}
+
+/** By `formatActionKey`. */
+type RequestsByAction = Map<string, RequestFigures>;
+/** By `formatRevisionKey`. */
+export type RequestsByRevision = Map<string, RequestsByAction>;
+
+const requestsSchema = z
+  .tuple([z.string(), z.string(), durationsSchema, z.boolean(), instant, instant])
+  .transform(([namespace, action, durations, hasNpo, first, last]): RequestFigures => {
+    return { names: { namespace, action }, durations, hasNpo, first, last };
+  });
+
+const requestsOfRevisionCodec: PartCodec<RequestsByAction> = {
+  encode: (actions) =>
+    [...actions.values()].map(({ names, durations, hasNpo, first, last }) => [
+      ...[names.namespace, names.action, encodeDurations(durations), hasNpo, String(first), String(last)],
+    ]),
+  decode: (value) => {
+    const { data } = z.array(requestsSchema).safeParse(value);
+    return data && new Map(data.map((requests) => [formatActionKey(requests.names), requests]));
+  },
+  merge: (all) => {
+    const sum: RequestsByAction = new Map();
+    for (const actions of all) for (const requests of actions.values()) addRequests(sum, requests);
+    return sum;
+  },
+};
+export const requestsCodec = createPartsCodec(requestsOfRevisionCodec);
+
+export function formatRevisionKey(revision: string | undefined): string {
+  return JSON.stringify(revision ?? null);
+}
+
+/** The requests of one revision, none where it is not there; undefined for what is no value of `requestsCodec`. */
+export function decodeRequests(value: unknown, revision: string): RequestsByRevision | undefined {
+  const key = formatRevisionKey(revision);
+  const actions = decodePart(requestsOfRevisionCodec, value, key);
+  return actions && new Map([[key, actions]]);
+}
+
+/** Adds requests to those of their action. */
+function addRequests(sum: RequestsByAction, added: RequestFigures): void {
+  const key = formatActionKey(added.names);
+  const known = sum.get(key);
+  if (known === undefined) {
+    const durations = createDurationFigures();
+    addFigures(durations, added.durations);
+    sum.set(key, { ...added, durations });
+    return;
+  }
+  addFigures(known.durations, added.durations);
+  known.hasNpo ||= added.hasNpo;
+  if (added.first < known.first) known.first = added.first;
+  if (added.last > known.last) known.last = added.last;
 }
 
 // ---- Edges ----------------------------------------------------------------------------------------------------
@@ -255,10 +327,6 @@ export function addEvent(sum: Map<string, EventTotals>, id: string, event: Event
 /** By the digest of the slow event. */
 export type ActionsByEvent = Map<string, EventActions>;
 
-const instant = z
-  .string()
-  .regex(/^-?\d{1,19}$/)
-  .transform((text) => BigInt(text) as Instant);
 const eventActionSchema = z
   .tuple([
     z.string(),

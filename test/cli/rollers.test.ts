@@ -60,7 +60,7 @@ test("nothing is read or written where the configuration has no rollups", async 
 
 test("figures are made of each site, for what each token may see, until the end", async () => {
   const { openRollups, recordRolled, store, stop, ended } = open("rollups: { backend: other, rate: 1 }");
-  await vi.waitFor(() => expect(recordRolled.mock.calls.length).toBeGreaterThanOrEqual(10), {
+  await vi.waitFor(() => expect(recordRolled.mock.calls.length).toBeGreaterThanOrEqual(12), {
     timeout: 20_000,
   });
   expect(openRollups).toHaveBeenCalledWith("readout-rollups");
@@ -71,10 +71,12 @@ test("figures are made of each site, for what each token may see, until the end"
   );
   expect([...made].sort()).toEqual([
     "elk a action_edges",
+    "elk a actions",
     "elk a site_edges",
     "elk a slow_event_actions",
     "elk a slow_events",
     "elk b action_edges",
+    "elk b actions",
     "elk b site_edges",
     "elk b slow_event_actions",
     "elk b slow_events",
@@ -84,7 +86,7 @@ test("figures are made of each site, for what each token may see, until the end"
     for (const { id, site } of batch)
       if (id.startsWith("manifest-") && parseGroupOfId(id) !== undefined) groups.push(site);
   }
-  // Slow events and their actions, and edges and those of actions, of `a` alone and with `b`; those of `b` with `a` only, since no
-  // token sees the traces of `b` alone.
-  expect(groups.sort()).toEqual([...Array(6).fill("a"), ...Array(4).fill("b")]);
+  // Requests, slow events and their actions, and edges and those of actions, of `a` alone and with `b`; those of `b` with `a` only,
+  // since no token sees the traces of `b` alone.
+  expect(groups.sort()).toEqual([...Array(7).fill("a"), ...Array(5).fill("b")]);
 });

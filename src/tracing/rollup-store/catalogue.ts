@@ -1,8 +1,6 @@
-// What a rollup store has, for requests: the manifests of groups, and the figures of segments. It never fails a request: what it
-// cannot read is read from the source, and only where that is too much does it say why.
-
+// What a rollup store has, for requests: the manifests of groups, and the figures of segments.
 import { raceAbort } from "../../core/concurrency.ts";
-import { BackendError, FiguresUnfinished } from "../../core/errors.ts";
+import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
 import { day, type Millis, minute, printInstant } from "../../core/time.ts";
 import { yieldToEventLoop } from "../../core/turns.ts";
 import type { RollupStore } from "../../store/rollups.ts";
@@ -28,7 +26,6 @@ interface CatalogueContext {
   readonly findStore: () => RollupStore | undefined;
   /** Milliseconds since 1970. */
   readonly now: () => Millis;
-  readonly report: (error: BackendError) => void;
   /** By group, the one that was read last as the last. */
   readonly known: Map<string, KnownManifest>;
 }
@@ -54,21 +51,22 @@ const maxLoadedBytes = 2_000_000;
 const rollerLifetime: Millis = day;
 const retryAfterSeconds = minute / 2 / 1_000;
 
-/** The figures of a store, which is found when it is needed. `report` is told why they could not be read. */
+/** The figures of a store, which is found when it is needed. */
 export function createRollupCatalogue(
   findStore: () => RollupStore | undefined,
   now: () => Millis,
   report: (error: BackendError) => void,
 ): StoredRollups {
-  const context: CatalogueContext = { findStore, now, report, known: new Map() };
+  const context: CatalogueContext = { findStore, now, known: new Map() };
   return {
     find: async (name, parseVersion, signal) => {
-      const manifest = await findManifest(context, name, signal).catch(suppressFailure(context));
+      const manifest = await findManifest(context, name, signal);
       if (manifest?.version === undefined) return undefined;
       manifest.parsed ??= { version: parseVersion(manifest.version) };
       const { version } = manifest.parsed;
-      return version && toStoredGroup(context, name, manifest, version);
+      return version && toStoredGroup(name, manifest, version);
     },
+    reportFailure: report,
     explainMissing: async (name, signal) => {
       try {
         const manifest = await findManifest(context, name, signal);
@@ -79,13 +77,6 @@ export function createRollupCatalogue(
         return error;
       }
     },
-  };
-}
-
-function suppressFailure({ report }: CatalogueContext): (error: unknown) => undefined {
-  return (error) => {
-    if (!(error instanceof BackendError)) throw error;
-    report(error);
   };
 }
 
@@ -121,22 +112,13 @@ async function readManifest(
 }
 
 function toStoredGroup(
-  context: CatalogueContext,
   name: GroupName,
   { store, revision, segments, merged }: FoundManifest,
   version: SnapshotVersion,
 ): StoredGroup {
   return {
     ...{ revision, version, segments, merged },
-    load: async (wanted, decode, signal) => {
-      try {
-        return await loadSegments(store, hashGroup(name), wanted, decode, signal);
-      } catch (error) {
-        signal.throwIfAborted();
-        suppressFailure(context)(error);
-        return new Map();
-      }
-    },
+    load: (wanted, decode, signal) => loadSegments(store, hashGroup(name), wanted, decode, signal),
   };
 }
 

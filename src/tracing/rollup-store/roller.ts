@@ -3,7 +3,7 @@
 // nothing of that. It ends with its signal at any point, and loses nothing.
 import { createHash, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { BackendError } from "../../core/errors.ts";
+import { isTrouble } from "../../core/errors.ts";
 import {
   hour,
   type Instant,
@@ -149,6 +149,7 @@ async function rollRound(state: RollerState, signal: AbortSignal): Promise<Milli
     if (isFailing(state, target)) continue;
     if (!(await holdLease(lease, signal))) return pauses.leased;
     const did = await rollTarget(state, target, signal).catch((error: unknown) => {
+      // Then nothing else can be made either.
       if (signal.aborted || isTrouble(error)) throw error;
       addFailure(state, target, error);
     });
@@ -157,11 +158,6 @@ async function rollRound(state: RollerState, signal: AbortSignal): Promise<Milli
   await sweepInTime(state, signal);
   state.failures = 0;
   return isIdle ? pauses.idle : 0;
-}
-
-/** Whether nothing else can be made either. */
-function isTrouble(error: unknown): boolean {
-  return error instanceof BackendError && ["unreachable", "timeout", "overloaded"].includes(error.failure);
 }
 
 function isFailing({ failing, context }: RollerState, { group }: RollTarget): boolean {

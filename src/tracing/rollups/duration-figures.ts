@@ -43,7 +43,7 @@ function addLength({ lengths }: DurationFigures, range: number, spans: number): 
 }
 
 /** 0 without spans. */
-export function calculateMean({ count, total }: DurationFigures): Millis {
+export function calculateMean({ count, total }: Pick<DurationFigures, "count" | "total">): Millis {
   return count === 0 ? 0 : Number(total) / count / 1e6;
 }
 

@@ -4,6 +4,7 @@
 // the answer is the definition's over one moment.
 import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
 import { raceAbort } from "../../core/concurrency.ts";
+import { BackendError, isTrouble } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
@@ -63,6 +64,8 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
   readonly combine: (figures: readonly Figures[], query: Query) => Answer;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;
+  /** Whether the source adds up most of what the definition asks for: then figures pay only where little has to be read. */
+  readonly isAddedUp?: boolean;
   readonly stored: StoredForm<Query, Figures>;
 }
 
@@ -71,7 +74,7 @@ interface StoredForm<Query, Figures> {
   /** What is kept may answer other queries too. */
   readonly nameGroup: (query: Query) => GroupName;
   /** The query's figures, of a value that the codec of the group returns; undefined for any other value. */
-  readonly decode: (value: unknown, query: Query) => Figures | undefined;
+  readonly decode: (value: unknown, query: Query) => ReturnType<FiguresCodec<Figures>["decode"]>;
 }
 
 /** Figures that can be kept outside of this process. */
@@ -88,6 +91,12 @@ const piecesPerRead = 50;
 const definitionRequests = 100;
 /** A request begins anew where another one ends without the figures that it was waited for. */
 const maxAttempts = 3;
+/** So many segments are read instead of figures that an index does not answer. */
+const segmentsReadInstead = 6;
+/** Reading a span costs about so many times as much as adding it up at the source. */
+const readingOverAddingUp = 20;
+/** What else is read for a span of the scan takes at most so many documents. */
+const documentsPerSpan = 8;
 
 /**
  * The answer from kept figures and from what has to be read besides. Undefined where the definition should read the whole range:
@@ -100,12 +109,15 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   reader: SpanReader,
   query: Query,
   signal: AbortSignal,
-): Promise<Answer | undefined> {
+): Promise<{ readonly answer: Answer } | undefined> {
   const { range, budget } = query;
   const named = { backend: cache.backend, of: kind.name };
   const read = (why: string): undefined => recordChoice(named, "read", why);
   if (cache.maxBytes === 0 && cache.stored === undefined) {
     return read("limits.rollup_bytes is 0, so no figures are kept");
+  }
+  if (kind.isAddedUp === true && cache.stored === undefined) {
+    return read("the source adds requests up, and no index keeps figures of them");
   }
   if (reader.openSnapshot === undefined) return read("the source cannot hold one moment");
   if (countPieces(range, requireLast(segmentLengths)) > maxPieces) return read("the range is too long");
@@ -130,7 +142,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
       const { figures, pieces } = collected;
       const kept = pieces.filter(({ how }) => how !== "read").length;
       recordChoice(named, "rollups", `figures of ${kept} of ${pieces.length} pieces were there`, pieces);
-      return kind.combine(figures, query);
+      return { answer: kind.combine(figures, query) };
     }
     return read("other requests have ended before what they were reading was there");
   } finally {
@@ -176,8 +188,15 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   const all = [...known];
   try {
     const pieces = own.map(({ piece }) => piece);
-    if (await exceedsBudget(pieces, { sources, budget }, kind, snapshot, signal)) {
+    const toRead = await countSpans(pieces, { sources, budget }, kind, snapshot, signal);
+    const isMuch = toRead > segmentsReadInstead * cache.segmentSpans;
+    if (plan.failure !== undefined && kind.isAddedUp !== true && isMuch) throw plan.failure;
+    if (toRead > budget.limit) {
       return { instead: "what is not kept exceeds limits.documents, unless the source counts it" };
+    }
+    const mostRead = Math.min(task.spans / readingOverAddingUp, budget.limit / documentsPerSpan);
+    if (kind.isAddedUp === true && toRead > mostRead) {
+      return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }
     all.push(...(await readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal)));
   } finally {
@@ -213,6 +232,7 @@ interface ReadingPlan<Figures> {
   readonly own: readonly OwnPiece[];
   /** Of each piece. */
   readonly choices: readonly PieceChoice[];
+  readonly failure: BackendError | undefined;
 }
 
 interface OwnPiece {
@@ -234,8 +254,10 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     snapshot = await reader.openSnapshot?.(sources, group.version, signal);
     if (snapshot === undefined) return undefined;
     const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
-    const { figures: stored, gaps, choices } = await loadStored(cache, group, task, snapshot, signal);
+    const loaded = await loadStored(cache, group, task, snapshot, signal);
+    const { figures: stored, gaps, choices, failure } = loaded;
     chooseLength(cache, group, spans, task.query.range, gaps);
+    const explain = failure === undefined ? explainRead : () => "the index could not be read";
     const known = [...stored];
     const [awaited, own]: [PendingFigures[], OwnPiece[]] = [[], []];
     for (const piece of gaps.flatMap((gap) => divideRange(gap, group.length))) {
@@ -251,14 +273,14 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
         choose("shared", "another request is reading it");
       } else {
         own.push({ piece, pending: Promise.withResolvers() });
-        choose("read", explainRead(segment, dropped));
+        choose("read", explain(segment, dropped));
       }
       if (segment !== undefined) cache.recordLookup(kept !== undefined || read !== undefined);
     }
     for (const { piece, pending } of own)
       if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
     choices.sort((a, b) => compare(a.range.from, b.range.from));
-    return { snapshot, known, awaited, own, choices };
+    return { snapshot, known, awaited, own, choices, failure };
   } catch (error) {
     snapshot?.close();
     throw error;
@@ -281,22 +303,44 @@ interface LoadedFigures<Figures> {
   /** What is left of the range. */
   readonly gaps: readonly TimeRange[];
   readonly choices: PieceChoice[];
+  /** Why nothing could be read in time, although there may be figures. */
+  readonly failure?: BackendError;
 }
 
-/** The figures that are kept outside of this process, of the segments that hold in the snapshot. */
+/**
+ * The figures that are kept outside of this process, of the segments that hold in the snapshot. None where they cannot be read: a
+ * small range is then read from the source.
+ */
 async function loadStored<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
+  group: Group,
+  task: Task<Query, Figures, Answer>,
+  snapshot: SpanSnapshot,
+  signal: AbortSignal,
+): Promise<LoadedFigures<Figures>> {
+  const nothing = { figures: [], gaps: [task.query.range], choices: [] };
+  try {
+    return (await findStored(cache, group, task, snapshot, signal)) ?? nothing;
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof BackendError)) throw error;
+    cache.stored?.reportFailure(error);
+    return isTrouble(error) ? { ...nothing, failure: error } : nothing;
+  }
+}
+
+async function findStored<Query extends RollupQuery, Figures, Answer>(
   { stored, recordLookup }: RollupCache,
   group: Group,
   { kind, sources, reader, query }: Task<Query, Figures, Answer>,
   snapshot: SpanSnapshot,
   signal: AbortSignal,
-): Promise<LoadedFigures<Figures>> {
+): Promise<LoadedFigures<Figures> | undefined> {
   const { range } = query;
-  const nothing = { figures: [], gaps: [range], choices: [] };
   const { stored: form, isLocal } = kind;
-  if (stored === undefined || reader.parseVersion === undefined) return nothing;
+  if (stored === undefined || reader.parseVersion === undefined) return undefined;
   const found = await stored.find(form.nameGroup(query), reader.parseVersion, signal);
-  if (found === undefined) return nothing;
+  if (found === undefined) return undefined;
   // Those of an earlier revision held until now, like all of the group.
   if (group.cover?.revision !== found.revision) {
     group.cover = await proveCover(found, { sources, isLocal, snapshot }, signal);
@@ -374,20 +418,20 @@ function chooseLength(
   group.length = (longest ?? possible.at(0) ?? requireLast(all)).length;
 }
 
-/** Whether more spans have to be read than the budget allows. */
-async function exceedsBudget<Query extends RollupQuery, Figures, Answer>(
+/** About how many spans have to be read. */
+async function countSpans<Query extends RollupQuery, Figures, Answer>(
   pieces: readonly Piece[],
   { sources, budget }: Pick<Query, "sources" | "budget">,
   { select }: RollupKind<Query, Figures, Answer>,
   { reader }: SpanSnapshot,
   signal: AbortSignal,
-): Promise<boolean> {
+): Promise<number> {
   let spans = 0;
   for (const run of joinPieces(pieces)) {
     const count = await reader.count?.({ sources, range: joinRange(run), select, budget }, signal);
     spans += count ?? 0;
   }
-  return spans > budget.limit;
+  return spans;
 }
 
 function joinRange(run: readonly Piece[]): TimeRange {

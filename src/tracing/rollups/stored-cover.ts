@@ -1,5 +1,6 @@
 // What an index has kept of a range: segments of several lengths, whose figures hold as of a version of the source. Before they
 // are used, the snapshot of the request proves which of them still hold; the gaps between them are left to the other ways.
+import type { BackendError } from "../../core/errors.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
@@ -7,8 +8,8 @@ import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
 /** Figures that are kept outside of this process. */
 export interface StoredRollups {
   /**
-   * Returns what is kept of a group of figures; undefined where nothing is, or it cannot be used or read. `parseVersion` is that
-   * of the source.
+   * Returns what is kept of a group of figures; undefined where nothing is, or it cannot be used. `parseVersion` is that of the
+   * source. @throws {BackendError}
    */
   readonly find: (
     group: GroupName,
@@ -20,6 +21,8 @@ export interface StoredRollups {
    * cannot be read now; undefined where nobody makes them.
    */
   readonly explainMissing: (group: GroupName, signal: AbortSignal) => Promise<unknown>;
+  /** Is told why figures could not be read. */
+  readonly reportFailure: (error: BackendError) => void;
 }
 
 /** Which figures: a kind, and what they depend on. */
@@ -38,7 +41,10 @@ export interface StoredGroup {
   readonly segments: readonly StoredSegment[];
   /** Longer segments with the figures of all that lie in them, likewise. */
   readonly merged: readonly StoredSegment[];
-  /** Returns figures by segment. Those that are not there any more, or that `decode` returns undefined for, are left out. */
+  /**
+   * Returns figures by segment. Those that are not there any more, or that `decode` returns undefined for, are left out.
+   * @throws {BackendError}
+   */
   readonly load: <Figures>(
     segments: readonly StoredSegment[],
     decode: FiguresCodec<Figures>["decode"],

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { requireAt } from "#src/core/collections.ts";
 import { spanKinds } from "#src/core/rows.ts";
 import { minute } from "#src/core/time.ts";
+import { requestRollups } from "#src/tracing/action-rollups.ts";
 import { edgesByActionRollups, siteEdgeRollups } from "#src/tracing/edge-rollups.ts";
 import { actionsByEventRollups, slowEventRollups } from "#src/tracing/event-rollups.ts";
 import { definition } from "#src/tracing/rollup-store/definition.ts";
@@ -33,6 +34,7 @@ function createCorpus() {
       peer: pick(["cache", ""]) || undefined,
       statement: pick([`select ${n}`, `insert into t values ('${n}')`, "begin", ""]) || undefined,
       count: pick([1, 1, 1, 4]),
+      revision: pick(["r1", "r2", ""]) || undefined,
       report: random() < 0.02,
       tags: {},
     });
@@ -64,6 +66,9 @@ test("the digest of the definition is that of its answers", async () => {
   const byEvent = await actionsByEventRollups.read(reader, query, ranges, signal);
   for (const own of byEvent)
     digest.update(JSON.stringify(sortParts(await actionsByEventRollups.codec.encode(own))));
+  const byRevision = await requestRollups.read(reader, query, ranges, signal);
+  for (const own of byRevision)
+    digest.update(JSON.stringify(sortParts(await requestRollups.codec.encode(own))));
   // If this fails, and the change is meant: write the new digest into `definition.ts`.
   expect(digest.digest("base64url").slice(0, 16)).toBe(definition);
 });

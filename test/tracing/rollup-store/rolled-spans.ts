@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
 import { requireAt } from "#src/core/collections.ts";
 import { compare, type Span, spanKinds } from "#src/core/rows.ts";
-import { day, minute } from "#src/core/time.ts";
+import { day, minute, type TimeRange } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
@@ -41,7 +41,9 @@ export const documents = fc
     status_code: fc.constantFrom("OK", "ERROR"),
     peer: fc.constantFrom("db", undefined),
     statement: fc.constantFrom("select 1", "select 2", undefined),
-    count: fc.constantFrom(1, 1, 3),
+    // Five calls with one statement are an N+1.
+    count: fc.constantFrom(1, 1, 3, 5),
+    revision: fc.constantFrom("r1", "r2", undefined),
     span_kind: fc.constantFrom(...spanKinds),
     id: fc.option(callerId, { nil: undefined }),
     sites: fc.constantFrom(["a"], ["b"], ["a", "b"]),
@@ -55,6 +57,22 @@ export const documents = fc
     const [first = "a", ...others] = sites;
     return [copy(first), ...others.map(copy)];
   });
+
+/** A request of a revision of its own, and its five calls that end in another hour. */
+export const requestWithNpo: readonly (readonly [Span])[] = [
+  { span_id: "n1", span_kind: "server", to: 10 * minute } as const,
+  { span_id: "n2", parent_span_id: "n1", span_kind: "client", count: 5, to: 95 * minute } as const,
+].map(({ to, ...fields }) => {
+  const statement = "select 3";
+  return [
+    createSpan({
+      ...{ site_id: "a", trace_id: "t5", revision: "r3", statement },
+      ...fields,
+      from: to - 9,
+      to,
+    }),
+  ];
+});
 
 /** Ends whatever works: at the n-th call of a store from now on, before or after it has had its effect. */
 export interface Killer {
@@ -131,17 +149,63 @@ function countByRange({ reader, listSpans }: ReturnType<typeof createStoredSpans
 
 export type RolledSpans = ReturnType<typeof openRolledSpans>;
 
+/** What was compared. */
+export interface ComparedRows {
+  /** Of calls and slow events by action. */
+  ofActions: number;
+  /** Actions with an N+1. */
+  withNpo: number;
+  ofRevisions: number;
+}
+
 /**
- * Compares the stored kinds of answers, of both views, with those of the definition; `limit` is what a request may read. Returns
- * how many rows of actions were compared.
+ * Compares the stored kinds of answers, of both views, with those of the definition; `limit` is what a request may read. Adds to
+ * `compared`.
  */
 export async function expectAnswersOfReading(
-  { analytics, definition, sources: { a, b } }: RolledSpans,
+  rolled: RolledSpans,
   [one, other]: readonly [number, number],
+  compared: ComparedRows,
   limit = 1_000_000,
-): Promise<number> {
-  let rows = 0;
+): Promise<void> {
   const range = { from: at(Math.min(one, other)), to: at(Math.max(one, other)) };
+  await expectRequestsOfReading(rolled, range, compared, limit);
+  await expectCallsOfReading(rolled, range, compared, limit);
+}
+
+async function expectRequestsOfReading(
+  { analytics, definition, sources: { a } }: RolledSpans,
+  range: TimeRange,
+  compared: ComparedRows,
+  limit: number,
+): Promise<void> {
+  const sources = [a] as const;
+  const exact = { sources, range, budget: createBudget(1_000_000) };
+  const asked = { sources, range, budget: createBudget(limit) };
+  for (const revision of [undefined, "r1", "r3"]) {
+    for (const action of [undefined, "work"]) {
+      const of = { namespaces: action === undefined ? [] : ["web"], revision, action };
+      const read = await definition().actions({ ...exact, ...of }, signal);
+      expect(toTexts(await analytics.actions({ ...asked, ...of }, signal))).toEqual(toTexts(read));
+      compared.withNpo += read.filter(({ has_npo }) => has_npo).length;
+    }
+    if (revision === undefined) continue;
+    const read = await definition().revisionStats({ ...exact, revision }, signal);
+    const found = await analytics.revisionStats({ ...asked, revision }, signal);
+    expect(found && toTexts([found])).toEqual(read && toTexts([read]));
+    if (found === undefined || read === undefined) continue;
+    compared.ofRevisions += 1;
+    for (const name of ["p_90", "p_95"] as const)
+      expect(Math.abs(found[name] - read[name])).toBeLessThanOrEqual(0.02 * read[name]);
+  }
+}
+
+async function expectCallsOfReading(
+  { analytics, definition, sources: { a, b } }: RolledSpans,
+  range: TimeRange,
+  compared: ComparedRows,
+  limit: number,
+): Promise<void> {
   for (const partners of [[], [b]]) {
     const query = { sources: [a], partners, range, budget: createBudget(limit) } as const;
     const exact = await definition().siteEdges({ ...query, budget: createBudget(1_000_000) }, signal);
@@ -149,7 +213,7 @@ export async function expectAnswersOfReading(
     for (const service of ["x", "y", "z"]) {
       const of = { ...query, service, namespace: "web", action: "work" };
       const exact = await definition().actionEdges({ ...of, budget: createBudget(1_000_000) }, signal);
-      rows += exact.upstream.length + exact.downstream.length;
+      compared.ofActions += exact.upstream.length + exact.downstream.length;
       expect(withoutPercentiles(await analytics.actionEdges(of, signal))).toEqual(withoutPercentiles(exact));
     }
   }
@@ -166,20 +230,27 @@ export async function expectAnswersOfReading(
     const exact = await definition().slowEventActions({ ...of, budget: createBudget(1_000_000) }, signal);
     const sort = (rows: typeof exact) => rows.toSorted((x, y) => compare(x.action_name, y.action_name));
     expect(sort(await analytics.slowEventActions(of, signal))).toEqual(sort(exact));
-    rows += exact.length;
+    compared.ofActions += exact.length;
   }
-  return rows;
 }
 
 function withoutPercentiles(edges: object): unknown {
-  return Object.fromEntries(
-    Object.entries(edges).map(([side, rows]) => [
-      side,
-      (rows as readonly Record<string, unknown>[])
-        .map(({ p_90, p_95, mean, ...row }) => ({ ...row, mean: (mean as number).toFixed(9) }))
-        .sort((x, y) => (JSON.stringify(x) < JSON.stringify(y) ? -1 : 1)),
-    ]),
-  );
+  return Object.fromEntries(Object.entries(edges).map(([side, rows]) => [side, toTexts(rows)]));
+}
+
+/** Rows in an order of their own, without what may differ: percentiles, and the last digits of a mean. */
+function toTexts(rows: readonly object[]): readonly string[] {
+  return rows
+    .map((row) => {
+      const { p_90, p_95, mean, ...rest } = row as Record<string, unknown>;
+      const fixed = { ...rest, mean: (mean as number).toFixed(9) };
+      const entries = Object.entries(fixed).filter(([, value]) => value !== undefined);
+      return entries
+        .map(([name, value]) => `${name}: ${String(value)}`)
+        .sort()
+        .join(", ");
+    })
+    .sort();
 }
 
 export const pickTarget = ({ targets }: RolledSpans, number: number) =>

@@ -5,21 +5,25 @@ import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
 import { day, hour, minute } from "#src/core/time.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
+import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { holdLease, releaseLease } from "#src/tracing/rollup-store/lease.ts";
 import { formatManifestId, parseManifest } from "#src/tracing/rollup-store/manifest.ts";
 import { announceGroup, rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { type RollerSettings, runRoller } from "#src/tracing/rollup-store/roller.ts";
 import { sweepRollups } from "#src/tracing/rollup-store/sweep.ts";
+import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { at, base, createSpan, signal } from "../span-builder.ts";
 import { length, openRolledSpans, rolledAt } from "./rolled-spans.ts";
 
 const range = { from: at(0), to: at(length - 1e-6) };
 
-function openBusySite() {
+function openBusySite(calls = 30) {
   const rolled = openRolledSpans();
-  for (let n = 0; n < 30; n += 1) {
-    const times = { from: n * 5 * minute, to: n * 5 * minute + 7 };
+  for (let n = 0; n < calls; n += 1) {
+    const to = (n % 30) * 5 * minute + 7;
+    const times = { from: to - 7, to };
     rolled.spans.add([
       createSpan({
         site_id: "a",
@@ -35,7 +39,7 @@ function openBusySite() {
     ...{ sources: [rolled.sources.a] as const, partners: [], range, budget: createBudget(limit) },
   });
   const ask = (limit: number) => rolled.analytics.siteEdges(query(limit), signal);
-  return { ...rolled, ask };
+  return { ...rolled, query, ask };
 }
 
 const running: { readonly stop: AbortController; readonly ended: Promise<void> }[] = [];
@@ -73,6 +77,30 @@ describe("rollers", () => {
     await vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
       timeout: 20_000,
     });
+  });
+
+  test.each([
+    ["does not answer", "timeout", 30, 30],
+    ["does not answer, and there is much to read", "timeout", 70, "timeout"],
+    ["may not be read", "denied", 70, 70],
+  ] as const)("are done without where the index %s", async (_, failure, calls, expected) => {
+    const site = openBusySite(calls);
+    const failed = new BackendError("figures", failure, "no answer");
+    const read = () => Promise.reject(failed);
+    const report = vi.fn();
+    const stored = createRollupCatalogue(
+      () => ({ ...site.inner, read }),
+      () => 0,
+      report,
+    );
+    const settings = { backend: "es", maxBytes: 0, minSpans: 0, segmentSpans: 10, stored };
+    const analytics = createRollupAnalytics(site.spans.reader, createRollupCache(settings));
+    const answer = await analytics
+      .siteEdges(site.query(1_000), signal)
+      .then(({ downstream: [edge] }) => edge?.count)
+      .catch((error: BackendError) => error.failure);
+    expect(answer).toBe(expected);
+    expect(report).toHaveBeenCalledWith(failed);
   });
 
   test("let a request know how far they have come", async () => {

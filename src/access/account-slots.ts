@@ -4,6 +4,7 @@ import type { Limits, TokenLimits } from "../config/limits.ts";
 /** Counts what accounts hold at once, each within a bound of its own. */
 export interface AccountSlots {
   readonly hasFree: (account: string, limit: number) => boolean;
+  readonly countTaken: (account: string) => number;
   /** Takes one without asking whether it is free. Returns what gives it back. */
   readonly take: (account: string, limit: number) => () => void;
   /** The part that is taken by the account nearest to its bound; 0 where none holds any. */
@@ -18,8 +19,10 @@ interface HeldSlots {
 
 export function createAccountSlots(): AccountSlots {
   const byAccount = new Map<string, HeldSlots>();
+  const countTaken = (account: string): number => byAccount.get(account)?.taken ?? 0;
   return {
-    hasFree: (account, limit) => (byAccount.get(account)?.taken ?? 0) < limit,
+    countTaken,
+    hasFree: (account, limit) => countTaken(account) < limit,
     take: (account, limit) => {
       const held = byAccount.get(account) ?? { taken: 0, limit };
       held.taken += 1;

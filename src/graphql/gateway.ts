@@ -305,7 +305,7 @@ export function createSession(options: SessionOptions): Session {
     else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
       // The first is refused as a request of REST is, for want of a slot. Those of a query that has begun wait for theirs.
-      const admission = isAdmitted ? "waits" : "at once";
+      const admission = isAdmitted ? "until the end" : "briefly";
       isAdmitted = true;
       return await executor.complete(prepare, asker, budget, admission, gone, onMissing);
     } catch (error) {

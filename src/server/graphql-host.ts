@@ -217,7 +217,7 @@ function pickParameters(body: unknown): unknown {
 
 /** A slot is held while the body arrives; the operations of the query take their own. */
 async function readQuery({ bodies }: Dispatcher, { exchange, principal, generation, work }: Admission) {
-  const returnSlot = generation.executor.takeSlot(principal);
+  const returnSlot = await generation.executor.takeSlot(principal, work.signal);
   const reading = bodies.readText(exchange, principal.account, work.signal);
   return receiveBody(reading, work).finally(returnSlot);
 }

@@ -63,7 +63,7 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
     const server = await loadServer(host);
     const session = createToolSession(host, exchange, principal, log, work.signal);
     if (isListing) return await finishWith(finish, 200, await listPart(part, server, session));
-    const returnSlot = generation.executor.takeSlot(principal);
+    const returnSlot = await generation.executor.takeSlot(principal, work.signal);
     const reading = host.bodies.readJson(exchange, principal.account, work.signal);
     const body = await receiveBody(reading, work).finally(returnSlot);
     if (!isShallow(body)) throw createProtocolError(`The body is nested deeper than ${maxDepth} levels`);
@@ -112,7 +112,7 @@ function createToolSession(
     limits,
     now: generation.now,
     complete: (prepare: Parameters<typeof executor.complete>[0]) =>
-      executor.complete(prepare, principal, { limit: limits.rows, left: limits.rows }, "at once", gone),
+      executor.complete(prepare, principal, { limit: limits.rows, left: limits.rows }, "briefly", gone),
     reportFailure: (tool: string, err: unknown) => {
       if (!isClientFault(err))
         telemetry.log({ level: "error", message: "request failed", request: id, operation: tool, err });

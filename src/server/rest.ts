@@ -182,14 +182,14 @@ export async function runOperation(
   fields.route = endpoint.path;
   refuseUncodable(exchange);
   const { executor } = generation;
-  const admit = (principal: Principal) => {
+  const admit = async (principal: Principal) => {
     fields.user = principal.user;
     fields.token = principal.token;
-    return { principal, work: executor.admit(principal, exchange.gone) };
+    return { principal, work: await executor.admit(principal, exchange.gone) };
   };
   const { principal, work } =
     endpoint.access === "public"
-      ? admit(anonymousPrincipal)
+      ? await admit(anonymousPrincipal)
       : await admitToken(generation, exchange, readToken(exchange.headers, exchange.search), admit);
   const request: RunningRequest = { runner, exchange, generation, principal, work, log };
   let ownsWork = true;
@@ -247,12 +247,12 @@ export async function admitToken<Admitted>(
   { authenticate, executor, publicUrl }: ConfigGeneration,
   { headers, certificate }: Pick<Exchange, "headers" | "certificate">,
   token: string | undefined,
-  admit: (principal: Principal) => Admitted,
+  admit: (principal: Principal) => Admitted | Promise<Admitted>,
 ): Promise<Admitted> {
   const release = executor.hold();
   try {
     const isEnough = certificate !== undefined && isCertificateEnough(headers, publicUrl);
-    return admit(await authenticate(token, isEnough ? certificate : undefined));
+    return await admit(await authenticate(token, isEnough ? certificate : undefined));
   } finally {
     release();
   }

@@ -116,7 +116,7 @@ describe("request slots: share of a backend", () => {
   test("the only backend may use all slots", async () => {
     const slow = silent();
     const { ask } = serve({ only: slow.store }, 40);
-    const waiting = Array.from({ length: 50 }, () => ask("only"));
+    const waiting = Array.from({ length: 40 }, () => ask("only"));
     await expect.poll(slow.asked).toBe(40);
     slow.end();
     const statuses = (await Promise.all(waiting)).map(({ status }) => status);
@@ -153,11 +153,12 @@ describe("request slots: anonymous clients", () => {
     });
     const waiting = Array.from({ length: 40 }, (_, n) => look(n % 2 === 0 ? "" : "/csv"));
     await expect.poll(metrics.asked).toBe(20);
+    // As many more wait for a moment.
     const refused = await look();
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
     expect((await ask("shop")).status).toBe(200);
     metrics.end();
-    expect(count((await Promise.all(waiting)).map(({ status }) => status))).toEqual({ 200: 20, 429: 20 });
+    expect(count((await Promise.all(waiting)).map(({ status }) => status))).toEqual({ 200: 40 });
     expect((await look("/csv")).status).toBe(200);
   });
 

@@ -63,7 +63,7 @@ describe("limits of one token", () => {
       socket.write(head);
       return { socket, seen };
     });
-    // Two wait for their bodies, all others are told at once.
+    // Two wait for their bodies, all others are told so within a second.
     const refused = () => stalled.filter(({ seen }) => seen.text.startsWith("HTTP/1.1 429 "));
     await expect.poll(() => refused().length).toBe(8);
     for (const { seen } of refused()) expect(seen.text).toMatch(/^Retry-After: 1\r$/m);
@@ -181,6 +181,78 @@ describe("how near each limit is", () => {
     expect((await used()).address_connections).toBe(0);
     socket.destroy();
     await server.close(0);
+  });
+});
+
+describe("a request without a slot", () => {
+  test("waits for a moment, and is answered when one is free", async () => {
+    const { store, seen, end } = openWaitingStore();
+    const { post, limited } = createSubject({ store, limits: { requests: 1, tokenRequests: 1 } });
+    const asked = [post(linesBody()), post(linesBody(), as(otherToken))];
+    await expect.poll(() => seen.begun).toBe(1);
+    end();
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200]);
+    expect(await limited()).toEqual({});
+  });
+
+  test("comes after those of tokens that hold fewer", async () => {
+    const order: string[] = [];
+    const held: (() => void)[] = [];
+    const store: LogStore = {
+      // biome-ignore lint/correctness/useYield: an empty answer
+      async *lines() {
+        await new Promise<void>((resolve) => held.push(resolve));
+      },
+      isWithinLimits: async () => true,
+    };
+    const { post } = createSubject({ store, limits: { requests: 2, tokenRequests: 2 } });
+    const ask = async (name: string, init?: RequestInit) => {
+      const { status } = await post(linesBody(), init);
+      order.push(`${name} ${status}`);
+    };
+    const asked = [ask("first"), ask("second"), ask("third")];
+    await expect.poll(() => held.length).toBe(2);
+    asked.push(ask("other", as(otherToken)));
+    await new Promise(setImmediate);
+    held[0]?.();
+    await expect.poll(() => held.length).toBe(3);
+    held[2]?.();
+    await expect.poll(() => held.length).toBe(4);
+    for (const end of held) end();
+    await Promise.all(asked);
+    expect(order.slice(0, 2)).toEqual(["first 200", "other 200"]);
+    expect(order.slice(2).sort()).toEqual(["second 200", "third 200"]);
+  });
+
+  test("is refused at once where as many wait as may be under way", async () => {
+    const { store, seen, end } = openWaitingStore();
+    const { post, limited } = createSubject({ store, limits: { requests: 8, tokenRequests: 2 } });
+    const statuses: number[] = [];
+    const asked = Array.from({ length: 6 }, async () => {
+      const { status } = await post(linesBody());
+      statuses.push(status);
+    });
+    await expect.poll(() => statuses).toEqual([429, 429]);
+    expect(seen.begun).toBe(2);
+    end();
+    await Promise.all(asked);
+    expect(statuses).toEqual([429, 429, 200, 200, 200, 200]);
+    expect(await limited()).toEqual({ token_requests: 2 });
+  });
+
+  test("leaves with its client, and takes none", async () => {
+    const { store, seen, end } = openWaitingStore();
+    const { post } = createSubject({ store, limits: { requests: 1 } });
+    const first = post(linesBody());
+    await expect.poll(() => seen.begun).toBe(1);
+    const leaving = new AbortController();
+    const left = post(linesBody(), { signal: leaving.signal });
+    leaving.abort(new Error("the client left"));
+    await Promise.allSettled([left]);
+    end();
+    expect((await first).status).toBe(200);
+    expect((await post(linesBody())).status).toBe(200);
+    expect(seen.begun).toBe(2);
   });
 });
 

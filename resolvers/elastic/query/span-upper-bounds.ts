@@ -39,6 +39,8 @@ export function buildAllMissingQuery(
 /** The spellings of an id in documents: with leading zeros, without, and as the lower half of a trace id, in either case. */
 export function listIdSpellings(id: string): readonly string[] {
   if (!/^[0-9a-f]+$/.test(id)) return [id];
+  // Nearly all of them: thousands in each search.
+  if (!id.startsWith("0")) return /[a-f]/.test(id) ? [id, id.toUpperCase()] : [id];
   const bare = id.replace(/^0+/, "");
   const half = id.length === 32 && /^0{16}/.test(id) ? [id.slice(16)] : [];
   const lower = [id, bare, ...half].filter((text) => text !== "");

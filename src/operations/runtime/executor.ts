@@ -11,7 +11,7 @@ import { findLargest } from "../../core/collections.ts";
 import { type LimitName, LimitReached, type LimitUse, NotFound, TooMany } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
-import type { Instant } from "../../core/time.ts";
+import { type Instant, type Millis, second } from "../../core/time.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
 import {
   collectBatches,
@@ -33,13 +33,14 @@ export interface OperationExecutor {
    * Takes a slot for a request of the token, before its body is read. `end` of the answer returns it.
    * @throws as `takeSlot`
    */
-  readonly admit: (principal: Principal, gone: AbortSignal) => RequestLifetime;
+  readonly admit: (principal: Principal, gone: AbortSignal) => Promise<RequestLifetime>;
   /**
-   * A slot alone, such as for the body of a GraphQL query. Returns what gives it back.
+   * A slot alone, such as for the body of a GraphQL query, for which it waits a second at most. Returns what gives it back.
    * @throws {TooMany} The token, or all without one, hold as many slots as they may.
    * @throws {LimitReached} All slots are taken.
+   * @throws the reason why nobody waits for it any more
    */
-  readonly takeSlot: (principal: Principal) => () => void;
+  readonly takeSlot: (principal: Principal, gone: AbortSignal) => Promise<() => void>;
   /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
   readonly join: (gone: AbortSignal) => RequestLifetime;
   /** Makes `drain` wait for what may yet become a request. Returns what ends that. */
@@ -66,7 +67,7 @@ export interface OperationExecutor {
   ) => readonly string[] | undefined;
   /**
    * The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above; one that
-   * `waits` for its slot is not refused for want of one. A caller that takes a partial answer is told what one lacks.
+   * waits for its slot until the end is not refused for want of one. A caller that takes a partial answer is told what one lacks.
    */
   readonly complete: (
     prepare: () => PreparedOperation,
@@ -79,22 +80,39 @@ export interface OperationExecutor {
 }
 
 /**
- * How an operation comes by its slot. What waits holds none, so that no two can wait for each other; all that have waited
- * hold at most half of the slots, of a token and of the server, so that other requests find some.
+ * How long an operation waits for its slot: a second, or until nobody wants its answer. What waits holds none, so that no two
+ * can wait for each other; all that have waited until the end hold at most half of the slots, of a token and of the server, so
+ * that other requests find some.
  */
-type SlotAdmission = "at once" | "waits";
+type SlotAdmission = "briefly" | "until the end";
 
-/** The slots of a server, and who waits for one, in the order of arrival. */
+/** The slots of a server, and who waits for one. */
 export interface RequestSlots {
   taken: number;
-  /** Of those, how many are held by what has waited for them. */
+  /** Of those, how many are held by what has waited until the end for them. */
   takenAfterWait: number;
-  /** Each takes a slot if it may have one by now, and tells whether it does. */
-  readonly waiting: Set<() => boolean>;
+  /** By account, in the order of arrival. */
+  readonly waiting: Map<string, Set<WaitingRequest>>;
+  /** How many wait briefly, of all and of each account. */
+  waitingBriefly: number;
+  readonly waitingBrieflyOf: AccountSlots;
 }
 
+interface WaitingRequest {
+  /** Slots that its account holds. */
+  readonly countHeld: () => number;
+  /** Takes a slot if it may have one by now, and tells whether it does. */
+  readonly tryEnter: () => boolean;
+}
+
+/** So long a request waits for a slot before it is refused. */
+const briefWait: Millis = second;
+
 export function createRequestSlots(): RequestSlots {
-  return { taken: 0, takenAfterWait: 0, waiting: new Set() };
+  return {
+    ...{ taken: 0, takenAfterWait: 0, waiting: new Map() },
+    ...{ waitingBriefly: 0, waitingBrieflyOf: createAccountSlots() },
+  };
 }
 
 /**
@@ -156,7 +174,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     join: (gone) => joinExecutor(state, gone),
     admit: (principal, gone) => admitRequest(state, principal, gone),
     hold: () => holdExecutor(state),
-    takeSlot: (principal) => takeSlot(state, principal),
+    takeSlot: (principal, gone) => takeSlotBriefly(state, principal, gone),
     measureUse: () => measureUse(state),
     drain: () => drainExecutor(state),
     start: (...request) => startOperation(state, ...request),
@@ -193,19 +211,21 @@ function holdExecutor(state: ExecutorState): () => void {
   };
 }
 
-/** A request with a slot. @throws {TooMany} {LimitReached} as `takeSlot` */
-function admitRequest(
+/** A request with a slot. Errors as `takeSlot`. */
+async function admitRequest(
   state: ExecutorState,
   principal: Principal,
   gone: AbortSignal,
-  onEnd: () => void = () => {},
-): RequestLifetime {
-  const returnSlot = takeSlot(state, principal);
+): Promise<RequestLifetime> {
+  return startAdmitted(state, await takeSlotBriefly(state, principal, gone), gone);
+}
+
+/** The request ends with the return of its slot. */
+function startAdmitted(state: ExecutorState, returnSlot: () => void, gone: AbortSignal): RequestLifetime {
   const work = joinExecutor(state, gone);
   const end = () => {
     for (const backend of state.usedBackends.get(admitted) ?? []) addHeld(state.heldByBackend, backend, -1);
     state.usedBackends.delete(admitted);
-    onEnd();
     work.end();
     // Last, since it may be handed on.
     returnSlot();
@@ -214,29 +234,116 @@ function admitRequest(
   return admitted;
 }
 
-/** Counts it for the token at once: bodies that never end would else take all slots. */
-function takeSlot(state: ExecutorState, principal: Principal): () => void {
-  const { slots, limits } = state.options;
-  const { tokenRequests } = narrowLimits(limits, principal.limits);
-  if (!state.held.hasFree(principal.account, tokenRequests)) {
-    throw new TooMany(1, "token_requests", { requests: tokenRequests });
-  }
-  if (slots.taken >= limits.requests) {
-    throw createOverloadedError("requests", `${slots.taken} requests are under way`);
-  }
-  slots.taken += 1;
-  const release = state.held.take(principal.account, tokenRequests);
-  return () => {
-    slots.taken -= 1;
-    release();
-    for (const tryEnter of slots.waiting) if (tryEnter()) slots.waiting.delete(tryEnter);
-  };
-}
-
 function addHeld(held: Map<string, number>, holder: string, slots: number): void {
   const own = (held.get(holder) ?? 0) + slots;
   if (own === 0) held.delete(holder);
   else held.set(holder, own);
+}
+
+// ---- Slots ----------------------------------------------------------------------------------------------------
+
+/** Counts it for the token at once: bodies that never end would else take all slots. */
+function takeFreeSlot({ options: { slots, limits }, held }: ExecutorState, principal: Principal): () => void {
+  slots.taken += 1;
+  const release = held.take(principal.account, narrowLimits(limits, principal.limits).tokenRequests);
+  return () => {
+    slots.taken -= 1;
+    release();
+    handSlotsOn(slots);
+  };
+}
+
+/** The limit for which the token has no slot now; undefined where it may take one. */
+function findFullLimit(
+  { options: { slots, limits }, held }: ExecutorState,
+  principal: Principal,
+): "token_requests" | "requests" | undefined {
+  const { tokenRequests } = narrowLimits(limits, principal.limits);
+  if (!held.hasFree(principal.account, tokenRequests)) return "token_requests";
+  return slots.taken < limits.requests ? undefined : "requests";
+}
+
+function createFullError(
+  { options: { slots, limits } }: ExecutorState,
+  principal: Principal,
+  full: "token_requests" | "requests",
+): Error {
+  if (full === "requests") return createOverloadedError(full, `${slots.taken} requests are under way`);
+  return new TooMany(1, full, { requests: narrowLimits(limits, principal.limits).tokenRequests });
+}
+
+/** As many wait as may be under way, of all and of a token; others are refused at once. Errors as `takeSlot`. */
+async function takeSlotBriefly(
+  state: ExecutorState,
+  principal: Principal,
+  gone: AbortSignal,
+): Promise<() => void> {
+  const full = findFullLimit(state, principal);
+  if (full === undefined) return takeFreeSlot(state, principal);
+  const { slots, limits } = state.options;
+  const { tokenRequests } = narrowLimits(limits, principal.limits);
+  const mayWait =
+    slots.waitingBriefly < limits.requests &&
+    slots.waitingBrieflyOf.hasFree(principal.account, tokenRequests);
+  if (!mayWait) throw createFullError(state, principal, full);
+  const release = holdExecutor(state);
+  const leave = slots.waitingBrieflyOf.take(principal.account, tokenRequests);
+  slots.waitingBriefly += 1;
+  const tryTake = () =>
+    findFullLimit(state, principal) === undefined ? takeFreeSlot(state, principal) : undefined;
+  try {
+    const patience = AbortSignal.any([gone, AbortSignal.timeout(briefWait)]);
+    return await waitUntilTaken(state, principal, tryTake, patience);
+  } catch {
+    if (gone.aborted) throw gone.reason;
+    throw createFullError(state, principal, findFullLimit(state, principal) ?? full);
+  } finally {
+    slots.waitingBriefly -= 1;
+    leave();
+    release();
+  }
+}
+
+/** Of accounts that wait, the one that holds the fewest slots comes first. */
+function handSlotsOn({ waiting }: RequestSlots): void {
+  const countHeld = ([, [first]]: [string, Set<WaitingRequest>]): number => first?.countHeld() ?? 0;
+  const accounts = [...waiting].sort((a, b) => countHeld(a) - countHeld(b));
+  for (const [account, requests] of accounts) {
+    for (const request of requests) if (request.tryEnter()) requests.delete(request);
+    if (requests.size === 0) waiting.delete(account);
+  }
+}
+
+/** Resolves with what `tryTake` returns, when it returns something. @throws the reason of the signal */
+function waitUntilTaken<Taken>(
+  { options, held }: ExecutorState,
+  { account }: Principal,
+  tryTake: () => Taken | undefined,
+  signal: AbortSignal,
+): Promise<Taken> {
+  const { waiting } = options.slots;
+  return new Promise((resolve, reject) => {
+    const own = waiting.get(account) ?? new Set();
+    const leave = () => {
+      own.delete(request);
+      if (own.size === 0 && waiting.get(account) === own) waiting.delete(account);
+      reject(signal.reason);
+    };
+    const tryEnter = (): boolean => {
+      const taken = tryTake();
+      if (taken === undefined) return false;
+      signal.removeEventListener("abort", leave);
+      resolve(taken);
+      return true;
+    };
+    const request: WaitingRequest = { countHeld: () => held.countTaken(account), tryEnter };
+    if (signal.aborted) return leave();
+    signal.addEventListener("abort", leave, { once: true });
+    // Whoever waits already may not have a slot by now, and so takes none before this one.
+    if (tryEnter()) return;
+    waiting.set(account, own);
+    own.add(request);
+  });
 }
 
 /** Resolves when the request has its slot, and one of each backend. @throws the reason why nobody waits for it any more */
@@ -246,24 +353,8 @@ function waitForSlot(
   backends: readonly string[],
   gone: AbortSignal,
 ): Promise<RequestLifetime> {
-  const { waiting } = state.options.slots;
-  return new Promise((resolve, reject) => {
-    const leave = () => {
-      waiting.delete(tryEnter);
-      reject(gone.reason);
-    };
-    const tryEnter = (): boolean => {
-      const work = tryAdmitWaiting(state, principal, backends, gone);
-      if (work === undefined) return false;
-      gone.removeEventListener("abort", leave);
-      resolve(work);
-      return true;
-    };
-    if (gone.aborted) return leave();
-    gone.addEventListener("abort", leave, { once: true });
-    // Whoever waits already may not have a slot by now, and so takes none before this one.
-    if (!tryEnter()) waiting.add(tryEnter);
-  });
+  const tryAdmit = () => tryAdmitWaiting(state, principal, backends, gone);
+  return waitUntilTaken(state, principal, tryAdmit, gone);
 }
 
 /** Undefined while the token, a backend or the server has no slot for it. */
@@ -273,24 +364,25 @@ function tryAdmitWaiting(
   backends: readonly string[],
   gone: AbortSignal,
 ): RequestLifetime | undefined {
-  const { held, heldAfterWait } = state;
+  const { heldAfterWait } = state;
   const { slots, limits } = state.options;
   const { account } = principal;
-  const { tokenRequests } = narrowLimits(limits, principal.limits);
-  const afterWait = takeHalf(tokenRequests);
+  const afterWait = takeHalf(narrowLimits(limits, principal.limits).tokenRequests);
   const isFull =
-    slots.taken >= limits.requests ||
-    !held.hasFree(account, tokenRequests) ||
+    findFullLimit(state, principal) !== undefined ||
     slots.takenAfterWait >= takeHalf(limits.requests) ||
     !heldAfterWait.hasFree(account, afterWait) ||
     findFullBackend(state, backends, slots.taken + 1) !== undefined;
   if (isFull) return undefined;
   const release = heldAfterWait.take(account, afterWait);
   slots.takenAfterWait += 1;
-  const work = admitRequest(state, principal, gone, () => {
+  const returnSlot = takeFreeSlot(state, principal);
+  const returnBoth = () => {
     slots.takenAfterWait -= 1;
     release();
-  });
+    returnSlot();
+  };
+  const work = startAdmitted(state, returnBoth, gone);
   holdSlotsOfBackends(state, work, backends);
   return work;
 }
@@ -394,8 +486,8 @@ async function collectAnswer(
 ): Promise<unknown> {
   const prepared = prepare();
   const work =
-    admission === "at once"
-      ? admitRequest(state, principal, gone)
+    admission === "briefly"
+      ? await admitRequest(state, principal, gone)
       : await waitForSlot(state, principal, listUsedBackends(state, prepared, principal), gone);
   const start = <Result>(prepared: PreparedOperation<Result>, { backends }: MissingParts) =>
     startOperation(state, prepared, principal, work, backends);

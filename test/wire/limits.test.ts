@@ -199,7 +199,6 @@ describe("a request without a slot", () => {
     const order: string[] = [];
     const held: (() => void)[] = [];
     const store: LogStore = {
-      // biome-ignore lint/correctness/useYield: an empty answer
       async *lines() {
         await new Promise<void>((resolve) => held.push(resolve));
       },

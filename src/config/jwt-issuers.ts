@@ -53,7 +53,9 @@ const siteList = z.array(text).min(1, "names no site");
 const issuerUrl = createTextSchema((value) => {
   const url = URL.canParse(value) ? new URL(value) : undefined;
   const isHttp = url?.protocol === "https:" || url?.protocol === "http:";
-  return isHttp && url?.search === "" && url.hash === "" ? value : undefined;
+  // Its origin stands in a header of the console.
+  const hasPlainHost = originSchema.safeParse(url?.origin).success;
+  return isHttp && hasPlainHost && url?.search === "" && url.hash === "" ? value : undefined;
 }, "expected the issuer as its tokens write it, such as https://id.example.com");
 
 const consoleSchema = z.strictObject({

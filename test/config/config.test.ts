@@ -240,6 +240,7 @@ ${entry("algorithms: [HS256]")}
 ${entry("typ: []")}
 ${entry("jwks: ftp://x, discovery: http://y")}
     - { issuer: "https://other", audience: a, sites: { claim: g, map: { sre: [shup], all: ["*"] } } }
+    - { issuer: "https://id;script-src", audience: a, sites: s }
 `),
   ).toEqual([
     "5 auth.jwt.0.issuer: expected the issuer as its tokens write it, such as https://id.example.com",
@@ -253,6 +254,7 @@ ${entry("jwks: ftp://x, discovery: http://y")}
     "8 auth.jwt.3.discovery: name `jwks` or `discovery`, not both",
     '9 auth.jwt.4.sites.map.sre.0: unknown site "shup"; did you mean "shop"?',
     '9 auth.jwt.4.sites.map.all.0: unknown site "*"; for all sites write all: "*"',
+    "10 auth.jwt.5.issuer: expected the issuer as its tokens write it, such as https://id.example.com",
   ]);
 });
 

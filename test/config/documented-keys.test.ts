@@ -58,14 +58,8 @@ describe("the page of the configuration", () => {
 
   test("documents every key of backends.<name>. and no other", () => {
     const known = [...realKinds.keys()].flatMap((kind) => {
-      try {
-        parseConfig(`backends: { b: { kind: ${kind}, zzzzzzzz: 1 } }\nsites: {}`, "r.yaml", {
-          ...{ kinds: realKinds, env, readText },
-        });
-      } catch (error) {
-        return /unknown key; known here: (.*)/.exec(String(error))?.[1]?.split(", ") ?? [];
-      }
-      return [];
+      const issues = collectIssues(`backends: { b: { kind: ${kind}, zzzzzzzz: 1 } }\nsites: {}`);
+      return /unknown key; known here: (.*)/.exec(issues)?.[1]?.split(", ") ?? [];
     });
     const below = documented
       .filter((key) => key.startsWith("backends.<name>."))
@@ -73,11 +67,41 @@ describe("the page of the configuration", () => {
     expect(below.toSorted()).toEqual([...new Set(["kind", "label", ...known])].sort());
   });
 
+  const examples = readUserPages()
+    .filter(({ path }) => path.startsWith("docs/reference/"))
+    .flatMap(({ blocks }) => blocks.filter(({ kind }) => kind === "yaml readout"))
+    .map(({ text }): unknown => parseYaml(text));
+
+  test.each([
+    ["tls", "tls: { zzzzzzzz: 1 }", ["ca", "cert", "key"]],
+    [
+      "auth.oauth2",
+      "auth: { oauth2: { zzzzzzzz: 1 } }",
+      ["token_url", "client_id", "client_secret", "scopes"],
+    ],
+    ["auth.aws", "auth: { aws: { zzzzzzzz: 1 } }", ["region", "service", "role"]],
+  ])("has an example of every key of backends.<name>.%s", (level, text, keys) => {
+    const issues = collectIssues(
+      `backends: { b: { kind: prometheus, url: "http://p", ${text} } }\nsites: {}`,
+    );
+    expect(/unknown key; known here: (.*)/.exec(issues)?.[1]?.split(", ").toSorted()).toEqual(
+      keys.toSorted(),
+    );
+    const path = ["backends", "<name>", ...level.split(".")];
+    const without = keys.filter((key) => !examples.some((example) => hasKey(example, [...path, key])));
+    expect(without).toEqual([]);
+  });
+
+  function collectIssues(text: string): string {
+    try {
+      parseConfig(text, "r.yaml", { kinds: realKinds, env, readText });
+      return "";
+    } catch (error) {
+      return String(error);
+    }
+  }
+
   test("the reference has an example of every key", () => {
-    const examples = readUserPages()
-      .filter(({ path }) => path.startsWith("docs/reference/"))
-      .flatMap(({ blocks }) => blocks.filter(({ kind }) => kind === "yaml readout"))
-      .map(({ text }): unknown => parseYaml(text));
     const without = documented.filter((key) => !examples.some((example) => hasKey(example, key.split("."))));
     expect(without).toEqual([]);
   });

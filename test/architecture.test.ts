@@ -43,7 +43,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/graphql",
-    imports: ["src/graphql/existing-clients", "src/operations/**", "src/{config,core,core/json}"],
+    imports: ["src/graphql/existing-clients", "src/operations/**", "src/{files,config,core,core/json}"],
     types: ["src/{access,store}"],
   },
   {
@@ -95,7 +95,9 @@ const layers: readonly Layer[] = [
     types: ["src/config"],
   },
   { folder: "src/telemetry", imports: ["src/core/**"], types: ["src/{config,store}"] },
-  { folder: "src/{config,visuals}", imports: ["src/core/**"], types: ["src/store"] },
+  { folder: "src/config", imports: ["src/core/**"], types: ["src/store"] },
+  { folder: "src/visuals", imports: ["src/files", "src/core/**"], types: ["src/store"] },
+  { folder: "src/files", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core/**"], types: ["src/{log-query,metrics}"] },
   { folder: "src/{log-query,metrics}", imports: ["src/core/**"] },
   { folder: "src/core/json", imports: ["src/core"] },
@@ -222,7 +224,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   graphql: ["src/graphql/**", "src/cli/schema.ts"],
   "graphql-jit": ["src/graphql/gateway.ts"],
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
-  "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/{gateway,query-bounds}.ts"],
+  "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/{gateway,query-bounds,query-rules}.ts"],
   croner: ["src/operations/check-ins.ts"],
   cronstrue: ["src/operations/check-ins.ts"],
   jose: ["src/access"],
@@ -243,6 +245,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
       "src/operations/**",
       "src/intake/openapi.ts",
       "src/visuals/visual.ts",
+      "src/graphql/document-directory.ts",
     ],
     ...[
       "src/tracing/{spans/digest,stored-figures}.ts",

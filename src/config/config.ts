@@ -33,6 +33,16 @@ import {
   type YamlTree,
 } from "./yaml.ts";
 
+/** Which GraphQL queries are taken. */
+interface GraphqlConfig {
+  /** The folder of documents that clients name by a hash. */
+  readonly documents?: string | undefined;
+  /** Whether no others are taken. */
+  readonly onlyDocuments: boolean;
+  /** Whether clients may read the schema. */
+  readonly introspection: boolean;
+}
+
 export interface Config {
   readonly listen: Address;
   /** What TLS on that address needs; absent: it has none. */
@@ -55,6 +65,7 @@ export interface Config {
   /** Each backend's own settings, already parsed by its kind. */
   readonly backends: Readonly<Record<string, BackendEntry>>;
   readonly sites: Readonly<Record<string, SiteConfig>>;
+  readonly graphql?: GraphqlConfig | undefined;
   /** The folder of published visuals. */
   readonly visuals?: string | undefined;
   /** A `.meshrc.yaml` instead of the program's own. */
@@ -327,6 +338,11 @@ function assemble(
       }),
     })),
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
+    graphql: file.graphql && {
+      documents: file.graphql.documents === undefined ? undefined : resolve(file.graphql.documents),
+      onlyDocuments: file.graphql.only_documents,
+      introspection: file.graphql.introspection,
+    },
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     otlp: file.otlp,
     rollups: file.rollups,

@@ -211,6 +211,17 @@ const listenWithTls = tlsListenSchema(addressSchema);
 /** It stands in a header. */
 const publicLabel = text.regex(/^[\w.-]{1,64}$/, "expected up to 64 letters, digits and any of . _ -");
 
+const graphqlSchema = z
+  .strictObject({
+    documents: text.optional(),
+    only_documents: z.boolean().default(false),
+    introspection: z.boolean().default(true),
+  })
+  .refine(({ documents, only_documents }) => documents !== undefined || !only_documents, {
+    path: ["only_documents"],
+    message: "needs `documents`, the folder of those that are answered",
+  });
+
 export const fileSchema = z.strictObject({
   listen: chooseSchema((value): typeof addressSchema | typeof listenWithTls =>
     typeof value === "object" && value !== null ? listenWithTls : addressSchema,
@@ -240,6 +251,7 @@ export const fileSchema = z.strictObject({
   sites: namedRecord(siteSchema),
   visuals: text.optional(),
   mesh: text.optional(),
+  graphql: graphqlSchema.optional(),
   compression: compressionSchema.prefault({}),
   limits: limitsSchema.prefault({}),
   tail: tailSchema.prefault({}),

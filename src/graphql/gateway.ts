@@ -36,10 +36,11 @@ import {
 } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
-import type { Context, MissingAtPlace, Session } from "../operations/runtime/session.ts";
+import type { Context, MissingAtPlace, QueryRules, Session } from "../operations/runtime/session.ts";
 import { printJsonPieces } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
+import { guardSchema, takeDocuments, withoutSuggestion } from "./query-rules.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
@@ -68,13 +69,14 @@ export function createGateway<ServerContext extends object>({
       ...plugins,
       requireJson,
       explainNotAcceptable,
-      refusePersistedQueries,
+      takeDocuments,
       dropEmptyOperationName,
       useCSRFPrevention({ requestHeaders: csrfHeaders }),
       ...unified.plugins,
       ...createQueryBounds(),
       takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
+      guardSchema,
       tellMissing,
       createErrorMaskPlugin(warn, limited),
       ...lastPlugins,
@@ -147,17 +149,6 @@ function checkJson(name: string, text: string | null): void {
     throw new GraphQLError(`The parameter ${name} is not JSON`, { extensions: badRequest });
   }
 }
-
-/**
- * Clients that know queries by a hash (automatic persisted queries) send it alone first. This answer has them send the
- * query, now and from then on; any other is a failure to them.
- */
-const refusePersistedQueries: Plugin = {
-  onParams({ params: { query, extensions } }) {
-    if (query || extensions?.persistedQuery === undefined) return;
-    throw new GraphQLError("PersistedQueryNotSupported", { extensions: badRequest });
-  },
-};
 
 /** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
 const dropEmptyOperationName: Plugin = {
@@ -258,6 +249,8 @@ interface SessionOptions {
   readonly operations: readonly Endpoint[];
   readonly limits: Limits;
   readonly principal: Principal;
+  readonly rules: QueryRules;
+  readonly noteDocument: (document: string) => void;
   /** Aborted when nobody waits for the answer any more. */
   readonly gone: AbortSignal;
   /** Told of what is not the client's affair. */
@@ -280,6 +273,7 @@ export function createSession(options: SessionOptions): Session {
   const missing: MissingAtPlace[] = [];
   return {
     user: principal.user,
+    ...{ rules: options.rules, noteDocument: options.noteDocument },
     gone,
     sites: [...executor.selectVisibleSites(principal).values()],
     missing,
@@ -354,14 +348,14 @@ function createErrorMaskPlugin(
   warn: GatewayOptions<object>["warn"],
   limited: GatewayOptions<object>["onLimited"],
 ): Plugin {
-  const close = (error: GraphQLError): GraphQLError => {
+  const close = (error: GraphQLError, isSchemaOpen: boolean): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
     if (Object.getOwnPropertySymbols(extensions).includes(ownError))
       return copyError(error, message, extensions);
     // Without a path nothing was run: the query, its variables, or the request around them is wrong.
     if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
       const { http = badRequest.http } = extensions;
-      return copyError(error, message, { http });
+      return copyError(error, isSchemaOpen ? message : withoutSuggestion(message), { http });
     }
     warn("a GraphQL field failed", originalError ?? error);
     return copyError(error, "Internal server error", { status: 500 });
@@ -372,7 +366,9 @@ function createErrorMaskPlugin(
     onResultProcess({ result, setResult, serverContext }) {
       if (!isSingleResult(result)) return;
       if (result.errors?.some((error) => isLimitError(error))) limited();
-      const errors = result.errors?.map(close);
+      const { readout } = serverContext as Partial<Context>;
+      const isSchemaOpen = readout?.rules.introspection !== false;
+      const errors = result.errors?.map((error) => close(error, isSchemaOpen));
       // Yoga prints errors without the places that are not those of nodes.
       const text = printLongText({ ...result, ...(errors && { errors: errors.map(formatError) }) });
       if (text.rest !== undefined) unprinted.set(serverContext, text);

@@ -89,6 +89,8 @@ async function loadGateway(host: GraphqlHost) {
       operations,
       limits: narrowLimits(generation.limits, principal.limits),
       principal,
+      rules: generation.queryRules,
+      noteDocument: (query) => noteQuery(log, { query }),
       gone: work.signal,
       onFailure: (operation, err) =>
         telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),

@@ -47,6 +47,7 @@ import {
   type MissingParts,
   nothingMissing,
 } from "../operations/runtime/partial-answer.ts";
+import type { QueryRules } from "../operations/runtime/session.ts";
 import { eventStreamHeaders, type TailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { runInSpan } from "../telemetry/tracer.ts";
@@ -65,6 +66,7 @@ export interface ConfigGeneration {
   readonly executor: OperationExecutor;
   readonly tails: TailRegistry;
   readonly visuals: PublishedVisuals | undefined;
+  readonly queryRules: QueryRules;
   /** Whose pages in a browser may ask as agents do. */
   readonly origins: readonly string[];
   readonly now: () => Instant;

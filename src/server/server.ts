@@ -29,6 +29,7 @@ import { createTlsServer, type TlsServer } from "../http/tls.ts";
 import type { Intake } from "../intake/intake.ts";
 import { createExecutor, createRequestSlots, type RequestSlots } from "../operations/runtime/executor.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
+import type { QueryRules } from "../operations/runtime/session.ts";
 import { createTailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { type OwnSpan, runInSpan } from "../telemetry/tracer.ts";
@@ -58,6 +59,8 @@ export interface ServedConfig {
   readonly publicUrl?: string | undefined;
   /** How people sign in to the console, where they do not need a token of the file. */
   readonly signIn?: ConsoleSignIn | undefined;
+  /** Which GraphQL queries are taken: without it, all and no documents by their hash. */
+  readonly queryRules?: QueryRules | undefined;
   /** What TLS needs; one with it is never replaced by one without. */
   readonly tls?: TlsConfig | undefined;
   /** Origins whose pages in a browser may ask as agents do, in lower case; none where it is absent. */
@@ -192,6 +195,8 @@ function measureUse({ dispatcher, guard }: ServerState): LimitUse {
   };
 }
 
+const anyQuery: QueryRules = { findDocument: undefined, onlyDocuments: false, introspection: true };
+
 function beginGeneration(
   { telemetry, now, visuals }: ServerOptions,
   slots: Slots,
@@ -203,13 +208,14 @@ function beginGeneration(
     limits,
     compression,
     origins = [],
+    queryRules = anyQuery,
     resource,
     ...others
   }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
   return {
-    ...{ audit, authenticate, isToken, limits, compression, origins, now, resource, visuals },
+    ...{ audit, authenticate, isToken, limits, compression, origins, now, resource, visuals, queryRules },
     ...{ publicUrl: others.publicUrl, signIn: others.signIn, clientCa: others.tls?.clientCa },
     executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),

@@ -43,6 +43,7 @@ sites:
     kubernetes: { backend: prom, match: { cluster: prod } }
     frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, layout: otel }
 visuals: visuals
+graphql: { documents: queries, introspection: false }
 limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, connections: 9, rate: 6, export: 7, rollup_bytes: 10, metric_cache_bytes: 11 }
 admin: { listen: "[::1]:9001" }
 mcp: { origins: ["https://Agents.example.com"] }
@@ -111,6 +112,7 @@ tail: { lateness: 90s, max_open: 8, per_token: 9 }
       },
     },
     visuals: "conf/visuals",
+    graphql: { documents: "conf/queries", onlyDocuments: false, introspection: false },
     limits: {
       rows: 12,
       linesPerMillisecond: 20_000,

@@ -40,6 +40,7 @@ describe("the page of the configuration", () => {
     ["compression.", `${top}compression: { zzzzzzzz: 1 }`],
     ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
     ["rollups.", `${top}rollups: { zzzzzzzz: 1 }`],
+    ["graphql.", `${top}graphql: { zzzzzzzz: 1 }`],
     ["otlp.", `${top}otlp: { url: "http://c:4318", zzzzzzzz: 1 }`],
     ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
     ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],

@@ -12,8 +12,10 @@ import type { Config } from "../../config/config.ts";
 import { ConfigError, formatErrorCode } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import { version } from "../../core/version.ts";
+import { type DocumentDirectory, openDocumentDirectory } from "../../graphql/document-directory.ts";
 import { clientOperations, operations } from "../../operations/index.ts";
 import { checkVisual } from "../../operations/metrics/visuals.ts";
+import type { QueryRules } from "../../operations/runtime/session.ts";
 import { describeSignIn } from "../../server/console-sign-in.ts";
 import { createServer, type ServedConfig } from "../../server/server.ts";
 import { createOtlpExporter } from "../../telemetry/otlp-exporter.ts";
@@ -90,6 +92,7 @@ interface RunningServer {
   readonly exporter: ReturnType<typeof createOtlpExporter>;
   readonly graphql: ReturnType<typeof createGraphqlLoader>;
   readonly visuals: Awaited<ReturnType<typeof openVisualDirectory>>;
+  readonly documents: DocumentDirectory;
   readonly server: ReturnType<typeof createServer>;
   readonly errorIntake: ErrorIntake | undefined;
   readonly audit: AuditKeeper;
@@ -149,9 +152,14 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     proxies: config.proxies,
     ...{ resource: describeResource(config), signIn: describeSignIn(config) },
     ...{ origins: config.origins, publicUrl: config.publicUrl, tls: config.tls },
+    queryRules: describeQueryRules(config, documents),
   });
   telemetry.watchLimits(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
   const state = { current: connectConfig(config, shell, options.file, telemetry) };
+  const documents = await openDocumentDirectory({
+    folder: () => state.current.config.graphql?.documents,
+    log,
+  });
   const served = toServed(state.current);
   const errorIntake = config.intake && (await openErrorIntake(config.intake, served.sites, telemetry, now));
   const audit = await openAuditKeeper(config.audit, telemetry, now);
@@ -181,10 +189,28 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     ],
   });
   return {
-    ...{ shell, options, telemetry, exporter, graphql, visuals, server, errorIntake, audit, first: config },
+    ...{
+      shell,
+      options,
+      telemetry,
+      exporter,
+      graphql,
+      visuals,
+      documents,
+      server,
+      errorIntake,
+      audit,
+      first: config,
+    },
     ...{ state, toServed, unfinished: [], failed },
     signal: AbortSignal.any([shell.signal, failed.signal]),
   };
+}
+
+function describeQueryRules({ graphql }: Config, documents: DocumentDirectory): QueryRules | undefined {
+  if (graphql === undefined) return undefined;
+  const { documents: folder, onlyDocuments, introspection } = graphql;
+  return { findDocument: folder === undefined ? undefined : documents.find, onlyDocuments, introspection };
 }
 
 function describeResource({ publicUrl, jwtIssuers = [] }: Config): ServedConfig["resource"] {
@@ -194,7 +220,7 @@ function describeResource({ publicUrl, jwtIssuers = [] }: Config): ServedConfig[
 
 /** Returns the address of the read API; undefined where it cannot listen, which is then printed. */
 async function listen(running: RunningServer): Promise<string | undefined> {
-  const { shell, options, server, errorIntake, audit, visuals, first, state } = running;
+  const { shell, options, server, errorIntake, audit, visuals, documents, first, state } = running;
   let tried = first.intake?.listen ?? first.listen;
   try {
     await errorIntake?.listen();
@@ -211,6 +237,7 @@ async function listen(running: RunningServer): Promise<string | undefined> {
     const isInUse = reason.includes("EADDRINUSE");
     shell.err(`${isInUse ? options.inUse(address) : `${address}: cannot listen${reason}`}\n`);
     visuals.close();
+    documents.close();
     await server.close(0);
     await errorIntake?.close(0);
     await audit.close();
@@ -302,9 +329,10 @@ function replaceConfig(running: RunningServer, next: ConnectedConfig): void {
 
 /** Ends everything, at once after a failure. Returns the exit code. */
 async function drain(running: RunningServer): Promise<number> {
-  const { telemetry, visuals, server, errorIntake, audit, exporter, unfinished, failed } = running;
+  const { telemetry, visuals, documents, server, errorIntake, audit, exporter, unfinished, failed } = running;
   telemetry.log({ level: "info", message: "draining" });
   visuals.close();
+  documents.close();
   const hasFailed = failed.signal.aborted;
   const grace = hasFailed ? 0 : drainTimeout;
   // Senders of reports must close before their connections are waited for.

@@ -6,6 +6,9 @@ import type { PreparedOperation } from "./operation.ts";
 
 export interface Session {
   readonly user: string;
+  readonly rules: QueryRules;
+  /** Told of the document that a client has named by its hash. */
+  readonly noteDocument: (document: string) => void;
   /** Aborted when nobody waits for the answer any more. */
   readonly gone: AbortSignal;
   /** The sites that the token may see, in the configuration's order. */
@@ -23,6 +26,16 @@ export interface Session {
     link: string,
     prepare: () => PreparedOperation<Promise<Answer>>,
   ) => Promise<Answer>;
+}
+
+/** Which GraphQL queries a server takes. */
+export interface QueryRules {
+  /** The document that a client may name by this hash instead of sending it. Absent where none are kept. */
+  readonly findDocument: ((hash: string) => string | undefined) | undefined;
+  /** Whether other documents are refused. */
+  readonly onlyDocuments: boolean;
+  /** Whether clients may read the schema. */
+  readonly introspection: boolean;
 }
 
 /** Where an answer stands in the answer of a GraphQL request. */

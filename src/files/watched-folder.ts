@@ -1,0 +1,148 @@
+// A folder whose files are read again whenever they change. It is looked at every two seconds, because notices of file systems
+// get lost, and some file systems have none. A wrong file is logged once and left out; the others are read.
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { ConfigError, formatErrorCode } from "../core/errors.ts";
+import type { Millis } from "../core/time.ts";
+import type { LogEvent } from "../store/backend.ts";
+
+interface WatchedFolder {
+  readonly close: () => void;
+}
+
+export interface FolderOptions<Content> {
+  /** Asked for at each look. Without a folder there are no files. */
+  readonly folder: () => string | undefined;
+  /** By its name alone; hidden files are never read. */
+  readonly isRead: (name: string) => boolean;
+  /** @throws {ConfigError} for a wrong file */
+  readonly parse: (text: string, file: string) => Content;
+  /** Told of all files that are right, by their paths in the order of these, whenever one of them has changed. */
+  readonly change: (contents: ReadonlyMap<string, Content>) => void;
+  /** The messages of the log. */
+  readonly messages: { readonly unreadable: string; readonly wrong: string };
+  readonly log: (event: LogEvent) => void;
+  readonly interval?: Millis | undefined;
+}
+
+const defaultInterval: Millis = 2_000;
+const maxFileBytes = 1_048_576;
+
+/** What the folder held when it was last read. */
+interface FolderState<Content> {
+  readonly options: FolderOptions<Content>;
+  readonly log: FolderOptions<Content>["log"];
+  files: ReadonlyMap<string, LoadedFile<Content>>;
+  isMissing: boolean;
+}
+
+interface LoadedFile<Content> {
+  /** Changes whenever the file does. */
+  readonly stamp: string;
+  /** Absent where the file is wrong. */
+  readonly parsed: { readonly content: Content } | undefined;
+}
+
+/** Resolves once the folder has been read. */
+export async function watchFolder<Content>(options: FolderOptions<Content>): Promise<WatchedFolder> {
+  let isClosed = false;
+  const state: FolderState<Content> = {
+    options,
+    // A read that is under way when the folder is closed logs nothing.
+    log: (event) => (isClosed ? undefined : options.log(event)),
+    files: new Map(),
+    isMissing: false,
+  };
+  await refreshFolder(state);
+  let isReading = false;
+  const timer = setInterval(() => {
+    if (isReading) return;
+    isReading = true;
+    refreshFolder(state)
+      .catch((err: unknown) => state.log({ level: "error", message: options.messages.unreadable, err }))
+      .finally(() => {
+        isReading = false;
+      });
+  }, options.interval ?? defaultInterval).unref();
+  return {
+    close() {
+      isClosed = true;
+      clearInterval(timer);
+    },
+  };
+}
+
+/** Reads the files that have changed. Leaves everything as it is while files are being renamed. */
+async function refreshFolder<Content>(state: FolderState<Content>): Promise<void> {
+  const stamps = await readStampsOrReport(state);
+  const { files } = state;
+  if (stamps === undefined) return;
+  if (stamps.size === files.size && [...stamps].every(([file, stamp]) => files.get(file)?.stamp === stamp)) {
+    return;
+  }
+  const loaded = new Map<string, LoadedFile<Content>>();
+  for (const [file, stamp] of stamps) {
+    const known = files.get(file);
+    const read = known?.stamp === stamp ? known : await loadFile(file, state);
+    if (read === undefined) return;
+    loaded.set(file, { stamp, parsed: read.parsed });
+  }
+  state.files = loaded;
+  const right = [...loaded].flatMap(([file, { parsed }]) =>
+    parsed === undefined ? [] : [[file, parsed.content] as const],
+  );
+  state.options.change(new Map(right));
+}
+
+async function readStampsOrReport<Content>(
+  state: FolderState<Content>,
+): Promise<ReadonlyMap<string, string> | undefined> {
+  const { isRead, messages } = state.options;
+  const folder = state.options.folder();
+  try {
+    const stamps = folder === undefined ? new Map() : await readFileStamps(folder, isRead);
+    state.isMissing = false;
+    return stamps;
+  } catch (error) {
+    const reason = `${folder}: the folder cannot be read${formatErrorCode(error)}`;
+    if (!state.isMissing) state.log({ level: "error", message: messages.unreadable, reason });
+    state.isMissing = true;
+    return new Map();
+  }
+}
+
+/** Undefined if the file is gone by now; without content if the file is wrong, which has been logged. */
+async function loadFile<Content>(
+  file: string,
+  { options, log }: FolderState<Content>,
+): Promise<Pick<LoadedFile<Content>, "parsed"> | undefined> {
+  try {
+    if ((await stat(file)).size > maxFileBytes) {
+      throw new ConfigError(file, [{ path: "", message: "is too large" }]);
+    }
+    return { parsed: { content: options.parse(await readFile(file, "utf8"), file) } };
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    const reason = error instanceof ConfigError ? error.message : undefined;
+    const err = reason === undefined ? error : undefined;
+    log({ level: "error", message: options.messages.wrong, file, reason, err });
+    return { parsed: undefined };
+  }
+}
+
+/** Undefined while files come and go: one that is being renamed would be missed under both names. */
+async function readFileStamps(
+  folder: string,
+  isRead: (name: string) => boolean,
+): Promise<ReadonlyMap<string, string> | undefined> {
+  const list = async () =>
+    (await readdir(folder)).filter((name) => !name.startsWith(".") && isRead(name)).sort();
+  const names = await list();
+  const stamps = new Map<string, string>();
+  for (const file of names.map((name) => join(folder, name))) {
+    const found = await stat(file).catch(() => undefined);
+    if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
+  }
+  return isDeepStrictEqual(await list(), names) ? stamps : undefined;
+}

@@ -1,0 +1,66 @@
+// The folder of documents that clients ask for by a hash. A file of GraphQL is one document, by the SHA-256 of its text; a file of
+// JSON is what a build has made of many: each by the hash that its client sends.
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { ConfigError } from "../core/errors.ts";
+import { tryParseJson } from "../core/json/parse-json.ts";
+import { type FolderOptions, watchFolder } from "../files/watched-folder.ts";
+
+export interface DocumentDirectory {
+  /** The document of a hash in lower case; undefined for an unknown one. */
+  readonly find: (hash: string) => string | undefined;
+  readonly count: () => number;
+  readonly close: () => void;
+}
+
+type Documents = ReadonlyMap<string, string>;
+
+/** Resolves once the folder has been read. `folder` is asked for at each look; without one there are no documents. */
+export async function openDocumentDirectory(
+  options: Pick<FolderOptions<Documents>, "folder" | "log" | "interval">,
+): Promise<DocumentDirectory> {
+  let known: Documents = new Map();
+  const watched = await watchFolder<Documents>({
+    ...options,
+    isRead: (name) => /\.(?:graphql|gql|json)$/.test(name),
+    parse: (text, file) => (file.endsWith(".json") ? parseManifest(text, file) : parseDocument(text)),
+    change: (contents) => {
+      known = new Map([...contents.values()].flatMap((documents) => [...documents]));
+    },
+    messages: { unreadable: "documents cannot be read", wrong: "documents not taken" },
+  });
+  return { find: (hash) => known.get(hash), count: () => new Set(known.values()).size, close: watched.close };
+}
+
+/** Clients send it with the line break at the end of the file or without. */
+function parseDocument(text: string): Documents {
+  return new Map([text, text.trimEnd()].map((form) => [hash(form), form]));
+}
+
+function hash(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+const hashSchema = z.string().regex(/^[0-9a-fA-F]{32,128}$/, "expected a hash as hexadecimal digits");
+const manifestSchema = z.union([
+  z.strictObject({
+    format: z.literal("apollo-persisted-query-manifest"),
+    version: z.literal(1),
+    operations: z.array(z.looseObject({ id: hashSchema, body: z.string() })),
+  }),
+  z.record(hashSchema, z.string()),
+]);
+
+/** A map of hashes to documents, or Apollo's manifest of persisted queries. @throws {ConfigError} */
+function parseManifest(text: string, file: string): Documents {
+  const { data } = manifestSchema.safeParse(tryParseJson(text));
+  if (data === undefined) {
+    const message = "expected a map of hashes to documents, or Apollo's manifest of persisted queries";
+    throw new ConfigError(file, [{ path: "", message }]);
+  }
+  const isApollo = "operations" in data && Array.isArray(data.operations);
+  const entries = isApollo
+    ? (data.operations as readonly { id: string; body: string }[]).map(({ id, body }) => [id, body] as const)
+    : Object.entries(data as Record<string, string>);
+  return new Map(entries.map(([id, document]) => [id.toLowerCase(), document]));
+}

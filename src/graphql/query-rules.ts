@@ -1,0 +1,70 @@
+// Which queries are taken: documents by their hash, none but these, and questions about the schema or none.
+import { type DocumentNode, GraphQLError, visit } from "graphql";
+import type { Plugin } from "graphql-yoga";
+import type { Context } from "../operations/runtime/session.ts";
+import { badRequest } from "./query-bounds.ts";
+
+/**
+ * Puts a document in the place of its hash, as clients of persisted queries send it. Documents are never learned from clients: where
+ * none are kept, the answer has a client send its queries, now and from then on.
+ */
+export const takeDocuments: Plugin<object, Partial<Context>> = {
+  onParams({ params, setParams, context: { readout } }) {
+    if (readout === undefined) return;
+    const { findDocument, onlyDocuments } = readout.rules;
+    const { query, extensions } = params;
+    const hash = readHash(extensions?.persistedQuery);
+    const document = hash === undefined ? undefined : findDocument?.(hash);
+    if (document !== undefined) {
+      if (query && query !== document) throw createRefusal("The query is not the document of its hash");
+      readout.noteDocument(document);
+      setParams({ ...params, query: document });
+      return;
+    }
+    if (!query && extensions?.persistedQuery !== undefined) {
+      const isKept = findDocument !== undefined;
+      throw createRefusal(isKept ? "PersistedQueryNotFound" : "PersistedQueryNotSupported");
+    }
+    if (onlyDocuments) throw createRefusal("Only documents of this server are answered, by their hash");
+  },
+};
+
+function readHash(persisted: unknown): string | undefined {
+  if (typeof persisted !== "object" || persisted === null || !("sha256Hash" in persisted)) return undefined;
+  return typeof persisted.sha256Hash === "string" ? persisted.sha256Hash.toLowerCase() : undefined;
+}
+
+function createRefusal(message: string): GraphQLError {
+  return new GraphQLError(message, { extensions: badRequest });
+}
+
+/** Refuses what asks for the schema where that is switched off. */
+export const guardSchema: Plugin<Partial<Context>> = {
+  onExecute({ args: { document, contextValue }, setResultAndStopExecution }) {
+    if (contextValue.readout?.rules.introspection !== false || !asksForSchema(document)) return;
+    setResultAndStopExecution({ errors: [createRefusal("Introspection is switched off on this server")] });
+  },
+};
+
+const schemaFields: ReadonlySet<string> = new Set(["__schema", "__type", "_service"]);
+const known = new WeakMap<DocumentNode, boolean>();
+
+function asksForSchema(document: DocumentNode): boolean {
+  const before = known.get(document);
+  if (before !== undefined) return before;
+  let asks = false;
+  visit(document, {
+    Field: ({ name }) => {
+      asks ||= schemaFields.has(name.value);
+    },
+  });
+  known.set(document, asks);
+  return asks;
+}
+
+/** What the errors of a wrong query say of the schema's other names. */
+const suggestion = / Did you mean .*\?$/s;
+
+export function withoutSuggestion(message: string): string {
+  return message.replace(suggestion, "");
+}

@@ -4,14 +4,13 @@ import type { SourceInspection } from "../../src/store/inspection.ts";
 import type { LogSource } from "../../src/store/logs.ts";
 import type { ElasticClient } from "./client/client.ts";
 import {
-  addSharedQuery,
   allOf,
   anyOf,
   buildIndicesQuery,
   matchNone,
   not,
   type Query,
-  type SharedQueries,
+  restrictToIndices,
 } from "./client/query-dsl.ts";
 import { type PlacedForm, type PlacedForms, placeForms } from "./layout/form-placement.ts";
 import type { LogLayout } from "./layout/log-layout.ts";
@@ -173,11 +172,9 @@ export async function hasLinesAmongSpans(
   { spans, events }: PlacedForms,
   { backend, client, signal }: SurveyContext,
 ): Promise<boolean> {
-  const lineQueries: SharedQueries = new Map();
-  for (const group of new Set(spans.map((placed) => placed.group)))
-    addSharedQuery(lineQueries, buildLineQuery(group), group.indices);
+  const groups = [...new Set(spans.map((placed) => placed.group))];
   const lines = anyOf(
-    [...lineQueries.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
+    restrictToIndices(groups.map((group) => ({ query: buildLineQuery(group), indices: group.indices }))),
   );
   if (lines === matchNone || spanIndices.length === 0) return false;
   const query = allOf([lines, not(buildFormsQuery([...spans, ...events]))]);

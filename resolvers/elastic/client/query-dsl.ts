@@ -1,5 +1,7 @@
 // The query clauses that this backend sends, built as plain objects and simplified while they are built; the options of
 // requests; and index patterns in addresses.
+import { requireFirst } from "../../../src/core/collections.ts";
+
 export type Query = { readonly [clause: string]: unknown };
 
 export const matchAll: Query = { match_all: {} };
@@ -107,12 +109,23 @@ export function hasSelector(index: string): boolean {
   return index.includes("::");
 }
 
-/** Queries by their JSON text, each with the indices that share it. */
-export type SharedQueries = Map<string, { readonly query: Query; readonly indices: string[] }>;
+/** A query, and the indices that it is for. */
+interface IndicesQuery {
+  readonly query: Query;
+  readonly indices: readonly string[];
+}
 
-export function addSharedQuery(shared: SharedQueries, query: Query, indices: readonly string[]): void {
-  const key = JSON.stringify(query);
-  const known = shared.get(key);
-  if (known === undefined) shared.set(key, { query, indices: [...indices] });
-  else known.indices.push(...indices);
+/** Each query with its indices; equal ones once, for the indices of all of them. */
+export function restrictToIndices(queries: readonly IndicesQuery[]): readonly Query[] {
+  return shareQueries(queries).map(({ query, indices }) => allOf([buildIndicesQuery(indices), query]));
+}
+
+function shareQueries(queries: readonly IndicesQuery[]): readonly IndicesQuery[] {
+  // Nearly always one, which may hold thousands of ids.
+  if (queries.length <= 1) return queries;
+  const shared = Map.groupBy(queries, ({ query }) => JSON.stringify(query));
+  return [...shared.values()].map((equal) => ({
+    query: requireFirst(equal).query,
+    indices: equal.flatMap(({ indices }) => indices),
+  }));
 }

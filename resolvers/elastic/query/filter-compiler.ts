@@ -5,7 +5,6 @@
 import type { Compare, Field, Filter, Operator } from "../../../src/log-query/ast.ts";
 import type { Product } from "../client/product.ts";
 import {
-  addSharedQuery,
   allOf,
   anyOf,
   buildIndicesQuery,
@@ -14,7 +13,7 @@ import {
   measureQuery,
   not,
   type Query,
-  type SharedQueries,
+  restrictToIndices,
 } from "../client/query-dsl.ts";
 import type { BodySource, LogLayout } from "../layout/log-layout.ts";
 import {
@@ -82,11 +81,7 @@ export function combineGroupQueries(
   if (queries.every(({ query }) => query === matchAll)) return matchAll;
   const known = [...metadata.indices];
   // Mappings that differ in other fields, as those of daily indices with dynamic mapping, share one query.
-  const shared: SharedQueries = new Map();
-  for (const { group, query } of queries) addSharedQuery(shared, query, group.indices);
-  const restricted = [...shared.values()].map(({ query, indices }) =>
-    allOf([buildIndicesQuery(indices), query]),
-  );
+  const restricted = restrictGroups(queries);
   const query = anyOf([...restricted, not(buildIndicesQuery(known))]);
   return measureQuery(query).clauses > queryLimits.clauses ? matchAll : query;
 }
@@ -98,12 +93,14 @@ export function combineGroupQueries(
 export function combineCertainQueries(
   queries: readonly { readonly group: IndexGroup; readonly query: Query }[],
 ): Query | undefined {
-  const shared: SharedQueries = new Map();
-  for (const { group, query } of queries) addSharedQuery(shared, query, group.indices);
-  const combined = anyOf(
-    [...shared.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
-  );
+  const combined = anyOf(restrictGroups(queries));
   return measureQuery(combined).clauses > queryLimits.clauses ? undefined : combined;
+}
+
+function restrictGroups(
+  queries: readonly { readonly group: IndexGroup; readonly query: Query }[],
+): readonly Query[] {
+  return restrictToIndices(queries.map(({ group, query }) => ({ query, indices: group.indices })));
 }
 
 /** The fields of a filter, as the user writes them, by which some index cannot narrow. */

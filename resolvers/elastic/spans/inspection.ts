@@ -8,7 +8,6 @@ import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
-  addSharedQuery,
   allOf,
   anyOf,
   buildIndicesQuery,
@@ -17,7 +16,7 @@ import {
   matchNone,
   not,
   type Query,
-  type SharedQueries,
+  restrictToIndices,
 } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
@@ -223,10 +222,8 @@ async function describeUnknownDocuments(
     ),
   );
   const groups = [...new Set(spans.map(({ group }) => group))];
-  const lineQueries: SharedQueries = new Map();
-  for (const group of groups) addSharedQuery(lineQueries, buildLineQuery(group), group.indices);
   const lines = anyOf(
-    [...lineQueries.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
+    restrictToIndices(groups.map((group) => ({ query: buildLineQuery(group), indices: group.indices }))),
   );
   const own = buildIndicesQuery(groups.flatMap(({ indices }) => indices));
   const query = allOf([own, not(known), not(lines)]);

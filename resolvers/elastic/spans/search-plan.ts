@@ -10,13 +10,11 @@ import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type PointInTime, searchPointInTime } from "../client/point-in-time.ts";
 import {
-  addSharedQuery,
   allOf,
   anyOf,
-  buildIndicesQuery,
   matchAll,
   type Query,
-  type SharedQueries,
+  restrictToIndices,
 } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
@@ -243,11 +241,11 @@ async function searchNewForm(
   signal: AbortSignal,
 ): Promise<boolean> {
   if (possibleForms.length === 0) return false;
-  const shared: SharedQueries = new Map();
-  for (const placed of possibleForms) addSharedQuery(shared, buildFormQuery(placed), placed.group.indices);
-  const query = anyOf(
-    [...shared.values()].map(({ indices, query }) => allOf([buildIndicesQuery(indices), query])),
-  );
+  const queries = possibleForms.map((placed) => ({
+    query: buildFormQuery(placed),
+    indices: placed.group.indices,
+  }));
+  const query = anyOf(restrictToIndices(queries));
   return hasMatches(context, source, query, signal);
 }
 

@@ -5,7 +5,6 @@ import { z } from "zod";
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import {
-  addSharedQuery,
   allOf,
   anyOf,
   buildIndicesQuery,
@@ -13,7 +12,7 @@ import {
   measureQuery,
   not,
   type Query,
-  type SharedQueries,
+  restrictToIndices,
 } from "../client/query-dsl.ts";
 import { fetchNextPage, releaseScroll, scrollOptions } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
@@ -237,18 +236,15 @@ function compileFormsQuery<Form extends SpanForm | EventForm>(
   condition: Condition<Form>,
 ): Query {
   const tenantFilter = readTenantFilter(backend, source);
-  const shared: SharedQueries = new Map();
-  for (const placed of forms) {
+  const queries = forms.map((placed) => {
     const filters =
       tenantFilter === undefined
         ? []
         : [rejectInexactTenantFilter(backend, () => compileTenantFilter(tenantFilter, placed.group))];
     const query = allOf([...filters, buildFormQuery(placed), condition(placed, source)]);
-    if (query !== matchNone) addSharedQuery(shared, query, placed.group.indices);
-  }
-  const compiled = anyOf(
-    [...shared.values()].map(({ query, indices }) => allOf([buildIndicesQuery(indices), query])),
-  );
+    return { query, indices: placed.group.indices };
+  });
+  const compiled = anyOf(restrictToIndices(queries.filter(({ query }) => query !== matchNone)));
   if (measureQuery(compiled).clauses > queryLimits.allClauses)
     throw createUnsupportedError(backend, "a pattern of this many indices with different mappings");
   return compiled;

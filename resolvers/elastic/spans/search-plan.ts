@@ -9,13 +9,7 @@ import type { Filter } from "../../../src/log-query/ast.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type PointInTime, searchPointInTime } from "../client/point-in-time.ts";
-import {
-  allOf,
-  anyOf,
-  matchAll,
-  type Query,
-  restrictToIndices,
-} from "../client/query-dsl.ts";
+import { allOf, anyOf, matchAll, type Query, restrictToIndices } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";

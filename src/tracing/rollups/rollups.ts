@@ -29,6 +29,7 @@ import {
   type FiguresCodec,
   findGaps,
   type GroupName,
+  type MaybePromise,
   proveCover,
   selectSegments,
 } from "./stored-cover.ts";
@@ -74,7 +75,7 @@ interface StoredForm<Query, Figures> {
   /** What is kept may answer other queries too. */
   readonly nameGroup: (query: Query) => GroupName;
   /** The query's figures, of a value that the codec of the group returns; undefined for any other value. */
-  readonly decode: (value: unknown, query: Query) => ReturnType<FiguresCodec<Figures>["decode"]>;
+  readonly decode: (value: unknown, query: Query) => MaybePromise<Figures | undefined>;
 }
 
 /** Figures that can be kept outside of this process. */

@@ -64,12 +64,12 @@ export interface FiguresCodec<Figures> {
   /** A value of JSON. */
   readonly encode: (figures: Figures) => unknown;
   /** Undefined for a value that `encode` does not return. */
-  readonly decode: (value: unknown) => MaybeLater<Figures | undefined>;
+  readonly decode: (value: unknown) => MaybePromise<Figures | undefined>;
   /** The figures of neighbouring segments as those of one. */
-  readonly merge: (figures: readonly Figures[]) => MaybeLater<Figures>;
+  readonly merge: (figures: readonly Figures[]) => MaybePromise<Figures>;
 }
 
-type MaybeLater<Value> = Value | Promise<Value>;
+export type MaybePromise<Value> = Value | Promise<Value>;
 
 /** Segments that hold as of the version of a group in memory. */
 export interface HeldCover {

@@ -61,11 +61,13 @@ onServers((server) => {
       const to = Math.floor(random() * length);
       const span_kind = pick(["client", "server", "producer", "consumer", "internal"] as const);
       const name = pick(["x", "y"]);
+      const revision = pick(["r1", "r2"]);
       return createSpan({
         trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
         span_id: String(written).padStart(16, "0"),
         parent_span_id: random() < 0.2 ? undefined : String(1 + Math.floor(random() * 40)).padStart(16, "0"),
-        ...{ service_name: name, resource_attributes: { "service.name": name } },
+        ...{ service_name: name, revision },
+        resource_attributes: { "service.name": name, "service.version": revision },
         ...{ span_kind, span_name: pick(["work", "rest"]), status_code: pick(["OK", "ERROR"]) },
         ...{ from: to - pick([0, 10, 5_000]), to },
       });
@@ -119,9 +121,9 @@ onServers((server) => {
         const edges = { sources, partners: [], range };
         const attributes = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
         const budget = () => ({ budget: createBudget(100_000) });
-        const found = await analytics.siteEdges({ ...edges, ...budget() }, signal);
-        const read = await cluster.traces.siteEdges({ ...edges, ...budget() }, signal);
-        const format = (rows: typeof found.downstream) =>
+        const ofSite = await analytics.siteEdges({ ...edges, ...budget() }, signal);
+        const readOfSite = await cluster.traces.siteEdges({ ...edges, ...budget() }, signal);
+        const format = (rows: typeof ofSite.downstream) =>
           rows
             .map(
               ({ service, count, error_count, mean }) =>
@@ -129,7 +131,7 @@ onServers((server) => {
             )
             .sort();
         for (const side of ["upstream", "downstream", "internal"] as const)
-          expect(format(found[side])).toEqual(format(read[side]));
+          expect(format(ofSite[side])).toEqual(format(readOfSite[side]));
         for (const [service, action] of [
           ["x", "work"],
           ["y", "rest"],
@@ -141,6 +143,17 @@ onServers((server) => {
           for (const side of ["upstream", "downstream"] as const)
             expect(formatActionEdges(found[side])).toEqual(formatActionEdges(read[side]));
         }
+        for (const revision of [undefined, "r1"]) {
+          const of = { sources, range, namespaces: [], revision };
+          const read = await cluster.traces.actions({ ...of, ...budget() }, signal);
+          const found = await analytics.actions({ ...of, ...budget() }, signal);
+          expect(found.map(printMeasured).sort()).toEqual(read.map(printMeasured).sort());
+          compared += read.length;
+        }
+        const ofRevision = { sources, range, revision: "r1" };
+        const stats = await cluster.traces.revisionStats({ ...ofRevision, ...budget() }, signal);
+        const found = await analytics.revisionStats({ ...ofRevision, ...budget() }, signal);
+        expect(found && printMeasured(found)).toEqual(stats && printMeasured(stats));
         const events = await cluster.traces.slowEvents(
           { sources, range, ...attributes, ...budget() },
           signal,
@@ -196,8 +209,12 @@ const printRow = (row: object): string =>
   JSON.stringify(row, (_, value) => (typeof value === "bigint" ? String(value) : value));
 
 /** Percentiles may differ by 2 %. */
+function printMeasured({ p_90, p_95, mean, ...row }: { mean: number; p_90?: number; p_95?: number }): string {
+  return printRow({ ...row, mean: mean.toFixed(9) });
+}
+
 function formatActionEdges(rows: ActionEdges["upstream"]): readonly string[] {
-  return rows.map(({ p_90, p_95, mean, ...row }) => printRow({ ...row, mean: mean.toFixed(9) })).sort();
+  return rows.map(printMeasured).sort();
 }
 
 /** Fails the n-th write, before or after it has had its effect. */

@@ -22,7 +22,10 @@ import {
   actionEdgesCodec,
   decodeActionEdges,
   decodeEventActions,
+  decodeRequests,
   eventActionsCodec,
+  formatRevisionKey,
+  requestsCodec,
 } from "#src/tracing/stored-figures.ts";
 import { at, createSpan } from "../span-builder.ts";
 
@@ -65,6 +68,25 @@ const actionEdgesOfSide = fc.array(fc.tuple(actionEdge, spans), { maxLength: 4 }
     }),
   );
 });
+const requestsOfRevision = fc
+  .array(
+    fc.record({
+      names: fc.record({ namespace: fc.string(), action: fc.string() }, { noNullPrototype: true }),
+      own: spans,
+      hasNpo: fc.boolean(),
+      ends: fc.tuple(fc.integer(), fc.integer()),
+    }),
+    { maxLength: 4 },
+  )
+  .map((rows) => {
+    const requests = rows.map(({ names, own, hasNpo, ends }) => {
+      const durations = createDurationFigures();
+      for (const span of own) addSpan(durations, span);
+      const [first, last] = [at(Math.min(...ends)), at(Math.max(...ends))];
+      return [formatActionKey(names), { names, durations, hasNpo, first, last }] as const;
+    });
+    return new Map(requests);
+  });
 const toParts = <Part>(part: fc.Arbitrary<Part>) =>
   fc.dictionary(fc.string(), part, { maxKeys: 4 }).map((parts) => new Map(Object.entries(parts)));
 const edgesByAction = toParts(fc.record({ upstream: actionEdgesOfSide, downstream: actionEdgesOfSide }));
@@ -85,6 +107,16 @@ const actionsByEvent = toParts(
     )
     .map((rows) => new Map(rows.map((row) => [formatActionKey(row.names), row]))),
 );
+const requestsByRevision = fc
+  .uniqueArray(fc.constantFrom("r1", "r2", undefined, "null"))
+  .chain((revisions) =>
+    fc.tuple(
+      ...revisions.map((revision) =>
+        requestsOfRevision.map((requests) => [formatRevisionKey(revision), requests] as const),
+      ),
+    ),
+  )
+  .map((parts) => new Map(parts));
 const siteEdges = fc.record({ upstream: edges, downstream: edges, internal: edges });
 const events = fc
   .record({
@@ -143,6 +175,19 @@ describe("kept figures", () => {
         }
         for (const key of [other, ...actions.keys()])
           expect(decodeEventActions(kept.actions, key)).toEqual(actions.get(key) ?? new Map());
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test("of requests come back equal, all at once and of one revision", async () => {
+    await fc.assert(
+      fc.asyncProperty(requestsByRevision, fc.constantFrom("r1", "r2", ""), async (requests, other) => {
+        expect(await store(requestsCodec, requests)).toEqual(requests);
+        expect(await requestsCodec.merge([requests])).toEqual(requests);
+        const kept = await requestsCodec.encode(requests);
+        const key = formatRevisionKey(other);
+        expect(decodeRequests(kept, other)).toEqual(new Map([[key, requests.get(key) ?? new Map()]]));
       }),
       { numRuns: 50 },
     );

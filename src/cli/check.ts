@@ -13,6 +13,7 @@ import {
   printDuration,
   toMillis,
 } from "../core/time.ts";
+import { openDocumentDirectory } from "../graphql/document-directory.ts";
 import { checkVisual } from "../operations/metrics/visuals.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { Backend, BackendInfo } from "../store/backend.ts";
@@ -55,7 +56,8 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   ]);
   shell.signal.throwIfAborted();
   const visuals = await inspectVisuals(config);
-  const others = { visuals, mesh, rollups };
+  const documents = await inspectDocuments(config);
+  const others = { visuals, documents, mesh, rollups };
   const { text, problems } = describeFindings(file, config, findings, others, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
@@ -95,6 +97,30 @@ async function inspectVisuals({ visuals: folder, limits }: Config): Promise<Visu
   });
   gallery.close();
   return { published: gallery.listPublished(), problems };
+}
+
+interface DocumentFindings {
+  readonly count: number;
+  readonly problems: readonly string[];
+}
+
+/** The documents that clients name by a hash. Whether they fit a schema of the user's own Mesh is not known here. */
+async function inspectDocuments({ graphql, mesh }: Config): Promise<DocumentFindings | undefined> {
+  const folder = graphql?.documents;
+  if (folder === undefined) return undefined;
+  const problems: string[] = [];
+  const directory = await openDocumentDirectory({
+    folder: () => folder,
+    log: ({ message, reason }) => problems.push(...String(reason ?? message).split("\n")),
+  });
+  directory.close();
+  const documents = directory.list();
+  if (mesh === undefined) {
+    const { schema } = await import("../graphql/schema.ts");
+    const { findDocumentFaults } = await import("../graphql/document-faults.ts");
+    problems.push(...findDocumentFaults(schema, documents));
+  }
+  return { count: [...documents.values()].flat().length, problems };
 }
 
 /** Returns the faults of the user's own Mesh configuration and of its sources. */
@@ -204,6 +230,7 @@ interface CheckReport {
 
 interface OtherFindings {
   readonly visuals: VisualFindings;
+  readonly documents: DocumentFindings | undefined;
   readonly mesh: readonly string[];
   readonly rollups: Outcome<Kept> | undefined;
 }
@@ -212,7 +239,7 @@ function describeFindings(
   file: string,
   config: Config,
   findings: readonly BackendFinding[],
-  { visuals, mesh, rollups }: OtherFindings,
+  { visuals, documents, mesh, rollups }: OtherFindings,
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: CheckReport = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -231,6 +258,7 @@ function describeFindings(
   describeRollups(config, rollups, now, notes);
   describeIntake(config, notes);
   describeVisuals(config, visuals, notes);
+  describeDocuments(config, documents, notes);
   describeMesh(config, mesh, notes);
   const { problems, limitations } = notes;
   notes.lines.push("", `${formatCount(problems, "problem")}, ${formatCount(limitations, "limitation")}`);
@@ -307,6 +335,18 @@ function describeVisuals(
       `  limitation: "${title}" is of a site that is not configured, ${site}, and therefore not found`,
     );
   }
+}
+
+function describeDocuments(
+  { graphql }: Config,
+  documents: DocumentFindings | undefined,
+  notes: CheckReport,
+): void {
+  if (documents === undefined) return;
+  const { count, problems } = documents;
+  notes.lines.push("", `GraphQL documents in ${graphql?.documents}: ${count}`);
+  notes.lines.push(...problems.map((problem) => `  PROBLEM ${problem}`));
+  notes.problems += problems.length;
 }
 
 function describeMesh({ mesh: file }: Config, problems: readonly string[], notes: CheckReport): void {

@@ -9,7 +9,8 @@ import { type FolderOptions, watchFolder } from "../files/watched-folder.ts";
 export interface DocumentDirectory {
   /** The document of a hash in lower case; undefined for an unknown one. */
   readonly find: (hash: string) => string | undefined;
-  readonly count: () => number;
+  /** By file, each once. */
+  readonly list: () => ReadonlyMap<string, readonly string[]>;
   readonly close: () => void;
 }
 
@@ -20,16 +21,23 @@ export async function openDocumentDirectory(
   options: Pick<FolderOptions<Documents>, "folder" | "log" | "interval">,
 ): Promise<DocumentDirectory> {
   let known: Documents = new Map();
+  let byFile: ReadonlyMap<string, readonly string[]> = new Map();
   const watched = await watchFolder<Documents>({
     ...options,
     isRead: (name) => /\.(?:graphql|gql|json)$/.test(name),
     parse: (text, file) => (file.endsWith(".json") ? parseManifest(text, file) : parseDocument(text)),
     change: (contents) => {
       known = new Map([...contents.values()].flatMap((documents) => [...documents]));
+      byFile = new Map(
+        [...contents].map(([file, documents]) => [
+          file,
+          [...new Set([...documents.values()].map((text) => text.trimEnd()))],
+        ]),
+      );
     },
     messages: { unreadable: "documents cannot be read", wrong: "documents not taken" },
   });
-  return { find: (hash) => known.get(hash), count: () => new Set(known.values()).size, close: watched.close };
+  return { find: (hash) => known.get(hash), list: () => byFile, close: watched.close };
 }
 
 /** Clients send it with the line break at the end of the file or without. */

@@ -304,6 +304,31 @@ test("check does not call a source with a problem empty", async () => {
   expect(code).toBe(1);
 });
 
+test("check reports documents that do not fit the schema, and files that are none", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "readout-check-"));
+  const config = (more = "") => `backends: {}\nsites: {}\ngraphql: { documents: ${folder} }\n${more}`;
+  try {
+    writeFileSync(join(folder, "a.graphql"), "{ viewer { id } }\n");
+    const { code, out } = await check(config(), createFakeKind());
+    expect(out).toContain(`\nGraphQL documents in ${folder}: 1\n\n0 problems`);
+    expect(code).toBe(0);
+    writeFileSync(join(folder, "b.graphql"), "{ viewr { id } }");
+    writeFileSync(join(folder, "c.gql"), "{ viewer { id }");
+    writeFileSync(join(folder, "d.json"), "[]");
+    const wrong = await check(config(), createFakeKind());
+    expect(wrong.out).toContain(`
+GraphQL documents in ${folder}: 3
+  PROBLEM ${join(folder, "d.json")}: expected a map of hashes to documents, or Apollo's manifest of persisted queries
+  PROBLEM ${join(folder, "b.graphql")}: Cannot query field "viewr" on type "Query". Did you mean "viewer"?
+  PROBLEM ${join(folder, "c.gql")}: Syntax Error: Expected Name, found <EOF>.
+
+3 problems`);
+    expect(wrong.code).toBe(1);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 test("check reports front-end reports and visuals", async () => {
   const folder = mkdtempSync(join(tmpdir(), "readout-check-"));
   try {

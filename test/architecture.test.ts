@@ -231,7 +231,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": [
     "src/access/jwt.ts",
     "src/graphql/query-bounds.ts",
-    "resolvers/elastic/search",
+    "resolvers/elastic/{search,spans}",
     "resolvers/prometheus/{client,metrics,settled}",
   ],
   pino: ["src/telemetry/telemetry.ts"],

@@ -30,19 +30,27 @@ export interface AddedDocuments {
 
 const versions = new WeakMap<SnapshotVersion, Held>();
 
+/** What a snapshot is of. */
+export interface SnapshotSources {
+  /** The metadata of the indices by pattern. */
+  readonly patterns: ReadonlyMap<string, IndexMetadata>;
+  /** Whether a field, by its name in the index, may change what is found and read. Others may come and go. */
+  readonly isRead: (field: string) => boolean;
+}
+
 /** Points in time that one snapshot may take: the server holds resources for each. */
 const maxPoints = 16;
 const concurrency = 4;
 
 /**
- * Opens a snapshot of the indices in `patterns`, by their metadata. Undefined where the server has no points in time, where the
+ * Opens a snapshot of the indices behind some patterns. Undefined where the server has no points in time, where the
  * user may not open them, where an alias leaves out shards, or where they would be too many.
  * @throws {IndicesChangedError} @throws {BackendError}
  */
 export async function openSnapshot(
   backend: string,
   client: ElasticClient,
-  patterns: ReadonlyMap<string, IndexMetadata>,
+  { patterns, isRead }: SnapshotSources,
   since: SnapshotVersion | undefined,
   signal: AbortSignal,
 ): Promise<Snapshot | undefined> {
@@ -67,7 +75,7 @@ export async function openSnapshot(
         return { point, ...(await compareShards(backend, client, point, states, own)) };
       };
       const compared = await mapConcurrent(points, concurrency, compare, signal);
-      const held = describeHeld(patterns, compared);
+      const held = describeHeld({ patterns, isRead }, compared);
       return { held, added: earlier && describeAdded(earlier, held, compared) };
     };
     const { held, added } = await compareAll(since && versions.get(since), signal);
@@ -88,14 +96,17 @@ export async function openSnapshot(
 }
 
 function describeHeld(
-  patterns: ReadonlyMap<string, IndexMetadata>,
+  { patterns, isRead }: SnapshotSources,
   compared: readonly { readonly point: PointInTime; readonly states: ShardStates }[],
 ): Held {
   return new Map(
     [...patterns].map(([pattern, metadata]) => {
       const own = compared.filter(({ point }) => point.pattern === pattern);
       const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
-      return [pattern, { indices: describeIndices(metadata), states: sorted.map(({ states }) => states) }];
+      return [
+        pattern,
+        { indices: describeIndices(metadata, isRead), states: sorted.map(({ states }) => states) },
+      ];
     }),
   );
 }
@@ -165,23 +176,31 @@ export function keepsIndices(earlier: HeldIndices, now: HeldIndices): boolean {
   });
 }
 
-export function describeIndices({ indices, groups, uuids }: IndexMetadata): HeldIndices {
+export function describeIndices(
+  { indices, groups, uuids }: IndexMetadata,
+  isRead: SnapshotSources["isRead"],
+): HeldIndices {
   const fields = new Map<string, string>();
-  for (const group of groups) for (const index of group.indices) fields.set(index, digestFields(group));
+  for (const group of groups) {
+    const digest = digestFields(group, isRead);
+    for (const index of group.indices) fields.set(index, digest);
+  }
   return new Map([...indices].map((index) => [index, { uuid: uuids.get(index), fields: fields.get(index) }]));
 }
 
 /** Groups are immutable. */
-const digests = new WeakMap<IndexGroup, string>();
+const digests = new WeakMap<IndexGroup, WeakMap<SnapshotSources["isRead"], string>>();
 
-function digestFields(group: IndexGroup): string {
-  const known = digests.get(group);
+function digestFields(group: IndexGroup, isRead: SnapshotSources["isRead"]): string {
+  const byFilter = digests.get(group) ?? new WeakMap<SnapshotSources["isRead"], string>();
+  digests.set(group, byFilter);
+  const known = byFilter.get(isRead);
   if (known !== undefined) return known;
-  const sorted = [...group.fields].sort(([a], [b]) => compare(a, b));
+  const sorted = [...group.fields].filter(([name]) => isRead(name)).sort(([a], [b]) => compare(a, b));
   const hash = createHash("sha256");
   for (const field of sorted) hash.update(JSON.stringify(field));
   const digest = hash.digest("base64");
-  digests.set(group, digest);
+  byFilter.set(isRead, digest);
   return digest;
 }
 

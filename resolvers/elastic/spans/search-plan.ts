@@ -2,6 +2,7 @@
 // A plan comes from cached mappings. Documents may be newer than these, so a plan is checked for being behind: it is once
 // an index holds a form that its mapping, as it was read, excludes.
 
+import { LRUCache } from "lru-cache";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -39,6 +40,8 @@ export interface SpanSearchContext {
   readonly checkedAt: WeakMap<AbortSignal, Map<PlacedForms, Millis>>;
   /** By a derived signal: the signal of its read. */
   readonly readSignals: WeakMap<AbortSignal, AbortSignal>;
+  /** Which fields matter, by the JSON text of the sources: those of the configuration and of what tokens may see. */
+  readonly fieldFilters: LRUCache<string, (field: string) => boolean>;
   /** Where it is set, all searches are of these points in time. */
   readonly view?: SpanView | undefined;
 }
@@ -80,6 +83,7 @@ export function createSpanSearchContext(
     refreshedAt: new WeakMap(),
     checkedAt: new WeakMap(),
     readSignals: new WeakMap(),
+    fieldFilters: new LRUCache({ max: 1_000 }),
   };
 }
 

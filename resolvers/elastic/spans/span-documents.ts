@@ -12,7 +12,6 @@ import { matchNone } from "../client/query-dsl.ts";
 import { releaseScroll, requireCompleteScroll } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
-import type { IndexMetadata } from "../mapping/mapping.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
@@ -23,7 +22,9 @@ import {
   keepsIndices,
   openSnapshot,
   type Snapshot,
+  type SnapshotSources,
 } from "../snapshot/snapshot.ts";
+import { createFieldFilter } from "./read-fields.ts";
 import {
   combineSignals,
   createSpanSearchContext,
@@ -216,7 +217,9 @@ async function openPlannedSnapshot(
   const patterns = new Map(sources.map((source) => [source.index, findPlan(source).metadata] as const));
   // Plans of one pattern are made one after the other, and it may have changed in between.
   if (sources.some((source) => patterns.get(source.index) !== findPlan(source).metadata)) return "behind";
-  const opening = openSnapshot(context.backend, context.client, patterns, since, signal);
+  const isRead = findFieldFilter(context, sources);
+  const held = { patterns, isRead };
+  const opening = openSnapshot(context.backend, context.client, held, since, signal);
   const snapshot = await opening.catch((error: unknown) => {
     if (error instanceof IndicesChangedError) return "behind" as const;
     throw error;
@@ -229,15 +232,15 @@ async function openPlannedSnapshot(
       const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery };
       // What was checked before the points in time were opened does not hold for them.
       const own: SpanSearchContext = { ...context, view, checkedAt: new WeakMap() };
-      const held = sources.filter(({ index }) => byPattern.has(index));
-      return { context: own, shard: { documents: createDocumentsOf(own), sources: held } };
+      const shown = sources.filter(({ index }) => byPattern.has(index));
+      return { context: own, shard: { documents: createDocumentsOf(own), sources: shown } };
     });
   try {
     const views = createViews(undefined);
     const checks = views.flatMap(({ context: own, shard }) =>
       shard.sources.map((source) => () => isPlanBehind(own, source, findPlan(source), signal)),
     );
-    let isBehind = !(await arePlansCurrent(context, patterns, signal));
+    let isBehind = !(await arePlansCurrent(context, held, signal));
     for (const check of checks) isBehind ||= await check();
     if (isBehind) {
       snapshot.close();
@@ -258,18 +261,31 @@ async function openPlannedSnapshot(
   }
 }
 
+/** The same filter for the same sources, so that digests of mappings are known. */
+function findFieldFilter(
+  { fieldFilters, mappingCache }: SpanSearchContext,
+  sources: readonly SpanSource[],
+): SnapshotSources["isRead"] {
+  const key = JSON.stringify(sources);
+  const known = fieldFilters.get(key);
+  if (known !== undefined) return known;
+  const filter = createFieldFilter(sources, (source) => mappingCache.listSpanLayouts(source));
+  fieldFilters.set(key, filter);
+  return filter;
+}
+
 /**
  * Whether the mappings are those of the plans. They are read anew: cached ones would show an index that was deleted and made
  * again as the one that it was.
  */
 async function arePlansCurrent(
   { mappingCache }: SpanSearchContext,
-  patterns: ReadonlyMap<string, IndexMetadata>,
+  { patterns, isRead }: SnapshotSources,
   signal: AbortSignal,
 ): Promise<boolean> {
   for (const [pattern, metadata] of patterns) {
     const now = await mappingCache.refresh(pattern, signal);
-    const isSame = keepsIndices(describeIndices(metadata), describeIndices(now));
+    const isSame = keepsIndices(describeIndices(metadata, isRead), describeIndices(now, isRead));
     if (now.indices.size !== metadata.indices.size || !isSame) return false;
   }
   return true;

@@ -184,6 +184,28 @@ onServers((server) => {
       expect(kept / lookups.length).toBeGreaterThan(0.2);
     });
 
+    test("keep their figures while applications bring new attributes", async () => {
+      await start();
+      const lookups: boolean[] = [];
+      const analytics = openAnalytics((hit) => lookups.push(hit));
+      await steps.add(40);
+      await expectAnswersOfReading(analytics);
+      for (const name of ["own.first", "own.second"]) {
+        const attributes = { [name]: "a value" };
+        const times = { from: 5 * minute, to: 5 * minute + 1 };
+        const traceId = name.length.toString().padStart(32, "c");
+        await write(
+          new Map([
+            [name, { ...makeSpan(), ...createSpan(times), trace_id: traceId, span_attributes: attributes }],
+          ]),
+        );
+        // Mappings are read anew for each snapshot.
+        lookups.length = 0;
+        await expectAnswersOfReading(analytics);
+        expect(lookups.filter((hit) => hit).length).toBeGreaterThan(lookups.length / 2);
+      }
+    });
+
     test("sees a document that takes the number of one that another shard has lost", async () => {
       await start();
       const make = (id: string, span_name: string): ReadonlyMap<string, Span> => {

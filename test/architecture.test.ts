@@ -16,7 +16,7 @@ const layers: readonly Layer[] = [
     imports: [
       "src/cli/**",
       "src/{server,graphql,intake,visuals,audit,access,telemetry,config,core,core/json}",
-      ...["src/operations/**", "src/tracing", "src/tracing/rollup-store"],
+      ...["src/operations/**", "src/tracing/{figures,rollup-store}"],
     ],
     types: ["src/store"],
   },
@@ -84,8 +84,13 @@ const layers: readonly Layer[] = [
     types: ["src/store"],
   },
   {
+    folder: "src/tracing/figures",
+    imports: ["src/tracing", "src/tracing/{rollup-store,rollups,spans}", "src/core/**"],
+    types: ["src/store"],
+  },
+  {
     folder: "src/tracing",
-    imports: ["src/tracing/{listing,rollup-store,rollups,spans}", "src/core/**"],
+    imports: ["src/tracing/{listing,rollups,spans}", "src/core/**"],
     types: ["src/store"],
   },
   { folder: "src/access", imports: ["src/{federation,core,core/json}"], types: ["src/{config,store}"] },
@@ -248,7 +253,8 @@ const packages: Readonly<Record<string, readonly string[]>> = {
       "src/graphql/document-directory.ts",
     ],
     ...[
-      "src/tracing/{spans/digest,stored-figures}.ts",
+      "src/tracing/spans/digest.ts",
+      "src/tracing/figures/stored-figures.ts",
       "src/tracing/rollup-store",
       "src/mcp",
       "resolvers/**",

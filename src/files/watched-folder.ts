@@ -108,7 +108,8 @@ async function readStampsOrReport<Content>(
     const reason = `${folder}: the folder cannot be read${formatErrorCode(error)}`;
     if (!state.isMissing) state.log({ level: "error", message: messages.unreadable, reason });
     state.isMissing = true;
-    return new Map();
+    // A folder that is gone has no files; one that cannot be read now still has those that it had.
+    return isMissing(error) ? new Map() : undefined;
   }
 }
 
@@ -123,12 +124,16 @@ async function loadFile<Content>(
     }
     return { parsed: { content: options.parse(await readFile(file, "utf8"), file) } };
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (isMissing(error)) return undefined;
     const reason = error instanceof ConfigError ? error.message : undefined;
     const err = reason === undefined ? error : undefined;
     log({ level: "error", message: options.messages.wrong, file, reason, err });
     return { parsed: undefined };
   }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
 }
 
 /** Undefined while files come and go: one that is being renamed would be missed under both names. */

@@ -27,6 +27,7 @@ import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
+import { LimitReached, TooMany } from "../core/errors.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
 import {
   describeFailure,
@@ -268,7 +269,8 @@ export function createSession(options: SessionOptions): Session {
   const budget = { limit: limits.rows, left: limits.rows };
   const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
-  let isAdmitted = false;
+  /** Whether the first operation has its slot. False: it failed before, for another reason than want of one. */
+  let first: Promise<boolean> | undefined;
   const waiting: (() => void)[] = [];
   const missing: MissingAtPlace[] = [];
   return {
@@ -289,6 +291,29 @@ export function createSession(options: SessionOptions): Session {
       (await complete(link, prepare, principal)) as Answer,
   };
 
+  /** Others wait for its slot, and are refused with it. */
+  async function completeFirst<Answer>(run: (onAdmitted: () => void) => Promise<Answer>): Promise<Answer> {
+    const slot = Promise.withResolvers<boolean>();
+    slot.promise.catch(() => undefined);
+    first = slot.promise;
+    let isAdmitted = false;
+    const onAdmitted = () => {
+      isAdmitted = true;
+      slot.resolve(true);
+    };
+    try {
+      return await run(onAdmitted);
+    } catch (error) {
+      if (error instanceof TooMany || error instanceof LimitReached) slot.reject(error);
+      else if (!isAdmitted) {
+        // The next one is the first.
+        first = undefined;
+        slot.resolve(false);
+      }
+      throw error;
+    }
+  }
+
   async function complete(
     name: string,
     prepare: () => PreparedOperation,
@@ -299,9 +324,12 @@ export function createSession(options: SessionOptions): Session {
     else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
       // The first is refused as a request of REST is, for want of a slot. Those of a query that has begun wait for theirs.
-      const admission = isAdmitted ? "until the end" : "briefly";
-      isAdmitted = true;
-      return await executor.complete(prepare, asker, budget, admission, gone, onMissing);
+      while (first !== undefined) {
+        if (await first) return await executor.complete(prepare, asker, budget, afterFirst, gone, onMissing);
+      }
+      return await completeFirst((onAdmitted) =>
+        executor.complete(prepare, asker, budget, { waits: "briefly", onAdmitted }, gone, onMissing),
+      );
     } catch (error) {
       if (!isClientFault(error)) failed(name, error);
       throw toFieldError(describeFailure(error));
@@ -312,6 +340,8 @@ export function createSession(options: SessionOptions): Session {
     }
   }
 }
+
+const afterFirst = { waits: "until the end" } as const;
 
 const ownError = Symbol("of our table");
 

@@ -62,9 +62,10 @@ function asksForSchema(document: DocumentNode): boolean {
   return asks;
 }
 
-/** What the errors of a wrong query say of the schema's other names. */
-const suggestion = / Did you mean .*\?$/s;
+const suggestion = " Did you mean ";
 
+/** The message of an error without the other names of the schema that it suggests. It may hold long texts of the client. */
 export function withoutSuggestion(message: string): string {
-  return message.replace(suggestion, "");
+  const at = message.endsWith("?") ? message.lastIndexOf(suggestion) : -1;
+  return at < 0 ? message : message.slice(0, at);
 }

@@ -112,7 +112,13 @@ function createToolSession(
     limits,
     now: generation.now,
     complete: (prepare: Parameters<typeof executor.complete>[0]) =>
-      executor.complete(prepare, principal, { limit: limits.rows, left: limits.rows }, "briefly", gone),
+      executor.complete(
+        prepare,
+        principal,
+        { limit: limits.rows, left: limits.rows },
+        { waits: "briefly" },
+        gone,
+      ),
     reportFailure: (tool: string, err: unknown) => {
       if (!isClientFault(err))
         telemetry.log({ level: "error", message: "request failed", request: id, operation: tool, err });

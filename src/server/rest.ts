@@ -4,6 +4,7 @@
 import { type AccountSlots, createAccountSlots, narrowLimits } from "../access/account-slots.ts";
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
 import { isCertificateEnough } from "../access/certificates.ts";
+import { createOverloadedError } from "../access/request-slots.ts";
 import type { AuditLog } from "../audit/audit-log.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
@@ -20,11 +21,7 @@ import { type Instant, type Millis, toMillis } from "../core/time.ts";
 import type { CompleteBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, jsonType, measureBody, toStreamedBody } from "../http/response.ts";
-import {
-  anonymousPrincipal,
-  createOverloadedError,
-  type OperationExecutor,
-} from "../operations/runtime/executor.ts";
+import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import {
   explanationType,
   isExplanationRequested,

@@ -2,12 +2,12 @@
 
 import { type AccountSlots, createAccountSlots, narrowLimits } from "../access/account-slots.ts";
 import type { Principal } from "../access/auth.ts";
+import { createOverloadedError } from "../access/request-slots.ts";
 import type { Limits } from "../config/limits.ts";
 import { type LimitUse, TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { StreamedBody } from "../http/body.ts";
 import { computeTieLimit } from "../operations/logs/lines.ts";
-import { createOverloadedError } from "../operations/runtime/executor.ts";
 import type { TailAnswer } from "../operations/runtime/operation.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { LogStore } from "../store/logs.ts";

@@ -62,22 +62,35 @@ export interface ActionTraces {
   readonly add: (action: string, entry: Span) => void;
   /** The actions of the requests in a trace. */
   readonly listActions: (traceId: string) => ReadonlySet<string>;
-  readonly findAction: (entryKey: string) => string | undefined;
+  /** Several where a request was sent more than once, with other names. */
+  readonly findActions: (entryKey: string) => readonly string[];
   readonly listTraceIds: () => readonly string[];
 }
 
 export function createActionTraces(): ActionTraces {
   const byEntry = new Map<string, string>();
+  /** Further ones of the few entries that have any. */
+  const others = new Map<string, Set<string>>();
   const byTrace = new Map<string, Set<string>>();
   return {
     add: (action, entry) => {
-      byEntry.set(formatEntryKey(entry), action);
-      byTrace.set(entry.trace_id, (byTrace.get(entry.trace_id) ?? new Set()).add(action));
+      const key = formatEntryKey(entry);
+      const known = byEntry.get(key) ?? action;
+      byEntry.set(key, known);
+      if (known !== action) addTo(others, key, action);
+      addTo(byTrace, entry.trace_id, action);
     },
     listActions: (traceId) => byTrace.get(traceId) ?? new Set(),
-    findAction: (key) => byEntry.get(key),
+    findActions: (key) => {
+      const first = byEntry.get(key);
+      return first === undefined ? [] : [first, ...(others.get(key) ?? [])];
+    },
     listTraceIds: () => [...byTrace.keys()],
   };
+}
+
+function addTo(sets: Map<string, Set<string>>, key: string, value: string): void {
+  sets.set(key, (sets.get(key) ?? new Set()).add(value));
 }
 
 /** Searches the traces of actions that are not found yet. */
@@ -94,8 +107,7 @@ async function searchTraces(
     const open = traceIds.slice(start, start + tracesPerSearch).filter(isOpen);
     if (open.length === 0) continue;
     for (const entry of await findEntriesWithNpo(reader, sources, open, budget, signal)) {
-      const action = traces.findAction(entry);
-      if (action !== undefined) found.add(action);
+      for (const action of traces.findActions(entry)) found.add(action);
     }
   }
 }

@@ -8,6 +8,7 @@ import { BackendError, failures } from "#src/core/errors.ts";
 import { loadMesh } from "#src/graphql/mesh.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { createDemo, token } from "../support/demo-server.ts";
+import { token as ana, createSubject, linesBody, openWaitingStore, otherToken } from "../wire/harness.ts";
 
 const file = new URL("../../.meshrc.yaml", import.meta.url).pathname;
 const unified = await loadMesh({ file, text: await readFile(file, "utf8"), log: () => {} });
@@ -292,6 +293,24 @@ describe("errors say what a client can mend, and nothing else", () => {
       expect(answer.status).toBe(400);
       expect(await answer.json()).toEqual({ errors: [{ message: "POST body sent invalid JSON." }] });
     }
+  });
+  test("a query of which nothing has begun waits no longer than a request of REST", async () => {
+    const { store, seen, end } = openWaitingStore();
+    const limits = { requests: 1, tokenRequests: 1, deadline: 30_000 };
+    const { server, post, limited } = createSubject({ store, limits });
+    const own = { authorization: `Bearer ${ana}` };
+    await (await server.fetch(`${url}?query={__typename}`, { headers: own })).text();
+    const first = post(linesBody(), { headers: { authorization: `Bearer ${otherToken}` } });
+    await expect.poll(() => seen.begun).toBe(1);
+    const lines =
+      'logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 9, order: ASC }) { id }';
+    const query = encodeURIComponent(`{ a: ${lines} b: ${lines} c: ${lines} }`);
+    const answer = await (await server.fetch(`${url}?query=${query}`, { headers: own })).json();
+    const overloaded = { message: failures.overloaded };
+    expect(answer).toMatchObject({ errors: [overloaded, overloaded, overloaded] });
+    expect(await limited()).toEqual({ requests: 1 });
+    end();
+    await first;
   });
   test("a client that knows the query by its hash is told to send it", async () => {
     const extensions = { persistedQuery: { version: 1, sha256Hash: "0".repeat(64) } };

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { getIntrospectionQuery } from "graphql";
 import { afterEach, describe, expect, test } from "vitest";
 import { openDocumentDirectory } from "#src/graphql/document-directory.ts";
+import { withoutSuggestion } from "#src/graphql/query-rules.ts";
 import { createSubject, token } from "../wire/harness.ts";
 
 const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
@@ -113,6 +114,12 @@ describe("documents of a folder", () => {
       refused(message),
     );
   });
+});
+
+test("the suggestion at the end of an error is cut, and nothing before it", () => {
+  const text = " Did you mean x?".repeat(3_000);
+  expect(withoutSuggestion(`a${text}`)).toBe(`a${" Did you mean x?".repeat(2_999)}`);
+  expect(withoutSuggestion(`a${text} b`)).toBe(`a${text} b`);
 });
 
 describe("a schema that nobody may read", () => {

@@ -11,6 +11,7 @@ import type { ElasticClient } from "../client/client.ts";
 import { matchNone } from "../client/query-dsl.ts";
 import { releaseScroll, requireCompleteScroll } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
+import { createFieldFilter } from "../layout/read-fields.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
@@ -24,7 +25,6 @@ import {
   type Snapshot,
   type SnapshotSources,
 } from "../snapshot/snapshot.ts";
-import { createFieldFilter } from "./read-fields.ts";
 import {
   combineSignals,
   createSpanSearchContext,

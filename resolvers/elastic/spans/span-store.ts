@@ -14,7 +14,7 @@ import type {
   SpanSource,
   SpanSources,
 } from "../../../src/store/spans.ts";
-import { createRollupAnalytics } from "../../../src/tracing/rollup-analytics.ts";
+import { createRollupAnalytics } from "../../../src/tracing/figures/rollup-analytics.ts";
 import type { RollupCache } from "../../../src/tracing/rollups/rollup-cache.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";

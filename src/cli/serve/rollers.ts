@@ -12,7 +12,7 @@ import type { RollupStore } from "../../store/rollups.ts";
 import type { SpanStore } from "../../store/span-analytics.ts";
 import type { SpanSource } from "../../store/spans.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
-import { createRollTargets, type RolledSite } from "../../tracing/roll-targets.ts";
+import { createRollTargets, type RolledSite } from "../../tracing/figures/roll-targets.ts";
 import { findReach } from "../../tracing/rollup-store/manifest.ts";
 import { type RolledMeasure, type RollerSettings, runRoller } from "../../tracing/rollup-store/roller.ts";
 

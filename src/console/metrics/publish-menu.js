@@ -31,7 +31,12 @@ export function createPublishMenu() {
     ),
   );
   const print = () => {
-    if (root.open && shown !== undefined) text.textContent = printVisual({ id, ...shown });
+    if (!root.open || shown === undefined) return;
+    const printed = printVisual({ id, ...shown });
+    // A text that stays keeps what is selected in it.
+    if (text.textContent === printed) return;
+    text.textContent = printed;
+    copy.textContent = "Copy";
   };
   root.addEventListener("toggle", () => {
     // The id is drawn anew each time, and is nobody's until the file is there.

@@ -1,17 +1,26 @@
 // The one way into an operation, for REST and GraphQL alike: a slot among the requests under way, a deadline, and each
 // named site authorised before anything runs.
 
-import { type AccountSlots, createAccountSlots, narrowLimits } from "../../access/account-slots.ts";
+import { narrowLimits } from "../../access/account-slots.ts";
 import type { Principal } from "../../access/auth.ts";
 import { labelMissing, omitBackends } from "../../access/missing-backends.ts";
+import {
+  createOverloadedError,
+  createSlotPool,
+  type RequestSlots,
+  type SlotPool,
+  takeSlotBriefly,
+  tryTakeAfterWait,
+  waitUntilTaken,
+} from "../../access/request-slots.ts";
 import { createSiteViews, type MissingBackends, type Sites } from "../../access/sites.ts";
 import { countBackends, findReadPart, listBackends } from "../../access/used-backends.ts";
 import type { Limits } from "../../config/limits.ts";
 import { findLargest } from "../../core/collections.ts";
-import { type LimitName, LimitReached, type LimitUse, NotFound, TooMany } from "../../core/errors.ts";
+import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
-import { type Instant, type Millis, second } from "../../core/time.ts";
+import type { Instant } from "../../core/time.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
 import {
   collectBatches,
@@ -34,12 +43,7 @@ export interface OperationExecutor {
    * @throws as `takeSlot`
    */
   readonly admit: (principal: Principal, gone: AbortSignal) => Promise<RequestLifetime>;
-  /**
-   * A slot alone, such as for the body of a GraphQL query, for which it waits a second at most. Returns what gives it back.
-   * @throws {TooMany} The token, or all without one, hold as many slots as they may.
-   * @throws {LimitReached} All slots are taken.
-   * @throws the reason why nobody waits for it any more
-   */
+  /** A slot alone, such as for the body of a GraphQL query. Returns what gives it back. Errors as `takeSlotBriefly`. */
   readonly takeSlot: (principal: Principal, gone: AbortSignal) => Promise<() => void>;
   /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
   readonly join: (gone: AbortSignal) => RequestLifetime;
@@ -84,35 +88,10 @@ export interface OperationExecutor {
  * can wait for each other; all that have waited until the end hold at most half of the slots, of a token and of the server, so
  * that other requests find some.
  */
-type SlotAdmission = "briefly" | "until the end";
-
-/** The slots of a server, and who waits for one. */
-export interface RequestSlots {
-  taken: number;
-  /** Of those, how many are held by what has waited until the end for them. */
-  takenAfterWait: number;
-  /** By account, in the order of arrival. */
-  readonly waiting: Map<string, Set<WaitingRequest>>;
-  /** How many wait briefly, of all and of each account. */
-  waitingBriefly: number;
-  readonly waitingBrieflyOf: AccountSlots;
-}
-
-interface WaitingRequest {
-  /** Slots that its account holds. */
-  readonly countHeld: () => number;
-  /** Takes a slot if it may have one by now, and tells whether it does. */
-  readonly tryEnter: () => boolean;
-}
-
-/** So long a request waits for a slot before it is refused. */
-const briefWait: Millis = second;
-
-export function createRequestSlots(): RequestSlots {
-  return {
-    ...{ taken: 0, takenAfterWait: 0, waiting: new Map() },
-    ...{ waitingBriefly: 0, waitingBrieflyOf: createAccountSlots() },
-  };
+interface SlotAdmission {
+  readonly waits: "briefly" | "until the end";
+  /** Called when it has its slot. */
+  readonly onAdmitted?: () => void;
 }
 
 /**
@@ -146,10 +125,7 @@ interface ExecutorState {
   readonly backendShare: number;
   /** Slots that each backend holds. */
   readonly heldByBackend: Map<string, number>;
-  /** Slots that each account holds. */
-  readonly held: AccountSlots;
-  /** Those of its slots that are held by what has waited for them. */
-  readonly heldAfterWait: AccountSlots;
+  readonly pool: SlotPool;
   /** The backends that each request holds a slot of. */
   readonly usedBackends: Map<RequestLifetime, readonly string[]>;
   running: number;
@@ -164,7 +140,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    ...{ held: createAccountSlots(), heldAfterWait: createAccountSlots() },
+    pool: createSlotPool(options.slots, limits),
     ...{ heldByBackend: new Map(), usedBackends: new Map() },
     ...{ running: 0, isDraining: false },
     drained: Promise.withResolvers<void>(),
@@ -174,7 +150,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     join: (gone) => joinExecutor(state, gone),
     admit: (principal, gone) => admitRequest(state, principal, gone),
     hold: () => holdExecutor(state),
-    takeSlot: (principal, gone) => takeSlotBriefly(state, principal, gone),
+    takeSlot: (principal, gone) => takeSlotBriefly(state.pool, principal, gone),
     measureUse: () => measureUse(state),
     drain: () => drainExecutor(state),
     start: (...request) => startOperation(state, ...request),
@@ -183,8 +159,8 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
   };
 }
 
-function measureUse({ options, held, heldByBackend, backendShare }: ExecutorState): LimitUse {
-  const { slots, limits } = options;
+function measureUse({ pool, heldByBackend, backendShare }: ExecutorState): LimitUse {
+  const { slots, limits, held } = pool;
   return {
     requests: slots.taken / limits.requests,
     token_requests: held.measureUse(),
@@ -217,7 +193,13 @@ async function admitRequest(
   principal: Principal,
   gone: AbortSignal,
 ): Promise<RequestLifetime> {
-  return startAdmitted(state, await takeSlotBriefly(state, principal, gone), gone);
+  // A reload waits for what waits.
+  const release = holdExecutor(state);
+  try {
+    return startAdmitted(state, await takeSlotBriefly(state.pool, principal, gone), gone);
+  } finally {
+    release();
+  }
 }
 
 /** The request ends with the return of its slot. */
@@ -240,112 +222,6 @@ function addHeld(held: Map<string, number>, holder: string, slots: number): void
   else held.set(holder, own);
 }
 
-// ---- Slots ----------------------------------------------------------------------------------------------------
-
-/** Counts it for the token at once: bodies that never end would else take all slots. */
-function takeFreeSlot({ options: { slots, limits }, held }: ExecutorState, principal: Principal): () => void {
-  slots.taken += 1;
-  const release = held.take(principal.account, narrowLimits(limits, principal.limits).tokenRequests);
-  return () => {
-    slots.taken -= 1;
-    release();
-    handSlotsOn(slots);
-  };
-}
-
-/** The limit for which the token has no slot now; undefined where it may take one. */
-function findFullLimit(
-  { options: { slots, limits }, held }: ExecutorState,
-  principal: Principal,
-): "token_requests" | "requests" | undefined {
-  const { tokenRequests } = narrowLimits(limits, principal.limits);
-  if (!held.hasFree(principal.account, tokenRequests)) return "token_requests";
-  return slots.taken < limits.requests ? undefined : "requests";
-}
-
-function createFullError(
-  { options: { slots, limits } }: ExecutorState,
-  principal: Principal,
-  full: "token_requests" | "requests",
-): Error {
-  if (full === "requests") return createOverloadedError(full, `${slots.taken} requests are under way`);
-  return new TooMany(1, full, { requests: narrowLimits(limits, principal.limits).tokenRequests });
-}
-
-/** As many wait as may be under way, of all and of a token; others are refused at once. Errors as `takeSlot`. */
-async function takeSlotBriefly(
-  state: ExecutorState,
-  principal: Principal,
-  gone: AbortSignal,
-): Promise<() => void> {
-  const full = findFullLimit(state, principal);
-  if (full === undefined) return takeFreeSlot(state, principal);
-  const { slots, limits } = state.options;
-  const { tokenRequests } = narrowLimits(limits, principal.limits);
-  const mayWait =
-    slots.waitingBriefly < limits.requests &&
-    slots.waitingBrieflyOf.hasFree(principal.account, tokenRequests);
-  if (!mayWait) throw createFullError(state, principal, full);
-  const release = holdExecutor(state);
-  const leave = slots.waitingBrieflyOf.take(principal.account, tokenRequests);
-  slots.waitingBriefly += 1;
-  const tryTake = () =>
-    findFullLimit(state, principal) === undefined ? takeFreeSlot(state, principal) : undefined;
-  try {
-    const patience = AbortSignal.any([gone, AbortSignal.timeout(briefWait)]);
-    return await waitUntilTaken(state, principal, tryTake, patience);
-  } catch {
-    if (gone.aborted) throw gone.reason;
-    throw createFullError(state, principal, findFullLimit(state, principal) ?? full);
-  } finally {
-    slots.waitingBriefly -= 1;
-    leave();
-    release();
-  }
-}
-
-/** Of accounts that wait, the one that holds the fewest slots comes first. */
-function handSlotsOn({ waiting }: RequestSlots): void {
-  const countHeld = ([, [first]]: [string, Set<WaitingRequest>]): number => first?.countHeld() ?? 0;
-  const accounts = [...waiting].sort((a, b) => countHeld(a) - countHeld(b));
-  for (const [account, requests] of accounts) {
-    for (const request of requests) if (request.tryEnter()) requests.delete(request);
-    if (requests.size === 0) waiting.delete(account);
-  }
-}
-
-/** Resolves with what `tryTake` returns, when it returns something. @throws the reason of the signal */
-function waitUntilTaken<Taken>(
-  { options, held }: ExecutorState,
-  { account }: Principal,
-  tryTake: () => Taken | undefined,
-  signal: AbortSignal,
-): Promise<Taken> {
-  const { waiting } = options.slots;
-  return new Promise((resolve, reject) => {
-    const own = waiting.get(account) ?? new Set();
-    const leave = () => {
-      own.delete(request);
-      if (own.size === 0 && waiting.get(account) === own) waiting.delete(account);
-      reject(signal.reason);
-    };
-    const tryEnter = (): boolean => {
-      const taken = tryTake();
-      if (taken === undefined) return false;
-      signal.removeEventListener("abort", leave);
-      resolve(taken);
-      return true;
-    };
-    const request: WaitingRequest = { countHeld: () => held.countTaken(account), tryEnter };
-    if (signal.aborted) return leave();
-    signal.addEventListener("abort", leave, { once: true });
-    // Whoever waits already may not have a slot by now, and so takes none before this one.
-    if (tryEnter()) return;
-    waiting.set(account, own);
-    own.add(request);
-  });
-}
-
 /** Resolves when the request has its slot, and one of each backend. @throws the reason why nobody waits for it any more */
 function waitForSlot(
   state: ExecutorState,
@@ -353,38 +229,16 @@ function waitForSlot(
   backends: readonly string[],
   gone: AbortSignal,
 ): Promise<RequestLifetime> {
-  const tryAdmit = () => tryAdmitWaiting(state, principal, backends, gone);
-  return waitUntilTaken(state, principal, tryAdmit, gone);
-}
-
-/** Undefined while the token, a backend or the server has no slot for it. */
-function tryAdmitWaiting(
-  state: ExecutorState,
-  principal: Principal,
-  backends: readonly string[],
-  gone: AbortSignal,
-): RequestLifetime | undefined {
-  const { heldAfterWait } = state;
-  const { slots, limits } = state.options;
-  const { account } = principal;
-  const afterWait = takeHalf(narrowLimits(limits, principal.limits).tokenRequests);
-  const isFull =
-    findFullLimit(state, principal) !== undefined ||
-    slots.takenAfterWait >= takeHalf(limits.requests) ||
-    !heldAfterWait.hasFree(account, afterWait) ||
-    findFullBackend(state, backends, slots.taken + 1) !== undefined;
-  if (isFull) return undefined;
-  const release = heldAfterWait.take(account, afterWait);
-  slots.takenAfterWait += 1;
-  const returnSlot = takeFreeSlot(state, principal);
-  const returnBoth = () => {
-    slots.takenAfterWait -= 1;
-    release();
-    returnSlot();
+  const tryAdmit = (): RequestLifetime | undefined => {
+    const { pool } = state;
+    if (findFullBackend(state, backends, pool.slots.taken + 1) !== undefined) return undefined;
+    const returnSlot = tryTakeAfterWait(pool, principal);
+    if (returnSlot === undefined) return undefined;
+    const work = startAdmitted(state, returnSlot, gone);
+    holdSlotsOfBackends(state, work, backends);
+    return work;
   };
-  const work = startAdmitted(state, returnBoth, gone);
-  holdSlotsOfBackends(state, work, backends);
-  return work;
+  return waitUntilTaken(state.pool, principal, tryAdmit, gone);
 }
 
 /** A slow backend holds slots for long. Once slots are scarce, each backend is held to its share. */
@@ -395,10 +249,6 @@ function findFullBackend(
 ): string | undefined {
   if (taken <= options.limits.requests * scarcityThreshold) return undefined;
   return backends.find((backend) => (heldByBackend.get(backend) ?? 0) >= backendShare);
-}
-
-function takeHalf(slots: number): number {
-  return Math.max(1, Math.floor(slots / 2));
 }
 
 /** What has waited for its slot holds them already. @throws {LimitReached} */
@@ -486,9 +336,10 @@ async function collectAnswer(
 ): Promise<unknown> {
   const prepared = prepare();
   const work =
-    admission === "briefly"
+    admission.waits === "briefly"
       ? await admitRequest(state, principal, gone)
       : await waitForSlot(state, principal, listUsedBackends(state, prepared, principal), gone);
+  admission.onAdmitted?.();
   const start = <Result>(prepared: PreparedOperation<Result>, { backends }: MissingParts) =>
     startOperation(state, prepared, principal, work, backends);
   const collect = async (missing: MissingParts): Promise<unknown> => {
@@ -536,8 +387,4 @@ const scarcityThreshold = 0.75;
 function listUsedBackends(state: ExecutorState, prepared: PreparedOperation, principal: Principal) {
   const sites = state.selectVisibleSites(principal);
   return listBackends(prepared.name, prepared.sites(state.options.visuals), sites);
-}
-
-export function createOverloadedError(limit: LimitName, reason: string): LimitReached {
-  return new LimitReached(limit, "overloaded", reason);
 }

@@ -8,7 +8,7 @@ import { BackendError, isTrouble } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { trackBudget } from "../spans/read-budget.ts";
+import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
 import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
@@ -62,7 +62,8 @@ interface FiguresKind<Query extends RollupQuery, Figures> {
 
 /** An analysis that is answered from figures. */
 export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
-  readonly combine: (figures: readonly Figures[], query: Query) => Answer;
+  /** What is long takes turns with other work. */
+  readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;
   /** Whether the source adds up most of what the definition asks for: then figures pay only where little has to be read. */
@@ -143,7 +144,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
       const { figures, pieces } = collected;
       const kept = pieces.filter(({ how }) => how !== "read").length;
       recordChoice(named, "rollups", `figures of ${kept} of ${pieces.length} pieces were there`, pieces);
-      return { answer: kind.combine(figures, query) };
+      return { answer: await kind.combine(figures, query) };
     }
     return read("other requests have ended before what they were reading was there");
   } finally {
@@ -199,7 +200,11 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     if (kind.isAddedUp === true && toRead > mostRead) {
       return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }
-    all.push(...(await readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal)));
+    const read = (budget: Budget) =>
+      readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal);
+    const figures = await (kind.isAddedUp === true ? readWithinLimit(budget, read) : read(budget));
+    if (figures === undefined) return { instead: "what is not kept exceeds limits.documents" };
+    all.push(...figures);
   } finally {
     snapshot.close();
     for (const { piece, pending } of own) {
@@ -218,6 +223,18 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     all.push(found.figures as Figures);
   }
   return { figures: all, pieces: choices };
+}
+
+/** Undefined where it takes more than the limit: the definition then has the whole budget. */
+async function readWithinLimit<Figures>(
+  budget: Budget,
+  read: (budget: Budget) => Promise<readonly Figures[]>,
+): Promise<readonly Figures[] | undefined> {
+  const apart = { limit: budget.limit, spend: () => undefined };
+  const { budget: tracked, spent } = trackBudget(createBudgetShare(apart, budget.limit));
+  const figures = await suppressShareSpent(read(tracked));
+  if (figures !== undefined) budget.spend(spent());
+  return figures;
 }
 
 type CollectedFigures<Figures> =

@@ -6,7 +6,7 @@ import { requireAt, requireFirst } from "#src/core/collections.ts";
 import type { SlowEvent, Span } from "#src/core/rows.ts";
 import { minute } from "#src/core/time.ts";
 import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-analytics.ts";
-import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createRandom } from "../../conformance/trace-fixture.ts";

@@ -5,7 +5,7 @@ import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
 import { day, hour, minute } from "#src/core/time.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
-import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { holdLease, releaseLease } from "#src/tracing/rollup-store/lease.ts";
 import { formatManifestId, parseManifest } from "#src/tracing/rollup-store/manifest.ts";

@@ -7,7 +7,7 @@ import type { EdgesQuery, SiteEdges, SlowEventsQuery } from "#src/store/span-ana
 import type { SpanReader } from "#src/store/spans.ts";
 import { type Choice, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
-import { createRollupAnalytics } from "#src/tracing/rollup-analytics.ts";
+import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";

@@ -1,12 +1,12 @@
 // Slow events, and the actions of one, as rollups: a span belongs to the segment in which it ends. Slow events only where no
 // attributes are asked for: of a kept group nobody knows which of its spans had them.
-import { requireAt } from "../core/collections.ts";
-import type { SlowEvent, SlowEventAction } from "../core/rows.ts";
-import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
-import { takeTurns } from "./calls.ts";
-import { measureText } from "./rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "./rollups/rollups.ts";
-import { findPiece } from "./rollups/segments.ts";
+import { requireAt } from "../../core/collections.ts";
+import type { SlowEvent, SlowEventAction } from "../../core/rows.ts";
+import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
+import { takeTurns } from "../calls.ts";
+import { measureText } from "../rollups/duration-figures.ts";
+import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
+import { findPiece } from "../rollups/segments.ts";
 import {
   addEventAction,
   deriveEventKey,
@@ -17,9 +17,9 @@ import {
   readSpansOfEvent,
   readSpansOfEvents,
   toEventAction,
-} from "./slow-events.ts";
-import { readTallies } from "./spans/span-tally.ts";
-import { createNormaliser } from "./spans/statement-cache.ts";
+} from "../slow-events.ts";
+import { readTallies } from "../spans/span-tally.ts";
+import { createNormaliser } from "../spans/statement-cache.ts";
 import {
   type ActionsByEvent,
   addEvent,

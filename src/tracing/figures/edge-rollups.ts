@@ -1,19 +1,19 @@
 // The edges of sites and of actions as rollups: a call belongs to the segment in which its caller ends, wherever its callee
 // lies.
-import { requireAt } from "../core/collections.ts";
-import type { Edge } from "../core/rows.ts";
-import type { TimeRange } from "../core/time.ts";
-import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
-import { listAllSources, takeTurns } from "./calls.ts";
+import { requireAt } from "../../core/collections.ts";
+import type { Edge } from "../../core/rows.ts";
+import type { TimeRange } from "../../core/time.ts";
+import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../../store/span-analytics.ts";
+import { listAllSources, takeTurns } from "../calls.ts";
 import {
   addSpan,
   calculateMean,
   findPercentile,
   measureFigures,
   measureText,
-} from "./rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type StorableKind } from "./rollups/rollups.ts";
-import { findPiece } from "./rollups/segments.ts";
+} from "../rollups/duration-figures.ts";
+import { nameGroup, type RollupKind, type StorableKind } from "../rollups/rollups.ts";
+import { findPiece } from "../rollups/segments.ts";
 import {
   formatEdgesAction,
   type KeyedCalls,
@@ -21,7 +21,7 @@ import {
   listCallsByAction,
   listSiteCalls,
   type SiteEdgeKey,
-} from "./service-edges.ts";
+} from "../service-edges.ts";
 import {
   type ActionEdgeFigures,
   actionEdgesCodec,

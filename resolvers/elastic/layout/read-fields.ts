@@ -3,8 +3,8 @@
 import { errorReportAttribute } from "../../../src/core/rows.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import { incidentDigestAttribute } from "../../../src/tracing/spans/requests.ts";
-import { lossyCharacters } from "../layout/attribute-decoder.ts";
-import type { SpanLayout } from "../layout/span-layout.ts";
+import { lossyCharacters } from "./attribute-decoder.ts";
+import type { SpanLayout } from "./span-layout.ts";
 
 /** The keys of attributes below a prefix, and how they are spelled there. */
 interface Container {

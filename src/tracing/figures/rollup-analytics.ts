@@ -1,14 +1,14 @@
 // The analytics that rollups answer, and everything else by its definition.
-import { Refused } from "../core/errors.ts";
-import type { SpanAnalytics } from "../store/span-analytics.ts";
-import type { SpanReader } from "../store/spans.ts";
+import { Refused } from "../../core/errors.ts";
+import type { SpanAnalytics } from "../../store/span-analytics.ts";
+import type { SpanReader } from "../../store/spans.ts";
+import { createSpanAnalytics } from "../analytics.ts";
+import { recordChoice } from "../rollups/choice.ts";
+import type { RollupCache } from "../rollups/rollup-cache.ts";
+import { answerFromRollups, type RollupKind, type RollupQuery } from "../rollups/rollups.ts";
 import { actionRollups, revisionRollups } from "./action-rollups.ts";
-import { createSpanAnalytics } from "./analytics.ts";
 import { actionEdgeRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { slowEventActionRollups, slowEventRollups } from "./event-rollups.ts";
-import { recordChoice } from "./rollups/choice.ts";
-import type { RollupCache } from "./rollups/rollup-cache.ts";
-import { answerFromRollups, type RollupKind, type RollupQuery } from "./rollups/rollups.ts";
 
 /** The analytics over a reader, with figures of its segments kept in `cache`. */
 export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): SpanAnalytics {

@@ -1,11 +1,11 @@
 // The groups of figures that a roller makes for a site: its requests, its slow events with their actions, and its edges and those
 // of its actions for each set of partners that somebody may see.
-import type { Millis, TimeRange } from "../core/time.ts";
-import type { Budget, SpanReader, SpanSource } from "../store/spans.ts";
+import type { Millis, TimeRange } from "../../core/time.ts";
+import type { Budget, SpanReader, SpanSource } from "../../store/spans.ts";
+import { createRollTarget, type RollTarget } from "../rollup-store/roll-target.ts";
 import { requestRollups } from "./action-rollups.ts";
 import { edgesByActionRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { actionsByEventRollups, slowEventRollups } from "./event-rollups.ts";
-import { createRollTarget, type RollTarget } from "./rollup-store/roll-target.ts";
 
 export interface RolledSite {
   readonly source: SpanSource;

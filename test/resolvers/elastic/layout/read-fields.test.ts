@@ -1,11 +1,11 @@
 // Which fields of a mapping matter to figures of spans that are kept.
 import { describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
+import { createFieldFilter } from "../../../../resolvers/elastic/layout/read-fields.ts";
 import { spanLayouts } from "../../../../resolvers/elastic/layout/span-layout.ts";
 import { readFields } from "../../../../resolvers/elastic/mapping/indexed-field.ts";
 import { opaqueMetadata } from "../../../../resolvers/elastic/mapping/mapping.ts";
 import { describeIndices, keepsIndices } from "../../../../resolvers/elastic/snapshot/snapshot.ts";
-import { createFieldFilter } from "../../../../resolvers/elastic/spans/read-fields.ts";
 
 function filterFor(where?: string, over: object = {}) {
   const source = buildSpanSource("shop", { index: "t", layout: "auto", ...(where && { where }) });

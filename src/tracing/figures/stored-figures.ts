@@ -1,16 +1,16 @@
 // How figures are kept outside of this process: as compact values of JSON, which are input when they come back. A change of the
 // figures' types changes these codecs, and the definition's digest (`rollup-store/definition.ts`) with them.
 import { z } from "zod";
-import { tryParseJson } from "../core/json/parse-json.ts";
-import { compare, spanKinds } from "../core/rows.ts";
-import type { Instant } from "../core/time.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
-import type { ActionEdges, SiteEdges } from "../store/span-analytics.ts";
-import { addFigures, createDurationFigures, type DurationFigures } from "./rollups/duration-figures.ts";
-import type { FiguresCodec } from "./rollups/stored-cover.ts";
-import type { ActionEdgeKey, SiteEdgeKey } from "./service-edges.ts";
-import { addEventAction, type EventActions, type EventTotals, formatEventKey } from "./slow-events.ts";
-import { type ActionNames, formatActionKey } from "./spans/requests.ts";
+import { tryParseJson } from "../../core/json/parse-json.ts";
+import { compare, spanKinds } from "../../core/rows.ts";
+import type { Instant } from "../../core/time.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
+import type { ActionEdges, SiteEdges } from "../../store/span-analytics.ts";
+import { addFigures, createDurationFigures, type DurationFigures } from "../rollups/duration-figures.ts";
+import type { FiguresCodec } from "../rollups/stored-cover.ts";
+import type { ActionEdgeKey, SiteEdgeKey } from "../service-edges.ts";
+import { addEventAction, type EventActions, type EventTotals, formatEventKey } from "../slow-events.ts";
+import { type ActionNames, formatActionKey } from "../spans/requests.ts";
 
 const whole = z.int().nonnegative();
 const total = z
@@ -34,47 +34,70 @@ interface PartCodec<Figures> extends FiguresCodec<Figures> {
   readonly merge: (figures: readonly Figures[]) => Figures;
 }
 
-/** Parts that are worked on in one turn: a few milliseconds, also where each has hundreds of edges. */
+/** What is worked on in one turn, a few milliseconds: so many characters of JSON, or so many parts where they are short. */
+const charsPerTurn = 40_000;
 const partsPerTurn = 10;
 
 function createPartsCodec<Figures>(codec: PartCodec<Figures>): FiguresCodec<Map<string, Figures>> {
   return {
     encode: (parts) =>
-      mapInTurns([...parts], ([key, part]) => [key, JSON.stringify(codec.encode(part))] as const),
+      mapInTurns(
+        [...parts],
+        ([key, part]) => [key, JSON.stringify(codec.encode(part))] as const,
+        ([, [, text]]) => text.length,
+      ),
     decode: async (value) => {
       const { data } = partsSchema.safeParse(value);
-      if (data === undefined) return undefined;
-      const all = new Map<string, Figures>();
-      const parts = await mapInTurns(data, ([key, text]) => [key, codec.decode(tryParseJson(text))] as const);
-      for (const [key, part] of parts) {
-        if (part === undefined || all.has(key)) return undefined;
-        all.set(key, part);
-      }
-      return all;
+      return data && decodeParts(codec, data);
     },
     merge: async (all) => {
       const lists = Map.groupBy(
         all.flatMap((parts) => [...parts]),
         ([key]) => key,
       );
-      return new Map(
-        await mapInTurns(
-          [...lists],
-          ([key, own]) => [key, codec.merge(own.map(([, part]) => part))] as const,
-        ),
+      const merged = await mapInTurns(
+        [...lists],
+        ([key, own]) => [key, codec.merge(own.map(([, part]) => part))] as const,
+        ([[, own]]) => (own.length * charsPerTurn) / partsPerTurn,
       );
+      return new Map(merged);
     },
   };
 }
 
+/** Undefined where one is none, or a key comes twice. */
+async function decodeParts<Figures>(
+  codec: PartCodec<Figures>,
+  parts: readonly (readonly [string, string])[],
+): Promise<Map<string, Figures> | undefined> {
+  const decoded = await mapInTurns(
+    parts,
+    ([key, text]) => [key, codec.decode(tryParseJson(text))] as const,
+    ([[, text]]) => text.length,
+  );
+  const all = new Map<string, Figures>();
+  for (const [key, part] of decoded) {
+    if (part === undefined || all.has(key)) return undefined;
+    all.set(key, part);
+  }
+  return all;
+}
+
+/** `measure` tells of an item and its result how many characters it has, or about as much work. */
 async function mapInTurns<Item, Result>(
   items: readonly Item[],
   map: (item: Item) => Result,
+  measure: (done: readonly [Item, Result]) => number,
 ): Promise<readonly Result[]> {
   const results: Result[] = [];
+  let work = 0;
   for (const item of items) {
-    results.push(map(item));
-    if (results.length % partsPerTurn === 0) await yieldToEventLoop();
+    const result = map(item);
+    results.push(result);
+    work += Math.max(charsPerTurn / partsPerTurn, measure([item, result]));
+    if (work < charsPerTurn) continue;
+    work = 0;
+    await yieldToEventLoop();
   }
   return results;
 }
@@ -135,8 +158,8 @@ export interface RequestFigures {
 
 /** By `formatActionKey`. */
 type RequestsByAction = Map<string, RequestFigures>;
-/** By `formatRevisionKey`. */
-export type RequestsByRevision = Map<string, RequestsByAction>;
+/** By `formatPartKey`: a revision has its actions in several parts, each small enough for one turn. */
+export type RequestsByPart = Map<string, RequestsByAction>;
 
 const requestsSchema = z
   .tuple([z.string(), z.string(), durationsSchema, z.boolean(), instant, instant])
@@ -144,7 +167,7 @@ const requestsSchema = z
     return { names: { namespace, action }, durations, hasNpo, first, last };
   });
 
-const requestsOfRevisionCodec: PartCodec<RequestsByAction> = {
+const requestsOfPartCodec: PartCodec<RequestsByAction> = {
   encode: (actions) =>
     [...actions.values()].map(({ names, durations, hasNpo, first, last }) => [
       ...[names.namespace, names.action, encodeDurations(durations), hasNpo, String(first), String(last)],
@@ -159,17 +182,44 @@ const requestsOfRevisionCodec: PartCodec<RequestsByAction> = {
     return sum;
   },
 };
-export const requestsCodec = createPartsCodec(requestsOfRevisionCodec);
+export const requestsCodec = createPartsCodec(requestsOfPartCodec);
 
-export function formatRevisionKey(revision: string | undefined): string {
-  return JSON.stringify(revision ?? null);
+const partsOfRevision = 32;
+
+/** An action always lies in the same part of its revision. */
+export function findRequestsPart(
+  parts: RequestsByPart,
+  revision: string | undefined,
+  actionKey: string,
+): RequestsByAction {
+  let sum = 0;
+  for (let at = 0; at < actionKey.length; at += 1) sum = (31 * sum + actionKey.charCodeAt(at)) >>> 0;
+  const key = formatPartKey(revision, sum % partsOfRevision);
+  const known = parts.get(key);
+  if (known !== undefined) return known;
+  const part: RequestsByAction = new Map();
+  parts.set(key, part);
+  return part;
+}
+
+function formatPartKey(revision: string | undefined, part: number): string {
+  return JSON.stringify([part, revision ?? null]);
+}
+
+/** The parts of a revision. */
+export function listPartKeys(revision: string): readonly string[] {
+  return Array.from({ length: partsOfRevision }, (_, part) => formatPartKey(revision, part));
 }
 
 /** The requests of one revision, none where it is not there; undefined for what is no value of `requestsCodec`. */
-export function decodeRequests(value: unknown, revision: string): RequestsByRevision | undefined {
-  const key = formatRevisionKey(revision);
-  const actions = decodePart(requestsOfRevisionCodec, value, key);
-  return actions && new Map([[key, actions]]);
+export async function decodeRequests(value: unknown, revision: string): Promise<RequestsByPart | undefined> {
+  const { data } = partsSchema.safeParse(value);
+  if (data === undefined) return undefined;
+  const keys = new Set(listPartKeys(revision));
+  return decodeParts(
+    requestsOfPartCodec,
+    data.filter(([key]) => keys.has(key)),
+  );
 }
 
 /** Adds requests to those of their action. */

@@ -165,7 +165,7 @@ interface Running {
 }
 
 async function startProgram(...args: string[]): Promise<Running> {
-  const program = spawn("unshare", enter(args), { stdio: ["ignore", "pipe", "pipe"] });
+  const program = spawn("unshare", enter(args), { stdio: ["ignore", "pipe", "pipe"], detached: true });
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let printed = "";
   for (const stream of [program.stdout, program.stderr])
@@ -176,5 +176,6 @@ async function startProgram(...args: string[]): Promise<Running> {
     });
   program.on("exit", (code) => reject(new Error(`exit code ${code}: ${printed}`)));
   const address = await promise;
-  return { address, stop: () => void program.kill("SIGKILL") };
+  // All of its group: the program has changed its user, and does not end with its parent any more.
+  return { address, stop: () => void (program.pid !== undefined && process.kill(-program.pid, "SIGKILL")) };
 }

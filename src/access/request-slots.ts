@@ -33,10 +33,11 @@ export interface SlotPool {
   readonly held: AccountSlots;
   /** Those of its slots that are held by what has waited until the end for them. */
   readonly heldAfterWait: AccountSlots;
+  /** So long a request waits for a slot before it is refused. */
+  readonly briefWait: Millis;
 }
 
-/** So long a request waits for a slot before it is refused. */
-const briefWait: Millis = second;
+const defaultBriefWait: Millis = second;
 
 export function createRequestSlots(): RequestSlots {
   return {
@@ -45,12 +46,12 @@ export function createRequestSlots(): RequestSlots {
   };
 }
 
-export function createSlotPool(slots: RequestSlots, limits: Limits): SlotPool {
-  return { slots, limits, held: createAccountSlots(), heldAfterWait: createAccountSlots() };
+export function createSlotPool(slots: RequestSlots, limits: Limits, briefWait = defaultBriefWait): SlotPool {
+  return { slots, limits, held: createAccountSlots(), heldAfterWait: createAccountSlots(), briefWait };
 }
 
 /**
- * A slot, for which it waits a second at most. As many wait as may be under way, of all and of a token; others are refused at
+ * A slot, for which it waits a little. As many wait as may be under way, of all and of a token; others are refused at
  * once. Returns what gives it back.
  * @throws {TooMany} The token, or all without one, hold as many slots as they may.
  * @throws {LimitReached} All slots are taken.
@@ -74,7 +75,7 @@ export async function takeSlotBriefly(
   const tryTake = () =>
     findFullLimit(pool, principal) === undefined ? takeFreeSlot(pool, principal) : undefined;
   try {
-    const patience = AbortSignal.any([gone, AbortSignal.timeout(briefWait)]);
+    const patience = AbortSignal.any([gone, AbortSignal.timeout(pool.briefWait)]);
     return await waitUntilTaken(pool, principal, tryTake, patience);
   } catch {
     if (gone.aborted) throw gone.reason;

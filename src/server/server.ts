@@ -87,6 +87,8 @@ export interface ServerOptions extends ServedConfig {
     readonly requestTimeout: Millis;
     readonly connectionsCheckingInterval: Millis;
   };
+  /** How long a request waits for a slot, instead of the program's own. */
+  readonly slotWait?: Millis | undefined;
   /** How long a client may take nothing of its answer, instead of the program's own. */
   readonly unreadTimeout?: Millis | undefined;
   /** How long a connection may be open before anything comes on it, instead of the program's own. */
@@ -199,7 +201,7 @@ function measureUse({ dispatcher, guard }: ServerState): LimitUse {
 const anyQuery: QueryRules = { findDocument: undefined, onlyDocuments: false, introspection: true };
 
 function beginGeneration(
-  { telemetry, now, visuals }: ServerOptions,
+  { telemetry, now, visuals, slotWait }: ServerOptions,
   slots: Slots,
   {
     audit,
@@ -218,7 +220,15 @@ function beginGeneration(
   return {
     ...{ audit, authenticate, isToken, limits, compression, origins, now, resource, visuals, queryRules },
     ...{ publicUrl: others.publicUrl, signIn: others.signIn, clientCa: others.tls?.clientCa },
-    executor: createExecutor({ sites, limits, visuals, slots: slots.requests, now, onLimitReached }),
+    executor: createExecutor({
+      sites,
+      limits,
+      visuals,
+      slots: slots.requests,
+      slotWait,
+      now,
+      onLimitReached,
+    }),
     tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
   };
 }

@@ -10,7 +10,7 @@ const never = new AbortController().signal;
 
 test("of tokens that wait and hold as many, the one that was served the longest ago is next", async () => {
   const limits = { ...defaults.limits, requests: 3, tokenRequests: 3 };
-  const pool = createSlotPool(createRequestSlots(), limits);
+  const pool = createSlotPool(createRequestSlots(), limits, 30_000);
   const take = (account: string) =>
     takeSlotBriefly(pool, { ...anonymousPrincipal, account } as Principal, never);
   const held = [await take("x"), await take("x"), await take("x")];
@@ -32,6 +32,7 @@ test("a reload waits for a public request that waits for its slot", async () => 
   const executor = createExecutor({
     ...{ sites: new Map(), slots: createRequestSlots() },
     limits: { ...defaults.limits, requests: 1, tokenRequests: 1 },
+    slotWait: 30_000,
     ...{ now: () => fromMillis(0), onLimitReached: () => undefined },
   });
   const first = await executor.admit(anonymousPrincipal, never);

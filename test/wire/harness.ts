@@ -9,7 +9,7 @@ import type { TokenEntry } from "#src/config/config.ts";
 import type { CertificateEntry, CompressionConfig } from "#src/config/edge-settings.ts";
 import type { Limits, TokenLimits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
-import { fromMillis, type Instant } from "#src/core/time.ts";
+import { fromMillis, type Instant, type Millis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer, type ServedConfig, type Server, type ServerOptions } from "#src/server/server.ts";
 import type { LogStore } from "#src/store/logs.ts";
@@ -53,6 +53,8 @@ export function createSubject(
     probeAddress?: boolean;
     silence?: number;
     unread?: number;
+    /** How long a request waits for a slot. */
+    readonly slotWait?: Millis;
     audit?: AuditLog;
     served?: Partial<ServedConfig>;
     certificates?: readonly CertificateEntry[];
@@ -117,6 +119,7 @@ export function createSubject(
     now,
     ...(over.readingTime && { readTimeouts: over.readingTime }),
     unreadTimeout: over.unread,
+    slotWait: over.slotWait,
     describeBackends: () => ["memory: ok"],
   });
   const post = (body: unknown, init: RequestInit = {}) =>

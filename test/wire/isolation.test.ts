@@ -61,6 +61,8 @@ function serve(
     limits: { ...defaults.limits, requests, tokenRequests },
     telemetry: createTelemetry({ write: () => {} }),
     now,
+    // On a loaded machine a second may pass without a turn.
+    slotWait: 30_000,
     loadGraphql: () => Promise.reject(new Error("not asked for")),
   });
   const ask = (site: string, signal?: AbortSignal) =>

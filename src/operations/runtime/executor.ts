@@ -20,7 +20,7 @@ import { findLargest } from "../../core/collections.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
-import type { Instant } from "../../core/time.ts";
+import type { Instant, Millis } from "../../core/time.ts";
 import type { PublishedVisuals } from "../../visuals/visual.ts";
 import {
   collectBatches,
@@ -112,6 +112,8 @@ interface ExecutorOptions {
   readonly visuals?: PublishedVisuals | undefined;
   /** Shared by all executors of a server: the bound is on all of its requests. */
   readonly slots: RequestSlots;
+  /** How long a request waits for a slot, instead of the program's own. */
+  readonly slotWait?: Millis | undefined;
   readonly now: () => Instant;
   /** Called for each limit that ends a request of `complete`. */
   readonly onLimitReached: (limit: LimitName) => void;
@@ -140,7 +142,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     options,
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
-    pool: createSlotPool(options.slots, limits),
+    pool: createSlotPool(options.slots, limits, options.slotWait),
     ...{ heldByBackend: new Map(), usedBackends: new Map() },
     ...{ running: 0, isDraining: false },
     drained: Promise.withResolvers<void>(),

@@ -5,6 +5,7 @@ import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { AuditConfig } from "../config/edge-settings.ts";
+import { isFileMissing } from "../core/errors.ts";
 import { type Millis, second } from "../core/time.ts";
 import type { AuditSink } from "./audit-log.ts";
 
@@ -192,7 +193,7 @@ async function renameIfThere(path: string, number: number): Promise<void> {
   try {
     await rename(`${path}.${number}`, `${path}.${number + 1}`);
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
+    if (!isFileMissing(error)) throw error;
   }
 }
 

@@ -16,7 +16,7 @@ import {
 import { openDocumentDirectory } from "../graphql/document-directory.ts";
 import { checkVisual } from "../operations/metrics/visuals.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
-import type { Backend, BackendInfo } from "../store/backend.ts";
+import type { Backend, BackendInfo, LogEvent } from "../store/backend.ts";
 import { surveyRollups } from "../tracing/rollup-store/survey.ts";
 import { openVisualDirectory } from "../visuals/visual-directory.ts";
 import { openConfigFile } from "./support/config-file.ts";
@@ -91,12 +91,16 @@ async function inspectVisuals({ visuals: folder, limits }: Config): Promise<Visu
   const gallery = await openVisualDirectory({
     folder: () => folder,
     check: checkVisual,
-    // A file may have several, a line each.
-    log: ({ message, reason }) => problems.push(...String(reason ?? message).split("\n")),
+    log: (event) => problems.push(...listFaults(event)),
     deadline: () => limits.deadline,
   });
   gallery.close();
   return { published: gallery.listPublished(), problems };
+}
+
+/** A file may have several, a line each. */
+function listFaults({ message, reason }: LogEvent): readonly string[] {
+  return String(reason ?? message).split("\n");
 }
 
 interface DocumentFindings {
@@ -111,7 +115,7 @@ async function inspectDocuments({ graphql, mesh }: Config): Promise<DocumentFind
   const problems: string[] = [];
   const directory = await openDocumentDirectory({
     folder: () => folder,
-    log: ({ message, reason }) => problems.push(...String(reason ?? message).split("\n")),
+    log: (event) => problems.push(...listFaults(event)),
   });
   directory.close();
   const documents = directory.list();
@@ -326,8 +330,7 @@ function describeVisuals(
 ): void {
   if (visuals === undefined) return;
   notes.lines.push("", `Visuals in ${visuals}: ${published.length} published`);
-  for (const problem of problems) notes.lines.push(`  PROBLEM ${problem}`);
-  notes.problems += problems.length;
+  addProblems(notes, problems);
   for (const { title, site } of published) {
     if (Object.hasOwn(sites, site)) continue;
     notes.limitations += 1;
@@ -345,13 +348,17 @@ function describeDocuments(
   if (documents === undefined) return;
   const { count, problems } = documents;
   notes.lines.push("", `GraphQL documents in ${graphql?.documents}: ${count}`);
-  notes.lines.push(...problems.map((problem) => `  PROBLEM ${problem}`));
-  notes.problems += problems.length;
+  addProblems(notes, problems);
 }
 
 function describeMesh({ mesh: file }: Config, problems: readonly string[], notes: CheckReport): void {
   if (file === undefined) return;
-  notes.lines.push("", `GraphQL by ${file}`, ...problems.map((problem) => `  PROBLEM ${problem}`));
+  notes.lines.push("", `GraphQL by ${file}`);
+  addProblems(notes, problems);
+}
+
+function addProblems(notes: CheckReport, problems: readonly string[]): void {
+  notes.lines.push(...problems.map((problem) => `  PROBLEM ${problem}`));
   notes.problems += problems.length;
 }
 

@@ -223,6 +223,11 @@ export function toErrorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Whether the file system has no such file or folder. */
+export function isFileMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
+}
+
 /** ` (ENOENT)` for an error with such a code, else an empty text. */
 export function formatErrorCode(error: unknown): string {
   return error instanceof Error && "code" in error && typeof error.code === "string"

@@ -3,7 +3,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { ConfigError, formatErrorCode } from "../core/errors.ts";
+import { ConfigError, formatErrorCode, isFileMissing } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import type { LogEvent } from "../store/backend.ts";
 
@@ -34,7 +34,8 @@ interface FolderState<Content> {
   readonly options: FolderOptions<Content>;
   readonly log: FolderOptions<Content>["log"];
   files: ReadonlyMap<string, LoadedFile<Content>>;
-  isMissing: boolean;
+  /** Whether it was logged that the folder cannot be read. */
+  isUnreadable: boolean;
 }
 
 interface LoadedFile<Content> {
@@ -52,7 +53,7 @@ export async function watchFolder<Content>(options: FolderOptions<Content>): Pro
     // A read that is under way when the folder is closed logs nothing.
     log: (event) => (isClosed ? undefined : options.log(event)),
     files: new Map(),
-    isMissing: false,
+    isUnreadable: false,
   };
   await refreshFolder(state);
   let isReading = false;
@@ -102,14 +103,14 @@ async function readStampsOrReport<Content>(
   const folder = state.options.folder();
   try {
     const stamps = folder === undefined ? new Map() : await readFileStamps(folder, isRead);
-    state.isMissing = false;
+    state.isUnreadable = false;
     return stamps;
   } catch (error) {
     const reason = `${folder}: the folder cannot be read${formatErrorCode(error)}`;
-    if (!state.isMissing) state.log({ level: "error", message: messages.unreadable, reason });
-    state.isMissing = true;
+    if (!state.isUnreadable) state.log({ level: "error", message: messages.unreadable, reason });
+    state.isUnreadable = true;
     // A folder that is gone has no files; one that cannot be read now still has those that it had.
-    return isMissing(error) ? new Map() : undefined;
+    return isFileMissing(error) ? new Map() : undefined;
   }
 }
 
@@ -124,16 +125,12 @@ async function loadFile<Content>(
     }
     return { parsed: { content: options.parse(await readFile(file, "utf8"), file) } };
   } catch (error) {
-    if (isMissing(error)) return undefined;
+    if (isFileMissing(error)) return undefined;
     const reason = error instanceof ConfigError ? error.message : undefined;
     const err = reason === undefined ? error : undefined;
     log({ level: "error", message: options.messages.wrong, file, reason, err });
     return { parsed: undefined };
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
 }
 
 /** Undefined while files come and go: one that is being renamed would be missed under both names. */

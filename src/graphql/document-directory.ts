@@ -21,23 +21,25 @@ export async function openDocumentDirectory(
   options: Pick<FolderOptions<Documents>, "folder" | "log" | "interval">,
 ): Promise<DocumentDirectory> {
   let known: Documents = new Map();
-  let byFile: ReadonlyMap<string, readonly string[]> = new Map();
+  let byFile: ReadonlyMap<string, Documents> = new Map();
   const watched = await watchFolder<Documents>({
     ...options,
     isRead: (name) => /\.(?:graphql|gql|json)$/.test(name),
     parse: (text, file) => (file.endsWith(".json") ? parseManifest(text, file) : parseDocument(text)),
     change: (contents) => {
       known = new Map([...contents.values()].flatMap((documents) => [...documents]));
-      byFile = new Map(
-        [...contents].map(([file, documents]) => [
-          file,
-          [...new Set([...documents.values()].map((text) => text.trimEnd()))],
-        ]),
-      );
+      byFile = contents;
     },
     messages: { unreadable: "documents cannot be read", wrong: "documents not taken" },
   });
-  return { find: (hash) => known.get(hash), list: () => byFile, close: watched.close };
+  return { find: (hash) => known.get(hash), list: () => listDistinct(byFile), close: watched.close };
+}
+
+function listDistinct(byFile: ReadonlyMap<string, Documents>): ReadonlyMap<string, readonly string[]> {
+  const listTexts = (documents: Documents) => [
+    ...new Set([...documents.values()].map((text) => text.trimEnd())),
+  ];
+  return new Map([...byFile].map(([file, documents]) => [file, listTexts(documents)]));
 }
 
 /** Clients send it with the line break at the end of the file or without. */
@@ -50,13 +52,17 @@ function hash(text: string): string {
 }
 
 const hashSchema = z.string().regex(/^[0-9a-fA-F]{32,128}$/, "expected a hash as hexadecimal digits");
+const apolloSchema = z.strictObject({
+  format: z.literal("apollo-persisted-query-manifest"),
+  version: z.literal(1),
+  operations: z.array(
+    z.looseObject({ id: hashSchema, body: z.string() }).transform(({ id, body }) => [id, body] as const),
+  ),
+});
+/** Hashes, each with its document. */
 const manifestSchema = z.union([
-  z.strictObject({
-    format: z.literal("apollo-persisted-query-manifest"),
-    version: z.literal(1),
-    operations: z.array(z.looseObject({ id: hashSchema, body: z.string() })),
-  }),
-  z.record(hashSchema, z.string()),
+  apolloSchema.transform(({ operations }) => operations),
+  z.record(hashSchema, z.string()).transform((documents) => Object.entries(documents)),
 ]);
 
 /** A map of hashes to documents, or Apollo's manifest of persisted queries. @throws {ConfigError} */
@@ -66,9 +72,5 @@ function parseManifest(text: string, file: string): Documents {
     const message = "expected a map of hashes to documents, or Apollo's manifest of persisted queries";
     throw new ConfigError(file, [{ path: "", message }]);
   }
-  const isApollo = "operations" in data && Array.isArray(data.operations);
-  const entries = isApollo
-    ? (data.operations as readonly { id: string; body: string }[]).map(({ id, body }) => [id, body] as const)
-    : Object.entries(data as Record<string, string>);
-  return new Map(entries.map(([id, document]) => [id.toLowerCase(), document]));
+  return new Map(data.map(([id, document]) => [id.toLowerCase(), document]));
 }

@@ -10,8 +10,8 @@ import type { Budget, SnapshotVersion, SpanSource } from "../../../src/store/spa
 import type { ElasticClient } from "../client/client.ts";
 import { matchNone } from "../client/query-dsl.ts";
 import { releaseScroll, requireCompleteScroll } from "../client/scroll.ts";
+import { createFieldFilter } from "../layout/field-filter.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
-import { createFieldFilter } from "../layout/read-fields.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
@@ -217,9 +217,8 @@ async function openPlannedSnapshot(
   const patterns = new Map(sources.map((source) => [source.index, findPlan(source).metadata] as const));
   // Plans of one pattern are made one after the other, and it may have changed in between.
   if (sources.some((source) => patterns.get(source.index) !== findPlan(source).metadata)) return "behind";
-  const isRead = findFieldFilter(context, sources);
-  const held = { patterns, isRead };
-  const opening = openSnapshot(context.backend, context.client, held, since, signal);
+  const of = { patterns, isRead: findFieldFilter(context, sources) };
+  const opening = openSnapshot(context.backend, context.client, of, since, signal);
   const snapshot = await opening.catch((error: unknown) => {
     if (error instanceof IndicesChangedError) return "behind" as const;
     throw error;
@@ -232,15 +231,15 @@ async function openPlannedSnapshot(
       const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery };
       // What was checked before the points in time were opened does not hold for them.
       const own: SpanSearchContext = { ...context, view, checkedAt: new WeakMap() };
-      const shown = sources.filter(({ index }) => byPattern.has(index));
-      return { context: own, shard: { documents: createDocumentsOf(own), sources: shown } };
+      const held = sources.filter(({ index }) => byPattern.has(index));
+      return { context: own, shard: { documents: createDocumentsOf(own), sources: held } };
     });
   try {
     const views = createViews(undefined);
     const checks = views.flatMap(({ context: own, shard }) =>
       shard.sources.map((source) => () => isPlanBehind(own, source, findPlan(source), signal)),
     );
-    let isBehind = !(await arePlansCurrent(context, held, signal));
+    let isBehind = !(await arePlansCurrent(context, of, signal));
     for (const check of checks) isBehind ||= await check();
     if (isBehind) {
       snapshot.close();

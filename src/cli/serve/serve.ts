@@ -189,19 +189,8 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     ],
   });
   return {
-    ...{
-      shell,
-      options,
-      telemetry,
-      exporter,
-      graphql,
-      visuals,
-      documents,
-      server,
-      errorIntake,
-      audit,
-      first: config,
-    },
+    ...{ shell, options, telemetry, exporter, graphql, visuals, documents },
+    ...{ server, errorIntake, audit, first: config },
     ...{ state, toServed, unfinished: [], failed },
     signal: AbortSignal.any([shell.signal, failed.signal]),
   };

@@ -97,7 +97,7 @@ const maxAttempts = 3;
 const segmentsReadInstead = 6;
 /** Reading a span costs about so many times as much as adding it up at the source. */
 const readingOverAddingUp = 20;
-/** What else is read for a span of the scan takes at most so many documents. */
+/** What is read for a span of the scan takes about so many documents. */
 const documentsPerSpan = 8;
 
 /**

@@ -1,7 +1,7 @@
 // Which fields of a mapping matter to figures of spans that are kept.
 import { describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
-import { createFieldFilter } from "../../../../resolvers/elastic/layout/read-fields.ts";
+import { createFieldFilter } from "../../../../resolvers/elastic/layout/field-filter.ts";
 import { spanLayouts } from "../../../../resolvers/elastic/layout/span-layout.ts";
 import { readFields } from "../../../../resolvers/elastic/mapping/indexed-field.ts";
 import { opaqueMetadata } from "../../../../resolvers/elastic/mapping/mapping.ts";

@@ -72,8 +72,11 @@ export async function findCalls(reader: SpanReader, query: EdgesQuery, signal: A
   await removeDocuments(spans.callers.others, spans.callers.own, signal);
   const most = Math.min(maxEntriesPerCaller * callers, Math.floor((budget.limit - spent()) / 2));
   const share = createBudgetShare(budget, most);
-  const entries = reader.scan({ ...scan, select: "entries", budget: share }, signal);
-  const hasEntries = await suppressShareSpent(addCallees(spans, entries));
+  const readEntries = async (): Promise<true> => {
+    await addCallees(spans, reader.scan({ ...scan, select: "entries", budget: share }, signal));
+    return true;
+  };
+  const hasEntries = await suppressShareSpent(readEntries());
   const lookup = { reader, spans, budget, outside: hasEntries === undefined ? undefined : range };
   await lookUpCallees(lookup, all, spans.callers.own, signal);
   await lookUpCallees(lookup, sources, spans.callers.others, signal);

@@ -157,6 +157,39 @@ describe("calls", () => {
     await fc.assert(property, { numRuns: sampleRuns(3_000) });
   });
 
+  test("callees in the range are read once, and only others are looked up", async () => {
+    const spans = [1, 2].flatMap((n) => [
+      createSpan({ span_id: `caller${n}`, span_kind: "client" }),
+      createSpan({ span_id: `callee${n}`, parent_span_id: `caller${n}`, span_kind: "server" }),
+    ]);
+    expect(await listLookups(spans)).toEqual([range]);
+  });
+
+  test("callees are looked up by their callers where the range has far more requests", async () => {
+    const others = Array.from({ length: 4 }, (_, n) => createSpan({ span_id: `other${n}` }));
+    const spans = [
+      createSpan({ span_id: "caller", span_kind: "client", parent_span_id: "other0" }),
+      ...others,
+    ];
+    expect(await listLookups(spans)).toEqual([undefined]);
+  });
+
+  /** The ranges outside of which callees are looked up for the edges of a site. */
+  async function listLookups(spans: readonly Span[]): Promise<readonly (TimeRange | undefined)[]> {
+    const ranges: (TimeRange | undefined)[] = [];
+    const reader = createArrayReader(spans);
+    const find: typeof reader.find = (lookup, ...rest) => {
+      ranges.push(lookup.outside);
+      return reader.find(lookup, ...rest);
+    };
+    const query: EdgesQuery = {
+      ...{ sources: [createSource("shop")], partners: [] },
+      ...{ range, budget: createBudget(100_000) },
+    };
+    await createSpanAnalytics({ ...reader, find }).siteEdges(query, signal);
+    return ranges;
+  }
+
   /** By edge or action: how often it counts in these ranges, its errors and its time. */
   async function readFigures(
     spans: readonly Span[],

@@ -23,8 +23,10 @@ export function createBudgetShare(budget: Budget, limit: number): Budget {
   };
 }
 
-/** The result of a read; undefined where it has spent its share of a budget. */
-export async function suppressShareSpent<T>(read: Promise<T>): Promise<T | undefined> {
+/** The result of a read; undefined where it has spent its share of a budget. A read without a result would always look so. */
+export async function suppressShareSpent<T extends NonNullable<unknown>>(
+  read: Promise<T | undefined>,
+): Promise<T | undefined> {
   try {
     return await read;
   } catch (error) {

@@ -228,7 +228,8 @@ async function expectCallsOfReading(
     const digest = encodeEventDigest({ service, kind, name, statement: hash });
     const of = { sources: [a] as const, range, digest, budget: createBudget(limit) };
     const exact = await definition().slowEventActions({ ...of, budget: createBudget(1_000_000) }, signal);
-    const sort = (rows: typeof exact) => rows.toSorted((x, y) => compare(x.action_name, y.action_name));
+    const sort = (rows: typeof exact) =>
+      rows.toSorted((x, y) => compare(x.action_name, y.action_name) || compare(x.namespace, y.namespace));
     expect(sort(await analytics.slowEventActions(of, signal))).toEqual(sort(exact));
     compared.ofActions += exact.length;
   }

@@ -8,3 +8,20 @@ export function yieldToEventLoop(): Promise<unknown> {
   lastTurn = lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
   return lastTurn;
 }
+
+/** Items that are visited in one turn: some milliseconds of work where each is a span. */
+const itemsPerTurn = 2_000;
+
+/** Yields the items in chunks, each in a turn of the event loop of its own. @throws the signal's reason */
+export async function* takeTurns<T>(items: Iterable<T>, signal: AbortSignal): AsyncGenerator<readonly T[]> {
+  let chunk: T[] = [];
+  for (const item of items) {
+    chunk.push(item);
+    if (chunk.length < itemsPerTurn) continue;
+    yield chunk;
+    chunk = [];
+    await yieldToEventLoop();
+    signal.throwIfAborted();
+  }
+  if (chunk.length > 0) yield chunk;
+}

@@ -164,7 +164,7 @@ export interface SpanLookup {
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
   /** Lets a store omit spans that a scan with these would not return; not with `exceptions`. */
   readonly within?: Pick<SpanScan, "range" | "pushdown"> | undefined;
-  /** Lets a store omit spans whose end lies in this range, because a scan has returned them. Only by `caller`. */
+  /** Lets a store omit spans whose end lies in this range, because a scan has returned them. Only by `caller` and `trace`. */
   readonly outside?: TimeRange | undefined;
   /**
    * The caller needs neither events nor error reports, so a store may omit those in documents of their own. Not with

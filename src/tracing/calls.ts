@@ -3,7 +3,7 @@
 import { isNonEmpty, requireFirst } from "../core/collections.ts";
 import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { takeTurns } from "../core/turns.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
@@ -32,23 +32,6 @@ interface Calls {
   readonly made: readonly Call[];
   /** From the site's partners. */
   readonly received: readonly Required<Call>[];
-}
-
-/** Spans that are visited in one turn of the event loop: some milliseconds of work. */
-const spansPerTurn = 2_000;
-
-/** Yields the items in chunks, each in a turn of the event loop of its own. */
-export async function* takeTurns<T>(items: Iterable<T>, signal: AbortSignal): AsyncGenerator<readonly T[]> {
-  let chunk: T[] = [];
-  for (const item of items) {
-    chunk.push(item);
-    if (chunk.length < spansPerTurn) continue;
-    yield chunk;
-    chunk = [];
-    await yieldToEventLoop();
-    signal.throwIfAborted();
-  }
-  if (chunk.length > 0) yield chunk;
 }
 
 /**

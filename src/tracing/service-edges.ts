@@ -3,9 +3,10 @@
 
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
 import { allTime } from "../core/time.ts";
+import { takeTurns } from "../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
 import type { SpanReader } from "../store/spans.ts";
-import { type Call, findCalls, listAllSources, takeTurns } from "./calls.ts";
+import { type Call, findCalls, listAllSources } from "./calls.ts";
 import { createDurationDistribution, type DurationDistribution } from "./duration-stats.ts";
 import { loadAncestors } from "./spans/entry-lookup.ts";
 import { deriveNames, deriveNamesAbove, isRequest } from "./spans/requests.ts";

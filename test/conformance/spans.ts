@@ -279,16 +279,21 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
-      test("find by caller omits only callees whose end lies in the range that it may leave out", async () => {
-        const of = { by: "caller", spans } as const;
-        const query = { sources: all(), of, outside: narrow, budget: createLargeBudget() };
-        const found = (await readAllSpans(running.store.find(query, createSignal()))).map(formatKey);
-        const callees = spans.filter((span) => isLookedUp(of, span));
-        const left = callees.filter(({ end }) => end < narrow.from || end > narrow.to);
-        expect(left.length).toBeGreaterThan(0);
-        expect(callees.map(formatKey)).toEqual(expect.arrayContaining(found));
-        expect(found).toEqual(expect.arrayContaining(left.map(formatKey)));
-      });
+      test.each([
+        { by: "caller", spans },
+        { by: "trace", traceIds: [...new Set(spans.map(({ trace_id }) => trace_id))], select: "all" },
+      ] as const)(
+        "find by $by omits only spans whose end lies in the range that it may leave out",
+        async (of) => {
+          const query = { sources: all(), of, outside: narrow, budget: createLargeBudget() };
+          const found = (await readAllSpans(running.store.find(query, createSignal()))).map(formatKey);
+          const wanted = spans.filter((span) => isLookedUp(of, span));
+          const left = wanted.filter(({ end }) => end < narrow.from || end > narrow.to);
+          expect(left.length).toBeGreaterThan(0);
+          expect(wanted.map(formatKey)).toEqual(expect.arrayContaining(found));
+          expect(found).toEqual(expect.arrayContaining(left.map(formatKey)));
+        },
+      );
 
       test("lists all traces with an exception, of a type or digest, and builds the error listing from them", async () => {
         const { store } = running;

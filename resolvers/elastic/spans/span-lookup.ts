@@ -3,7 +3,8 @@
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import type { SpanLookup, SpanSelection } from "../../../src/store/spans.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
-import { allOf } from "../client/query-dsl.ts";
+import { allOf, matchAll, not } from "../client/query-dsl.ts";
+import { buildCertainEndTimeQuery } from "../query/span-lower-bounds.ts";
 import { buildEventNameQuery, buildIdQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";
 import {
   findStandaloneSpans,
@@ -31,6 +32,7 @@ import {
   matchSpans,
   matchStandaloneSpans,
   matchStatementChildren,
+  maxTracesPerSearch,
   type SpanMatcher,
 } from "./span-matchers.ts";
 
@@ -53,7 +55,9 @@ export function findInSite(
   switch (by) {
     case "trace":
       return mergeConcurrent(
-        [...chunkIds(of.traceIds)].map((ids) => () => findTraces(ids, of.select, within, read, context)),
+        [...chunkIds(of.traceIds, outside === undefined ? undefined : maxTracesPerSearch)].map(
+          (ids) => () => findTraces(ids, of.select, { within, outside }, read, context),
+        ),
       );
     case "span":
       return readWithStandalone([...chunkIds(of.spans)].map(matchSpans));
@@ -71,7 +75,7 @@ export function findInSite(
 function findTraces(
   traceIds: readonly string[],
   select: SpanSelection,
-  within: SpanLookup["within"],
+  { within, outside }: Pick<SpanLookup, "within" | "outside">,
   read: (matcher: SpanMatcher) => SpanBatches,
   context: ReadContext,
 ): SpanBatches {
@@ -87,11 +91,13 @@ function findTraces(
         within === undefined
           ? buildSelectionQuery(placed, select)
           : buildCandidateQuery(placed, { ...within, select }, source);
-      return allOf([inTraces.condition(placed, source), hint]);
+      const isOutside = outside === undefined ? matchAll : not(buildCertainEndTimeQuery(placed, outside));
+      return allOf([inTraces.condition(placed, source), hint, isOutside]);
     },
     accepts: (span) => inTraces.accepts(span) && isInSelection(select, span),
   };
-  return read(select === "all" ? { ...selected, completeTraceIds: traceIds } : selected);
+  const isWhole = select === "all" && outside === undefined;
+  return read(isWhole ? { ...selected, completeTraceIds: traceIds } : selected);
 }
 
 /** The spans of the traces with exceptions, their own and separate ones. */

@@ -2,7 +2,8 @@
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
 import type { SpanId } from "../../../src/store/spans.ts";
-import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
+import { createCalleeTest } from "../../../src/tracing/spans/callees.ts";
+import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { allOf, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { SeparateEvent } from "../layout/event-decoder.ts";
@@ -78,7 +79,7 @@ export function matchSpanIds(spanIds: readonly string[]): SpanMatcher {
  * Where hardly any of the traces has a hit, long lists cost a server far less than many searches. Each id has up to four
  * spellings, and servers accept 65,536 terms.
  */
-const maxTracesPerSearch = 5_000;
+export const maxTracesPerSearch = 5_000;
 
 /**
  * Matchers for the requests that these spans called, a search each: as the other side under the same id, as a child or by a
@@ -108,24 +109,7 @@ function matchCallees(
   ids: readonly SpanId[],
   buildQuery: (placed: PlacedForm<SpanForm>) => Query,
 ): SpanMatcher {
-  // Of many callers, mostly none is found.
-  let callers: ReadonlySet<string> | undefined;
-  return {
-    condition: buildQuery,
-    accepts: (span) => {
-      callers ??= new Set(ids.map(formatSpanKey));
-      const { trace_id, parent_span_id: span_id, links } = span;
-      const isChild = span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }));
-      if (isChild && isInSelection("calls", span)) return true;
-      if (!isInSelection("entries", span)) return false;
-      const isOtherSide = isCalleeSide(span) && callers.has(formatSpanKey(span));
-      return isOtherSide || isChild || hasLinkTo(callers, links);
-    },
-  };
-}
-
-function hasLinkTo(callers: ReadonlySet<string>, links: Span["links"]): boolean {
-  return links.some((link) => callers.has(formatSpanKey(link)));
+  return { condition: buildQuery, accepts: createCalleeTest(ids) };
 }
 
 /** Database calls below these spans, in any trace. */

@@ -3,10 +3,9 @@
 import { requireAt } from "../../core/collections.ts";
 import type { ActionRow, RevisionStats, Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
+import { takeTurns, yieldToEventLoop } from "../../core/turns.ts";
 import type { ActionsQuery, RevisionQuery } from "../../store/span-analytics.ts";
 import type { SpanReader, SpanScan } from "../../store/spans.ts";
-import { takeTurns } from "../calls.ts";
 import { createActionTraces, findActionsWithNpo } from "../n-plus-one-actions.ts";
 import {
   addFigures,

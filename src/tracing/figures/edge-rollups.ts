@@ -3,8 +3,9 @@
 import { requireAt } from "../../core/collections.ts";
 import type { Edge } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
+import { takeTurns } from "../../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../../store/span-analytics.ts";
-import { listAllSources, takeTurns } from "../calls.ts";
+import { listAllSources } from "../calls.ts";
 import {
   addSpan,
   calculateMean,

@@ -2,8 +2,8 @@
 // attributes are asked for: of a kept group nobody knows which of its spans had them.
 import { requireAt } from "../../core/collections.ts";
 import type { SlowEvent, SlowEventAction } from "../../core/rows.ts";
+import { takeTurns } from "../../core/turns.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
-import { takeTurns } from "../calls.ts";
 import { measureText } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
 import { findPiece } from "../rollups/segments.ts";

@@ -1,10 +1,13 @@
-// One step of a roller for one group: drops the segments that do not hold any more, makes the newest one that is missing, and
-// merges. The documents of segments come first and the manifest last, under the condition that nobody else has replaced it: so
-// a roller may end at any point, and another may do the same at the same time.
+// One step of a roller for the groups of some sources: drops the segments that do not hold any more, makes the newest ones that are
+// missing, of one reading of their spans, and merges. The documents of segments come first and the manifest last, under the
+// condition that nobody else has replaced it: so a roller may end at any point, and another may do the same at the same time.
+import { isNonEmpty, type NonEmpty, requireFirst, requireKey } from "../../core/collections.ts";
 import { Refused } from "../../core/errors.ts";
 import {
+  earlier,
   fromMillis,
   type Instant,
+  later,
   type Millis,
   minute,
   nanosPerMilli,
@@ -12,10 +15,10 @@ import {
   toMillis,
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
-import type { SpanSnapshot } from "../../store/spans.ts";
+import type { SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { findChangedMinutes } from "../rollups/changes.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
-import { createBudget, trackBudget } from "../spans/read-budget.ts";
+import { createBudget, createBudgetShare, trackBudget } from "../spans/read-budget.ts";
 import {
   emptyManifest,
   formatManifestId,
@@ -35,14 +38,26 @@ import {
   type Merge,
 } from "./pieces.ts";
 import type { RollTarget } from "./roll-target.ts";
+import { readSegment } from "./segment-reader.ts";
 
 export interface RollContext {
   readonly store: RollupStore;
   readonly now: () => Instant;
   /** Most segments have at most so many spans. */
   readonly segmentSpans: number;
-  /** What one step may read. */
+  /** What one step may read for a group. */
   readonly maxDocuments: number;
+  /** Of more spans, each group reads by itself, so that they need not be held in memory. */
+  readonly maxHeldSpans: number;
+}
+
+/** A group, in a step for several. */
+export interface RollOrder {
+  readonly target: RollTarget;
+  /** Pieces that take too much. */
+  readonly skipped: readonly TimeRange[];
+  /** Whether documents to which the manifest refers may be gone, or may not be readable. */
+  readonly isUnverified: boolean;
 }
 
 export interface RollStep {
@@ -51,7 +66,7 @@ export interface RollStep {
    * documents than a step may read. `idle`: nothing is missing.
    */
   readonly did: "made" | "merged" | "idle" | "refused" | "lost" | "unsupported";
-  /** Documents that were read. */
+  /** Documents that were read; those that were read for several groups are shared among them. */
   readonly documents: number;
   /** What is kept now. */
   readonly manifest: Manifest;
@@ -69,64 +84,133 @@ const rewriteAfter: Millis = 10 * minute;
 /** What is in work of one group. */
 interface Work {
   readonly context: RollContext;
-  readonly target: RollTarget;
-  readonly snapshot: SpanSnapshot;
+  readonly order: RollOrder;
+  readonly before: FoundManifest;
+  /** Whether the source has no documents that it did not have when the manifest was written. */
+  readonly isUnchanged: boolean;
   /** Documents to be written before the manifest. */
   readonly documents: NewDocument[];
   segments: readonly StoredSegment[];
   merged: readonly StoredSegment[];
+  made: MadePiece | undefined;
 }
 
-interface RollOptions {
-  /** Pieces that take too much. */
-  readonly skipped: readonly TimeRange[];
-  /** Whether documents to which the manifest refers may be gone, or may not be readable. */
-  readonly isUnverified: boolean;
+interface MadePiece {
+  readonly range: TimeRange;
+  readonly isRefused: boolean;
+  readonly documents: number;
 }
 
-/** Errors as `SpanReader.scan` and `RollupStore`, but for refusals. */
-export async function rollGroup(
+/**
+ * A step for each of the groups, which have the same sources, in any order. Errors as `SpanReader.scan` and `RollupStore`, but for
+ * refusals.
+ */
+export async function rollGroups(
   context: RollContext,
-  target: RollTarget,
-  { skipped, isUnverified }: RollOptions,
+  orders: NonEmpty<RollOrder>,
   signal: AbortSignal,
-): Promise<RollStep> {
-  const { store, now } = context;
-  const { reader, group, sources } = target;
-  const { manifest, revision } = await readManifest(store, group, signal);
-  const since = manifest.version === undefined ? undefined : reader.parseVersion?.(manifest.version);
-  const snapshot = await reader.openSnapshot?.(sources, since, signal);
+): Promise<readonly RollStep[]> {
+  const [{ target }] = orders;
+  const { reader, sources } = target;
+  const found = await readManifests(context.store, orders, signal);
+  // Mostly that of all groups.
+  const since = found.find(({ manifest }) => manifest.version !== undefined)?.manifest.version;
+  const parsed = since === undefined ? undefined : reader.parseVersion?.(since);
+  const snapshot = await reader.openSnapshot?.(sources, parsed, signal);
   const version = snapshot?.version.print?.();
   if (snapshot === undefined || version === undefined) {
     snapshot?.close();
-    return { did: "unsupported", documents: 0, manifest };
+    return found.map(({ manifest }) => ({ did: "unsupported", documents: 0, manifest }));
   }
-  const { budget, spent } = trackBudget(createBudget(context.maxDocuments));
   try {
-    const work: Work = {
-      context,
-      target,
-      snapshot,
-      documents: [],
-      ...(await keepUnchanged(manifest, target, snapshot, signal)),
-    };
-    dropOld(work);
-    if (isUnverified) await dropMissing(work, signal);
-    const made = await makeNewest(work, skipped, budget, signal);
-    const isMerged = await mergeNext(work, signal);
-    const next: Manifest = { at: toMillis(now()), version, segments: work.segments, merged: work.merged };
-    const did =
-      made.range === undefined ? (isMerged ? "merged" : "idle") : made.isRefused ? "refused" : "made";
-    const refused = made.isRefused ? made.range : undefined;
-    if (!isWorthWriting(manifest, next, snapshot, did)) return { did, documents: spent(), manifest, refused };
-    await store.create(work.documents, signal);
-    const document = toManifestDocument(target, next);
-    const isWritten = await store.replace(document, revision, signal);
-    if (!isWritten) return { did: "lost", documents: spent(), manifest };
-    return { did, documents: spent(), manifest: next, refused };
+    const works = await startWorks(context, found, { snapshot, since }, signal);
+    await makeNewest(context, works, snapshot, signal);
+    const steps: RollStep[] = [];
+    for (const work of works) steps.push(await finishWork(work, version, signal));
+    return steps;
   } finally {
     snapshot.close();
   }
+}
+
+/** Each group with the segments that hold in the snapshot. */
+async function startWorks(
+  context: RollContext,
+  found: readonly FoundManifest[],
+  opened: OpenedSnapshot,
+  signal: AbortSignal,
+): Promise<readonly Work[]> {
+  const changes = new Map<string | undefined, Changes>();
+  for (const [version, own] of Map.groupBy(found, ({ manifest }) => manifest.version)) {
+    changes.set(version, await findChanges(version, own, opened, signal));
+  }
+  const works: Work[] = [];
+  for (const before of found) {
+    const { segments, merged, version } = before.manifest;
+    const { isUnchanged, minutes } = requireKey(changes, version);
+    const work: Work = {
+      ...{ context, order: before.order, before, isUnchanged, documents: [], made: undefined },
+      ...(minutes === undefined
+        ? { segments: [], merged: [] }
+        : dropFromCover({ segments, merged }, minutes)),
+    };
+    dropOld(work);
+    if (before.order.isUnverified) await dropMissing(work, signal);
+    works.push(work);
+  }
+  return works;
+}
+
+/** What the source has had since a version. */
+interface Changes {
+  readonly isUnchanged: boolean;
+  /** Those that may have changed, among those of the groups' segments. Undefined where nobody knows. */
+  readonly minutes: ReadonlySet<Instant> | undefined;
+}
+
+interface OpenedSnapshot {
+  readonly snapshot: SpanSnapshot;
+  /** The version with which it was compared. */
+  readonly since: string | undefined;
+}
+
+async function findChanges(
+  version: string | undefined,
+  groups: readonly FoundManifest[],
+  { snapshot, since }: OpenedSnapshot,
+  signal: AbortSignal,
+): Promise<Changes> {
+  const ranges = groups.flatMap(({ manifest }) => manifest.segments.map(({ range }) => range));
+  const { reader, sources } = requireFirst(groups).order.target;
+  const parsed = version === undefined || version === since ? undefined : reader.parseVersion?.(version);
+  const added = version === since ? snapshot.added : parsed && (await snapshot.compare(parsed, signal));
+  const isUnchanged = added?.documents === 0;
+  if (added === undefined || !isNonEmpty(ranges)) return { isUnchanged, minutes: undefined };
+  const within = {
+    from: ranges.reduce((least, { from }) => earlier(least, from), ranges[0].from),
+    to: ranges.reduce((most, { to }) => later(most, to), ranges[0].to),
+  };
+  // Groups whose spans change their own segments only lose a few more, which are made again together with those of the others.
+  const isLocal = groups.every(({ order }) => order.target.isLocal);
+  const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, within };
+  return { isUnchanged, minutes: await findChangedMinutes(all, signal) };
+}
+
+/** Merges, and writes what is new. */
+async function finishWork(work: Work, version: string, signal: AbortSignal): Promise<RollStep> {
+  const { context, order, before, made } = work;
+  const { store, now } = context;
+  const isMerged = await mergeNext(work, signal);
+  const next: Manifest = { at: toMillis(now()), version, segments: work.segments, merged: work.merged };
+  const did = made === undefined ? (isMerged ? "merged" : "idle") : made.isRefused ? "refused" : "made";
+  const refused = made?.isRefused ? made.range : undefined;
+  const documents = made?.documents ?? 0;
+  const { manifest, revision } = before;
+  if (!isWorthWriting(manifest, next, did, work)) return { did, documents, manifest, refused };
+  await store.create(work.documents, signal);
+  const isWritten = await store.replace(toManifestDocument(order.target, next), revision, signal);
+  if (!isWritten) return { did: "lost", documents, manifest };
+  return { did, documents, manifest: next, refused };
 }
 
 /** Writes a manifest without segments where there is none, so that requests know that figures will be made. */
@@ -135,8 +219,9 @@ export async function announceGroup(
   target: RollTarget,
   signal: AbortSignal,
 ): Promise<void> {
-  const { revision } = await readManifest(store, target.group, signal);
-  if (revision !== undefined) return;
+  const order = { target, skipped: [], isUnverified: false };
+  const [found] = await readManifests(store, [order], signal);
+  if (found?.revision !== undefined) return;
   await store.replace(
     toManifestDocument(target, { ...emptyManifest, at: toMillis(now()) }),
     undefined,
@@ -148,29 +233,29 @@ function toManifestDocument({ group, name: { site } }: RollTarget, manifest: Man
   return { id: formatManifestId(group), site, made: manifest.at, body: printManifest(group, manifest) };
 }
 
-/** One that cannot be read is as good as an empty one, and is replaced. */
-async function readManifest(
-  store: RollupStore,
-  group: string,
-  signal: AbortSignal,
-): Promise<{ readonly manifest: Manifest; readonly revision: string | undefined }> {
-  const [found] = await store.read([formatManifestId(group)], signal);
-  const manifest = found && parseManifest(group, found.body);
-  return { manifest: manifest ?? emptyManifest, revision: found?.revision };
+interface FoundManifest {
+  readonly order: RollOrder;
+  readonly manifest: Manifest;
+  readonly revision: string | undefined;
 }
 
-/** The segments that hold in the snapshot. */
-async function keepUnchanged(
-  { segments, merged }: Manifest,
-  { sources, isLocal }: RollTarget,
-  { added, reader }: SpanSnapshot,
+/** One that cannot be read is as good as an empty one, and is replaced. */
+async function readManifests(
+  store: RollupStore,
+  orders: readonly RollOrder[],
   signal: AbortSignal,
-): Promise<Pick<Work, "segments" | "merged">> {
-  const [first, last] = [segments.at(0), segments.at(-1)];
-  if (added === undefined || first === undefined || last === undefined) return { segments: [], merged: [] };
-  const within = { from: first.range.from, to: last.range.to };
-  const changed = await findChangedMinutes({ sources, isLocal, added, reader, maxAdded, within }, signal);
-  return changed === undefined ? { segments: [], merged: [] } : dropFromCover({ segments, merged }, changed);
+): Promise<readonly FoundManifest[]> {
+  const documents = await store.read(
+    orders.map(({ target }) => formatManifestId(target.group)),
+    signal,
+  );
+  const byId = new Map(documents.map((document) => [document.id, document]));
+  return orders.map((order) => {
+    const { group } = order.target;
+    const document = byId.get(formatManifestId(group));
+    const manifest = document && parseManifest(group, document.body);
+    return { order, manifest: manifest ?? emptyManifest, revision: document?.revision };
+  });
 }
 
 /** Drops what the retention has passed. */
@@ -183,52 +268,83 @@ function dropOld(work: Work): void {
 
 /** Drops segments whose documents are gone or cannot be read. */
 async function dropMissing(work: Work, signal: AbortSignal): Promise<void> {
-  const { context, target, segments, merged } = work;
-  const missing = new Set(await target.findMissing(context.store, [...segments, ...merged], signal));
+  const { context, order, segments, merged } = work;
+  const missing = new Set(await order.target.findMissing(context.store, [...segments, ...merged], signal));
   work.segments = segments.filter((segment) => !missing.has(segment));
   work.merged = merged.filter((segment) => !missing.has(segment));
 }
 
 const minuteLength = BigInt(minute) * nanosPerMilli;
 
-function findOldest({ context, target }: Work): Instant {
-  const oldest = context.now() - fromMillis(target.retention);
+function findOldest({ context, order }: Work): Instant {
+  const oldest = context.now() - fromMillis(order.target.retention);
   return (oldest - (oldest % minuteLength) + minuteLength) as Instant;
 }
 
-interface MadePiece {
-  readonly range: TimeRange | undefined;
-  readonly isRefused: boolean;
+/** Makes the newest piece that is missing in any group, for all groups that miss it. */
+async function makeNewest(
+  context: RollContext,
+  works: readonly Work[],
+  snapshot: SpanSnapshot,
+  signal: AbortSignal,
+): Promise<void> {
+  const [first] = works;
+  if (first === undefined) return;
+  const { reader, sources } = { reader: snapshot.reader, sources: first.order.target.sources };
+  const { segmentSpans, maxHeldSpans } = context;
+  const unlimited = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
+  const count = async (range: TimeRange): Promise<number> =>
+    (await reader.count?.({ sources, range, select: "all", budget: unlimited }, signal)) ?? 0;
+  const closed = (context.now() - fromMillis(lateness)) as Instant;
+  const hole = findHoleOfAll(works, await findEndOfClosed(closed, segmentSpans, count));
+  if (hole === undefined) return;
+  const range = await choosePiece(hole, segmentSpans, count);
+  const missing = works.filter((work) => misses(work, range));
+  const share = trackBudget(createBudgetShare(unlimited, maxHeldSpans));
+  const segment = { sources, range, budget: share.budget };
+  const held = missing.length > 1 ? await readSegment(reader, segment, signal) : undefined;
+  const sharedDocuments = Math.round(share.spent() / Math.max(missing.length, 1));
+  for (const work of missing) {
+    const made = await makeSegment(work, held ?? reader, range, signal);
+    work.made = { ...made, documents: made.documents + sharedDocuments };
+  }
 }
 
-/** Makes the newest segment that is missing. */
-async function makeNewest(
+/** The newest piece that is missing in any group, as far as it is missing in all groups that miss its end. */
+function findHoleOfAll(works: readonly Work[], end: Instant): Hole | undefined {
+  const holes = works.flatMap((work) => {
+    const bounds: Hole = { start: findOldest(work), end };
+    return findNewestHole(work.segments, work.order.skipped, bounds) ?? [];
+  });
+  if (!isNonEmpty(holes)) return undefined;
+  const newest = holes.reduce((most, hole) => later(most, hole.end), holes[0].end);
+  const ending = holes.filter((hole) => hole.end === newest);
+  return { start: ending.reduce((most, { start }) => later(most, start), holes[0].start), end: newest };
+}
+
+function misses(work: Work, { from, to }: TimeRange): boolean {
+  const taken = [...work.segments.map(({ range }) => range), ...work.order.skipped];
+  return from >= findOldest(work) && taken.every((one) => one.to < from || one.from > to);
+}
+
+async function makeSegment(
   work: Work,
-  skipped: readonly TimeRange[],
-  budget: ReturnType<typeof createBudget>,
+  reader: SpanReader,
+  range: TimeRange,
   signal: AbortSignal,
 ): Promise<MadePiece> {
-  const { context, target, snapshot } = work;
-  const { sources, select } = target;
-  const count = async (range: TimeRange): Promise<number> =>
-    (await snapshot.reader.count?.({ sources, range, select, budget }, signal)) ?? 0;
-  const { segmentSpans } = context;
-  const closed = (context.now() - fromMillis(lateness)) as Instant;
-  const bounds: Hole = { start: findOldest(work), end: await findEndOfClosed(closed, segmentSpans, count) };
-  const hole = findNewestHole(work.segments, skipped, bounds);
-  if (hole === undefined) return { range: undefined, isRefused: false };
-  const range = await choosePiece(hole, segmentSpans, count);
+  const { budget, spent } = trackBudget(createBudget(work.context.maxDocuments));
   try {
-    addSegment(work, "segments", range, await target.make(snapshot.reader, range, budget, signal));
-    return { range, isRefused: false };
+    addSegment(work, "segments", range, await work.order.target.make(reader, range, budget, signal));
+    return { range, isRefused: false, documents: spent() };
   } catch (error) {
-    if (error instanceof Refused) return { range, isRefused: true };
+    if (error instanceof Refused) return { range, isRefused: true, documents: spent() };
     throw error;
   }
 }
 
 function addSegment(work: Work, list: "segments" | "merged", range: TimeRange, figures: unknown): void {
-  const { group, name } = work.target;
+  const { group, name } = work.order.target;
   const { segment, body } = printSegment(group, range, figures);
   work.documents.push({ id: segment.id, site: name.site, made: toMillis(work.context.now()), body });
   work[list] = insertSegment(work[list], segment);
@@ -243,7 +359,7 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   const written = new Set(work.documents.map(({ id }) => id));
   // One that this step has made is not to be read yet.
   if (merge.segments.some(({ id }) => written.has(id))) return false;
-  const { figures, missing } = await work.target.merge(work.context.store, merge.segments, signal);
+  const { figures, missing } = await work.order.target.merge(work.context.store, merge.segments, signal);
   if (missing.length > 0) dropSegments(work, missing);
   else {
     if (ofHour !== undefined) dropSegments(work, merge.segments);
@@ -259,11 +375,11 @@ function dropSegments(work: Work, dropped: Merge["segments"]): void {
 function isWorthWriting(
   before: Manifest,
   next: Manifest,
-  { added }: SpanSnapshot,
   did: RollStep["did"],
+  { isUnchanged: isSourceUnchanged }: Work,
 ): boolean {
   const isSame =
     before.segments.length === next.segments.length && before.merged.length === next.merged.length;
-  const isUnchanged = added?.documents === 0 && isSame && did !== "made" && did !== "merged";
+  const isUnchanged = isSourceUnchanged && isSame && did !== "made" && did !== "merged";
   return !isUnchanged || next.at - before.at > rewriteAfter;
 }

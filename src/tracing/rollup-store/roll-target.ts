@@ -87,6 +87,16 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
   };
 }
 
+/** Targets of the same sources, whatever their order: one reading is enough for all of them. */
+export function groupTargets(targets: readonly RollTarget[]): readonly (readonly RollTarget[])[] {
+  const ofReader = Map.groupBy(targets, ({ reader }) => reader);
+  return [...ofReader.values()].flatMap((own) => [...Map.groupBy(own, formatSources).values()]);
+}
+
+function formatSources({ sources }: RollTarget): string {
+  return JSON.stringify(sources.map((source) => JSON.stringify(source)).sort());
+}
+
 /** Few enough to hold all of their figures in memory. */
 const segmentsPerCheck = 20;
 

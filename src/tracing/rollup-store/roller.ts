@@ -3,6 +3,7 @@
 // nothing of that. It ends with its signal at any point, and loses nothing.
 import { createHash, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isNonEmpty, type NonEmpty, zip } from "../../core/collections.ts";
 import { isTrouble } from "../../core/errors.ts";
 import {
   hour,
@@ -17,8 +18,8 @@ import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import { holdLease, type LeaseHolder, releaseLease } from "./lease.ts";
 import type { Manifest } from "./manifest.ts";
-import { announceGroup, type RollContext, type RollStep, rollGroup } from "./roll-step.ts";
-import type { RollTarget } from "./roll-target.ts";
+import { announceGroup, type RollContext, type RollOrder, type RollStep, rollGroups } from "./roll-step.ts";
+import { groupTargets, type RollTarget } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
 
 export interface RollerSettings {
@@ -31,7 +32,7 @@ export interface RollerSettings {
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;
   readonly record: (measured: RolledMeasure) => void;
-  readonly limits?: Partial<Pick<RollContext, "segmentSpans" | "maxDocuments">>;
+  readonly limits?: Partial<Omit<RollContext, "store" | "now">>;
   readonly pauses?: Partial<RollerPauses>;
 }
 
@@ -63,7 +64,7 @@ const defaultPauses: RollerPauses = {
   longestFailed: 5 * minute,
   sweep: hour,
 };
-const defaultLimits = { segmentSpans: 50_000, maxDocuments: 2_000_000 };
+const defaultLimits = { segmentSpans: 50_000, maxDocuments: 2_000_000, maxHeldSpans: 200_000 };
 /** One step ends after so long, also where the source goes on to answer. */
 const stepTimeout: Millis = 10 * minute;
 /** A piece that takes too much is tried again after so long. */
@@ -136,7 +137,7 @@ async function rest(pause: Millis, signal: AbortSignal): Promise<void> {
   await sleep(pause, undefined, { signal }).catch(() => undefined);
 }
 
-/** One step for each group. Returns how long to rest. @throws {BackendError} where the source or the store is in trouble */
+/** One step for each group, together for those of the same sources. Returns how long to rest. @throws {BackendError} where the source or the store is in trouble */
 async function rollRound(state: RollerState, signal: AbortSignal): Promise<Millis> {
   const { settings, pauses, context, lease, announced } = state;
   if (!(await holdLease(lease, signal))) return pauses.leased;
@@ -145,15 +146,17 @@ async function rollRound(state: RollerState, signal: AbortSignal): Promise<Milli
     announced.add(target.group);
   }
   let isIdle = true;
-  for (const target of settings.targets) {
-    if (isFailing(state, target)) continue;
+  for (const targets of groupTargets(settings.targets)) {
+    const open = targets.filter((target) => !isFailing(state, target));
+    if (!isNonEmpty(open)) continue;
     if (!(await holdLease(lease, signal))) return pauses.leased;
-    const did = await rollTarget(state, target, signal).catch((error: unknown) => {
+    const did = await rollTargets(state, open, signal).catch((error: unknown): readonly RollStep["did"][] => {
       // Then nothing else can be made either.
       if (signal.aborted || isTrouble(error)) throw error;
-      addFailure(state, target, error);
+      for (const target of open) addFailure(state, target, error);
+      return [];
     });
-    if (did === "made" || did === "merged" || did === "refused") isIdle = false;
+    if (did.some((one) => one === "made" || one === "merged" || one === "refused")) isIdle = false;
   }
   await sweepInTime(state, signal);
   state.failures = 0;
@@ -174,30 +177,42 @@ function addFailure(
   failing.set(target.group, { failures, until: toMillis(context.now()) + lengthenPause(pauses, failures) });
 }
 
-async function rollTarget(
+async function rollTargets(
   state: RollerState,
-  target: RollTarget,
+  targets: NonEmpty<RollTarget>,
   signal: AbortSignal,
-): Promise<RollStep["did"]> {
-  const { context, settings, unsupported } = state;
+): Promise<readonly RollStep["did"][]> {
+  const { context, settings } = state;
   const started = performance.now();
   const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
-  const options = { skipped: listRefused(state, target), isUnverified: state.unverified.has(target.group) };
-  const step = await rollGroup(context, target, options, limited);
-  if (step.did !== "lost") state.unverified.delete(target.group);
-  state.failing.delete(target.group);
+  const order = (target: RollTarget): RollOrder => ({
+    target,
+    skipped: listRefused(state, target),
+    isUnverified: state.unverified.has(target.group),
+  });
+  const [first, ...others] = targets;
+  const steps = await rollGroups(context, [order(first), ...others.map(order)], limited);
   const took = performance.now() - started;
-  const { backend, rate, record, log } = settings;
-  const { site } = target.name;
-  record({ backend, site, kind: target.kind, took, documents: step.documents, manifest: step.manifest });
-  if (step.refused !== undefined) addRefused(state, target, step.refused);
-  if (step.did === "unsupported" && !unsupported.has(target.group)) {
-    unsupported.add(target.group);
-    log({ level: "warn", message: "figures of this site cannot be kept", backend, site, kind: target.kind });
-  }
+  for (const [target, step] of zip(targets, steps)) noteStep(state, target, step, took / targets.length);
+  const { rate } = settings;
   await rest((took * (1 - rate)) / rate, signal);
   signal.throwIfAborted();
-  return step.did;
+  return steps.map(({ did }) => did);
+}
+
+/** `took` is the target's share of the time. */
+function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: Millis): void {
+  const { settings, unsupported } = state;
+  const { group, kind } = target;
+  if (step.did !== "lost") state.unverified.delete(group);
+  state.failing.delete(group);
+  const { backend, record, log } = settings;
+  const { site } = target.name;
+  record({ backend, site, kind, took, documents: step.documents, manifest: step.manifest });
+  if (step.refused !== undefined) addRefused(state, target, step.refused);
+  if (step.did !== "unsupported" || unsupported.has(group)) return;
+  unsupported.add(group);
+  log({ level: "warn", message: "figures of this site cannot be kept", backend, site, kind });
 }
 
 function listRefused({ refused, context }: RollerState, { group }: RollTarget): readonly TimeRange[] {

@@ -1,7 +1,7 @@
 // Rollups in an index of real servers: the store, and figures that a roller keeps there, against reading.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
-import { requireAt, requireFirst } from "#src/core/collections.ts";
+import { isNonEmpty, requireAt, requireFirst } from "#src/core/collections.ts";
 import type { Span } from "#src/core/rows.ts";
 import { minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
@@ -9,7 +9,8 @@ import type { ActionEdges } from "#src/store/span-analytics.ts";
 import { createRollTargets } from "#src/tracing/figures/roll-targets.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
-import { rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
+import { rollGroups } from "#src/tracing/rollup-store/roll-step.ts";
+import { groupTargets } from "#src/tracing/rollup-store/roll-target.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -173,11 +174,18 @@ onServers((server) => {
         }
       };
       const roll = async (killedStore: RollupStore = store, steps = 400) => {
-        const context = { store: killedStore, now, segmentSpans: 30, maxDocuments: 100_000 };
-        for (const target of targets) {
-          for (let taken = 0; taken < steps; taken += 1) {
-            const { did } = await rollGroup(context, target, { skipped: [], isUnverified: false }, signal);
-            if (did === "idle") break;
+        const context = {
+          store: killedStore,
+          now,
+          segmentSpans: 30,
+          maxDocuments: 100_000,
+          maxHeldSpans: 10_000,
+        };
+        for (const own of groupTargets(targets)) {
+          const orders = own.map((target) => ({ target, skipped: [], isUnverified: false }));
+          for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
+            const done = await rollGroups(context, orders, signal);
+            if (done.every(({ did }) => did === "idle")) break;
           }
         }
       };

@@ -5,17 +5,16 @@ import { minute } from "#src/core/time.ts";
 import type { SpanReader } from "#src/store/spans.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
-import { rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { length, openRolledSpans, type RolledSpans } from "../rollup-store/rolled-spans.ts";
+import { length, openRolledSpans, type RolledSpans, rollGroup } from "../rollup-store/rolled-spans.ts";
 import { at, createSpan, signal } from "../span-builder.ts";
 
 async function rollAll(rolled: RolledSpans): Promise<void> {
   for (const target of rolled.targets) {
     for (let steps = 0; steps < 300; steps += 1) {
       const recent = { ...target, retention: length + 60 * minute };
-      const { did } = await rollGroup(rolled.context, recent, { skipped: [], isUnverified: false }, signal);
+      const { did } = await rollGroup(rolled.context, recent);
       if (did === "idle") break;
     }
   }

@@ -2,9 +2,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { minute } from "#src/core/time.ts";
-import { rollGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
-import { at, signal } from "../span-builder.ts";
+import { at } from "../span-builder.ts";
 import {
   type ComparedRows,
   documents,
@@ -15,6 +14,8 @@ import {
   pickTarget,
   type RolledSpans,
   requestWithNpo,
+  rollGroup,
+  rollWithOthers,
 } from "./rolled-spans.ts";
 
 /** A longer run is for changes of rollers: `ROLLER_RUNS=300`. */
@@ -41,6 +42,8 @@ const step = fc.oneof(
       does: fc.constant("roll" as const),
       target: fc.nat(6),
       steps: fc.integer({ min: 1, max: 4 }),
+      /** With the other groups of the same sources. */
+      isTogether: fc.boolean(),
       /** Calls of the store until the roller is killed. */
       calls: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
       isAfter: fc.boolean(),
@@ -82,8 +85,7 @@ describe("rollers", () => {
 
 /** Returns whether a roller was killed. */
 async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
-  const { spans, context, killer } = rolled;
-  const options = { skipped: [], isUnverified: false };
+  const { spans, context, killer, targets } = rolled;
   switch (step.does) {
     case "add":
       step.documents.forEach(spans.add);
@@ -96,14 +98,16 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
       return false;
     case "race": {
       const target = pickTarget(rolled, step.target);
-      await Promise.all([1, 2].map(() => rollGroup(context, target, options, signal)));
+      await Promise.all([rollGroup(context, target), rollWithOthers(context, targets, target)]);
       return false;
     }
     case "roll":
       Object.assign(killer, { calls: step.calls, isAfter: step.isAfter });
       try {
-        for (let taken = 0; taken < step.steps; taken += 1)
-          await rollGroup(context, pickTarget(rolled, step.target), options, signal);
+        for (let taken = 0; taken < step.steps; taken += 1) {
+          const target = pickTarget(rolled, step.target);
+          await (step.isTogether ? rollWithOthers(context, targets, target) : rollGroup(context, target));
+        }
         return false;
       } catch (error) {
         if (!(error instanceof Killed)) throw error;
@@ -117,17 +121,13 @@ type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 /** Until nothing is missing and nothing is left to be merged. */
 async function rollAll({ context, targets }: RolledSpans): Promise<void> {
+  const recent = targets.map((target) => ({ ...target, retention: length + 20 * minute }));
   // From the first span on; the time before has one segment at most for each length.
-  for (const target of targets) {
+  const skipped = [{ from: at(-1e9), to: at(-1) }];
+  for (const target of recent) {
     for (let steps = 0; steps < 500; steps += 1) {
-      const options = { skipped: [{ from: at(-1e9), to: at(-1) }], isUnverified: false };
-      const { did } = await rollGroup(
-        context,
-        { ...target, retention: length + 20 * minute },
-        options,
-        signal,
-      );
-      if (did === "idle") break;
+      const taken = await rollWithOthers(context, recent, target, { skipped });
+      if (taken.every(({ did }) => did === "idle")) break;
     }
   }
 }

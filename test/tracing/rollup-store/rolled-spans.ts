@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
-import { requireAt } from "#src/core/collections.ts";
+import { isNonEmpty, requireAt, requireFirst } from "#src/core/collections.ts";
 import { compare, type Span, spanKinds } from "#src/core/rows.ts";
 import { day, minute, type TimeRange } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
@@ -11,6 +11,13 @@ import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createRollTargets } from "#src/tracing/figures/roll-targets.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
+import {
+  type RollContext,
+  type RollOrder,
+  type RollStep,
+  rollGroups,
+} from "#src/tracing/rollup-store/roll-step.ts";
+import { groupTargets, type RollTarget } from "#src/tracing/rollup-store/roll-target.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -130,7 +137,10 @@ export function openRolledSpans(maxBytes = 0) {
   });
   const analytics = createRollupAnalytics(spans.reader, cache);
   const definition = () => createSpanAnalytics(createArrayReader(spans.listSpans()));
-  const context = { store, now: () => at(rolledAt), segmentSpans: 4, maxDocuments: 100_000 };
+  const context: RollContext = {
+    ...{ store, now: () => at(rolledAt), segmentSpans: 4 },
+    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000 },
+  };
   return { spans, inner, store, killer, targets, context, analytics, definition, stored, sources: { a, b } };
 }
 
@@ -145,6 +155,30 @@ function countByRange({ reader, listSpans }: ReturnType<typeof createStoredSpans
       return snapshot && { ...snapshot, reader: { ...snapshot.reader, count } };
     },
   };
+}
+
+/** One step of a roller for one group. */
+export async function rollGroup(
+  context: RollContext,
+  target: RollTarget,
+  over: Partial<RollOrder> = {},
+): Promise<RollStep> {
+  const order = { target, skipped: [], isUnverified: false, ...over };
+  return requireFirst(await rollGroups(context, [order], signal));
+}
+
+/** One step of a roller for the groups of the same sources as one of them. */
+export async function rollWithOthers(
+  context: RollContext,
+  targets: readonly RollTarget[],
+  { group }: RollTarget,
+  over: Partial<RollOrder> = {},
+): Promise<readonly RollStep[]> {
+  const orders = groupTargets(targets)
+    .filter((own) => own.some((one) => one.group === group))
+    .flat()
+    .map((target) => ({ target, skipped: [], isUnverified: false, ...over }));
+  return isNonEmpty(orders) ? rollGroups(context, orders, signal) : [];
 }
 
 export type RolledSpans = ReturnType<typeof openRolledSpans>;

@@ -1,0 +1,225 @@
+// A reader that holds the spans of a segment, so that figures of all kinds are made of one reading: the spans that end in it, all
+// others of their traces, and the requests that link to its callers. What else is asked for is read from the source.
+import { requireKey } from "../../core/collections.ts";
+import type { Attributes, Span } from "../../core/rows.ts";
+import type { TimeRange } from "../../core/time.ts";
+import { takeTurns } from "../../core/turns.ts";
+import type {
+  Budget,
+  SpanId,
+  SpanLookup,
+  SpanReader,
+  SpanScan,
+  SpanSource,
+  SpanSources,
+} from "../../store/spans.ts";
+import { createCalleeTest } from "../spans/callees.ts";
+import { suppressShareSpent } from "../spans/read-budget.ts";
+import { formatSpanKey } from "../spans/requests.ts";
+import { isInSelection } from "../spans/selection.ts";
+
+interface Segment {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  /** A share: what exceeds it is not held. */
+  readonly budget: Budget;
+}
+
+/**
+ * Reads a segment from a snapshot. Undefined where its spans are more than its share of a budget. Its spans have no attributes,
+ * tags or events. Errors as `SpanReader.scan`.
+ */
+export async function readSegment(
+  reader: SpanReader,
+  segment: Segment,
+  signal: AbortSignal,
+): Promise<SpanReader | undefined> {
+  const held = await suppressShareSpent(holdSegment(reader, segment, signal));
+  if (held === undefined) return undefined;
+  return {
+    scan: (query, own) => (isHeld(held, query) ? scanHeld(held, query, own) : reader.scan(query, own)),
+    find: (query, own) =>
+      holdsSources(held, query.sources) ? findHeld(held, reader, query, own) : reader.find(query, own),
+  };
+}
+
+interface HeldSegment {
+  readonly range: TimeRange;
+  /** The texts of the sources of each site. */
+  readonly sources: ReadonlyMap<string, string>;
+  readonly spans: Span[];
+  /** All spans of the traces that have any in the range. */
+  readonly byTrace: Map<string, Span[]>;
+  /** The callers in the range. All requests that link to one of them are held. */
+  readonly callers: Set<string>;
+  /** Those with links, also of other traces. */
+  readonly linking: Span[];
+}
+
+async function holdSegment(
+  reader: SpanReader,
+  { sources, range, budget }: Segment,
+  signal: AbortSignal,
+): Promise<HeldSegment> {
+  const held: HeldSegment = {
+    ...{ range, sources: formatSources(sources), spans: [], linking: [] },
+    ...{ byTrace: new Map(), callers: new Set() },
+  };
+  const how = { sources, withoutEvents: true, budget } as const;
+  const callers = new Map<string, Span>();
+  for await (const batch of reader.scan({ ...how, range, select: "all" }, signal)) {
+    for (const span of batch) {
+      const kept = omitAttributes(span);
+      held.spans.push(kept);
+      addToTrace(held, kept);
+      if (isInSelection("calls", kept)) callers.set(formatSpanKey(kept), kept);
+    }
+  }
+  for (const key of callers.keys()) held.callers.add(key);
+  const traceIds = [...held.byTrace.keys()];
+  if (traceIds.length === 0) return held;
+  const ofTraces = { by: "trace", traceIds, select: "all" } as const;
+  for await (const batch of reader.find({ ...how, of: ofTraces, outside: range }, signal)) {
+    for (const span of batch) if (!isWithin(span, range)) addToTrace(held, omitAttributes(span));
+  }
+  const ofCallers = { by: "caller", spans: [...callers.values()] } as const;
+  for await (const batch of reader.find({ ...how, of: ofCallers, outside: range }, signal)) {
+    for (const span of batch) if (!held.byTrace.has(span.trace_id)) held.linking.push(omitAttributes(span));
+  }
+  return held;
+}
+
+function addToTrace({ byTrace, linking }: HeldSegment, span: Span): void {
+  if (span.links.length > 0) linking.push(span);
+  const known = byTrace.get(span.trace_id);
+  if (known === undefined) byTrace.set(span.trace_id, [span]);
+  else known.push(span);
+}
+
+const none: Attributes = {};
+
+function omitAttributes(span: Span): Span {
+  return { ...span, resource_attributes: none, span_attributes: none, tags: none, events: [] };
+}
+
+function isWithin({ end }: Span, { from, to }: TimeRange): boolean {
+  return end >= from && end <= to;
+}
+
+// ---- What is asked --------------------------------------------------------------------------------------------
+
+function formatSources(sources: readonly SpanSource[]): ReadonlyMap<string, string> {
+  const bySite = Map.groupBy(sources, ({ site }) => site);
+  return new Map(
+    [...bySite].map(([site, own]) => [site, JSON.stringify(own.map((one) => JSON.stringify(one)).sort())]),
+  );
+}
+
+/** Whether all of the sites' sources are held, and no others. */
+function holdsSources(held: HeldSegment, sources: readonly SpanSource[]): boolean {
+  return [...formatSources(sources)].every(([site, text]) => held.sources.get(site) === text);
+}
+
+function isHeld(held: HeldSegment, { sources, range, select }: SpanScan): boolean {
+  const isInRange = range.from >= held.range.from && range.to <= held.range.to;
+  return isInRange && select !== "exceptions" && holdsSources(held, sources);
+}
+
+async function* scanHeld(
+  held: HeldSegment,
+  { sources, range, select }: SpanScan,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Span[]> {
+  const isOfSites = createSiteTest(sources);
+  const accepts = (span: Span): boolean =>
+    isOfSites(span) && isWithin(span, range) && isInSelection(select, span);
+  for await (const chunk of takeTurns(held.spans, signal)) yield chunk.filter(accepts);
+}
+
+function createSiteTest(sources: readonly SpanSource[]): (span: Span) => boolean {
+  const sites = new Set(sources.map(({ site }) => site));
+  return ({ site_id }) => sites.has(site_id);
+}
+
+async function* findHeld(
+  held: HeldSegment,
+  reader: SpanReader,
+  query: SpanLookup,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Span[]> {
+  const { candidates, accepts, rest, isInBoth = () => false } = divideLookup(held, query.of);
+  const isOfSites = createSiteTest(query.sources);
+  for await (const chunk of takeTurns(candidates, signal)) {
+    yield chunk.filter((span) => isOfSites(span) && accepts(span));
+  }
+  if (rest === undefined) return;
+  for await (const batch of reader.find({ ...query, of: rest }, signal)) {
+    yield batch.filter((span) => !isInBoth(span));
+  }
+}
+
+interface DividedLookup {
+  /** The spans that are held among which those are that it finds. */
+  readonly candidates: Iterable<Span>;
+  readonly accepts: (span: Span) => boolean;
+  /** What has to be looked up at the source. */
+  readonly rest: SpanLookup["of"] | undefined;
+  /** Whether a span that the source finds is among those that are held. */
+  readonly isInBoth?: (span: Span) => boolean;
+}
+
+function divideLookup(held: HeldSegment, of: SpanLookup["of"]): DividedLookup {
+  switch (of.by) {
+    case "trace": {
+      const [known, others] = partition(of.traceIds, (id) => held.byTrace.has(id));
+      return {
+        candidates: listSpansOfTraces(held, known),
+        accepts: (span) => isInSelection(of.select, span),
+        rest: others.length === 0 ? undefined : { ...of, traceIds: others },
+      };
+    }
+    case "span": {
+      const [known, others] = partition(of.spans, ({ trace_id }) => held.byTrace.has(trace_id));
+      const keys = new Set(known.map(formatSpanKey));
+      return {
+        candidates: listSpansOfTraces(held, listTraceIds(known)),
+        accepts: (span) => keys.has(formatSpanKey(span)),
+        rest: others.length === 0 ? undefined : { ...of, spans: others },
+      };
+    }
+    case "caller": {
+      const [known, others] = partition(of.spans, (span) => held.callers.has(formatSpanKey(span)));
+      const accepts = createCalleeTest(known);
+      return {
+        candidates: listCalleeCandidates(held, listTraceIds(known)),
+        accepts,
+        rest: others.length === 0 ? undefined : { ...of, spans: others },
+        isInBoth: accepts,
+      };
+    }
+    default:
+      return { candidates: [], accepts: () => false, rest: of };
+  }
+}
+
+function partition<T>(
+  list: readonly T[],
+  accepts: (item: T) => boolean,
+): readonly [accepted: readonly T[], others: readonly T[]] {
+  return [list.filter(accepts), list.filter((item) => !accepts(item))];
+}
+
+function listTraceIds(ids: readonly SpanId[]): readonly string[] {
+  return [...new Set(ids.map(({ trace_id }) => trace_id))];
+}
+
+function* listSpansOfTraces({ byTrace }: HeldSegment, traceIds: Iterable<string>): Generator<Span> {
+  for (const id of traceIds) yield* requireKey(byTrace, id);
+}
+
+/** A link to a span leads into its trace from anywhere, so that all spans with links are candidates. */
+function* listCalleeCandidates(held: HeldSegment, traceIds: readonly string[]): Generator<Span> {
+  const own = new Set(traceIds);
+  yield* listSpansOfTraces(held, own);
+  for (const span of held.linking) if (!own.has(span.trace_id)) yield span;
+}

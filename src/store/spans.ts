@@ -240,8 +240,12 @@ export interface SpanSnapshot {
    * held has changed or is gone, or may have.
    */
   readonly added: AddedSpans | undefined;
-  /** The same for any other earlier version. Errors as `SpanReader.scan`. */
-  readonly compare: (since: SnapshotVersion, signal: AbortSignal) => Promise<AddedSpans | undefined>;
+  /** What the snapshot is for some of its sources, compared with an earlier version of these. Errors as `SpanReader.scan`. */
+  readonly select: (
+    sources: SpanSources,
+    since: SnapshotVersion | undefined,
+    signal: AbortSignal,
+  ) => Promise<Pick<SpanSnapshot, "version" | "added">>;
   /** Frees the snapshot at the source without waiting. */
   readonly close: () => void;
 }

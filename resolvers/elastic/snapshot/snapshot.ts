@@ -18,8 +18,12 @@ export interface Snapshot {
   readonly version: SnapshotVersion;
   /** What the snapshot has beyond the earlier one; undefined where anything else has changed. */
   readonly added: AddedDocuments | undefined;
-  /** The same for any other earlier version. @throws {BackendError} */
-  readonly compare: (since: SnapshotVersion, signal: AbortSignal) => Promise<AddedDocuments | undefined>;
+  /** The same of some of its patterns, since an earlier version of these. @throws {BackendError} */
+  readonly select: (
+    of: SnapshotSources,
+    since: SnapshotVersion | undefined,
+    signal: AbortSignal,
+  ) => Promise<Pick<Snapshot, "version" | "added">>;
   readonly close: () => void;
 }
 
@@ -69,23 +73,20 @@ export async function openSnapshot(
       else points.push(opened);
     };
     await mapConcurrent(wanted, concurrency, open, signal);
-    const compareAll = async (earlier: Held | undefined, signal: AbortSignal) => {
-      const compare = async (point: PointInTime, own: AbortSignal) => {
-        const states = earlier?.get(point.pattern)?.states.at(point.shard);
-        return { point, ...(await compareShards(backend, client, point, states, own)) };
+    const compare = rememberComparisons(backend, client);
+    const select: Snapshot["select"] = async (of, earlier, own) => {
+      const held = earlier && versions.get(earlier);
+      const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
+      const compareOne = async (point: PointInTime, limited: AbortSignal) => {
+        const states = held?.get(point.pattern)?.states.at(point.shard);
+        return { point, ...(await compare(point, states, limited)) };
       };
-      const compared = await mapConcurrent(points, concurrency, compare, signal);
-      const held = describeHeld({ patterns, isRead }, compared);
-      return { held, added: earlier && describeAdded(earlier, held, compared) };
+      const compared = await mapConcurrent(wanted, concurrency, compareOne, own);
+      const now = describeHeld(of, compared);
+      return { version: createVersion(now, client.view), added: held && describeAdded(held, now, compared) };
     };
-    const { held, added } = await compareAll(since && versions.get(since), signal);
-    return {
-      points,
-      version: createVersion(held, client.view),
-      added,
-      compare: async (other, own) => (await compareAll(versions.get(other), own)).added,
-      close: () => closePointsInTime(client, points),
-    };
+    const all = await select({ patterns, isRead }, since, signal);
+    return { points, ...all, select, close: () => closePointsInTime(client, points) };
   } catch (error) {
     closePointsInTime(client, points);
     // OpenSearch refuses points in time above a number as an overload.
@@ -93,6 +94,24 @@ export async function openSnapshot(
     if (error instanceof BackendError && failures.includes(error.failure)) return undefined;
     throw error;
   }
+}
+
+/** Compares the shards of points in time, those with equal earlier states once. */
+function rememberComparisons(
+  backend: string,
+  client: ElasticClient,
+): (
+  point: PointInTime,
+  earlier: ShardStates | undefined,
+  signal: AbortSignal,
+) => ReturnType<typeof compareShards> {
+  const known = new Map<string, Awaited<ReturnType<typeof compareShards>>>();
+  return async (point, earlier, signal) => {
+    const key = JSON.stringify([point.pattern, point.shard, earlier && [...earlier]]);
+    const compared = known.get(key) ?? (await compareShards(backend, client, point, earlier, signal));
+    known.set(key, compared);
+    return compared;
+  };
 }
 
 function describeHeld(

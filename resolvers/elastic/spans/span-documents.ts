@@ -113,8 +113,12 @@ export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
   readonly shards: readonly ShardDocuments[];
   /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
   readonly added: AddedShards | undefined;
-  /** The same for any other earlier version. @throws {BackendError} */
-  readonly compare: (since: SnapshotVersion, signal: AbortSignal) => Promise<AddedShards | undefined>;
+  /** The same of some of its sources, since an earlier version of these. @throws {BackendError} */
+  readonly select: (
+    sources: readonly SpanSource[],
+    since: SnapshotVersion | undefined,
+    signal: AbortSignal,
+  ) => Promise<Pick<DocumentSnapshot, "version" | "added">>;
 }
 
 export interface AddedShards {
@@ -224,14 +228,14 @@ async function openPlannedSnapshot(
     throw error;
   });
   if (snapshot === undefined || snapshot === "behind") return snapshot;
-  const createViews = (buildQuery: SpanView["buildQuery"]) =>
+  const createViews = (buildQuery: SpanView["buildQuery"], wanted = sources) =>
     [...Map.groupBy(snapshot.points, ({ shard }) => shard).values()].map((points) => {
       const byPattern = new Map(points.map((point) => [point.pattern, point]));
       const findPoint = ({ index }: SpanSource) => requireKey(byPattern, index);
       const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery };
       // What was checked before the points in time were opened does not hold for them.
       const own: SpanSearchContext = { ...context, view, checkedAt: new WeakMap() };
-      const held = sources.filter(({ index }) => byPattern.has(index));
+      const held = wanted.filter(({ index }) => byPattern.has(index));
       return { context: own, shard: { documents: createDocumentsOf(own), sources: held } };
     });
   try {
@@ -246,13 +250,22 @@ async function openPlannedSnapshot(
       return "behind";
     }
     const { version, close } = snapshot;
-    const listShards = (of: ReturnType<typeof createViews>) => of.map(({ shard }) => shard);
-    const toShards = (added: AddedDocuments | undefined): AddedShards | undefined =>
-      added && { documents: added.documents, shards: listShards(createViews(added.buildQuery)) };
+    const listShards = (of: ReturnType<typeof createViews>) =>
+      of.map(({ shard }) => shard).filter((shard) => shard.sources.length > 0);
+    const toShards = (
+      added: AddedDocuments | undefined,
+      wanted: readonly SpanSource[],
+    ): AddedShards | undefined =>
+      added && { documents: added.documents, shards: listShards(createViews(added.buildQuery, wanted)) };
     return {
       ...{ shards: listShards(views), version, close },
-      added: toShards(snapshot.added),
-      compare: async (since, own) => toShards(await snapshot.compare(since, own)),
+      added: toShards(snapshot.added, sources),
+      select: async (wanted, earlier, own) => {
+        const selected = new Map(wanted.map(({ index }) => [index, requireKey(patterns, index)]));
+        const part = { patterns: selected, isRead: findFieldFilter(context, wanted) };
+        const found = await snapshot.select(part, earlier, own);
+        return { version: found.version, added: toShards(found.added, wanted) };
+      },
     };
   } catch (error) {
     snapshot.close();

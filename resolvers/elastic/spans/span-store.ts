@@ -82,7 +82,7 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
   };
 }
 
-function createSpanSnapshot({ shards, added, version, compare, close }: DocumentSnapshot): SpanSnapshot {
+function createSpanSnapshot({ shards, added, version, select, close }: DocumentSnapshot): SpanSnapshot {
   return {
     reader: {
       scan: (query, signal) => readShards(shards, query, signal, (context) => scanSite(query, context)),
@@ -99,9 +99,9 @@ function createSpanSnapshot({ shards, added, version, compare, close }: Document
     },
     ...{ version, close },
     added: added && createAddedSpans(added),
-    compare: async (since, signal) => {
-      const found = await compare(since, signal);
-      return found && createAddedSpans(found);
+    select: async (sources, since, signal) => {
+      const found = await select(sources, since, signal);
+      return { version: found.version, added: found.added && createAddedSpans(found.added) };
     },
   };
 }

@@ -15,7 +15,7 @@ import {
   toMillis,
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
-import type { SpanReader, SpanSnapshot } from "../../store/spans.ts";
+import type { SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { findChangedMinutes } from "../rollups/changes.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget } from "../spans/read-budget.ts";
@@ -86,8 +86,8 @@ interface Work {
   readonly context: RollContext;
   readonly order: RollOrder;
   readonly before: FoundManifest;
-  /** Whether the source has no documents that it did not have when the manifest was written. */
-  readonly isUnchanged: boolean;
+  /** Since the manifest was written. */
+  readonly changes: SourceChanges;
   /** Documents to be written before the manifest. */
   readonly documents: NewDocument[];
   segments: readonly StoredSegment[];
@@ -102,57 +102,59 @@ interface MadePiece {
 }
 
 /**
- * A step for each of the groups, which have the same sources, in any order. Errors as `SpanReader.scan` and `RollupStore`, but for
- * refusals.
+ * A step for each of the groups. The first one has all of the sources that the others have. Errors as `SpanReader.scan` and
+ * `RollupStore`, but for refusals.
  */
 export async function rollGroups(
   context: RollContext,
   orders: NonEmpty<RollOrder>,
   signal: AbortSignal,
 ): Promise<readonly RollStep[]> {
-  const [{ target }] = orders;
-  const { reader, sources } = target;
+  const { reader, sources } = orders[0].target;
   const found = await readManifests(context.store, orders, signal);
-  // Mostly that of all groups.
-  const since = found.find(({ manifest }) => manifest.version !== undefined)?.manifest.version;
-  const parsed = since === undefined ? undefined : reader.parseVersion?.(since);
-  const snapshot = await reader.openSnapshot?.(sources, parsed, signal);
-  const version = snapshot?.version.print?.();
-  if (snapshot === undefined || version === undefined) {
+  const since = parseSince(reader, requireFirst(found).manifest);
+  const snapshot = await reader.openSnapshot?.(sources, since, signal);
+  if (snapshot?.version.print === undefined) {
     snapshot?.close();
     return found.map(({ manifest }) => ({ did: "unsupported", documents: 0, manifest }));
   }
   try {
-    const works = await startWorks(context, found, { snapshot, since }, signal);
-    await makeNewest(context, works, snapshot, signal);
+    const works = await startWorks(context, found, snapshot, signal);
+    await makeNewest(context, works, { reader: snapshot.reader, sources }, signal);
     const steps: RollStep[] = [];
-    for (const work of works) steps.push(await finishWork(work, version, signal));
+    for (const work of works) steps.push(await finishWork(work, signal));
     return steps;
   } finally {
     snapshot.close();
   }
 }
 
+function parseSince(reader: SpanReader, manifest: Manifest): SnapshotVersion | undefined {
+  return manifest.version === undefined ? undefined : reader.parseVersion?.(manifest.version);
+}
+
 /** Each group with the segments that hold in the snapshot. */
 async function startWorks(
   context: RollContext,
   found: readonly FoundManifest[],
-  opened: OpenedSnapshot,
+  snapshot: SpanSnapshot,
   signal: AbortSignal,
 ): Promise<readonly Work[]> {
-  const changes = new Map<string | undefined, Changes>();
-  for (const [version, own] of Map.groupBy(found, ({ manifest }) => manifest.version)) {
-    changes.set(version, await findChanges(version, own, opened, signal));
+  const known = new Map<string, SourceChanges>();
+  const formatChanges = ({ order, manifest }: FoundManifest): string =>
+    JSON.stringify([order.target.sources, manifest.version]);
+  for (const [key, own] of Map.groupBy(found, formatChanges)) {
+    known.set(key, await findChanges(own, snapshot, signal));
   }
   const works: Work[] = [];
   for (const before of found) {
-    const { segments, merged, version } = before.manifest;
-    const { isUnchanged, minutes } = requireKey(changes, version);
+    const { segments, merged } = before.manifest;
+    const changes = requireKey(known, formatChanges(before));
     const work: Work = {
-      ...{ context, order: before.order, before, isUnchanged, documents: [], made: undefined },
-      ...(minutes === undefined
+      ...{ context, order: before.order, before, changes, documents: [], made: undefined },
+      ...(changes.minutes === undefined
         ? { segments: [], merged: [] }
-        : dropFromCover({ segments, merged }, minutes)),
+        : dropFromCover({ segments, merged }, changes.minutes)),
     };
     dropOld(work);
     if (before.order.isUnverified) await dropMissing(work, signal);
@@ -161,47 +163,46 @@ async function startWorks(
   return works;
 }
 
-/** What the source has had since a version. */
-interface Changes {
+/** What some sources have had since a version. */
+interface SourceChanges {
+  /** As of the snapshot. */
+  readonly version: string;
   readonly isUnchanged: boolean;
   /** Those that may have changed, among those of the groups' segments. Undefined where nobody knows. */
   readonly minutes: ReadonlySet<Instant> | undefined;
 }
 
-interface OpenedSnapshot {
-  readonly snapshot: SpanSnapshot;
-  /** The version with which it was compared. */
-  readonly since: string | undefined;
-}
-
+/** Of groups with the same sources and the same version. */
 async function findChanges(
-  version: string | undefined,
   groups: readonly FoundManifest[],
-  { snapshot, since }: OpenedSnapshot,
+  snapshot: SpanSnapshot,
   signal: AbortSignal,
-): Promise<Changes> {
-  const ranges = groups.flatMap(({ manifest }) => manifest.segments.map(({ range }) => range));
-  const { reader, sources } = requireFirst(groups).order.target;
-  const parsed = version === undefined || version === since ? undefined : reader.parseVersion?.(version);
-  const added = version === since ? snapshot.added : parsed && (await snapshot.compare(parsed, signal));
-  const isUnchanged = added?.documents === 0;
-  if (added === undefined || !isNonEmpty(ranges)) return { isUnchanged, minutes: undefined };
+): Promise<SourceChanges> {
+  const { order, manifest } = requireFirst(groups);
+  const { reader, sources } = order.target;
+  const { version, added } = await snapshot.select(sources, parseSince(reader, manifest), signal);
+  const changes = { version: version.print?.() ?? "", isUnchanged: added?.documents === 0 };
+  const ranges = groups.flatMap(({ manifest: { segments } }) => segments.map(({ range }) => range));
+  if (added === undefined || !isNonEmpty(ranges)) return { ...changes, minutes: undefined };
   const within = {
     from: ranges.reduce((least, { from }) => earlier(least, from), ranges[0].from),
     to: ranges.reduce((most, { to }) => later(most, to), ranges[0].to),
   };
   // Groups whose spans change their own segments only lose a few more, which are made again together with those of the others.
-  const isLocal = groups.every(({ order }) => order.target.isLocal);
+  const isLocal = groups.every(({ order: { target } }) => target.isLocal);
   const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, within };
-  return { isUnchanged, minutes: await findChangedMinutes(all, signal) };
+  return { ...changes, minutes: await findChangedMinutes(all, signal) };
 }
 
 /** Merges, and writes what is new. */
-async function finishWork(work: Work, version: string, signal: AbortSignal): Promise<RollStep> {
-  const { context, order, before, made } = work;
+async function finishWork(work: Work, signal: AbortSignal): Promise<RollStep> {
+  const { context, order, before, made, changes } = work;
   const { store, now } = context;
   const isMerged = await mergeNext(work, signal);
-  const next: Manifest = { at: toMillis(now()), version, segments: work.segments, merged: work.merged };
+  const next: Manifest = {
+    ...{ at: toMillis(now()), version: changes.version },
+    ...{ segments: work.segments, merged: work.merged },
+  };
   const did = made === undefined ? (isMerged ? "merged" : "idle") : made.isRefused ? "refused" : "made";
   const refused = made?.isRefused ? made.range : undefined;
   const documents = made?.documents ?? 0;
@@ -285,12 +286,9 @@ function findOldest({ context, order }: Work): Instant {
 async function makeNewest(
   context: RollContext,
   works: readonly Work[],
-  snapshot: SpanSnapshot,
+  { reader, sources }: Pick<RollTarget, "reader" | "sources">,
   signal: AbortSignal,
 ): Promise<void> {
-  const [first] = works;
-  if (first === undefined) return;
-  const { reader, sources } = { reader: snapshot.reader, sources: first.order.target.sources };
   const { segmentSpans, maxHeldSpans } = context;
   const unlimited = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
   const count = async (range: TimeRange): Promise<number> =>
@@ -372,14 +370,9 @@ function dropSegments(work: Work, dropped: Merge["segments"]): void {
   work.segments = work.segments.filter((segment) => !dropped.includes(segment));
 }
 
-function isWorthWriting(
-  before: Manifest,
-  next: Manifest,
-  did: RollStep["did"],
-  { isUnchanged: isSourceUnchanged }: Work,
-): boolean {
+function isWorthWriting(before: Manifest, next: Manifest, did: RollStep["did"], { changes }: Work): boolean {
   const isSame =
     before.segments.length === next.segments.length && before.merged.length === next.merged.length;
-  const isUnchanged = isSourceUnchanged && isSame && did !== "made" && did !== "merged";
+  const isUnchanged = changes.isUnchanged && isSame && did !== "made" && did !== "merged";
   return !isUnchanged || next.at - before.at > rewriteAfter;
 }

@@ -1,7 +1,8 @@
 // What a roller makes: the figures of one group, whatever their kind.
+import { isNonEmpty, type NonEmpty } from "../../core/collections.ts";
 import type { Instant, Millis, TimeRange } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
-import type { Budget, SpanReader, SpanSelection, SpanSources } from "../../store/spans.ts";
+import type { Budget, SpanReader, SpanSelection, SpanSource, SpanSources } from "../../store/spans.ts";
 import { nameGroup, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
 import { loadSegments } from "./catalogue.ts";
@@ -87,14 +88,30 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
   };
 }
 
-/** Targets of the same sources, whatever their order: one reading is enough for all of them. */
-export function groupTargets(targets: readonly RollTarget[]): readonly (readonly RollTarget[])[] {
-  const ofReader = Map.groupBy(targets, ({ reader }) => reader);
-  return [...ofReader.values()].flatMap((own) => [...Map.groupBy(own, formatSources).values()]);
+/** Groups targets so that one reading is enough for each group: its first one has all sources that the others have. */
+export function groupTargets(targets: readonly RollTarget[]): readonly NonEmpty<RollTarget>[] {
+  const groups: [RollTarget, ...RollTarget[]][] = [];
+  for (const target of targets.toSorted((a, b) => b.sources.length - a.sources.length)) {
+    const group = groups.find(([widest]) => widest.reader === target.reader && hasSources(widest, target));
+    if (group === undefined) groups.push([target]);
+    else group.push(target);
+  }
+  return groups;
 }
 
-function formatSources({ sources }: RollTarget): string {
-  return JSON.stringify(sources.map((source) => JSON.stringify(source)).sort());
+/** The same with groups of equal sources only. */
+export function splitTargets(targets: readonly RollTarget[]): readonly NonEmpty<RollTarget>[] {
+  const groups = Map.groupBy(targets, ({ sources }) => JSON.stringify(sources.map(formatSource).sort()));
+  return [...groups.values()].filter((own) => isNonEmpty(own));
+}
+
+function hasSources(widest: RollTarget, { sources }: RollTarget): boolean {
+  const held = new Set(widest.sources.map(formatSource));
+  return sources.every((source) => held.has(formatSource(source)));
+}
+
+function formatSource(source: SpanSource): string {
+  return JSON.stringify(source);
 }
 
 /** Few enough to hold all of their figures in memory. */

@@ -3,7 +3,7 @@
 // nothing of that. It ends with its signal at any point, and loses nothing.
 import { createHash, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isNonEmpty, type NonEmpty, zip } from "../../core/collections.ts";
+import { type NonEmpty, requireAt } from "../../core/collections.ts";
 import { isTrouble } from "../../core/errors.ts";
 import {
   hour,
@@ -19,7 +19,7 @@ import type { RollupStore } from "../../store/rollups.ts";
 import { holdLease, type LeaseHolder, releaseLease } from "./lease.ts";
 import type { Manifest } from "./manifest.ts";
 import { announceGroup, type RollContext, type RollOrder, type RollStep, rollGroups } from "./roll-step.ts";
-import { groupTargets, type RollTarget } from "./roll-target.ts";
+import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
 
 export interface RollerSettings {
@@ -69,6 +69,8 @@ const defaultLimits = { segmentSpans: 50_000, maxDocuments: 2_000_000, maxHeldSp
 const stepTimeout: Millis = 10 * minute;
 /** A piece that takes too much is tried again after so long. */
 const refusedLifetime: Millis = hour;
+/** What could not be made together is tried together again after so long. */
+const apartLifetime: Millis = hour;
 const releaseTimeout: Millis = 2 * second;
 
 /** What one roller knows. */
@@ -85,6 +87,8 @@ interface RollerState {
   readonly announced: Set<string>;
   /** Groups of which documents may be gone. At first nobody knows. */
   readonly unverified: Set<string>;
+  /** Until when targets are made apart from others with more sources, by their groups: together they could not be made. */
+  readonly apart: Map<string, Millis>;
   /** Groups that cannot be made now, although their source answers. */
   readonly failing: Map<string, { readonly failures: number; readonly until: Millis }>;
   unreferenced: ReadonlySet<string>;
@@ -99,7 +103,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
   const pauses = { ...defaultPauses, ...settings.pauses };
   const groups = targets.map(({ group }) => group).sort();
   const state: RollerState = {
-    ...{ settings, pauses, refused: new Map(), failing: new Map() },
+    ...{ settings, pauses, refused: new Map(), failing: new Map(), apart: new Map() },
     ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
     context: { store, now, ...defaultLimits, ...settings.limits },
     lease: {
@@ -146,17 +150,9 @@ async function rollRound(state: RollerState, signal: AbortSignal): Promise<Milli
     announced.add(target.group);
   }
   let isIdle = true;
-  for (const targets of groupTargets(settings.targets)) {
-    const open = targets.filter((target) => !isFailing(state, target));
-    if (!isNonEmpty(open)) continue;
+  for (const targets of listTogether(state)) {
     if (!(await holdLease(lease, signal))) return pauses.leased;
-    const did = await rollTargets(state, open, signal).catch((error: unknown): readonly RollStep["did"][] => {
-      // Then nothing else can be made either.
-      if (signal.aborted || isTrouble(error)) throw error;
-      for (const target of open) addFailure(state, target, error);
-      return [];
-    });
-    if (did.some((one) => one === "made" || one === "merged" || one === "refused")) isIdle = false;
+    if (await rollTargets(state, targets, signal)) isIdle = false;
   }
   await sweepInTime(state, signal);
   state.failures = 0;
@@ -177,27 +173,57 @@ function addFailure(
   failing.set(target.group, { failures, until: toMillis(context.now()) + lengthenPause(pauses, failures) });
 }
 
+/** The targets that can be made now, grouped by what is made of one reading. */
+function listTogether(state: RollerState): readonly NonEmpty<RollTarget>[] {
+  const { settings, apart, context } = state;
+  const now = toMillis(context.now());
+  const open = settings.targets.filter((target) => !isFailing(state, target));
+  return groupTargets(open).flatMap((targets) => {
+    return (apart.get(targets[0].group) ?? 0) > now ? splitTargets(targets) : [targets];
+  });
+}
+
+/** Returns whether there may be more to do. @throws {BackendError} where the source or the store is in trouble */
 async function rollTargets(
   state: RollerState,
   targets: NonEmpty<RollTarget>,
   signal: AbortSignal,
-): Promise<readonly RollStep["did"][]> {
+): Promise<boolean> {
   const { context, settings } = state;
   const started = performance.now();
-  const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
   const order = (target: RollTarget): RollOrder => ({
     target,
     skipped: listRefused(state, target),
     isUnverified: state.unverified.has(target.group),
   });
   const [first, ...others] = targets;
-  const steps = await rollGroups(context, [order(first), ...others.map(order)], limited);
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
+  const rolling = rollGroups(context, [order(first), ...others.map(order)], limited);
+  const { steps, failure } = await rolling.then(
+    (steps) => ({ steps, failure: undefined }),
+    (failure: unknown) => ({ steps: [], failure }),
+  );
+  // Then nothing else can be made either.
+  if (failure !== undefined && (signal.aborted || isTrouble(failure))) throw failure;
   const took = performance.now() - started;
-  for (const [target, step] of zip(targets, steps)) noteStep(state, target, step, took / targets.length);
+  const isApart = steps.every(({ did }) => did === "unsupported") && setApart(state, targets);
+  if (!isApart) {
+    if (failure !== undefined) for (const target of targets) addFailure(state, target, failure);
+    for (const [at, step] of steps.entries()) {
+      noteStep(state, requireAt(targets, at), step, took / targets.length);
+    }
+  }
   const { rate } = settings;
   await rest((took * (1 - rate)) / rate, signal);
   signal.throwIfAborted();
-  return steps.map(({ did }) => did);
+  return isApart || steps.some(({ did }) => did === "made" || did === "merged" || did === "refused");
+}
+
+/** Makes targets with different sources by themselves for a while: perhaps only those of one of them cannot be made. */
+function setApart({ apart, context }: RollerState, targets: NonEmpty<RollTarget>): boolean {
+  if (splitTargets(targets).length === 1) return false;
+  apart.set(targets[0].group, toMillis(context.now()) + apartLifetime);
+  return true;
 }
 
 /** `took` is the target's share of the time. */

@@ -122,7 +122,7 @@ export async function proveCover(
   signal: AbortSignal,
 ): Promise<HeldCover> {
   const { reader } = snapshot;
-  const added = await snapshot.compare(version, signal);
+  const { added } = await snapshot.select(sources, version, signal);
   const changed =
     added &&
     (await findChangedMinutes({ sources, isLocal, added, reader, maxAdded: maxAddedOfRequest }, signal));

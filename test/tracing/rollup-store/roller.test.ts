@@ -1,6 +1,7 @@
 // The loop of a roller: who works, how often, what it leaves behind, and what a request meets before it has come far.
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
+import { requireFirst } from "#src/core/collections.ts";
 import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
 import { day, hour, minute } from "#src/core/time.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
@@ -188,6 +189,36 @@ describe("rollers", () => {
     expect(record).not.toHaveBeenCalled();
     isDown = false;
     await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+  });
+
+  test.each([
+    ["are not supported", async () => undefined],
+    [
+      "may not be read",
+      async () => {
+        throw new BackendError("es", "denied", "no rights");
+      },
+    ],
+  ])("make the figures of one site where those with its partners %s", async (_, openBoth) => {
+    const site = openBusySite();
+    const { reader } = requireFirst(site.targets);
+    const openSnapshot: typeof reader.openSnapshot = async (sources, ...rest) =>
+      sources.length > 1 ? openBoth() : reader.openSnapshot?.(sources, ...rest);
+    const limited = { ...reader, openSnapshot };
+    const targets = site.targets.map((target) => ({ ...target, reader: limited, retention: length }));
+    const { log, record } = start(site, site.inner, { targets });
+    const alone = targets.filter(({ sources }) => sources.length === 1);
+    expect(alone.length).toBeGreaterThan(2);
+    await vi.waitFor(
+      () => {
+        const made = record.mock.calls.filter(([{ manifest }]) => manifest.segments.length > 0);
+        expect(new Set(made.map(([{ kind }]) => kind))).toEqual(new Set(alone.map(({ kind }) => kind)));
+        expect(log).toHaveBeenCalled();
+      },
+      { timeout: 20_000 },
+    );
+    const kinds = new Set(log.mock.calls.map(([event]) => event.kind));
+    expect(kinds).toEqual(new Set(["site_edges", "action_edges"]));
   });
 
   test("delete what nobody refers to, after a while, and nothing of others", async () => {

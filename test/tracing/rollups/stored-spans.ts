@@ -76,22 +76,24 @@ export function createStoredSpans(
       held.map((document) => ({ index: "spans", number: document.sequence, term: 1 })),
     );
     const earlier = since && versions.get(since);
-    const compareWith = async (before: ShardStates | undefined) => {
+    const compareWith = async (before: ShardStates | undefined, of: readonly SpanSource[] = sources) => {
       const { states, added: documents } = await compareShards("stored", client, point, before, signal);
       const newest = before?.get("spans")?.newest ?? 0;
       const spans = held.filter((document) => document.sequence > newest).flatMap(({ copies }) => copies);
       const read = async function* () {
-        const own = spans.filter(isOfSources);
+        const own = spans.filter(({ site_id }) => of.some(({ site }) => site === site_id));
         if (own.length > 0) yield own;
       };
       return { states, added: before && documents !== undefined ? { documents, read } : undefined };
     };
-    const isOfSources = ({ site_id }: Span): boolean => sources.some(({ site }) => site === site_id);
     const { states, added } = await compareWith(earlier);
     return {
       // Shards give their documents in other orders than a whole index.
       ...{ reader: open(held.toReversed()), version: createVersion(states), added },
-      compare: async (other) => (await compareWith(versions.get(other))).added,
+      select: async (of, other) => {
+        const found = await compareWith(other && versions.get(other), of);
+        return { version: createVersion(found.states), added: found.added };
+      },
       close: () => undefined,
     };
   }

@@ -121,9 +121,7 @@ export async function rollGroups(
   try {
     const works = await startWorks(context, found, snapshot, signal);
     await makeNewest(context, works, { reader: snapshot.reader, sources }, signal);
-    const steps: RollStep[] = [];
-    for (const work of works) steps.push(await finishWork(work, signal));
-    return steps;
+    return await finishWorks(context, works, signal);
   } finally {
     snapshot.close();
   }
@@ -194,24 +192,50 @@ async function findChanges(
   return { ...changes, minutes: await findChangedMinutes(all, signal) };
 }
 
-/** Merges, and writes what is new. */
-async function finishWork(work: Work, signal: AbortSignal): Promise<RollStep> {
-  const { context, order, before, made, changes } = work;
-  const { store, now } = context;
+/** Merges, and writes what is new: the documents of all groups, then the manifest of each. */
+async function finishWorks(
+  context: RollContext,
+  works: readonly Work[],
+  signal: AbortSignal,
+): Promise<readonly RollStep[]> {
+  const finished: FinishedWork[] = [];
+  for (const work of works) finished.push(await mergeWork(work, signal));
+  const written = finished.filter(({ isWorthWriting }) => isWorthWriting).map(({ work }) => work.documents);
+  if (written.length > 0) await context.store.create(written.flat(), signal);
+  const steps: RollStep[] = [];
+  for (const work of finished) steps.push(await writeManifest(work, signal));
+  return steps;
+}
+
+interface FinishedWork {
+  readonly work: Work;
+  readonly did: "made" | "refused" | "merged" | "idle";
+  readonly next: Manifest;
+  readonly isWorthWriting: boolean;
+}
+
+async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork> {
+  const { context, before, made, changes } = work;
   const isMerged = await mergeNext(work, signal);
   const next: Manifest = {
-    ...{ at: toMillis(now()), version: changes.version },
+    ...{ at: toMillis(context.now()), version: changes.version },
     ...{ segments: work.segments, merged: work.merged },
   };
   const did = made === undefined ? (isMerged ? "merged" : "idle") : made.isRefused ? "refused" : "made";
-  const refused = made?.isRefused ? made.range : undefined;
-  const documents = made?.documents ?? 0;
+  return { work, did, next, isWorthWriting: isWorthWriting(before.manifest, next, did, work) };
+}
+
+async function writeManifest(
+  { work, did, next, isWorthWriting }: FinishedWork,
+  signal: AbortSignal,
+): Promise<RollStep> {
+  const { context, order, before, made } = work;
   const { manifest, revision } = before;
-  if (!isWorthWriting(manifest, next, did, work)) return { did, documents, manifest, refused };
-  await store.create(work.documents, signal);
-  const isWritten = await store.replace(toManifestDocument(order.target, next), revision, signal);
-  if (!isWritten) return { did: "lost", documents, manifest };
-  return { did, documents, manifest: next, refused };
+  const documents = made?.documents ?? 0;
+  const refused = made?.isRefused ? made.range : undefined;
+  if (!isWorthWriting) return { did, documents, manifest, refused };
+  const isWritten = await context.store.replace(toManifestDocument(order.target, next), revision, signal);
+  return isWritten ? { did, documents, manifest: next, refused } : { did: "lost", documents, manifest };
 }
 
 /** Writes a manifest without segments where there is none, so that requests know that figures will be made. */

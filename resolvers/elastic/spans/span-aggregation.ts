@@ -40,6 +40,11 @@ const minSpansPerGroup = 2;
 /** How far a server's estimate of distinct values may exceed them, by its documentation some hundredths. */
 const cardinalityError = 0.1;
 const maxAttempts = 3;
+/**
+ * Each page of groups costs the source a visit of all documents. More visits than this take a source about as long as a request
+ * may; more pages than these cost it more than reading the documents.
+ */
+const [maxVisits, maxPages] = [20_000_000, 20];
 
 /**
  * `SpanReader.tally` over one source. `read` returns the spans of the source whose documents match a condition.
@@ -242,7 +247,7 @@ async function countBlock(
   const search = { source, plan, forms: [...block.certain.keys()], condition };
   const counted: CountedBlock = { block, tallies: [], ambiguous: [] };
   const size = query.by === "deploy" ? pageSizes.durations : pageSizes.plain;
-  if (query.by === "event" && (await hasTooManyGroups(documents, search, query, block, signal)))
+  if (query.by === "event" && (await hasTooManyGroups(documents, search, query, block, size, signal)))
     return undefined;
   let total: number | undefined;
   let spans = 0;
@@ -256,7 +261,7 @@ async function countBlock(
     const { buckets, after_key } = groupPageSchema.parse(answer.aggregations.groups);
     if (isFirstPage && !hasSingleValues(answer, block)) return undefined;
     groups += buckets.length;
-    if (groups > query.budget.limit || !buckets.every(hasDurations)) return undefined;
+    if (groups > countMaxGroups(query, total, size) || !buckets.every(hasDurations)) return undefined;
     query.budget.reportRead?.(buckets.length);
     spans += buckets.reduce((sum, { doc_count }) => sum + doc_count, 0);
     addBuckets(counted, buckets, query, source);
@@ -280,8 +285,9 @@ const cardinalitySchema = z.object({ value: numberSchema });
 async function hasTooManyGroups(
   documents: SpanDocuments,
   search: AggregationQuery<SpanForm>,
-  { budget }: TallyQuery,
+  query: TallyQuery,
   { columns }: AggregationBlock,
+  size: number,
   signal: AbortSignal,
 ): Promise<boolean> {
   const entries = columns.map(({ field }, index) => [`c${index}`, { cardinality: { field } }] as const);
@@ -292,7 +298,13 @@ async function hasTooManyGroups(
     ([name]) => cardinalitySchema.safeParse(answer.aggregations[name]).data?.value ?? 0,
   );
   const least = Math.max(...estimates) * (1 - cardinalityError);
-  return least > budget.limit || least * minSpansPerGroup > answer.total;
+  return least > countMaxGroups(query, answer.total, size) || least * minSpansPerGroup > answer.total;
+}
+
+/** The groups, in pages of `size`, that so many documents may have; those with more are read, or too many for that. */
+function countMaxGroups({ budget: { limit } }: TallyQuery, documents: number, size: number): number {
+  const pages = Math.floor(maxVisits / documents);
+  return Math.min(limit, size * (documents <= limit ? Math.min(pages, maxPages) : pages));
 }
 
 function addBuckets(

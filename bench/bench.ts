@@ -3,8 +3,8 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, parse, intake, isolation;
-//                        in results.json the others stay as they are
+//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, parse, intake, isolation,
+//                        console; in results.json the others stay as they are
 //   --sizes 100,1000     lines per request in `compare`; results.json is left alone
 //   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
@@ -29,6 +29,7 @@ import {
   token,
 } from "./harness/servers.ts";
 import { compareLines, compareUnicodeLines } from "./suites/compare.ts";
+import { measureConsole } from "./suites/console.ts";
 import { measureGraphql } from "./suites/graphql.ts";
 import { measureGroupedMetrics } from "./suites/grouped-metrics.ts";
 import { measureIntake } from "./suites/intake.ts";
@@ -86,6 +87,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
   parse: async () => measureParsing(),
   intake: ({ ascii }) => measureIntake(quick, folder, ascii),
   isolation: () => measureIsolation(quick, folder),
+  console: () => measureConsole(quick ? 2 : 7),
 };
 
 /** The figures of the sections that were asked for. Only two of them have subjects other than Readout. */

@@ -14,11 +14,15 @@ export function auditOperations(
   if (audit === undefined) return executor;
   return {
     ...executor,
-    complete: async (prepare, ...rest) => {
+    complete: async (prepare, principal, budget, admission, gone, onMissing) => {
       const started = performance.now();
-      const seen: { prepared?: PreparedOperation; progress?: ReadProgress | undefined } = {};
+      const seen: {
+        prepared?: PreparedOperation;
+        progress?: ReadProgress | undefined;
+        missing?: readonly string[];
+      } = {};
       const record = (status: number, rows?: number): Promise<void> => {
-        const { prepared, progress } = seen;
+        const { prepared, progress, missing } = seen;
         const entry = {
           ...{
             event: "operation" as const,
@@ -31,6 +35,7 @@ export function auditOperations(
           ...{
             sites: prepared?.sites(visuals),
             ...prepared?.readContent?.(),
+            missing,
             rows,
             documents: progress?.read,
           },
@@ -47,7 +52,16 @@ export function auditOperations(
               seen.progress = progress;
             });
           },
-          ...rest,
+          principal,
+          budget,
+          admission,
+          gone,
+          // Who takes no partial answer must get none.
+          onMissing &&
+            ((labels) => {
+              seen.missing = labels;
+              onMissing(labels);
+            }),
         );
       } catch (error) {
         await record(describeFailure(error).status).catch(() => {});

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 import { connectSites } from "#src/access/sites.ts";
+import type { AuditEntry, AuditLog } from "#src/audit/audit-log.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { base as midnight, minute, model } from "../conformance/kubernetes-fixture.ts";
@@ -71,10 +72,13 @@ function fill({ logs, traces, metrics }: Cluster, n: number): void {
   metrics.append("gauge", "gauge", "value", { host: `h${n}` })(base + n * 1_000, n);
 }
 
-function serve({ old, next }: ReturnType<typeof openClusters>, text = config) {
+function serve({ old, next }: ReturnType<typeof openClusters>, text = config, audit?: AuditLog) {
   const parsed = parseConfig(text, "readout.yaml", { kinds, env: {}, readText: () => "" });
   const backends = new Map([old, next].map(({ backend }) => [backend.name, backend]));
-  const { server } = createSubject({ served: { sites: connectSites(parsed, backends) } });
+  const { server } = createSubject({
+    served: { sites: connectSites(parsed, backends) },
+    ...(audit && { audit }),
+  });
   const ask = async (path: string, body: object | undefined, accept: string) => {
     const response = await server.fetch(`http://readout/api/v2/${path}`, {
       method: body === undefined ? "GET" : "POST",
@@ -293,4 +297,32 @@ describe("GraphQL", () => {
     clusters.old.fail(undefined);
     expect(await ask()).toEqual(whole);
   });
+
+  test("tells the audit log which operation lacked what", async () => {
+    const entries: AuditEntry[] = [];
+    const record: AuditLog["record"] = async (entry) => void entries.push(entry);
+    const clusters = openClusters(everywhere);
+    clusters.old.fail(dead);
+    const { server } = serve(clusters, config, { ...silentLog, record });
+    const response = await server.fetch("http://readout/graphql", {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ query }),
+    });
+    await response.text();
+    const operations = entries.filter(({ event }) => event === "operation");
+    expect(operations.map(({ status, missing }) => [status, missing]).sort()).toEqual([
+      [200, ["eu"]],
+      [500, undefined],
+    ]);
+  });
 });
+
+const silentLog: AuditLog = {
+  record: async () => undefined,
+  start: async () => undefined,
+  stop: async () => undefined,
+  configure: async () => undefined,
+  reopen: () => undefined,
+  close: async () => undefined,
+};

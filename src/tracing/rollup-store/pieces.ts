@@ -1,5 +1,5 @@
 // Which piece of time a roller makes or merges next. All times are of whole minutes.
-import { requireFirst, requireLast } from "../../core/collections.ts";
+import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
 import {
   earlier,
   fromMillis,
@@ -65,15 +65,17 @@ export async function choosePiece(
   maxSpans: number,
   count: (range: TimeRange) => Promise<number>,
 ): Promise<TimeRange> {
-  let chosen = toRange((end - shortest) as Instant, end);
-  for (const length of longerLengths) {
-    const from = (end - length) as Instant;
-    if (end % length !== 0n || from < start) break;
-    const range = toRange(from, end);
-    if ((await count(range)) > maxSpans) break;
-    chosen = range;
+  const pieces = [shortest, ...longerLengths]
+    .filter((length) => end % length === 0n && end - length >= start)
+    .map((length) => toRange((end - length) as Instant, end));
+  const shortestPiece = toRange((end - shortest) as Instant, end);
+  let [low, high] = [0, pieces.length - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if ((await count(requireAt(pieces, middle))) <= maxSpans) low = middle;
+    else high = middle - 1;
   }
-  return chosen;
+  return pieces[low] ?? shortestPiece;
 }
 
 function toRange(start: Instant, end: Instant): TimeRange {

@@ -15,7 +15,7 @@ import {
   toMillis,
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
-import type { SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/spans.ts";
+import type { Budget, SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { findChangedMinutes } from "../rollups/changes.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget } from "../spans/read-budget.ts";
@@ -92,13 +92,12 @@ interface Work {
   readonly documents: NewDocument[];
   segments: readonly StoredSegment[];
   merged: readonly StoredSegment[];
-  made: MadePiece | undefined;
-}
-
-interface MadePiece {
-  readonly range: TimeRange;
-  readonly isRefused: boolean;
-  readonly documents: number;
+  /** Pieces that were made. */
+  made: number;
+  /** Documents that were read for it. */
+  read: number;
+  /** The piece that takes too much, with which the step ends. */
+  refused: TimeRange | undefined;
 }
 
 /**
@@ -120,7 +119,7 @@ export async function rollGroups(
   }
   try {
     const works = await startWorks(context, found, snapshot, signal);
-    await makeNewest(context, works, { reader: snapshot.reader, sources }, signal);
+    await makePieces(context, works, { reader: snapshot.reader, sources }, signal);
     return await finishWorks(context, works, signal);
   } finally {
     snapshot.close();
@@ -149,7 +148,8 @@ async function startWorks(
     const { segments, merged } = before.manifest;
     const changes = requireKey(known, formatChanges(before));
     const work: Work = {
-      ...{ context, order: before.order, before, changes, documents: [], made: undefined },
+      ...{ context, order: before.order, before, changes },
+      ...{ documents: [], made: 0, read: 0, refused: undefined },
       ...(changes.minutes === undefined
         ? { segments: [], merged: [] }
         : dropFromCover({ segments, merged }, changes.minutes)),
@@ -215,13 +215,13 @@ interface FinishedWork {
 }
 
 async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork> {
-  const { context, before, made, changes } = work;
+  const { context, before, made, refused, changes } = work;
   const isMerged = await mergeNext(work, signal);
   const next: Manifest = {
     ...{ at: toMillis(context.now()), version: changes.version },
     ...{ segments: work.segments, merged: work.merged },
   };
-  const did = made === undefined ? (isMerged ? "merged" : "idle") : made.isRefused ? "refused" : "made";
+  const did = refused !== undefined ? "refused" : made > 0 ? "made" : isMerged ? "merged" : "idle";
   return { work, did, next, isWorthWriting: isWorthWriting(before.manifest, next, did, work) };
 }
 
@@ -229,10 +229,8 @@ async function writeManifest(
   { work, did, next, isWorthWriting }: FinishedWork,
   signal: AbortSignal,
 ): Promise<RollStep> {
-  const { context, order, before, made } = work;
+  const { context, order, before, read: documents, refused } = work;
   const { manifest, revision } = before;
-  const documents = made?.documents ?? 0;
-  const refused = made?.isRefused ? made.range : undefined;
   if (!isWorthWriting) return { did, documents, manifest, refused };
   const isWritten = await context.store.replace(toManifestDocument(order.target, next), revision, signal);
   return isWritten ? { did, documents, manifest: next, refused } : { did: "lost", documents, manifest };
@@ -306,30 +304,53 @@ function findOldest({ context, order }: Work): Instant {
   return (oldest - (oldest % minuteLength) + minuteLength) as Instant;
 }
 
-/** Makes the newest piece that is missing in any group, for all groups that miss it. */
-async function makeNewest(
+/**
+ * Makes pieces that are missing, the newest first, until the step has read enough. So what a step itself costs the source is spread
+ * over many small pieces.
+ */
+async function makePieces(
   context: RollContext,
   works: readonly Work[],
   { reader, sources }: Pick<RollTarget, "reader" | "sources">,
   signal: AbortSignal,
 ): Promise<void> {
-  const { segmentSpans, maxHeldSpans } = context;
-  const unlimited = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
+  const { segmentSpans } = context;
   const count = async (range: TimeRange): Promise<number> =>
     (await reader.count?.({ sources, range, select: "all", budget: unlimited }, signal)) ?? 0;
   const closed = (context.now() - fromMillis(lateness)) as Instant;
-  const hole = findHoleOfAll(works, await findEndOfClosed(closed, segmentSpans, count));
-  if (hole === undefined) return;
-  const range = await choosePiece(hole, segmentSpans, count);
+  const end = await findEndOfClosed(closed, segmentSpans, count);
+  for (let pieces = 0, read = 0; pieces < piecesPerStep && read < 2 * segmentSpans; pieces += 1) {
+    const hole = findHoleOfAll(works, end);
+    if (hole === undefined) return;
+    const range = await choosePiece(hole, segmentSpans, count);
+    read += await makePiece(context, works, { reader, sources }, range, signal);
+    if (works.some(({ refused }) => refused !== undefined)) return;
+  }
+}
+
+const piecesPerStep = 24;
+const unlimited: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
+
+/** Makes a piece for all groups that miss it. Returns how many documents were read. */
+async function makePiece(
+  { maxHeldSpans }: RollContext,
+  works: readonly Work[],
+  { reader, sources }: Pick<RollTarget, "reader" | "sources">,
+  range: TimeRange,
+  signal: AbortSignal,
+): Promise<number> {
   const missing = works.filter((work) => misses(work, range));
   const share = trackBudget(createBudgetShare(unlimited, maxHeldSpans));
   const segment = { sources, range, budget: share.budget };
   const held = missing.length > 1 ? await readSegment(reader, segment, signal) : undefined;
-  const sharedDocuments = Math.round(share.spent() / Math.max(missing.length, 1));
+  const shared = Math.round(share.spent() / Math.max(missing.length, 1));
+  let read = 0;
   for (const work of missing) {
-    const made = await makeSegment(work, held ?? reader, range, signal);
-    work.made = { ...made, documents: made.documents + sharedDocuments };
+    const own = shared + (await makeSegment(work, held ?? reader, range, signal));
+    work.read += own;
+    read += own;
   }
+  return read;
 }
 
 /** The newest piece that is missing in any group, as far as it is missing in all groups that miss its end. */
@@ -349,20 +370,22 @@ function misses(work: Work, { from, to }: TimeRange): boolean {
   return from >= findOldest(work) && taken.every((one) => one.to < from || one.from > to);
 }
 
+/** Returns how many documents it has read by itself. */
 async function makeSegment(
   work: Work,
   reader: SpanReader,
   range: TimeRange,
   signal: AbortSignal,
-): Promise<MadePiece> {
+): Promise<number> {
   const { budget, spent } = trackBudget(createBudget(work.context.maxDocuments));
   try {
     addSegment(work, "segments", range, await work.order.target.make(reader, range, budget, signal));
-    return { range, isRefused: false, documents: spent() };
+    work.made += 1;
   } catch (error) {
-    if (error instanceof Refused) return { range, isRefused: true, documents: spent() };
-    throw error;
+    if (!(error instanceof Refused)) throw error;
+    work.refused = range;
   }
+  return spent();
 }
 
 function addSegment(work: Work, list: "segments" | "merged", range: TimeRange, figures: unknown): void {

@@ -6,8 +6,9 @@ ARG RUNTIME_IMAGE=${NODE_IMAGE}
 FROM ${NODE_IMAGE} AS build
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
-# No dependency that production needs has an install script; those that would run are someone else's code.
-RUN npm ci --omit=dev --ignore-scripts
+# With the tools of the release, which stay in this stage. No dependency that it needs has an install script; those that would
+# run are someone else's code.
+RUN npm ci --ignore-scripts
 COPY .meshrc.yaml README.md LICENSE CHANGELOG.md SECURITY.md ./
 COPY release ./release
 COPY src ./src

@@ -4,7 +4,8 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, globSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { copyDependencies } from "./dependencies.ts";
+import { bundleDependencies, packagesByName } from "./bundle.ts";
+import { listProductionPackages } from "./dependencies.ts";
 import { buildManPage } from "./man-page.ts";
 import { buildProgram, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
 import { buildProvenance, printChecksums } from "./provenance.ts";
@@ -22,8 +23,7 @@ export async function buildPackage(target: string): Promise<readonly string[]> {
   const manifest = buildManifest();
   writeText(target, manPage, await buildManPage(manifest.version));
   writeText(target, "package.json", `${JSON.stringify(manifest, null, 2)}\n`);
-  writeText(target, sbomFile, `${JSON.stringify(buildSbom(), null, 2)}\n`);
-  return [...written, ...documents, manPage, "package.json", sbomFile];
+  return [...written, ...documents, manPage, "package.json"];
 }
 
 const sbomFile = "sbom.cdx.json";
@@ -40,8 +40,13 @@ function buildManifest(): Manifest {
     private: _,
     ...kept
   } = JSON.parse(readText("package.json")) as Manifest;
+  const named = listProductionPackages()
+    .filter(({ name }) => packagesByName.includes(name))
+    .map(({ name, version }) => [name, version] as const);
+  const dependencies = { ...kept.dependencies, ...Object.fromEntries(named) };
   return {
     ...kept,
+    dependencies,
     man: [`./${manPage}`],
     exports: {
       "./backend": describeExport("resolvers/backend-toolkit"),
@@ -49,7 +54,7 @@ function buildManifest(): Manifest {
       "./package.json": "./package.json",
     },
     // Vitest (for the suites) and Amazon's SDK (for its sources) are no peers: npm asks the registry even for optional ones.
-    bundleDependencies: Object.keys(kept.dependencies),
+    bundleDependencies: Object.keys(dependencies),
   };
 }
 
@@ -81,7 +86,8 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const folder = join(root, "dist/readout");
   rmSync(join(root, "dist"), { recursive: true, force: true });
   await buildPackage(folder);
-  copyDependencies(folder);
+  const packages = await bundleDependencies(folder);
+  writeText(folder, sbomFile, `${JSON.stringify(buildSbom(packages), null, 2)}\n`);
   // The image takes the folder as it is. Nobody compiles against it, and its stage has no compiler.
   if (!process.argv.includes("--folder")) {
     buildDeclarations(folder);

@@ -1,7 +1,7 @@
 // The bill of materials of a release: every package that it holds, as CycloneDX. It has no time and no random number, so the same
 // lock file makes the same document.
 import { createHash } from "node:crypto";
-import { type LockedPackage, listProductionPackages } from "./dependencies.ts";
+import type { LockedPackage } from "./dependencies.ts";
 import { readText } from "./program.ts";
 
 interface Component {
@@ -21,9 +21,9 @@ export interface Sbom {
   readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
 }
 
-export function buildSbom(): Sbom {
+/** Describes a release with these packages inside. */
+export function buildSbom(packages: readonly LockedPackage[]): Sbom {
   const { name, version, license, dependencies } = JSON.parse(readText("package.json"));
-  const packages = listProductionPackages();
   const byRef = Map.groupBy(packages, toRef);
   const own = { path: "", name, version, license, dependencies } satisfies LockedPackage;
   return {

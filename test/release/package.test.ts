@@ -5,7 +5,7 @@ import { isBuiltin } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { isNeeded } from "../../release/dependencies.ts";
+import { packagesByName } from "../../release/bundle.ts";
 import { buildPackage } from "../../release/package.ts";
 import { nameJavaScript } from "../../release/program.ts";
 import { endAll, start } from "../support/process.ts";
@@ -45,16 +45,7 @@ describe("the package", () => {
     const top = [...new Set(files.map((file) => file.split("/")[0]))].toSorted();
     const documents = ["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"];
     expect(top).toEqual(
-      [
-        ".meshrc.yaml",
-        ...documents,
-        "man",
-        "package.json",
-        "resolvers",
-        "sbom.cdx.json",
-        "src",
-        "test",
-      ].toSorted(),
+      [".meshrc.yaml", ...documents, "man", "package.json", "resolvers", "src", "test"].toSorted(),
     );
     expect(files).toContain("resolvers/elastic/layout/layouts/logs/ecs.yaml");
     expect(files).toContain("src/cli/demo/throughput.yaml");
@@ -105,7 +96,8 @@ describe("the package", () => {
     const checkout = readManifest("package.json");
     const { name, version, bin, engines, dependencies } = checkout;
     expect(manifest).toMatchObject({ name, version, bin, engines, dependencies });
-    expect(manifest.bundleDependencies).toEqual(Object.keys(dependencies));
+    expect(manifest.bundleDependencies).toEqual([...Object.keys(dependencies), ...packagesByName]);
+    expect(Object.keys(manifest.dependencies)).toEqual(manifest.bundleDependencies);
     // npm asks a registry for any dependency that is not bundled, optional peers too.
     for (const key of ["private", "scripts", "devDependencies", "optionalDependencies", "peerDependencies"])
       expect(manifest).not.toHaveProperty(key);
@@ -159,28 +151,4 @@ test("JavaScript is named where a module is, and nowhere else", () => {
     'const text = "./f.ts";',
   ].join("\n");
   expect(nameJavaScript(code)).toBe(code.replaceAll(/([a-e])\.ts/g, "$1.js"));
-});
-
-test.each([
-  ["lib/api/license.d.ts", false],
-  ["lib/api/license.js.map", false],
-  ["package.json", true],
-  ["LICENSE.md", true],
-  ["dist/index.js", true],
-  ["dist/data.json", true],
-  ["dist/index.js.map", false],
-  ["dist/index.d.ts", false],
-  ["src/index.ts", false],
-  ["README.md", false],
-  ["test/index.js", false],
-  ["node_modules/other/index.js", false],
-])("of a dependency, %s is packed: %s", (path, expected) => {
-  expect(isNeeded(path, "any")).toBe(expected);
-});
-
-test("no dependency is packed in a form that Node does not read", () => {
-  expect(isNeeded("locale/de.js", "dayjs")).toBe(false);
-  expect(isNeeded("locale", "dayjs")).toBe(false);
-  expect(isNeeded("dayjs.min.js", "dayjs")).toBe(true);
-  expect(isNeeded("locale/de.js", "any")).toBe(true);
 });

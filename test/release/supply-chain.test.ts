@@ -26,9 +26,9 @@ const entries = Object.entries<LockEntry>(
 ).slice(1);
 
 describe("the bill of materials", () => {
-  const sbom = buildSbom();
+  const sbom = buildSbom(listProductionPackages());
 
-  test("lists each production package of the lock file once, with its checksum and licence", () => {
+  test("lists each package once, with its checksum and licence", () => {
     const expected = new Set(listProductionPackages().map(({ name, version }) => `${name}@${version}`));
     const listed = sbom.components.map(({ name, version }) => `${name}@${version}`);
     expect(listed.toSorted()).toEqual([...expected].toSorted());
@@ -66,7 +66,7 @@ describe("the bill of materials", () => {
   });
 
   test("is the same for the same lock file", () => {
-    expect(buildSbom()).toEqual(sbom);
+    expect(buildSbom(listProductionPackages())).toEqual(sbom);
     expect(sbom.serialNumber).toMatch(
       /^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/,
     );

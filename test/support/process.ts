@@ -1,5 +1,5 @@
 // The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after the tests.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 
 /** As `npm run readout` starts it. */
 export const program = [
@@ -9,8 +9,12 @@ export const program = [
 ] as const;
 const children: ChildProcess[] = [];
 
-export function start(command: string, args: readonly string[]) {
-  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+export function start(
+  command: string,
+  args: readonly string[],
+  place: Pick<SpawnOptions, "cwd" | "detached" | "env"> = {},
+) {
+  const child = spawn(command, args, { ...place, stdio: ["ignore", "pipe", "pipe"] });
   children.push(child);
   const told = { out: "", err: "" };
   child.stdout.setEncoding("utf8").on("data", (text) => {

@@ -1,20 +1,23 @@
 // The npm package as a stranger installs it: packed, installed into an empty folder without any registry, and started.
-import { execFile, execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import {
   copyFileSync,
+  existsSync,
+  globSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createRequire, isBuiltin } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { listProductionPackages, toPackageName } from "../../../release/dependencies.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { askEveryRoute } from "../../support/demo-questions.ts";
+import { measureSlowdown } from "../../support/machine.ts";
 import { endAll, start } from "../../support/process.ts";
 
 const run = promisify(execFile);
@@ -33,41 +36,189 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("holds the packages of the lock file and of the bill of materials, and no others", () => {
-  const installed = execFileSync("find", [".", "-path", "*/node_modules/*", "-name", "package.json"], {
-    cwd: join(folder, "node_modules/readout"),
-    encoding: "utf8",
+const inPackage = (path: string) => join(folder, "node_modules/readout", path);
+const readJson = (path: string) => JSON.parse(readFileSync(inPackage(path), "utf8"));
+const listBundles = () =>
+  globSync(["dependencies/*.js", "node_modules/{*,@*/*}/index.js"], {
+    cwd: inPackage(""),
+    exclude: ["node_modules/graphql"],
   });
-  const read = (path: string) => JSON.parse(readFileSync(join(folder, "node_modules/readout", path), "utf8"));
-  const isPackage = (path: string) => /node_modules\/(?:@[^/]+\/)?[^/]+\/package\.json$/.test(path);
-  const places = installed.split("\n").filter(isPackage);
-  const locked = listProductionPackages().map(({ path }) => `./${path}/package.json`);
-  expect(places.toSorted()).toEqual(locked.toSorted());
-  const listed: readonly { name: string; version: string }[] = read("sbom.cdx.json").components;
-  const found = places.map((place) => {
-    const { name, version } = read(place);
-    return `${name}@${version}`;
+
+describe("the dependencies", () => {
+  const listPackages = (): readonly Listed[] => readJson("sbom.cdx.json").components;
+  const print = ({ name, version }: Listed) => `${name}@${version}`;
+
+  test("are those of the bill of materials, with their licences", async () => {
+    const listed = listPackages().map(print);
+    const manifests = globSync("node_modules/**/package.json", { cwd: inPackage("") });
+    const named = manifests.map((path) => print(readJson(path)));
+    expect(named.length).toBeGreaterThan(20);
+    expect(listed).toEqual(expect.arrayContaining(named));
+    expect(named.map((one) => one.replace(/@[^@]*$/, "")).toSorted()).toEqual(
+      readJson("package.json").bundleDependencies.toSorted(),
+    );
+    // What Node itself loads for them in the checkout.
+    const { stdout } = await run(process.execPath, [
+      ...["--input-type=module", "--eval"],
+      `import { registerHooks } from "node:module";
+       let loaded = "";
+       registerHooks({ load: (url, context, next) => { loaded += url + "\\n"; return next(url, context); } });
+       for (const name of ${JSON.stringify(named.map((one) => one.replace(/@[^@]*$/, "")))})
+         if (!${JSON.stringify(servedByName)}.includes(name)) await import(name);
+       process.stdout.write(loaded, () => process.exit());`,
+    ]);
+    const loaded = [...stdout.matchAll(/^file:.*node_modules\/(?:@[^/]+\/)?[^/\n]+(?=\/)/gm)].map(([place]) =>
+      print(JSON.parse(readFileSync(`${fileURLToPath(place)}/package.json`, "utf8"))),
+    );
+    expect(new Set(loaded).size).toBeGreaterThan(100);
+    expect(listed).toEqual(expect.arrayContaining([...new Set(loaded)]));
+    const licences = readFileSync(inPackage("THIRD_PARTY_LICENSES.txt"), "utf8");
+    const licensed = [...licences.matchAll(/^(\S+) (\d\S*): (?=\S)/gm)].map(
+      ([, name, version]) => `${name}@${version}`,
+    );
+    expect([...new Set(licensed)].toSorted()).toEqual(listed.toSorted());
   });
-  expect(listed.map(({ name, version }) => `${name}@${version}`).toSorted()).toEqual(
-    [...new Set(found)].toSorted(),
-  );
-  expect(readdirSync(join(folder, "node_modules"))).toEqual(
-    expect.arrayContaining([toPackageName("node_modules/readout")]),
-  );
+
+  test("are so few files that npm installs them in seconds", () => {
+    const files = globSync("**/*", { cwd: inPackage(""), withFileTypes: true }).filter((one) => one.isFile());
+    expect(files.length).toBeGreaterThan(500);
+    expect(files.length).toBeLessThan(1_000);
+  });
+
+  test("give what they give in the checkout", async () => {
+    const names: readonly string[] = readJson("package.json").bundleDependencies;
+    const code = names
+      .filter((name) => !servedByName.includes(name))
+      .flatMap((name) => [
+        `import * as module${names.indexOf(name)} from "${name}";`,
+        `told += "${name} " + Object.entries(module${names.indexOf(name)}).map(([key, one]) => key + " " + typeof one).toSorted().join() + "\\n";`,
+      ])
+      .concat("process.stdout.write(told, () => process.exit());")
+      .join("\n");
+    const [installed, expected] = await Promise.all(
+      [inPackage("names.js"), join(process.cwd(), "dist/names.mjs")].map(async (file) => {
+        writeFileSync(file, `let told = "";\n${code}`);
+        return (await run(process.execPath, [file])).stdout;
+      }),
+    );
+    expect(expected?.split("\n").length).toBeGreaterThan(20);
+    expect(installed).toBe(expected);
+  });
+
+  test("name no module that is not there, but for what their users may have", () => {
+    const require = createRequire(inPackage("src/main.js"));
+    const isThere = (name: string): boolean => {
+      try {
+        return name.startsWith("graphql") && require.resolve(name) !== "";
+      } catch {
+        return false;
+      }
+    };
+    const missed = listBundles().flatMap((file) => {
+      const code = readFileSync(inPackage(file), "utf8").replaceAll(/^\s*(?:\/\*)?\*.*$/gm, "");
+      const named = code.matchAll(
+        /(?:^(?:import|export) .*from |^import |\bimport\(|\brequire(?:\$\d+)?\()"([^"\n]+)"/gm,
+      );
+      const names = [...named, ...code.matchAll(/\b__require\("([^"\n]+)"/g)].map(([, name = ""]) => name);
+      return names.filter((name) =>
+        name.startsWith(".")
+          ? !existsSync(join(inPackage(file), "..", name))
+          : !isBuiltin(name) && !isThere(name) && !ofUsers.includes(name),
+      );
+    });
+    expect(missed).toEqual([]);
+  });
 });
 
-test("answers within ten seconds, on every route", async () => {
-  const begun = performance.now();
+interface Listed {
+  readonly name: string;
+  readonly version: string;
+}
+
+/** Files for browsers, which Node does not run. */
+const servedByName = ["swagger-ui-dist", "@dagrejs/dagre", "uplot", "oauth4webapi"];
+
+/**
+ * Each is asked for in a way that may fail, for a faster form of what is there or the language of a schema's file, or by code
+ * that is printed and not run.
+ */
+const ofUsers = [
+  ...["ajv/dist/runtime/validation_error", "ajv-formats/dist/formats"],
+  ...["bufferutil", "utf-8-validate", "node-libcurl", "supports-color"],
+  ...[
+    "@astrojs/compiler",
+    "@vue/compiler-sfc",
+    "astrojs-compiler-sync",
+    "content-tag",
+    "svelte2tsx",
+    "typescript",
+  ],
+];
+
+test("answers within ten seconds of `npx`, with nothing installed and an empty cache", async () => {
+  const slowdown = measureSlowdown();
+  const times: number[] = [];
+  const bound = 10_000 * slowdown;
+  // The best of three: another program may take the disk or the processor away from one.
+  for (let attempt = 0; attempt < 3 && !times.some((time) => time < bound); attempt += 1) {
+    const empty = mkdtempSync(join(tmpdir(), "readout-npx-"));
+    copyFileSync(tarball, join(empty, "readout.tgz"));
+    const begun = performance.now();
+    const { listening, child, ended } = start(
+      "npx",
+      ["--yes", "--offline", "./readout.tgz", "demo", "--port", "0", "--token", "t"],
+      { cwd: empty, env: { ...process.env, npm_config_cache: join(empty, "cache") }, detached: true },
+    );
+    expect((await fetch(`${await listening}/livez`)).status).toBe(200);
+    times.push(performance.now() - begun);
+    // All of its group: npx does not hand the signal on.
+    process.kill(-(child.pid as number), "SIGTERM");
+    await ended;
+    rmSync(empty, { recursive: true });
+  }
+  expect(Math.min(...times), `on a machine slower by ${slowdown}`).toBeLessThan(bound);
+});
+
+test("answers on every route", async () => {
   const program = join(folder, "node_modules/.bin/readout");
   const { listening, child, ended, told } = start(program, ["demo", "--port", "0", "--token", "t"]);
-  const address = await listening;
-  expect((await fetch(`${address}/livez`)).status).toBe(200);
-  expect(performance.now() - begun).toBeLessThan(10_000);
-  expect(await askEveryRoute(address, "t")).toEqual([]);
+  expect(await askEveryRoute(await listening, "t")).toEqual([]);
   child.kill("SIGTERM");
   expect(await ended).toBe(0);
   expect(told.err).toBe("");
 });
+
+test.each([
+  ["check --config readout.yaml", 1, "the backend does not answer"],
+  ["explain --config readout.yaml --site shop --source app x=1", 1, "unreachable"],
+  ["init --elastic http://127.0.0.1:9 --prometheus http://127.0.0.1:9 --force", 1, "unreachable"],
+  ["token new --user ana --site shop", 0, "Entry for readout.yaml"],
+  ["visual new --site shop --title Load", 0, "/api/v2/saved_visuals/"],
+  ["schema", 0, "type Query"],
+  ["schema --subgraph", 0, "@key"],
+  ["mcp --url http://127.0.0.1:9", 0, ""],
+  ["completion zsh", 0, "_readout"],
+])("runs `readout %s`", async (line, code, said) => {
+  const place = mkdtempSync(join(tmpdir(), "readout-command-"));
+  writeFileSync(join(place, "readout.yaml"), unreachable);
+  const { told, ended } = start(join(folder, "node_modules/.bin/readout"), line.split(" "), {
+    cwd: place,
+    env: { ...process.env, READOUT_TOKEN: "t" },
+  });
+  expect([await ended, told.out + told.err]).toEqual([code, expect.stringContaining(said)]);
+  rmSync(place, { recursive: true });
+});
+
+const unreachable = `
+tokens: []
+backends:
+  es: { kind: elastic, url: "http://127.0.0.1:9" }
+  prom: { kind: prometheus, url: "http://127.0.0.1:9" }
+sites:
+  shop:
+    logs: { backend: es, sources: { app: { index: app, layout: ecs } } }
+    metrics: { backend: prom, match: { site: shop } }
+`;
 
 test("holds a backend outside of the tree to the conformance suite that it exports", async () => {
   const tool = (name: string) => join(process.cwd(), "node_modules", name);

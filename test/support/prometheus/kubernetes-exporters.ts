@@ -52,8 +52,19 @@ export function* listScrapes(): Generator<number> {
   for (let time = seeded.from + scrape.offset; time <= seeded.to; time += scrape.every) yield time;
 }
 
-/** Two replicas of kube-state-metrics, and cAdvisor with all of its levels. */
-export function expose({ nodes, pods }: ModelCluster, more: Labels): WrittenSeries[] {
+const exposed = new WeakMap<ModelCluster, Map<string, readonly WrittenSeries[]>>();
+
+/** Two replicas of kube-state-metrics, and cAdvisor with all of its levels. Made once: several suites ask for the same ones. */
+export function expose(cluster: ModelCluster, more: Labels): readonly WrittenSeries[] {
+  const byLabels = exposed.get(cluster) ?? new Map<string, readonly WrittenSeries[]>();
+  exposed.set(cluster, byLabels);
+  const key = JSON.stringify(more);
+  const series = byLabels.get(key) ?? exposeAnew(cluster, more);
+  byLabels.set(key, series);
+  return series;
+}
+
+function exposeAnew({ nodes, pods }: ModelCluster, more: Labels): readonly WrittenSeries[] {
   const { write, series } = collectSeries(more);
   for (const time of listScrapes()) {
     for (const instance of ["10.9.0.1:8080", "10.9.0.2:8080"]) {

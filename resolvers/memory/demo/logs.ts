@@ -2,6 +2,7 @@
 // source of its own, so that any window can be made without the ones before it. Bodies hold on purpose what is hard
 // to serve: numbers like 200.0 and integers past 2^53, keys with dots, nested arrays, odd characters, and now and
 // then several hundred lines in one millisecond.
+import { parseNumberLossless } from "../../../src/core/json/lossless-json.ts";
 import { type Severity, severities } from "../../../src/core/rows.ts";
 import { fromMillis, type Instant, second, type TimeRange, toMillis } from "../../../src/core/time.ts";
 import type { StoredLine } from "../stores/log-store.ts";
@@ -16,7 +17,7 @@ interface Stream {
   /** `request` is the one that begins in the line's second, if one does. */
   readonly make: (random: Random, site: DemoSite, request: DemoRequest | undefined) => Content;
 }
-type Content = Omit<StoredLine, "id" | "time" | "json"> & { readonly body: Json };
+type Content = Omit<StoredLine, "id" | "time" | "json"> & { readonly body: object };
 
 const streams: Readonly<Record<string, Stream>> = {
   app: { pace: [0.5, 0.2], traced: true, make: makeApp },
@@ -56,7 +57,12 @@ export function generateLines(seed: number, index: string, { from, to }: TimeRan
     for (const [position, millis] of times.sort((a, b) => a - b).entries()) {
       const { body, ...fields } = stream.make(random, site, request);
       const time = (fromMillis(slot * second + millis) + BigInt(Math.floor(random() * 1_000_000))) as Instant;
-      lines.push({ id: `${index}/${slot.toString(36)}-${position}`, time, ...fields, json: printJson(body) });
+      lines.push({
+        id: `${index}/${slot.toString(36)}-${position}`,
+        time,
+        ...fields,
+        json: JSON.stringify(body),
+      });
     }
   }
   return lines;
@@ -70,7 +76,7 @@ function makeApp(random: Random, site: DemoSite, request: DemoRequest | undefine
   const order = 9_007_199_254_740_993n + BigInt(Math.floor(random() * 1_000_000));
   const items = Array.from({ length: Math.floor(random() * 3) }, () => ({
     sku: pick(random, ["A-1", "B 2 (large)", "C.3", 'D"4"', "größe-38"]),
-    price: spellNumber(pick(random, ["200.0", "19.99", "0.50", "1e3", "12345678901234567890"])),
+    price: parseNumberLossless(pick(random, ["200.0", "19.99", "0.50", "1e3", "12345678901234567890"])),
     quantity: 1 + Math.floor(random() * 4),
   }));
   const bad = severity === "error" || severity === "critical" || severity === "alert" || severity === "fatal";
@@ -96,8 +102,8 @@ function makeApp(random: Random, site: DemoSite, request: DemoRequest | undefine
     body: {
       service: { name: site.name, version: "2.14.0" },
       http: { request: { method: "GET", path: action }, response: { status_code: bad ? 500 : 200 } },
-      duration_ms: spellNumber((random() * 400).toFixed(2)),
-      order_id: spellNumber(String(order)),
+      duration_ms: parseNumberLossless((random() * 400).toFixed(2)),
+      order_id: parseNumberLossless(String(order)),
       items,
       tags: random() < 0.5 ? ["checkout", "eu-west"] : [],
       "k8s.pod.name": `${site.name}-web-${Math.floor(random() * 9)}`,
@@ -123,10 +129,10 @@ function makeNginx(random: Random, site: DemoSite): Content {
     body: {
       remote_addr: address,
       request: { method, uri: path, protocol: "HTTP/1.1" },
-      status: spellNumber(status),
+      status: parseNumberLossless(status),
       bytes,
-      request_time: spellNumber((random() / 2).toFixed(3)),
-      upstreams: [{ addr: "10.0.0.5:3000", time: spellNumber((random() / 3).toFixed(3)) }],
+      request_time: parseNumberLossless((random() / 2).toFixed(3)),
+      upstreams: [{ addr: "10.0.0.5:3000", time: parseNumberLossless((random() / 3).toFixed(3)) }],
     },
   };
 }
@@ -144,7 +150,7 @@ function makeWorker(random: Random, site: DemoSite): Content {
     group: "background",
     body: {
       job: { class: job, attempt, queue: pick(random, ["default", "mail", "low"]) },
-      latency: spellNumber(`${Math.floor(random() * 900)}.0`),
+      latency: parseNumberLossless(`${Math.floor(random() * 900)}.0`),
       args: [Math.floor(random() * 1_000), "a b", [1, [2, 3]], { retry: attempt < 3 }],
     },
   };
@@ -175,38 +181,4 @@ function pickSeverity(random: Random): Severity {
     if (rest < 0) return severity;
   }
   return "info";
-}
-
-// ---- JSON with numbers as they are spelled ------------------------------------------------------------------
-
-type Json =
-  | string
-  | number
-  | boolean
-  | null
-  | SpelledNumber
-  | readonly Json[]
-  | { readonly [key: string]: Json };
-/** A number's text, which a JavaScript number could not keep. */
-interface SpelledNumber {
-  readonly [spelling]: string;
-}
-const spelling = Symbol("spelling");
-const spellNumber = (text: string): SpelledNumber => ({ [spelling]: text });
-
-function printJson(value: Json): string {
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  if (isSpelled(value)) return value[spelling];
-  if (isList(value)) return `[${value.map(printJson).join(",")}]`;
-  let members = "";
-  for (const [key, inner] of Object.entries(value)) members += `,${JSON.stringify(key)}:${printJson(inner)}`;
-  return `{${members.slice(1)}}`;
-}
-
-function isSpelled(value: object): value is SpelledNumber {
-  return spelling in value;
-}
-
-function isList(value: object): value is readonly Json[] {
-  return Array.isArray(value);
 }

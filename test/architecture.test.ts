@@ -229,7 +229,10 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   graphql: ["src/graphql/**", "src/cli/schema.ts"],
   "graphql-jit": ["src/graphql/gateway.ts"],
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
-  "graphql-yoga": ["src/server/graphql-host.ts", "src/graphql/{gateway,query-bounds,query-rules}.ts"],
+  "graphql-yoga": [
+    "src/server/graphql-host.ts",
+    "src/graphql/{gateway,event-stream,query-bounds,query-rules}.ts",
+  ],
   croner: ["src/operations/check-ins.ts"],
   cronstrue: ["src/operations/check-ins.ts"],
   jose: ["src/access"],

@@ -29,16 +29,19 @@ import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany } from "../core/errors.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
-import {
-  describeFailure,
-  type FailureResponse,
-  isClientFault,
-  toGraphqlError,
-} from "../operations/runtime/error-response.ts";
+import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
-import type { Context, MissingAtPlace, QueryRules, Session } from "../operations/runtime/session.ts";
-import { printJsonPieces } from "./json-pieces.ts";
+import type {
+  Context,
+  MissingAtPlace,
+  QueryRules,
+  Session,
+  TailEvent,
+  TailFailure,
+} from "../operations/runtime/session.ts";
+import { requireEventStream, respondWithEvents } from "./event-stream.ts";
+import { type LongText, placeOfText, printInTurns, printJsonPieces, printLongText } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
 import { guardSchema, takeDocuments, withoutSuggestion } from "./query-rules.ts";
@@ -69,6 +72,7 @@ export function createGateway<ServerContext extends object>({
     plugins: [
       ...plugins,
       requireJson,
+      requireEventStream,
       explainNotAcceptable,
       takeDocuments,
       dropEmptyOperationName,
@@ -252,10 +256,13 @@ interface SessionOptions {
   readonly principal: Principal;
   readonly rules: QueryRules;
   readonly noteDocument: (document: string) => void;
-  /** Aborted when nobody waits for the answer any more. */
   readonly gone: AbortSignal;
   /** Told of what is not the client's affair. */
   readonly onFailure: (operation: string, error: unknown) => void;
+  /** Opens a live tail. @throws as its route */
+  readonly follow: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
+  readonly readTailPosition: Session["readTailPosition"];
+  readonly renew: Session["renew"];
 }
 
 /**
@@ -289,6 +296,7 @@ export function createSession(options: SessionOptions): Session {
     // The executor hands back what the link's own run has answered.
     runLink: async <Answer>(link: string, prepare: () => PreparedOperation) =>
       (await complete(link, prepare, principal)) as Answer,
+    ...createTailAccess(options),
   };
 
   /** Others wait for its slot, and are refused with it. */
@@ -331,14 +339,30 @@ export function createSession(options: SessionOptions): Session {
         executor.complete(prepare, asker, budget, { waits: "briefly", onAdmitted }, gone, onMissing),
       );
     } catch (error) {
-      if (!isClientFault(error)) failed(name, error);
-      throw toFieldError(describeFailure(error));
+      throw toReportedError(name, error, failed);
     } finally {
       const next = waiting.shift();
       if (next === undefined) underWay -= 1;
       else next();
     }
   }
+}
+
+/** What a session has for the live tail of its request. */
+function createTailAccess({
+  follow,
+  onFailure: failed,
+  readTailPosition,
+  renew,
+}: SessionOptions): Pick<Session, "follow" | "toTailError" | "readTailPosition" | "renew"> {
+  return {
+    follow: (name, input) =>
+      follow(name, input).catch((error: unknown) => {
+        throw toReportedError(name, error, failed);
+      }),
+    toTailError: toFieldError,
+    ...{ readTailPosition, renew },
+  };
 }
 
 const afterFirst = { waits: "until the end" } as const;
@@ -367,9 +391,13 @@ function createMissingError({ place, labels }: MissingAtPlace, data: ExecutionRe
   });
 }
 
-/** A failure of an operation with what REST would have said of it. */
-function toFieldError(failure: FailureResponse): GraphQLError {
-  const { message, extensions } = toGraphqlError(failure);
+function toReportedError(name: string, error: unknown, failed: SessionOptions["onFailure"]): GraphQLError {
+  if (!isClientFault(error)) failed(name, error);
+  return toFieldError(toGraphqlError(describeFailure(error)));
+}
+
+/** A failure of an operation, or of a tail, with what REST would have said of it. */
+function toFieldError({ message, extensions }: TailFailure): GraphQLError {
   return new GraphQLError(message, { extensions: { [ownError]: true, ...extensions } });
 }
 
@@ -393,14 +421,29 @@ function createErrorMaskPlugin(
   /** By server context: what is left to print of an answer. */
   const unprinted = new WeakMap<object, LongText>();
   return {
-    onResultProcess({ result, setResult, serverContext }) {
-      if (!isSingleResult(result)) return;
-      if (result.errors?.some((error) => isLimitError(error))) limited();
+    onResultProcess({ result, setResult, setResultProcessor, serverContext }) {
       const { readout } = serverContext as Partial<Context>;
       const isSchemaOpen = readout?.rules.introspection !== false;
-      const errors = result.errors?.map((error) => close(error, isSchemaOpen));
+      const closeAll = ({ errors }: ExecutionResult) => errors?.map((error) => close(error, isSchemaOpen));
       // Yoga prints errors without the places that are not those of nodes.
-      const text = printLongText({ ...result, ...(errors && { errors: errors.map(formatError) }) });
+      const toSent = (result: ExecutionResult, errors = closeAll(result)): object => {
+        return { ...result, ...(errors && { errors: errors.map(formatError) }) };
+      };
+      if (isAsyncIterable(result)) {
+        const options = {
+          print: (one: ExecutionResult) => printJsonPieces(toSent(one)),
+          readPosition: () => readout?.readTailPosition(),
+        };
+        setResultProcessor(
+          (_, fetchAPI) => respondWithEvents(result, options, fetchAPI),
+          "text/event-stream",
+        );
+        return;
+      }
+      if (!isSingleResult(result)) return;
+      if (result.errors?.some((error) => isLimitError(error))) limited();
+      const errors = closeAll(result);
+      const text = printLongText(toSent(result, errors));
       if (text.rest !== undefined) unprinted.set(serverContext, text);
       const stringify = () => (text.rest === undefined ? text.head : placeOfText);
       setResult({ ...result, ...(errors && { errors }), stringify });
@@ -415,49 +458,6 @@ function createErrorMaskPlugin(
       setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
     },
   };
-}
-
-/**
- * What Yoga writes instead of a long text: alone for JSON, within an event or a part of several for the other two media
- * types. No JSON text holds such a character.
- */
-const placeOfText = "\u0000";
-
-/** A text of which the rest is still to be printed. */
-interface LongText {
-  readonly head: string;
-  readonly rest: Iterator<string> | undefined;
-}
-
-/**
- * An answer up to this length is printed at once and has a length; a longer one is printed while it is sent. That takes no place
- * in `limits.streams`, which keep streams of REST from holding sources: nothing is read any more by now, and to refuse an
- * answer that has been read would waste all of it. What is held is bounded by `limits.rows`, and its client by the time in
- * which it may leave an answer unread.
- */
-const maxCharsAtOnce = 131_072;
-
-function printLongText(value: object): LongText {
-  const rest = printJsonPieces(value);
-  let head = "";
-  while (head.length < maxCharsAtOnce) {
-    const { done, value: piece } = rest.next();
-    if (done) return { head, rest: undefined };
-    head += piece;
-  }
-  return { head, rest };
-}
-
-/** The frame with the text in its place, each piece in a turn of its own, when the client takes it. */
-async function* printInTurns({ head, rest }: LongText, frame: string): AsyncGenerator<string> {
-  const [before = "", after = ""] = frame.split(placeOfText);
-  // The length of a part is that of the place, and may be left out.
-  yield before.replace(/Content-Length: \d+\r\n/, "") + head;
-  for (let next = rest?.next(); next !== undefined && next.done !== true; next = rest?.next()) {
-    await yieldToEventLoop();
-    yield next.value;
-  }
-  if (after !== "") yield after;
 }
 
 /** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */
@@ -476,6 +476,10 @@ function formatError(error: GraphQLError): GraphQLFormattedError {
   return Object.keys(extensions).length === 0 ? told : { ...told, extensions };
 }
 
+function isAsyncIterable(result: object): result is AsyncIterable<ExecutionResult> {
+  return Symbol.asyncIterator in result;
+}
+
 function isSingleResult(result: object): result is ExecutionResult {
-  return !Array.isArray(result) && !(Symbol.asyncIterator in result);
+  return !Array.isArray(result) && !isAsyncIterable(result);
 }

@@ -1,6 +1,8 @@
 // Prints a value as JSON in pieces, since printing tens of megabytes at once holds the event loop up for as many
 // milliseconds. The pieces joined are what `JSON.stringify` prints. It prints small values itself; large ones are opened.
 
+import { yieldToEventLoop } from "../core/turns.ts";
+
 /** Characters of a piece, roughly: a longer text finds no room among V8's young objects. */
 const charsPerPiece = 65_536;
 
@@ -119,4 +121,49 @@ function takeFrom(left: number, value: unknown): number {
     if (rest < 0) return rest;
   }
   return rest;
+}
+
+// ---- A long text as an answer of Yoga ----------------------------------------------------------------------------
+
+/**
+ * What Yoga writes instead of a long text: alone for JSON, within an event or a part of several for the other two media
+ * types. No JSON text holds such a character.
+ */
+export const placeOfText = "\u0000";
+
+/** A text of which the rest is still to be printed. */
+export interface LongText {
+  readonly head: string;
+  readonly rest: Iterator<string> | undefined;
+}
+
+/**
+ * An answer up to this length is printed at once and has a length; a longer one is printed while it is sent. That takes no place
+ * in `limits.streams`, which keep streams of REST from holding sources: nothing is read any more by now, and to refuse an
+ * answer that has been read would waste all of it. What is held is bounded by `limits.rows`, and its client by the time in
+ * which it may leave an answer unread.
+ */
+const maxCharsAtOnce = 131_072;
+
+export function printLongText(value: object): LongText {
+  const rest = printJsonPieces(value);
+  let head = "";
+  while (head.length < maxCharsAtOnce) {
+    const { done, value: piece } = rest.next();
+    if (done) return { head, rest: undefined };
+    head += piece;
+  }
+  return { head, rest };
+}
+
+/** The frame with the text in its place, each piece in a turn of its own, when the client takes it. */
+export async function* printInTurns({ head, rest }: LongText, frame: string): AsyncGenerator<string> {
+  const [before = "", after = ""] = frame.split(placeOfText);
+  // The length of a part is that of the place, and may be left out.
+  yield before.replace(/Content-Length: \d+\r\n/, "") + head;
+  for (let next = rest?.next(); next !== undefined && next.done !== true; next = rest?.next()) {
+    await yieldToEventLoop();
+    yield next.value;
+  }
+  if (after !== "") yield after;
 }

@@ -39,7 +39,7 @@ import {
   type OperationDescriptions,
 } from "../operations/runtime/json-schema.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
-import type { AnswerPlace, Context } from "../operations/runtime/session.ts";
+import type { AnswerPlace, Context, Session, TailEvent } from "../operations/runtime/session.ts";
 import { addEntities } from "./entities.ts";
 import { addLinks, markRows } from "./links.ts";
 
@@ -95,8 +95,10 @@ export function buildQuerySchema(endpoints: readonly Endpoint[]): GraphQLSchema 
       ]),
     ),
   });
+  const lines = described.operations.find(({ endpoint }) => endpoint.name === "logs.lines");
   return new GraphQLSchema({
     query,
+    subscription: lines && buildSubscription(lines, registry),
     types: [dateTime, json],
     directives: [...specifiedDirectives, partial],
   });
@@ -119,6 +121,60 @@ function buildQueryField(
     resolve: async (_, args: Readonly<Record<string, unknown>>, { readout }, info) =>
       markRows(await readout.runOperation(name, toWireNames(args, keys), findPartialPlace(info)), args),
   };
+}
+
+/** The rows of a page of log lines as its live tail sends them. A tail has no pages; the operation wants one. */
+function buildSubscription(
+  { endpoint, request, answer }: DescribedOperation,
+  registry: TypeRegistry,
+): GraphQLObjectType<TailEvent, Context> {
+  const { name, method, path } = endpoint;
+  const [{ properties: { pagination: _, ...properties } = {}, ...body }] = resolveReference(
+    registry,
+    request,
+    "inputs",
+    "",
+  );
+  const { from, to, ...args } = buildInputFields(registry, { ...body, properties }, toPascalCase(name));
+  const log_lines: GraphQLFieldConfig<TailEvent, Context> = {
+    description: `Log lines as they come, once each, some in each event. An empty list tells that the sources answer again after an error.\n\nREST: \`${method} ${path}\` with \`Accept: text/event-stream\`.`,
+    type: toOutputType(registry, answer, toPascalCase(name)),
+    args: {
+      ...args,
+      ...(from && { from: { ...from, description: "Range start, inclusive. The default is now." } }),
+      ...(to && { to: { ...to, description: "Range end, inclusive. Without it there is none." } }),
+    },
+    subscribe: (_, given: Readonly<Record<string, unknown>>, context) => {
+      const page = { per_page: 1, order: "ASC" };
+      const input = { ...toWireNames(given, Object.keys(properties)), pagination: page };
+      return followRows(name, input, context);
+    },
+    resolve: (event, given: Readonly<Record<string, unknown>>, { readout }) => {
+      if ("failure" in event) throw readout.toTailError(event.failure);
+      return markRows(event.lines, given);
+    },
+  };
+  const description = "What is told as it comes, as server-sent events.";
+  return new GraphQLObjectType({ name: "Subscription", description, fields: { log_lines } });
+}
+
+/** The events of a tail. Each has a session of its own: a tail has no end, and a session has bounds. */
+async function followRows(
+  name: string,
+  input: unknown,
+  context: { readout: Session },
+): Promise<AsyncIterable<TailEvent>> {
+  const events = (await context.readout.follow(name, input))[Symbol.asyncIterator]();
+  const renewed: AsyncIterableIterator<TailEvent> = {
+    [Symbol.asyncIterator]: () => renewed,
+    next: async () => {
+      const next = await events.next();
+      context.readout = context.readout.renew();
+      return next;
+    },
+    return: async () => (await events.return?.()) ?? { done: true, value: undefined },
+  };
+  return renewed;
 }
 
 type Side = "inputs" | "outputs";

@@ -17,6 +17,7 @@ import {
 } from "../http/response.ts";
 import type { Session } from "../operations/runtime/session.ts";
 import { type Admission, answerRequest, type Dispatcher } from "./dispatch.ts";
+import { finishTailHead, followOperation, type OpenTail } from "./graphql-tail.ts";
 import { auditOperations } from "./operation-audit.ts";
 import { type RequestLog, receiveBody } from "./rest.ts";
 
@@ -26,13 +27,14 @@ export interface GraphqlHost {
   readonly loadSchema: () => Promise<UnifiedSchema>;
   gateway: Gateway | undefined;
   loading: Promise<Gateway> | undefined;
-  openSession: ((admission: Admission) => Session) | undefined;
+  openSession: ((admission: Admission, tail: OpenTail, cutConnection: () => void) => Session) | undefined;
 }
 
 type Gateway = Awaited<ReturnType<typeof loadGateway>>;
 
 /** A GraphQL request under way, by the context that Yoga hands around with it. */
 interface Hosted extends Admission {
+  readonly tail: OpenTail;
   /** Why nothing of it was run. */
   readonly failure?: unknown;
   /** Its body, where that is read. */
@@ -83,18 +85,32 @@ async function loadGateway(host: GraphqlHost) {
   const { operations, telemetry } = host.dispatcher;
   const unified = await host.loadSchema();
   const { createGateway, createSession } = await import("../graphql/gateway.ts");
-  host.openSession = ({ exchange: { id }, principal, generation, work, log }) =>
-    createSession({
+  const openSession = (
+    admission: Admission,
+    tail: OpenTail,
+    cutConnection: () => void,
+    gone: AbortSignal,
+  ): Session => {
+    const { exchange, principal, generation, log } = admission;
+    const { id } = exchange;
+    return createSession({
       executor: auditOperations(generation, id, log),
       operations,
       limits: narrowLimits(generation.limits, principal.limits),
       principal,
       rules: generation.queryRules,
       noteDocument: (query) => noteQuery(log, { query }),
-      gone: work.signal,
+      gone,
       onFailure: (operation, err) =>
         telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
+      follow: (...asked) => followOperation(host.dispatcher, admission, tail, cutConnection, ...asked),
+      readTailPosition: () => tail.position,
+      // The request's own deadline is that of its head, which has been sent by then.
+      renew: () => openSession(admission, tail, cutConnection, exchange.gone),
     });
+  };
+  host.openSession = (admission, tail, cutConnection) =>
+    openSession(admission, tail, cutConnection, admission.work.signal);
   return createGateway<NodeContext>({
     unified,
     ...createHostPlugins(host),
@@ -141,18 +157,19 @@ function createRestPlugin(host: GraphqlHost, hosted: WeakMap<object, Hosted>): P
         toExchange(req !== undefined && res !== undefined ? { req, res } : request, dispatcher.generation);
       const answer = admitted ?? (await answerRequest(dispatcher, exchange));
       if ("principal" in answer) {
-        hosted.set(serverContext, answer);
-        serverContext.readout = host.openSession?.(answer);
+        const tail: OpenTail = {};
+        hosted.set(serverContext, { ...answer, tail });
+        serverContext.readout = host.openSession?.(answer, tail, () => res?.destroy());
         if (exchange.method === "GET")
           noteQuery(answer.log, Object.fromEntries(new URLSearchParams(exchange.search)));
         if (exchange.method !== "POST") return;
         try {
           const { text, release } = await readQuery(dispatcher, answer);
-          hosted.set(serverContext, { ...answer, release, text });
+          hosted.set(serverContext, { ...answer, tail, release, text });
           const { method, headers, signal } = request;
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body: text }));
         } catch (failure) {
-          hosted.set(serverContext, { ...answer, failure });
+          hosted.set(serverContext, { ...answer, tail, failure });
           // What was not read of the request would hold the connection up.
           req?.resume();
           const refused = toGraphqlErrorAnswer(failure, exchange.headers.get("accept"));
@@ -230,13 +247,15 @@ async function endHosted(
   hosted: Hosted,
   { headers, status }: Response,
 ): Promise<void> {
-  const { exchange, work, log, failure, release } = hosted;
+  const { exchange, work, log, failure, release, tail } = hosted;
   const cut = exchange.gone.aborted;
   release?.();
   work.end();
   // What was not run has them already.
   if (failure === undefined) setOwnHeaders(exchange, headers);
   if (isDraining) headers.set("Connection", "close");
+  // The log of a request with a tail is finished when that is over.
+  if (tail.body !== undefined) return finishTailHead(tail, headers);
   const length = headers.get("Content-Length");
   if (length !== null) log.fields.bytes = Number(length);
   await log.finish(status, cut, failure);

@@ -5,13 +5,49 @@ import type { OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Context, PreparedOperation } from "../operations/runtime/operation.ts";
 import type { ConfigGeneration, RequestLog } from "./rest.ts";
 
-/** The executor, which writes a line for each operation that it completes. Without an audit log it is as it was. */
-export function auditOperations(
-  { audit, executor, isToken = () => false, visuals }: ConfigGeneration,
+/** What is noted of an operation that has ended. */
+interface OperationOutcome {
+  readonly status: number;
+  /** What a partial answer lacks. */
+  readonly missing?: readonly string[] | undefined;
+  readonly rows?: number | undefined;
+  readonly documents?: number | undefined;
+  /** By `performance.now()`. */
+  readonly started: number;
+}
+
+/** Writes the line of an operation; `prepared` is undefined for one whose arguments are wrong. Undefined without an audit log. */
+type RecordOperation = (
+  prepared: Pick<PreparedOperation, "name" | "sites" | "readContent"> | undefined,
+  outcome: OperationOutcome,
+) => Promise<void>;
+
+export function createOperationRecorder(
+  { audit, isToken = () => false, visuals }: ConfigGeneration,
   request: string,
   { fields: { user, token } }: RequestLog,
+): RecordOperation | undefined {
+  if (audit === undefined) return undefined;
+  return (prepared, { status, missing, rows, documents, started }) => {
+    const operation = prepared?.name ?? "none";
+    const entry = {
+      ...{ event: "operation" as const, request, operation, user, token, status },
+      ...{ sites: prepared?.sites(visuals), ...prepared?.readContent?.(), missing, rows, documents },
+      ms: Math.round(performance.now() - started),
+    };
+    return audit.record(entry, isToken);
+  };
+}
+
+/** The executor, which writes a line for each operation that it completes. Without an audit log it is as it was. */
+export function auditOperations(
+  generation: ConfigGeneration,
+  request: string,
+  log: RequestLog,
 ): OperationExecutor {
-  if (audit === undefined) return executor;
+  const { executor } = generation;
+  const record = createOperationRecorder(generation, request, log);
+  if (record === undefined) return executor;
   return {
     ...executor,
     complete: async (prepare, principal, budget, admission, gone, onMissing) => {
@@ -21,27 +57,9 @@ export function auditOperations(
         progress?: ReadProgress | undefined;
         missing?: readonly string[];
       } = {};
-      const record = (status: number, rows?: number): Promise<void> => {
+      const recordEnd = (status: number, rows?: number): Promise<void> => {
         const { prepared, progress, missing } = seen;
-        const entry = {
-          ...{
-            event: "operation" as const,
-            request,
-            operation: prepared?.name ?? "none",
-            user,
-            token,
-            status,
-          },
-          ...{
-            sites: prepared?.sites(visuals),
-            ...prepared?.readContent?.(),
-            missing,
-            rows,
-            documents: progress?.read,
-          },
-          ms: Math.round(performance.now() - started),
-        };
-        return audit.record(entry, isToken);
+        return record(prepared, { status, missing, rows, documents: progress?.read, started });
       };
       let answer: unknown;
       try {
@@ -64,10 +82,10 @@ export function auditOperations(
             }),
         );
       } catch (error) {
-        await record(describeFailure(error).status).catch(() => {});
+        await recordEnd(describeFailure(error).status).catch(() => {});
         throw error;
       }
-      await record(200, Array.isArray(answer) ? answer.length : 1);
+      await recordEnd(200, Array.isArray(answer) ? answer.length : 1);
       return answer;
     },
   };

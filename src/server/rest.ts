@@ -18,7 +18,7 @@ import {
 } from "../core/errors.ts";
 import type { ReadProgress } from "../core/read-progress.ts";
 import { type Instant, type Millis, toMillis } from "../core/time.ts";
-import type { CompleteBody } from "../http/body.ts";
+import type { CompleteBody, StreamedBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, jsonType, measureBody, toStreamedBody } from "../http/response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
@@ -198,7 +198,7 @@ export async function runOperation(
     const finishAnswer = async (result: OperationResult, missing: MissingParts): Promise<Answer> => {
       if ("follow" in result) {
         ownsWork = false;
-        return openTail(request, result.follow);
+        return answerTail(request, result.follow);
       }
       if (missing.labels.length > 0) fields.missing = missing.labels;
       const { answer, isStream } = await printResult(request, result, headers, missing);
@@ -325,11 +325,28 @@ async function printResult(
   return { answer: { status: 200, headers, body }, isStream: close !== undefined };
 }
 
-/** Ends the work at once: tails have places of their own, and no deadline. */
-async function openTail(
+async function answerTail(request: RunningRequest, followed: TailAnswer["follow"]): Promise<Answer> {
+  const body = await openTail(request, followed);
+  const { fields, isAudited } = request.log;
+  const next = async () => {
+    const chunk = await body.next();
+    if (chunk.done !== true && isAudited) {
+      fields.bytes = (fields.bytes ?? 0) + Buffer.byteLength(chunk.value);
+    }
+    return chunk;
+  };
+  return { status: 200, headers: eventStreamHeaders, body: { ...body, next } };
+}
+
+/**
+ * Ends the work at once: tails have places of their own, and no deadline. The log of the request is finished when the tail
+ * is over; `onClose` is then told whether its client has not had all of it.
+ */
+export async function openTail(
   { runner, exchange, generation, principal, work, log }: RunningRequest,
   followed: TailAnswer["follow"],
-): Promise<Answer> {
+  onClose: (cut: boolean) => void = () => {},
+): Promise<StreamedBody> {
   const { telemetry } = runner;
   work.end();
   await log.begin();
@@ -344,6 +361,7 @@ async function openTail(
       end.recorded = finishStream(log, cut);
       // Whoever waits for it reads the failure; of a client that has left nobody does.
       end.recorded.catch(() => {});
+      onClose(cut);
     },
   };
   // Tails read together: what is asked for all of them is part of no client's trace.
@@ -352,10 +370,9 @@ async function openTail(
   const next = async () => {
     const chunk = await body.next();
     if (chunk.done === true) await end.recorded;
-    else if (log.isAudited) log.fields.bytes = (log.fields.bytes ?? 0) + Buffer.byteLength(chunk.value);
     return chunk;
   };
-  return { status: 200, headers: eventStreamHeaders, body: { ...body, next } };
+  return { ...body, next };
 }
 
 /** The end of what is streamed: cut where its line cannot be written. @throws {LimitReached} */

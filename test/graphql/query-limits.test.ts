@@ -230,7 +230,7 @@ describe("errors say what a client can mend, and nothing else", () => {
       { query: "query ($id: String!) { site(id: $id) { id } }", variables: { id: 1 } },
       [{ line: 1, column: 8 }],
     ],
-    ["an operation that there is none of", { query: "subscription { lines }" }, [{ line: 1, column: 1 }]],
+    ["a subscription that there is none of", { query: "subscription { lines }" }, [{ line: 1, column: 16 }]],
     ["a query that is missing", {}, undefined],
   ])(
     "%s is told where it stands, as a wrong request to those who ask for GraphQL's own type",

@@ -21,11 +21,28 @@ export interface Session {
   readonly runOperation: (operation: string, input: unknown, place?: AnswerPlace) => Promise<unknown>;
   /** What partial answers lack, so far. */
   readonly missing: readonly MissingAtPlace[];
-  /** What a link has prepared, run as an operation is. Errors as `ask`. */
+  /** What a link has prepared, run as an operation is. Errors as `runOperation`. */
   readonly runLink: <Answer = unknown>(
     link: string,
     prepare: () => PreparedOperation<Promise<Answer>>,
   ) => Promise<Answer>;
+  /** What the live tail of the operation of that name sends, until its client leaves. Errors as `runOperation`. */
+  readonly follow: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
+  /** The error by which a failure of its live tail is told. */
+  readonly toTailError: (failure: TailFailure) => Error;
+  /** Where the client of its live tail goes on: all before has been handed over. Undefined where there is none. */
+  readonly readTailPosition: () => string | undefined;
+  /** A session for the next event of a live tail, with a bound of rows of its own. */
+  readonly renew: () => Session;
+}
+
+/** What a live tail sends: lines that have come, none where a source answers again, or why none come. */
+export type TailEvent = { readonly lines: readonly object[] } | { readonly failure: TailFailure };
+
+/** What clients of GraphQL are told of a tail whose source fails, or that ends before it is complete. */
+export interface TailFailure {
+  readonly message: string;
+  readonly extensions: Readonly<Record<string, unknown>>;
 }
 
 /** Which GraphQL queries a server takes. */

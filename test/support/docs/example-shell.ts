@@ -230,13 +230,13 @@ async function fetchAs(args: readonly string[], toAddress: (url: string) => stri
   return { status: answer.status, text, isFailure: fails && !answer.ok };
 }
 
-/** Of an endless answer its first event of a line. */
+/** Of an endless answer its first event of lines. */
 async function readFirstEvent(answer: Response): Promise<string> {
   let text = "";
   const decoder = new TextDecoder();
   for await (const chunk of answer.body ?? []) {
     text += decoder.decode(chunk, { stream: true });
-    if (/^event: line$[\s\S]*?\n\n/m.test(text)) break;
+    if (/^event: (?:line|next)$[\s\S]*?\n\n/m.test(text)) break;
   }
   return text;
 }

@@ -2,6 +2,8 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
+  // Else Vite would take graphql's ES modules where node takes its CommonJS, and GraphQL refuses to be two.
+  resolve: { alias: [{ find: /^graphql$/, replacement: "graphql/index.js" }] },
   test: {
     globalSetup: ["test/backends/setup.ts"],
     setupFiles: ["test/support/law-seed.ts"],

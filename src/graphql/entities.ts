@@ -3,7 +3,12 @@
 // null exactly as one that is not there. The keys of one request that are of one site and kind are asked for together.
 import { extendSchema, GraphQLError, type GraphQLSchema, isUnionType, parse } from "graphql";
 import { earlier, later, parseInstant } from "../core/time.ts";
-import { prepareLinesByKey, preparePodLines, preparePodsNow } from "../operations/entity-operations.ts";
+import {
+  prepareDeploys,
+  prepareLinesByKey,
+  preparePodLines,
+  preparePodsNow,
+} from "../operations/entity-operations.ts";
 import { prepareLinkedSpans, type Row } from "../operations/link-operations.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
@@ -92,7 +97,14 @@ const findEntity: {
       await loadBatched(session, "LogLine", site_id, key, (keys) => prepareLinesByKey(site_id, keys)),
     );
   },
-  Deploy: async (key, session) => ({ ...key, stats: await session.runOperation("deploys.stats", key) }),
+  Deploy: async ({ site_id, revision }, session) => {
+    const stats = takeFirst(
+      await loadBatched(session, "Deploy", site_id, revision, (revisions) =>
+        prepareDeploys(site_id, revisions),
+      ),
+    );
+    return stats && { site_id, revision, stats };
+  },
 };
 
 /** Its lines are looked for within an hour of its spans. */

@@ -1,4 +1,4 @@
-// What other subgraphs know by its key alone: lines and pods, many of one site read in one request to the source. They run as
+// What other subgraphs know by its key alone: lines, pods and deploys, many of one site read in one request to the source. They run as
 // links do, with the same sites, scope, deadline and limits.
 import { reportRead } from "../core/read-progress.ts";
 import type { LogLine } from "../core/rows.ts";
@@ -13,7 +13,8 @@ import {
   toSnapshotTime,
 } from "./link-operations.ts";
 import { computeTieLimit } from "./logs/lines.ts";
-import type { PreparedOperation } from "./runtime/operation.ts";
+import type { Context, PreparedOperation } from "./runtime/operation.ts";
+import { readDeployStats } from "./traces/deploys.ts";
 
 /** A log line by its key; of its time only the millisecond counts, as lines are answered with no more of it. */
 interface LineKey {
@@ -76,6 +77,18 @@ export function preparePodsNow(
     const questions = pods.map((names) => ({ ...names, from: at, to: at }));
     return readLinkedPods(site, questions, context);
   });
+}
+
+/** For each revision its figures of the retention alone, or none. */
+export function prepareDeploys(
+  site: string,
+  revisions: readonly string[],
+): PreparedOperation<Promise<readonly (readonly object[])[]>> {
+  const run = async (context: Context) => {
+    const found = await readDeployStats(site, revisions, context);
+    return found.map((stats) => (stats === undefined ? [] : [stats]));
+  };
+  return { name: "deploys", scopes: ["deploys"], sites: () => [site], run };
 }
 
 /** The newest lines that name each pod, of so many minutes up to now; null where the site has no logs. */

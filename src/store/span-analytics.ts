@@ -61,6 +61,8 @@ export interface SpanAnalytics {
   slowEventActions(query: SlowEventActionsQuery, signal: AbortSignal): Promise<readonly SlowEventAction[]>;
   /** Returns figures of the requests of a revision; undefined where it has none. */
   revisionStats(query: RevisionQuery, signal: AbortSignal): Promise<RevisionStats | undefined>;
+  /** Returns the same of several revisions, which are counted together; those without a request are left out. */
+  statsOfRevisions(query: RevisionsQuery, signal: AbortSignal): Promise<ReadonlyMap<string, RevisionStats>>;
 }
 
 export interface ListingQuery {
@@ -184,4 +186,8 @@ export interface RevisionQuery {
   readonly range: TimeRange;
   readonly revision: string;
   readonly budget: Budget;
+}
+
+export interface RevisionsQuery extends Omit<RevisionQuery, "revision"> {
+  readonly revisions: readonly string[];
 }

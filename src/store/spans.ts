@@ -180,7 +180,7 @@ export interface TallyQuery extends SpanScan {
    *
    * - `request`: kind, status, name, namespace and action, and whether they are error reports.
    * - `event`: service, kind, name, statement as sent.
-   * - `deploy`: as `request` without name and action, and with `lengths`.
+   * - `deploy`: as `request` with `revision` and without name and action, and with `lengths`.
    */
   readonly by: "request" | "event" | "deploy";
 }

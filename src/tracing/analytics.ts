@@ -6,7 +6,7 @@ import type { LocateQuery, SpanAnalytics } from "../store/span-analytics.ts";
 import type { SpanReader } from "../store/spans.ts";
 import { findActions } from "./action-stats.ts";
 import { listSummaries } from "./listing/listing.ts";
-import { findRevisionStats } from "./revision-stats.ts";
+import { findRevisionStats, findStatsOfRevisions } from "./revision-stats.ts";
 import { findActionEdges, findSiteEdges } from "./service-edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./slow-events.ts";
 import { findSpans, loadAncestors } from "./spans/entry-lookup.ts";
@@ -23,6 +23,7 @@ export function createSpanAnalytics(reader: SpanReader): SpanAnalytics {
     slowEvents: (query, signal) => findSlowEvents(reader, query, signal),
     slowEventActions: (query, signal) => findSlowEventActions(reader, query, signal),
     revisionStats: (query, signal) => findRevisionStats(reader, query, signal),
+    statsOfRevisions: (query, signal) => findStatsOfRevisions(reader, query, signal),
   };
 }
 

@@ -1,9 +1,10 @@
-// The requests of one revision: their number and durations, and when the first and the last of them ended.
+// The requests of a revision, or of several: their number and durations, and when the first and the last of them ended.
 
+import { mapConcurrent } from "../core/concurrency.ts";
 import type { RevisionStats, Span } from "../core/rows.ts";
 import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
-import type { RevisionQuery } from "../store/span-analytics.ts";
-import type { SpanReader, SpanScan } from "../store/spans.ts";
+import type { RevisionQuery, RevisionsQuery } from "../store/span-analytics.ts";
+import type { SpanReader, SpanScan, SpanTally } from "../store/spans.ts";
 import { createDurationDistribution } from "./duration-stats.ts";
 import { deriveNames, isRequest } from "./spans/requests.ts";
 import { readTallies } from "./spans/span-tally.ts";
@@ -11,33 +12,79 @@ import { readTallies } from "./spans/span-tally.ts";
 /** `SpanAnalytics.revisionStats`: undefined where the range has no request of the revision. */
 export async function findRevisionStats(
   reader: SpanReader,
-  { sources, range, revision, budget }: RevisionQuery,
+  { revision, ...query }: RevisionQuery,
   signal: AbortSignal,
 ): Promise<RevisionStats | undefined> {
-  const durations = createDurationDistribution();
-  const namespaces = new Set<string>();
-  const ends: Instant[] = [];
-  let isAggregated = false;
-  const scan: SpanScan = {
-    ...{ sources, range, select: "entries", pushdown: { revision }, withoutEvents: true, budget },
-  };
-  const accepts = (span: Span): boolean => isRequest(span) && span.revision === revision;
-  for await (const batch of readTallies(reader, { ...scan, by: "deploy" }, signal)) {
+  return (await findStatsOfRevisions(reader, { ...query, revisions: [revision] }, signal)).get(revision);
+}
+
+/** What is known of one revision. */
+interface RevisionSum {
+  readonly durations: ReturnType<typeof createDurationDistribution>;
+  readonly namespaces: Set<string>;
+  /** The first and the last that are known. */
+  readonly ends: Instant[];
+  /** Whether the source has counted requests whose ends are not known. */
+  isAggregated: boolean;
+}
+
+/** `SpanAnalytics.statsOfRevisions`: all are counted together. */
+export async function findStatsOfRevisions(
+  reader: SpanReader,
+  { sources, range, revisions, budget }: RevisionsQuery,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, RevisionStats>> {
+  const sums = new Map(
+    revisions.map((revision): [string, RevisionSum] => {
+      const durations = createDurationDistribution();
+      return [revision, { durations, namespaces: new Set(), ends: [], isAggregated: false }];
+    }),
+  );
+  const scan: SpanScan = { sources, range, select: "entries", withoutEvents: true, budget };
+  const narrow = (revision: string): SpanScan => ({ ...scan, pushdown: { revision } });
+  const [only, ...others] = sums.keys();
+  const counted = only !== undefined && others.length === 0 ? narrow(only) : scan;
+  const findSum = (span: Span) =>
+    isRequest(span) && span.revision !== undefined ? sums.get(span.revision) : undefined;
+  let entries = 0;
+  for await (const batch of readTallies(reader, { ...counted, by: "deploy" }, signal)) {
     for (const tally of batch) {
-      const { span, isSingle } = tally;
-      if (!accepts(span)) continue;
-      durations.addTally(tally);
-      namespaces.add(deriveNames(span).namespace);
-      if (isSingle) widenRange(ends, span.end);
-      else isAggregated = true;
+      entries += tally.spans;
+      const sum = findSum(tally.span);
+      if (sum !== undefined) addTally(sum, tally);
     }
   }
-  if (isAggregated) {
-    for (const order of ["asc", "desc"] as const) {
-      const end = await findOutermostEnd(reader, scan, order, accepts, signal);
-      if (end !== undefined) widenRange(ends, end);
+  const open = [...sums].filter(([, { isAggregated }]) => isAggregated);
+  if (open.length > 1 && entries <= open.length * entriesPerSearch) {
+    for await (const batch of reader.scan(scan, signal)) {
+      for (const span of batch) widenRange(findSum(span)?.ends ?? [], span.end);
     }
+  } else {
+    const addEnds = ([revision, { ends }]: (typeof open)[number], stopped: AbortSignal) =>
+      addOutermostEnds(reader, narrow(revision), ends, stopped);
+    await mapConcurrent(open, maxSearches, addEnds, signal);
   }
+  return new Map(
+    [...sums].flatMap(([revision, sum]) => {
+      const stats = toStats(sum);
+      return stats === undefined ? [] : [[revision, stats] as const];
+    }),
+  );
+}
+
+/** About as many entries are read by the searches for the ends of a revision: so many are rather read at once. */
+const entriesPerSearch = 64;
+const maxSearches = 4;
+
+function addTally(sum: RevisionSum, tally: SpanTally): void {
+  const { span, isSingle } = tally;
+  sum.durations.addTally(tally);
+  sum.namespaces.add(deriveNames(span).namespace);
+  if (isSingle) widenRange(sum.ends, span.end);
+  else sum.isAggregated = true;
+}
+
+function toStats({ durations, namespaces, ends }: RevisionSum): RevisionStats | undefined {
   const [first_seen, last_seen] = ends;
   if (first_seen === undefined || last_seen === undefined) return undefined;
   return {
@@ -50,6 +97,20 @@ export async function findRevisionStats(
     p_95: durations.percentile(95),
     namespaces: [...namespaces].sort(),
   };
+}
+
+/** The scan is of one revision. */
+async function addOutermostEnds(
+  reader: SpanReader,
+  scan: SpanScan,
+  ends: Instant[],
+  signal: AbortSignal,
+): Promise<void> {
+  const accepts = (span: Span): boolean => isRequest(span) && span.revision === scan.pushdown?.revision;
+  for (const order of ["asc", "desc"] as const) {
+    const end = await findOutermostEnd(reader, scan, order, accepts, signal);
+    if (end !== undefined) widenRange(ends, end);
+  }
 }
 
 /** Widens a pair of the first and the last instant. */

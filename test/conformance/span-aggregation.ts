@@ -206,6 +206,10 @@ export function countingSuite(subject: CountingSubject): void {
           await running.store.revisionStats({ ...revision, budget }, unaborted),
           await store.revisionStats({ ...revision, budget }, unaborted),
         ];
+        const revisions = ["r1", "r2", "s1", "none"];
+        const together = await running.store.statsOfRevisions({ ...scope, revisions, budget }, unaborted);
+        expect(together.get(revision.revision), label).toEqual(found);
+        expect(together.has("none")).toBe(false);
         const figures = { p_90: 0, p_95: 0 };
         expect(toPlain(found && { ...found, ...figures }), label).toEqual(
           toPlain(wanted && { ...wanted, ...figures }),

@@ -24,7 +24,7 @@ const watch = (backend: Backend): Backend => {
       traces: {
         ...traces,
         find: counted("traces.find", traces.find),
-        revisionStats: counted("traces.revisionStats", traces.revisionStats),
+        statsOfRevisions: counted("traces.statsOfRevisions", traces.statsOfRevisions),
       },
       kubernetes: { ...kubernetes, pods: counted("kubernetes.pods", kubernetes.pods) },
     },
@@ -187,6 +187,17 @@ describe("objects by their keys", { timeout: 30_000 }, () => {
     expect(asked).toEqual(["traces.find", "logs.lines"]);
     await findEntities(pods.map(toPodKey));
     expect(asked).toEqual(["kubernetes.pods", "logs.lines"]);
+    expect(revisions.length).toBeGreaterThan(1);
+    const deploys = revisions.map((revision) => ({ __typename: "Deploy", site_id, revision }));
+    const known = await findEntities([...deploys, ...deploys]);
+    expect(asked).toEqual(["traces.statsOfRevisions"]);
+    expect(known.entities).toHaveLength(2 * revisions.length);
+    for (const [at, entity] of known.entities.entries()) {
+      const revision = revisions[at % revisions.length];
+      expect(await readRows("/api/v2/deploys/stats", { site_id, revision })).toMatchObject(
+        entity?.stats ?? {},
+      );
+    }
   });
 
   test("one that is not there is null, and so is one that the token may not see", async () => {

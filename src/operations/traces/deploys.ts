@@ -2,8 +2,9 @@
 
 import * as z from "zod";
 import { NotFound } from "../../core/errors.ts";
+import type { RevisionStats } from "../../core/rows.ts";
 import { printMillis, toMillis } from "../../core/time.ts";
-import type { Operation } from "../runtime/operation.ts";
+import type { Context, Operation } from "../runtime/operation.ts";
 import { checkRange, from, optional, siteId, to } from "../runtime/request-body.ts";
 import { computeErrorRate, findTracesPart } from "./analytics.ts";
 import { createRequestBudget, resolveRange } from "./read-traces.ts";
@@ -56,17 +57,41 @@ export const deployStats: Operation<z.output<typeof body>, DeployStats> = {
     } as const;
     const stats = await traces.store.revisionStats(query, context.signal);
     if (stats === undefined) throw new NotFound();
-    const { first_seen, last_seen, count, mean, p_90, p_95, namespaces } = stats;
-    return {
-      revision,
-      first_seen: printMillis(toMillis(first_seen)),
-      last_seen: printMillis(toMillis(last_seen)),
-      throughput: count,
-      mean,
-      error_rate: computeErrorRate(stats),
-      p_90,
-      p_95,
-      namespaces,
-    };
+    return toDeployStats(revision, stats);
   },
 };
+
+/** The figures of several revisions over the retention, read together; undefined for one without a request. */
+export async function readDeployStats(
+  site_id: string,
+  revisions: readonly string[],
+  context: Context,
+): Promise<readonly (DeployStats | undefined)[]> {
+  const { site, traces } = findTracesPart(site_id, context);
+  const query = {
+    sources: [traces.source],
+    range: resolveRange({}, site, context.now()),
+    revisions,
+    budget: createRequestBudget(context),
+  } as const;
+  const found = await traces.store.statsOfRevisions(query, context.signal);
+  return revisions.map((revision) => {
+    const stats = found.get(revision);
+    return stats && toDeployStats(revision, stats);
+  });
+}
+
+function toDeployStats(revision: string, stats: RevisionStats): DeployStats {
+  const { first_seen, last_seen, count, mean, p_90, p_95, namespaces } = stats;
+  return {
+    revision,
+    first_seen: printMillis(toMillis(first_seen)),
+    last_seen: printMillis(toMillis(last_seen)),
+    throughput: count,
+    mean,
+    error_rate: computeErrorRate(stats),
+    p_90,
+    p_95,
+    namespaces,
+  };
+}

@@ -4,7 +4,7 @@ import { requireAt } from "../../core/collections.ts";
 import type { ActionRow, RevisionStats, Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import { takeTurns, yieldToEventLoop } from "../../core/turns.ts";
-import type { ActionsQuery, RevisionQuery } from "../../store/span-analytics.ts";
+import type { ActionsQuery, RevisionQuery, RevisionsQuery } from "../../store/span-analytics.ts";
 import type { SpanReader, SpanScan } from "../../store/spans.ts";
 import { createActionTraces, findActionsWithNpo } from "../n-plus-one-actions.ts";
 import {
@@ -138,7 +138,7 @@ export const actionRollups: RequestKind<ActionsQuery, readonly ActionRow[]> = {
   stored: {
     nameGroup: (query) => nameGroup(requestRollups, query),
     decode: (value, { revision }) =>
-      revision === undefined ? requestsCodec.decode(value) : decodeRequests(value, revision),
+      revision === undefined ? requestsCodec.decode(value) : decodeRequests(value, [revision]),
   },
 };
 
@@ -151,42 +151,68 @@ interface SummedRow {
   hasNpo: boolean;
 }
 
-export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefined> = {
+/** What is kept in memory knows of no N+1, and is no answer for actions. */
+const answeredByRevision = {
   ...answered,
-  // What is kept in memory knows of no N+1, and is no answer for actions.
   name: "revision_stats",
   isLocal: true,
-  read: (reader, query, ranges, signal) => readRequests(reader, query, ranges, signal),
-  combine: async (pieces, { revision }) => {
-    const durations = createDurationFigures();
-    const namespaces = new Set<string>();
-    let ends: { readonly first: Instant; readonly last: Instant } | undefined;
-    const requests = listInTurns(pieces, revision, ({ durations: { lengths } }) => lengths.size);
-    for await (const [, { names, durations: own, first, last }] of requests) {
-      addFigures(durations, own);
-      namespaces.add(names.namespace);
-      ends = {
-        first: ends !== undefined && ends.first < first ? ends.first : first,
-        last: ends !== undefined && ends.last > last ? ends.last : last,
-      };
+  read: (reader: SpanReader, query: RollupQuery, ranges: readonly TimeRange[], signal: AbortSignal) =>
+    readRequests(reader, query, ranges, signal),
+} as const;
+
+export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefined> = {
+  ...answeredByRevision,
+  combine: (pieces, { revision }) => combineRevision(pieces, revision),
+  stored: {
+    nameGroup: (query) => nameGroup(requestRollups, query),
+    decode: (value, { revision }) => decodeRequests(value, [revision]),
+  },
+};
+
+export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, RevisionStats>> = {
+  ...answeredByRevision,
+  combine: async (pieces, { revisions }) => {
+    const found = new Map<string, RevisionStats>();
+    for (const revision of new Set(revisions)) {
+      const stats = await combineRevision(pieces, revision);
+      if (stats !== undefined) found.set(revision, stats);
     }
-    if (ends === undefined) return undefined;
-    return {
-      first_seen: ends.first,
-      last_seen: ends.last,
-      count: durations.count,
-      error_count: durations.errors,
-      mean: calculateMean(durations),
-      p_90: findPercentile(durations, 90),
-      p_95: findPercentile(durations, 95),
-      namespaces: [...namespaces].sort(),
-    };
+    return found;
   },
   stored: {
     nameGroup: (query) => nameGroup(requestRollups, query),
-    decode: (value, { revision }) => decodeRequests(value, revision),
+    decode: (value, { revisions }) => decodeRequests(value, revisions),
   },
 };
+
+async function combineRevision(
+  pieces: readonly RequestsByPart[],
+  revision: string,
+): Promise<RevisionStats | undefined> {
+  const durations = createDurationFigures();
+  const namespaces = new Set<string>();
+  let ends: { readonly first: Instant; readonly last: Instant } | undefined;
+  const requests = listInTurns(pieces, revision, ({ durations: { lengths } }) => lengths.size);
+  for await (const [, { names, durations: own, first, last }] of requests) {
+    addFigures(durations, own);
+    namespaces.add(names.namespace);
+    ends = {
+      first: ends !== undefined && ends.first < first ? ends.first : first,
+      last: ends !== undefined && ends.last > last ? ends.last : last,
+    };
+  }
+  if (ends === undefined) return undefined;
+  return {
+    first_seen: ends.first,
+    last_seen: ends.last,
+    count: durations.count,
+    error_count: durations.errors,
+    mean: calculateMean(durations),
+    p_90: findPercentile(durations, 90),
+    p_95: findPercentile(durations, 95),
+    namespaces: [...namespaces].sort(),
+  };
+}
 
 /** What is added up in one turn. */
 const workPerTurn = 20_000;

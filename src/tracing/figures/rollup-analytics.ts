@@ -6,7 +6,7 @@ import { createSpanAnalytics } from "../analytics.ts";
 import { recordChoice } from "../rollups/choice.ts";
 import type { RollupCache } from "../rollups/rollup-cache.ts";
 import { answerFromRollups, type RollupKind, type RollupQuery } from "../rollups/rollups.ts";
-import { actionRollups, revisionRollups } from "./action-rollups.ts";
+import { actionRollups, revisionRollups, revisionsRollups } from "./action-rollups.ts";
 import { actionEdgeRollups, siteEdgeRollups } from "./edge-rollups.ts";
 import { slowEventActionRollups, slowEventRollups } from "./event-rollups.ts";
 
@@ -19,6 +19,8 @@ export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): S
       answer({ reader, cache, kind: actionRollups, define: definition.actions }, query, signal),
     revisionStats: (query, signal) =>
       answer({ reader, cache, kind: revisionRollups, define: definition.revisionStats }, query, signal),
+    statsOfRevisions: (query, signal) =>
+      answer({ reader, cache, kind: revisionsRollups, define: definition.statsOfRevisions }, query, signal),
     siteEdges: (query, signal) =>
       answer({ reader, cache, kind: siteEdgeRollups, define: definition.siteEdges }, query, signal),
     actionEdges: (query, signal) =>

@@ -211,11 +211,14 @@ export function listPartKeys(revision: string): readonly string[] {
   return Array.from({ length: partsOfRevision }, (_, part) => formatPartKey(revision, part));
 }
 
-/** The requests of one revision, none where it is not there; undefined for what is no value of `requestsCodec`. */
-export async function decodeRequests(value: unknown, revision: string): Promise<RequestsByPart | undefined> {
+/** The requests of revisions, none of one that is not there; undefined for what is no value of `requestsCodec`. */
+export async function decodeRequests(
+  value: unknown,
+  revisions: readonly string[],
+): Promise<RequestsByPart | undefined> {
   const { data } = partsSchema.safeParse(value);
   if (data === undefined) return undefined;
-  const keys = new Set(listPartKeys(revision));
+  const keys = new Set(revisions.flatMap(listPartKeys));
   return decodeParts(
     requestsOfPartCodec,
     data.filter(([key]) => keys.has(key)),

@@ -227,6 +227,8 @@ async function expectRequestsOfReading(
     const read = await definition().revisionStats({ ...exact, revision }, signal);
     const found = await analytics.revisionStats({ ...asked, revision }, signal);
     expect(found && toTexts([found])).toEqual(read && toTexts([read]));
+    const together = await analytics.statsOfRevisions({ ...asked, revisions: [revision, "r0"] }, signal);
+    expect(together.get(revision)).toEqual(found);
     if (found === undefined || read === undefined) continue;
     compared.ofRevisions += 1;
     for (const name of ["p_90", "p_95"] as const)

@@ -134,8 +134,46 @@ test("actions, slow events and deploys do not depend on what the store aggregate
     expect(await native.revisionStats(revision(), signal)).toEqual(
       await defined.revisionStats(revision(), signal),
     );
+    const revisions = ["r1", "r2", "r3", "r1"];
+    const together = await native.statsOfRevisions({ ...query(), revisions }, signal);
+    for (const one of revisions) {
+      const alone = await defined.revisionStats({ ...query(), revision: one }, signal);
+      expect(together.get(one)).toEqual(alone);
+    }
   });
   await fc.assert(property, { numRuns: sampleRuns(60) });
+});
+
+test.each([10, 200])("the ends of three revisions with %i requests each are found", async (count) => {
+  const spans = Array.from({ length: 3 * count }, (_, n) =>
+    createSpan({
+      ...{ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: `r${n % 3}` },
+      ...{ from: n, to: n + 5 },
+    }),
+  );
+  let scans = 0;
+  const reader = createCountingReader(spans, 100_000);
+  const own: SpanReader = {
+    ...reader,
+    scan: (query, signal) => {
+      scans += 1;
+      return reader.scan(query, signal);
+    },
+  };
+  const query = { ...scope, range: { from: at(0), to: at(3_600_000) }, budget: createTestBudget() };
+  const found = await createSpanAnalytics(own).statsOfRevisions(
+    { ...query, revisions: ["r0", "r1", "r2", "r9"] },
+    signal,
+  );
+  expect([...found.keys()]).toEqual(["r0", "r1", "r2"]);
+  for (const [revision, stats] of found) {
+    const first = Number(revision.slice(1));
+    const ends = { first_seen: at(first + 5), last_seen: at(first + 3 * (count - 1) + 5) };
+    expect(stats).toMatchObject({ ...ends, count });
+  }
+  // Few requests are read at once; else each end is searched for.
+  if (count === 10) expect(scans).toBe(1);
+  else expect(scans).toBeGreaterThan(1);
 });
 
 test("finds the first and last end beyond 10,000 longer requests without reading the whole range", async () => {

@@ -392,7 +392,8 @@ describe("other examples", () => {
   test.each([...each("js"), ...each("ts")])("%s is code", (_, { text }) => {
     const body = stripTypeScriptTypes(text)
       .replaceAll(/^import .*$/gm, "")
-      .replace(/^export default /m, "return ");
+      .replace(/^export default /m, "return ")
+      .replaceAll(/^export (?=const )/gm, "");
     expect(() => new Script(`(async () => {\n${body}\n})`)).not.toThrow();
   });
 

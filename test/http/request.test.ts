@@ -98,16 +98,20 @@ describe("the bodies that are held", () => {
     const request = createRequest();
     const reading = readText(request.exchange, ana, never);
     const collect = findCollector();
-    const before = process.memoryUsage();
+    const measure = () => {
+      collect();
+      const { external, arrayBuffers } = process.memoryUsage();
+      return external + arrayBuffers;
+    };
+    const before = measure();
     for (let n = 0; n < 100_000; n += 1) {
       // Each a view of a network buffer of its own.
       request.send(new Uint8Array(1_024).fill(0x61).subarray(0, 1));
       if (n % 1_000 === 0) await settle();
     }
     await settle();
-    collect();
-    const { external, arrayBuffers } = process.memoryUsage();
-    expect(external + arrayBuffers - before.external - before.arrayBuffers).toBeLessThan(100_000_000);
+    // Threads give collected buffers back, on a busy machine later.
+    await expect.poll(() => measure() - before).toBeLessThan(100_000_000);
     request.send(undefined);
     expect((await reading).text).toBe("a".repeat(100_000));
   });

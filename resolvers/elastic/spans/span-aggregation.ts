@@ -301,9 +301,9 @@ async function hasTooManyGroups(
   return least > countMaxGroups(query, answer.total, size) || least * minSpansPerGroup > answer.total;
 }
 
-/** The groups, in pages of `size`, that so many documents may have; those with more are read, or too many for that. */
+/** The groups, in pages of `size`, one at least, that so many documents may have; those with more are read, or too many for that. */
 function countMaxGroups({ budget: { limit } }: TallyQuery, documents: number, size: number): number {
-  const pages = Math.floor(maxVisits / documents);
+  const pages = Math.max(Math.floor(maxVisits / documents), 1);
   return Math.min(limit, size * (documents <= limit ? Math.min(pages, maxPages) : pages));
 }
 

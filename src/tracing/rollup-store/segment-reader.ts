@@ -39,7 +39,7 @@ export async function readSegment(
   return {
     scan: (query, own) => (isHeld(held, query) ? scanHeld(held, query, own) : reader.scan(query, own)),
     find: (query, own) =>
-      holdsSources(held, query.sources) ? findHeld(held, reader, query, own) : reader.find(query, own),
+      mayFind(held, query) ? findHeld(held, reader, query, own) : reader.find(query, own),
   };
 }
 
@@ -123,6 +123,11 @@ function holdsSources(held: HeldSegment, sources: readonly SpanSource[]): boolea
 function isHeld(held: HeldSegment, { sources, range, select }: SpanScan): boolean {
   const isInRange = range.from >= held.range.from && range.to <= held.range.to;
   return isInRange && select !== "exceptions" && holdsSources(held, sources);
+}
+
+/** Exceptions are events, which are not held. */
+function mayFind(held: HeldSegment, { sources, of }: SpanLookup): boolean {
+  return !(of.by === "trace" && of.select === "exceptions") && holdsSources(held, sources);
 }
 
 async function* scanHeld(

@@ -109,6 +109,15 @@ describe("a held segment", () => {
     expect(reads).toBe(before);
   });
 
+  test("leaves exceptions to its source, since it holds no events", async () => {
+    const events: Span["events"] = [{ time: at(40 * minute), name: "exception", attributes: {} }];
+    const span = createSpan({ site_id: "a", span_id: "s1", events, to: 40 * minute });
+    const held = await hold(createArrayReader([span]));
+    const of = { by: "trace", traceIds: ["t1"], select: "exceptions" } as const;
+    const found = await readAllSpans(held.find({ sources: [a], of, budget }, signal));
+    expect(found.map((one) => one.events)).toEqual([events]);
+  });
+
   test("is none where it has too many spans", async () => {
     const spans = [1, 2, 3].map((n) => createSpan({ site_id: "a", span_id: `s${n}`, to: 40 * minute }));
     expect(

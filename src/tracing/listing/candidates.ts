@@ -7,7 +7,14 @@ import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { SpanPushdown, SpanReader } from "../../store/spans.ts";
 import { findSpans, formatEntryKey, loadAncestors, readAllSpans } from "../spans/entry-lookup.ts";
 import { listExceptions, type SpanException } from "../spans/exceptions.ts";
-import { compareRequests, deriveNames, formatActionKey, isRequest, toSummaryRow } from "../spans/requests.ts";
+import {
+  compareRequests,
+  deriveNames,
+  formatActionKey,
+  isRequest,
+  listTraceIds,
+  toSummaryRow,
+} from "../spans/requests.ts";
 import { isRowAccepted, type TraceRow } from "./trace-query.ts";
 
 /** A query with what its filter requires. */
@@ -268,8 +275,4 @@ async function acceptErrors(
     }
     return first === undefined ? [] : [{ row, span, entry, exception: first }];
   });
-}
-
-export function listTraceIds(spans: readonly Pick<Span, "trace_id">[]): readonly string[] {
-  return [...new Set(spans.map(({ trace_id }) => trace_id))];
 }

@@ -15,10 +15,10 @@ import {
   toMillis,
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
-import type { Budget, SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/spans.ts";
+import type { SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { findChangedMinutes } from "../rollups/changes.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
-import { createBudget, createBudgetShare, trackBudget } from "../spans/read-budget.ts";
+import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import {
   emptyManifest,
   formatManifestId,
@@ -316,7 +316,7 @@ async function makePieces(
 ): Promise<void> {
   const { segmentSpans } = context;
   const count = async (range: TimeRange): Promise<number> =>
-    (await reader.count?.({ sources, range, select: "all", budget: unlimited }, signal)) ?? 0;
+    (await reader.count?.({ sources, range, select: "all", budget: unlimitedBudget }, signal)) ?? 0;
   const closed = (context.now() - fromMillis(lateness)) as Instant;
   const end = await findEndOfClosed(closed, segmentSpans, count);
   for (let pieces = 0, read = 0; pieces < piecesPerStep && read < 2 * segmentSpans; pieces += 1) {
@@ -329,7 +329,6 @@ async function makePieces(
 }
 
 const piecesPerStep = 24;
-const unlimited: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
 
 /** Makes a piece for all groups that miss it. Returns how many documents were read. */
 async function makePiece(
@@ -340,7 +339,7 @@ async function makePiece(
   signal: AbortSignal,
 ): Promise<number> {
   const missing = works.filter((work) => misses(work, range));
-  const share = trackBudget(createBudgetShare(unlimited, maxHeldSpans));
+  const share = trackBudget(createBudgetShare(unlimitedBudget, maxHeldSpans));
   const segment = { sources, range, budget: share.budget };
   const held = missing.length > 1 ? await readSegment(reader, segment, signal) : undefined;
   const shared = Math.round(share.spent() / Math.max(missing.length, 1));

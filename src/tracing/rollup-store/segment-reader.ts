@@ -4,18 +4,10 @@ import { requireKey } from "../../core/collections.ts";
 import type { Attributes, Span } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
 import { takeTurns } from "../../core/turns.ts";
-import type {
-  Budget,
-  SpanId,
-  SpanLookup,
-  SpanReader,
-  SpanScan,
-  SpanSource,
-  SpanSources,
-} from "../../store/spans.ts";
+import type { Budget, SpanLookup, SpanReader, SpanScan, SpanSource, SpanSources } from "../../store/spans.ts";
 import { createCalleeTest } from "../spans/callees.ts";
 import { suppressShareSpent } from "../spans/read-budget.ts";
-import { formatSpanKey } from "../spans/requests.ts";
+import { formatSpanKey, listTraceIds } from "../spans/requests.ts";
 import { isInSelection } from "../spans/selection.ts";
 
 interface Segment {
@@ -212,10 +204,6 @@ function partition<T>(
   accepts: (item: T) => boolean,
 ): readonly [accepted: readonly T[], others: readonly T[]] {
   return [list.filter(accepts), list.filter((item) => !accepts(item))];
-}
-
-function listTraceIds(ids: readonly SpanId[]): readonly string[] {
-  return [...new Set(ids.map(({ trace_id }) => trace_id))];
 }
 
 function* listSpansOfTraces({ byTrace }: HeldSegment, traceIds: Iterable<string>): Generator<Span> {

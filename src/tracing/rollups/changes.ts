@@ -3,8 +3,8 @@
 
 import type { Span } from "../../core/rows.ts";
 import { type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
-import type { AddedSpans, Budget, SpanReader, SpanSources } from "../../store/spans.ts";
-import { createBudgetShare, suppressShareSpent } from "../spans/read-budget.ts";
+import type { AddedSpans, SpanReader, SpanSources } from "../../store/spans.ts";
+import { createBudgetShare, suppressShareSpent, unlimitedBudget } from "../spans/read-budget.ts";
 import { findSegment } from "./segments.ts";
 
 interface Changes {
@@ -38,7 +38,7 @@ export async function findChangedMinutes(
   if (added.documents > maxAdded) return undefined;
   if (added.documents === 0) return changed;
   // Of its own: a request that reads all in the end has the whole of its budget for that.
-  const share = createBudgetShare(unlimited, 4 * maxAdded);
+  const share = createBudgetShare(unlimitedBudget, 4 * maxAdded);
   const addMinutes = (batch: readonly Span[]): void => {
     for (const { end } of batch) changed.add(findSegment(end, minuteLength));
   };
@@ -64,5 +64,3 @@ export async function findChangedMinutes(
   };
   return suppressShareSpent(find());
 }
-
-const unlimited: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };

@@ -2,7 +2,7 @@
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
 import { chooseDocuments } from "./repeated-spans.ts";
-import { type AncestorIndex, createAncestorIndex, formatSpanKey } from "./requests.ts";
+import { type AncestorIndex, createAncestorIndex, formatSpanKey, listTraceIds } from "./requests.ts";
 
 export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
   const spans: Span[] = [];
@@ -60,10 +60,6 @@ function listNewParents(spans: readonly Span[], requested: Set<string>): readonl
     parents.push({ trace_id, span_id });
   }
   return parents;
-}
-
-function listTraceIds(ids: readonly SpanId[]): readonly string[] {
-  return [...new Set(ids.map(({ trace_id }) => trace_id))];
 }
 
 /** Identifies an entry. The two sides of a call may share an id, and both may be entries. */

@@ -9,6 +9,9 @@ class BudgetShareSpent extends Error {
   override readonly name = "BudgetShareSpent";
 }
 
+/** For what has a bound of its own. */
+export const unlimitedBudget: Budget = { limit: Number.POSITIVE_INFINITY, spend: () => undefined };
+
 /** A share of a budget. What exceeds the share is not taken from the budget. @throws {BudgetShareSpent} by `spend` */
 export function createBudgetShare(budget: Budget, limit: number): Budget {
   let spent = 0;

@@ -62,6 +62,11 @@ export function formatSpanKey({ trace_id, span_id }: SpanId): string {
   return `${trace_id} ${span_id}`;
 }
 
+/** The distinct traces of these. */
+export function listTraceIds(ids: readonly Pick<SpanId, "trace_id">[]): readonly string[] {
+  return [...new Set(ids.map(({ trace_id }) => trace_id))];
+}
+
 /** The summary row of an entry; `span_id` may be that of a span below it. */
 export function toSummaryRow(entry: Span, span_id: string): Omit<TraceSummary, "has_npo"> {
   const { namespace, action } = deriveNames(entry);

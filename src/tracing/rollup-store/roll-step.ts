@@ -338,7 +338,7 @@ async function makePiece(
   range: TimeRange,
   signal: AbortSignal,
 ): Promise<number> {
-  const missing = works.filter((work) => misses(work, range));
+  const missing = works.filter((work) => isMissing(work, range));
   const share = trackBudget(createBudgetShare(unlimitedBudget, maxHeldSpans));
   const segment = { sources, range, budget: share.budget };
   const held = missing.length > 1 ? await readSegment(reader, segment, signal) : undefined;
@@ -364,7 +364,7 @@ function findHoleOfAll(works: readonly Work[], end: Instant): Hole | undefined {
   return { start: ending.reduce((most, { start }) => later(most, start), holes[0].start), end: newest };
 }
 
-function misses(work: Work, { from, to }: TimeRange): boolean {
+function isMissing(work: Work, { from, to }: TimeRange): boolean {
   const taken = [...work.segments.map(({ range }) => range), ...work.order.skipped];
   return from >= findOldest(work) && taken.every((one) => one.to < from || one.from > to);
 }

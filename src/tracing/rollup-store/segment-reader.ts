@@ -108,18 +108,18 @@ function formatSources(sources: readonly SpanSource[]): ReadonlyMap<string, stri
 }
 
 /** Whether all of the sites' sources are held, and no others. */
-function holdsSources(held: HeldSegment, sources: readonly SpanSource[]): boolean {
+function hasSources(held: HeldSegment, sources: readonly SpanSource[]): boolean {
   return [...formatSources(sources)].every(([site, text]) => held.sources.get(site) === text);
 }
 
 function isHeld(held: HeldSegment, { sources, range, select }: SpanScan): boolean {
   const isInRange = range.from >= held.range.from && range.to <= held.range.to;
-  return isInRange && select !== "exceptions" && holdsSources(held, sources);
+  return isInRange && select !== "exceptions" && hasSources(held, sources);
 }
 
 /** Exceptions are events, which are not held. */
 function mayFind(held: HeldSegment, { sources, of }: SpanLookup): boolean {
-  return !(of.by === "trace" && of.select === "exceptions") && holdsSources(held, sources);
+  return !(of.by === "trace" && of.select === "exceptions") && hasSources(held, sources);
 }
 
 async function* scanHeld(

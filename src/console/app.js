@@ -28,10 +28,11 @@ import { startZone } from "./zone.js";
  * @typedef {Readonly<Record<"go" | "keep", (state: import("./base/address.js").StateOf<V>) => void>>} Shell
  */
 /**
- * `show` is called for every address; what an earlier call began is over when its signal is.
+ * `show` is called for every address; what an earlier call began is over when its signal is. A view that is read anew shows
+ * `atLeast` the rows that were there, as many as `countRows` says.
  * @typedef {{
- *   readonly root: HTMLElement, readonly focus?: () => void,
- *   readonly show: (state: any, signal: AbortSignal, site: Site) => unknown,
+ *   readonly root: HTMLElement, readonly focus?: () => void, readonly countRows?: () => number,
+ *   readonly show: (state: any, signal: AbortSignal, site: Site, atLeast?: number) => unknown,
  * }} View
  */
 
@@ -261,7 +262,7 @@ async function refreshView() {
     const { root } = staged;
     root.classList.add("staged");
     main.append(root);
-    await staged.show({ ...state, site: site.id }, next.signal, site);
+    await staged.show({ ...state, site: site.id }, next.signal, site, shown.view.countRows?.());
     root.classList.remove("staged");
     if (next.signal.aborted || current !== shown) return root.remove();
     const place = scrollY;

@@ -9,21 +9,24 @@ import { createEmptyState, createFailureState, createLoadingState } from "./stat
  * @param {{
  *   readonly what: string,
  *   readonly perPage: number,
+ *   readonly atLeast?: number | undefined,
  *   readonly signal: AbortSignal,
  *   readonly ask: (last: R | undefined) => Promise<readonly R[]>,
  *   readonly show: (rows: readonly R[], isOver: boolean) => void,
  *   readonly nothing: () => HTMLElement,
  *   readonly failed: (error: unknown) => boolean,
  * }} options `failed` says whether the error is shown elsewhere; a page shorter than `perPage` is the last. `show` gets an
- *   empty page where it ends a list that has rows
- * @returns {{ readonly root: HTMLElement, readonly shown: Promise<void> }} the foot, and when the first page is there or is not
+ *   empty page where it ends a list that has rows; pages are asked for until there are `atLeast` rows
+ * @returns {{ readonly root: HTMLElement, readonly shown: Promise<void> }} the foot, and when the first rows are there or are not
  */
-export function startFeed({ what, perPage, signal, ask, show, nothing, failed }) {
+export function startFeed({ what, perPage, atLeast = 0, signal, ask, show, nothing, failed }) {
   const foot = createElement("div", { class: "foot" });
   /** @type {R | undefined} */
   let last;
   let isBusy = false;
   let isOver = false;
+  let hasFailed = false;
+  let loaded = 0;
   const sight = new IntersectionObserver(
     (entries) => {
       if (entries.some(({ isIntersecting }) => isIntersecting)) void next();
@@ -35,12 +38,14 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
   async function next() {
     if (isBusy || isOver || signal.aborted) return;
     isBusy = true;
+    hasFailed = false;
     sight.unobserve(foot);
     replaceChildren(foot, createLoadingState(what));
     try {
       const rows = await ask(last);
       if (signal.aborted) return;
       isOver = rows.length < perPage;
+      loaded += rows.length;
       const isEmpty = last === undefined && rows.length === 0;
       last = rows.at(-1) ?? last;
       if (!isEmpty) show(rows, isOver);
@@ -59,8 +64,15 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
     return createElement("p", { class: "end" }, "That is all of this range.");
   }
 
+  /** The first page, and those after it until there are as many rows as wanted. */
+  async function loadFirst() {
+    do await next();
+    while (loaded < atLeast && !isOver && !hasFailed && !signal.aborted);
+  }
+
   /** @param {unknown} error */
   function showFailure(error) {
+    hasFailed = true;
     const isShownElsewhere = last === undefined && failed(error);
     replaceChildren(
       foot,
@@ -70,5 +82,5 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
     );
   }
 
-  return { root: foot, shown: next() };
+  return { root: foot, shown: loadFirst() };
 }

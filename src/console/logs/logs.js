@@ -110,8 +110,13 @@ export function createLogsView({ go, keep }) {
   };
   return {
     root: createElement("div", {}, form, ...createParts(view)),
-    /** @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site */
-    show: (now, signal, site) => showLogs(view, now, signal, site),
+    show: (
+      /** @type {State} */ now,
+      /** @type {AbortSignal} */ signal,
+      /** @type {import("../base/api.js").Site} */ site,
+      /** @type {number | undefined} */ atLeast,
+    ) => showLogs(view, now, signal, site, atLeast),
+    countRows: () => view.list.size,
     focus: query.focus,
   };
 }
@@ -149,8 +154,8 @@ function toggleLive({ state, change }) {
   });
 }
 
-/** @param {LogsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site */
-async function showLogs(view, now, signal, site) {
+/** @param {LogsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site @param {number} [atLeast] */
+async function showLogs(view, now, signal, site, atLeast) {
   const { sources, share, told, list, foot } = view;
   view.state = now;
   view.search = undefined;
@@ -175,7 +180,7 @@ async function showLogs(view, now, signal, site) {
     lines: () => search.lines,
     request: buildPost("logs/lines", buildPageRequest(search, null)),
   });
-  void showHistogram(view.histogram, {
+  const drawn = showHistogram(view.histogram, {
     ...search,
     choose: (range) => view.change({ range, live: false }),
     narrow: view.narrow,
@@ -184,7 +189,9 @@ async function showLogs(view, now, signal, site) {
       if (search.lines.length > 0) writeCount(search);
     },
   });
-  await startSearch(search, () => createNoLines(view, now));
+  await startSearch(search, () => createNoLines(view, now), atLeast);
+  // What is read anew replaces the old when all of it is there, lest the lines below the histogram jump.
+  await drawn;
 }
 
 /** @param {LogsView} view @param {State} now @param {boolean} isLive */

@@ -110,8 +110,13 @@ export function createTracesView({ go }) {
   };
   return {
     root,
-    /** @param {State} now @param {AbortSignal} signal */
-    show: (now, signal) => showTraces(view, now, signal),
+    show: (
+      /** @type {State} */ now,
+      /** @type {AbortSignal} */ signal,
+      /** @type {unknown} */ _site,
+      /** @type {number | undefined} */ atLeast,
+    ) => showTraces(view, now, signal, atLeast),
+    countRows: () => body.childElementCount,
     focus: query.focus,
   };
 }
@@ -135,8 +140,8 @@ function writeControls({ kind, query, namespace, action, least, below, range, or
   order.value = now.order;
 }
 
-/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal */
-async function showTraces(view, asked, signal) {
+/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal @param {number} [atLeast] */
+async function showTraces(view, asked, signal, atLeast) {
   const { change, query, share, told, table, body, foot } = view;
   // Only a listing by duration has an upper bound.
   const now = asked.below === 0 ? asked : { ...asked, order: /** @type {const} */ ("slowest") };
@@ -169,7 +174,7 @@ async function showTraces(view, asked, signal) {
     arguments: pageOf(undefined),
     selection,
   });
-  void showDurations(view.durations, {
+  const drawn = showDurations(view.durations, {
     ...{ path, body: pageOf(undefined), signal },
     choose: (durations) => change({ ...durations, order: "slowest" }),
   });
@@ -177,6 +182,7 @@ async function showTraces(view, asked, signal) {
   const feed = startFeed({
     what: "traces",
     perPage,
+    atLeast,
     signal,
     ask: (/** @type {Summary | undefined} */ last) => requestJson(buildPost(path, pageOf(last)), signal),
     show: (/** @type {readonly Summary[]} */ rows, isOver) => {
@@ -206,4 +212,6 @@ async function showTraces(view, asked, signal) {
   });
   replaceChildren(foot, feed.root);
   await feed.shown;
+  // What is read anew replaces the old when all of it is there, lest the rows below the durations jump.
+  await drawn;
 }

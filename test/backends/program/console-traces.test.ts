@@ -130,19 +130,63 @@ describe("all views", () => {
     expect(complaints).toEqual([]);
   });
 
-  test("are read anew without losing what is shown or the place in it", async () => {
-    await open(`#/logs?${within}`);
-    await page.locator(".line-item").nth(60).waitFor();
+  test.each([
+    {
+      view: "logs",
+      rows: ".line-item",
+      drawing: ".histogram",
+      isSlow: (url: string) => url.endsWith("/counts"),
+    },
+    {
+      ...{ view: "traces", rows: ".traces tbody tr", drawing: ".durations" },
+      isSlow: (url: string, body: string | null) =>
+        url.endsWith("/performance") && body?.includes('"per_page":1000') === true,
+    },
+  ])("are read anew without losing what is shown or the place in it: $view", async (one) => {
+    const { view, rows, drawing, isSlow } = one;
+    await open(`#/${view}?${within}`);
+    await page.locator(rows).nth(45).waitFor();
+    await page.locator(drawing).waitFor();
     await page.evaluate(() => scrollTo(0, 600));
     const first = await page
-      .locator(".line-item")
+      .locator(rows)
       .first()
       .evaluateHandle((one) => one);
+    const place = () => page.locator(rows).nth(20).boundingBox();
+    const before = await place();
+    // What stands above the rows comes after them, and must not push them down.
+    let slowed = 0;
+    await page.route("**/api/v2/**", async (route) => {
+      if (isSlow(route.request().url(), route.request().postData())) {
+        slowed++;
+        await new Promise((resolve) => setTimeout(resolve, 700));
+      }
+      await route.continue();
+    });
     await page.locator("#main").focus();
     await page.keyboard.press("r");
-    await expect.poll(() => first.evaluate((one) => one.isConnected)).toBe(false);
-    expect(await page.locator(".line-item").count()).toBeGreaterThanOrEqual(100);
+    await expect.poll(() => first.evaluate((element) => element.isConnected)).toBe(false);
+    expect(slowed).toBe(1);
+    expect(await place()).toEqual(before);
     expect(await page.evaluate(() => scrollY)).toBe(600);
+    expect(complaints).toEqual([]);
+  });
+
+  test("are read anew as far as they were read", async () => {
+    await open(`#/logs?${within}`);
+    const told = page.locator(".told");
+    await page.locator(".line-item").nth(60).waitFor();
+    for (const loaded of ["200", "300"]) {
+      await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+      await told.getByText(new RegExp(`^${loaded} (of|lines)`)).waitFor();
+    }
+    const place = await page.evaluate(() => scrollY);
+    const old = await page.locator("main").evaluateHandle((main) => main.querySelector(".told"));
+    await page.locator("#main").focus();
+    await page.keyboard.press("r");
+    await expect.poll(() => old.evaluate((element) => element?.isConnected)).toBe(false);
+    await told.getByText(/^300 (of|lines)/).waitFor();
+    expect(await page.evaluate(() => scrollY)).toBe(place);
     expect(complaints).toEqual([]);
   });
 });

@@ -267,8 +267,7 @@ async function refreshView() {
     if (next.signal.aborted || current !== shown) return root.remove();
     const place = scrollY;
     shown.view.root.replaceWith(root);
-    current = { name, view: staged };
-    running = next;
+    [current, running] = [{ name, view: staged }, next];
     old.signal.removeEventListener("abort", abort);
     old.abort();
     scrollTo(0, place);

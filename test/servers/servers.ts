@@ -206,14 +206,13 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
     const jdk = await findJdk(place.server.java);
     const config = join(place.folder, "node_1", "config");
     await mkdir(config, { recursive: true });
-    // The runner itself sets node.roles to cluster_manager and data: no ingest pipelines.
     await writeSettings(join(config, "opensearch.yml"), commonSettings);
     return {
       program: join(jdk, "bin", "java"),
       args: [
         ...heap,
         ...["-cp", join(place.files, "*")],
-        "org.codelibs.opensearch.runner.OpenSearchRunner",
+        join(import.meta.dirname, "OpenSearchNode.java"),
         ...["-basePath", place.folder],
         ...["-numOfNode", "1"],
         ...["-baseHttpPort", String(place.port - 1)], // node 1 listens on the next port

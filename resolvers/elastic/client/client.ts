@@ -18,6 +18,8 @@ import {
 } from "./transports.ts";
 
 export interface ElasticClient {
+  /** Its name in the configuration. */
+  readonly backend: string;
   /** The bytes of the response. @throws {BackendError} The status is not 2xx, or there is no response. */
   send(request: ElasticRequest, signal: AbortSignal): Promise<Buffer>;
   /** The response as parsed JSON. @throws {BackendError} As `send`, and `malformed` if it is no JSON. */
@@ -72,6 +74,7 @@ export function createElasticClient(backend: string, settings: ClientSettings, i
     expensiveRefusedUntil: Number.NEGATIVE_INFINITY,
   };
   return {
+    backend,
     send: (request, signal) => send(state, request, signal),
     sendJson: (request, signal) => sendJson(state, request, signal),
     detectProduct: (signal) => detectProduct(state, signal),

@@ -96,12 +96,17 @@ export function encodePattern(index: string): string {
     .join(",");
 }
 
-/** Whether a part of the pattern names indices of another cluster. Date math (`<logs-{now/d{…|+02:00}}>`) has colons too. */
-export function isRemote(index: string): boolean {
+/** The parts of a pattern, without the dates of its date math, whose zones have colons (`<logs-{now/d{…|+02:00}}>`). */
+export function listPatternParts(index: string): readonly string[] {
   return index
-    .replace(/<[^>]*>/g, "")
+    .replace(/<[^>]*>/g, "<>")
     .split(",")
-    .some((part) => part.includes(":"));
+    .map((part) => part.trim());
+}
+
+/** Whether a part of the pattern names indices of another cluster. */
+export function isRemote(index: string): boolean {
+  return listPatternParts(index).some((part) => part.includes(":"));
 }
 
 /** Whether a part of the pattern selects a component of data streams: `logs-*::failures` or `logs-*::data`. */

@@ -43,10 +43,8 @@ export async function inspectLogSource(
   signal: AbortSignal,
 ): Promise<SourceInspection> {
   const findings: Findings = { limitations: [], problems: [] };
-  if (isRemote(source.index)) {
-    findings.problems.push(...listUnreachableProblems(source.index, opaqueMetadata));
-    return { layout: source.layout, ...printFindings(findings) };
-  }
+  findings.problems.push(...listUnreachableProblems(source.index, opaqueMetadata));
+  if (findings.problems.length > 0) return { layout: source.layout, ...printFindings(findings) };
   const product = await client.detectProduct(signal);
   const metadata = await mappingCache.refresh(source.index, signal);
   const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
@@ -79,9 +77,10 @@ export async function inspectLogSource(
 function inspectIndices({ source, metadata, findings }: InspectionContext): void {
   const { limitations, problems } = findings;
   if (metadata.opaque) {
-    limitations.push(
-      `the mapping may not be read (it ${needsMapping}), so every query reads all lines of its range`,
-    );
+    const reason = isRemote(source.index)
+      ? "mappings of remote clusters cannot be read (those of a backend of its own can)"
+      : `the mapping may not be read (it ${needsMapping})`;
+    limitations.push(`${reason}, so every query reads all lines of its range`);
   } else if (metadata.indices.size === 0) {
     problems.push(`no open index matches ${source.index}`);
   }

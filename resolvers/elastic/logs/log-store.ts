@@ -13,7 +13,8 @@ import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { parseTenantFilter } from "../query/tenant-filter.ts";
 import { requireReadableGroups } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
-import { mappingChangedError, refuseRemote, rejectInexactTenantFilter } from "../search/search.ts";
+import { refuseRemote, refuseUnsearchable } from "../search/remote-clusters.ts";
+import { mappingChangedError, rejectInexactTenantFilter } from "../search/search.ts";
 import { explainSource } from "./explain.ts";
 import { streamGroup } from "./group-pages.ts";
 import { batchSizes, createGroupReader, type ReadBudget } from "./group-reader.ts";
@@ -146,7 +147,8 @@ async function readGroups(
   signal: AbortSignal,
 ): Promise<SourceGroups> {
   const { backend, client, mappingCache } = store;
-  refuseRemote(backend, source.index);
+  if (source.tenantFilter === undefined) refuseUnsearchable(backend, source.index);
+  else refuseRemote(backend, source.index);
   const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const isOpaque = metadata.opaque;

@@ -10,6 +10,7 @@ import type { LogSource } from "../../../src/store/logs.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import { sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
+import { isRemote } from "../client/query-dsl.ts";
 import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
 import { type SpanLayout, spanLayouts } from "../layout/span-layout.ts";
@@ -154,7 +155,7 @@ async function confirmOpaque(
   if ((indices.get(pattern) ?? noIndices) !== noIndices) {
     throw new BackendError(backend, "denied", `the mappings of ${pattern}, read before, are refused now`);
   }
-  if (refused.has(pattern)) return opaque;
+  if (refused.has(pattern) || isRemote(pattern)) return opaque;
   await sleep(refusalPause, signal);
   const metadata = await loadIndexMetadata(backend, client, pattern, signal);
   if (metadata.opaque) refused.add(pattern);

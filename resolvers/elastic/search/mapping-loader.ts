@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { encodePattern, mappingOptions } from "../client/query-dsl.ts";
+import { encodePattern, isRemote, mappingOptions } from "../client/query-dsl.ts";
 import { readIndexMetadata } from "../mapping/index-metadata.ts";
 import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { isIndexClosedError, postSearch } from "./search.ts";
@@ -33,6 +33,7 @@ export async function loadIndexMetadata(
 
 /** Undefined without the permission for mappings, and for remote clusters, which show none. */
 async function loadMappings(client: ElasticClient, pattern: string, signal: AbortSignal): Promise<unknown> {
+  if (isRemote(pattern)) return undefined;
   const path = `/${encodePattern(pattern)}`;
   try {
     return await client.sendJson({ method: "GET", path, query: mappingOptions }, signal);
@@ -40,8 +41,7 @@ async function loadMappings(client: ElasticClient, pattern: string, signal: Abor
     if (!(error instanceof BackendError)) throw error;
     // Refused credentials are no missing permission: the search fails with the same error, which is worth a retry.
     if (error.status === 401) await probeSearch(client, pattern, signal);
-    if (error.failure === "denied" || (error.failure === "rejected" && pattern.includes(":")))
-      return undefined;
+    if (error.failure === "denied") return undefined;
     if (isNotFound(error)) return {};
     throw error;
   }

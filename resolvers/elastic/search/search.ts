@@ -9,8 +9,6 @@ import { sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
 import {
   encodePattern,
-  hasSelector,
-  isRemote,
   matchAll,
   matchNone,
   type Query,
@@ -26,6 +24,7 @@ import {
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { combineGroupQueries } from "../query/filter-compiler.ts";
 import { compileTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
+import { describeUnsearchable, requireAllClusters } from "./remote-clusters.ts";
 
 /**
  * Scans the response of a search. @throws {BackendError} where it is malformed or incomplete. `counted` pages of a scroll may
@@ -98,15 +97,18 @@ export type ReachedIndices = Pick<SearchResponse, "shards" | "indices">;
 
 export const noPickedFields = { pickedNames: buildNameTree([]) };
 
-/** Sends one search with these parameters and returns the bytes of its response. @throws {BackendError} */
-export function postSearch(
+/** Sends one search and returns the bytes of its response, which has all clusters of the pattern. @throws {BackendError} */
+export async function postSearch(
   client: ElasticClient,
   pattern: string,
   body: string,
   query: Readonly<Record<string, string>>,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  return client.send({ method: "POST", path: `/${encodePattern(pattern)}/_search`, query, body }, signal);
+  const path = `/${encodePattern(pattern)}/_search`;
+  const bytes = await client.send({ method: "POST", path, query, body }, signal);
+  requireAllClusters(client.backend, pattern, bytes);
+  return bytes;
 }
 
 /** Searches for internal use, such as detection and checks: closed indices are left out. @throws {BackendError} */
@@ -181,7 +183,9 @@ function removeMissingName(pattern: string, error: unknown): string {
   if (error.status !== 404 && error.status !== 403) throw error;
   const missing = /no such index \[([^\]]+)\]/.exec(error.message)?.[1];
   const names = pattern.split(",").map((name) => name.trim());
-  return names.filter((name) => name !== missing && name !== `-${missing}`).join(",");
+  // The server of a remote cluster does not know how it is called here.
+  const isMissing = (name: string) => name.replace(/^-/, "").replace(/^[^<:]*:/, "") === missing;
+  return names.filter((name) => !isMissing(name)).join(",");
 }
 
 /** Whether a search was rejected because an index is closed. */
@@ -309,15 +313,6 @@ export function mappingChangedError(backend: string, pattern: string): BackendEr
   return new BackendError(backend, "partial", reason);
 }
 
-/** @throws {Refused} for remote indices and parts of data streams, which a search may silently leave out */
-export function refuseRemote(backend: string, pattern: string): void {
-  if (!isRemote(pattern)) return;
-  throw createUnsupportedError(
-    backend,
-    hasSelector(pattern) ? "a part of a data stream" : "indices of a remote cluster",
-  );
-}
-
 const closedFeature = "a pattern with closed indices";
 
 /** @throws {Refused} */
@@ -325,16 +320,12 @@ export function refuseClosed(backend: string, { closed }: IndexMetadata): void {
   if (closed.length > 0) throw createUnsupportedError(backend, closedFeature);
 }
 
-/** What `refuseRemote` and `refuseClosed` refuse, as problems for `readout check`. */
+const adviceOnNames = "name each data stream and each cluster alone";
+
+/** What `refuseUnsearchable` and `refuseClosed` refuse, as problems for `readout check`. */
 export function listUnreachableProblems(pattern: string, { closed }: IndexMetadata): readonly string[] {
-  if (hasSelector(pattern)) {
-    return [`${pattern} names a part of data streams (::failures); name the data streams alone`];
-  }
-  if (isRemote(pattern)) {
-    return [
-      `${pattern} names a remote cluster, whose answers may lack a cluster silently; make it a backend of its own`,
-    ];
-  }
+  const feature = describeUnsearchable(pattern);
+  if (feature !== undefined) return [`${pattern} has ${feature}; ${adviceOnNames}`];
   if (closed.length === 0) return [];
   return [
     `${formatNames(closed)}: closed, so nothing of it can be read; open it, or leave it out of the pattern (${pattern},-${closed[0]})`,

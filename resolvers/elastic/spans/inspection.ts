@@ -44,8 +44,12 @@ export async function inspectSpanSource(
   signal: AbortSignal,
 ): Promise<SourceInspection> {
   if (isRemote(source.index)) {
-    const problems = listUnreachableProblems(source.index, opaqueMetadata);
-    return { layout: source.layout, limitations: [], problems };
+    const unsearchable = listUnreachableProblems(source.index, opaqueMetadata);
+    const remote = `${source.index} names a remote cluster, whose mappings cannot be read; make it a backend of its own`;
+    return {
+      ...{ layout: source.layout, limitations: [] },
+      problems: unsearchable.length > 0 ? unsearchable : [remote],
+    };
   }
   const product = await client.detectProduct(signal);
   const metadata = await mappingCache.refresh(source.index, signal);

@@ -17,11 +17,11 @@ import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
 import { refuseMaskedTenantFilter } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
+import { refuseRemote } from "../search/remote-clusters.ts";
 import {
   malformedResponseError,
   mappingRefusedError,
   refuseClosed,
-  refuseRemote,
   rejectInexactTenantFilter,
   sendSearch,
 } from "../search/search.ts";

@@ -12,11 +12,13 @@ interface LogSubjectOptions extends Pick<Subject, "excuses"> {
   /** Of the layout, as a test's name has it. */
   readonly name: string;
   readonly shipper: LogShipper;
+  /** The name by which the server reaches its own indices as those of a remote cluster. */
+  readonly remote?: string;
 }
 
 export function createLogSubject(
   server: string,
-  { name, shipper, excuses }: LogSubjectOptions,
+  { name, shipper, excuses, remote }: LogSubjectOptions,
   open: () => Cluster,
 ): Subject {
   return {
@@ -28,7 +30,7 @@ export function createLogSubject(
       await cluster.remove(`${prefix}-*`);
       const source = (id: string, index = id) => ({
         id,
-        index: `${prefix}-${index}-*`,
+        index: `${remote === undefined ? "" : `${remote}:`}${prefix}-${index}-*`,
         layout: shipper.layout,
         tenantFilter: undefined,
       });

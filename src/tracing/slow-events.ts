@@ -1,5 +1,6 @@
 // Slow events: the spans below requests, grouped by service, kind, name and normalised statement. The impact of a group is its
 // share of the time of all groups: it shows where time goes, and not only what is slow once.
+import { selectFirst } from "../core/collections.ts";
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
 import type { SpanReader, SpanTally } from "../store/spans.ts";
@@ -93,12 +94,15 @@ function createEventGroups(): EventGroups {
     },
     listGreatest: (limit, total, attributes) =>
       rankEvents(
-        [...groups.values()].map(({ key, stats, longest }) => ({
-          key,
-          count: stats.count(),
-          total: stats.total(),
-          attributes: pickAttributes(longest.span_attributes, attributes),
-        })),
+        [...groups].map(([id, { key, stats, longest }]) => [
+          id,
+          {
+            key,
+            count: stats.count(),
+            total: stats.total(),
+            attributes: pickAttributes(longest.span_attributes, attributes),
+          },
+        ]),
         limit,
         total,
       ),
@@ -133,23 +137,24 @@ export interface EventTotals {
   readonly attributes: Attributes;
 }
 
-/** The `limit` slow events with the greatest impact on `total` nanoseconds, then by key. */
+/** The `limit` slow events with the greatest impact on `total` nanoseconds, then by `formatEventKey`, which comes with each. */
 export function rankEvents(
-  events: readonly EventTotals[],
+  events: Iterable<readonly [string, EventTotals]>,
   limit: number,
   total: bigint,
 ): readonly SlowEvent[] {
-  return events
-    .map((event) => ({ ...event, id: formatEventKey(event.key) }))
-    .sort((a, b) => compare(b.total, a.total) || compare(a.id, b.id))
-    .slice(0, limit)
-    .map((event) => ({
-      ...event.key,
-      count: event.count,
-      mean: event.count === 0 ? 0 : Number(event.total) / event.count / 1e6,
-      impact: total === 0n ? 0 : (100 * Number(event.total)) / Number(total),
-      attributes: event.attributes,
-    }));
+  const greatest = selectFirst(
+    events,
+    limit,
+    ([idOfA, a], [idOfB, b]) => compare(b.total, a.total) || compare(idOfA, idOfB),
+  );
+  return greatest.map(([, event]) => ({
+    ...event.key,
+    count: event.count,
+    mean: event.count === 0 ? 0 : Number(event.total) / event.count / 1e6,
+    impact: total === 0n ? 0 : (100 * Number(event.total)) / Number(total),
+    attributes: event.attributes,
+  }));
 }
 
 /** The digest of a span's slow event. */

@@ -9,6 +9,7 @@ import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LineCountQuery, LogQuery, LogSource, LogStore } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
+import { isRemote } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { parseTenantFilter } from "../query/tenant-filter.ts";
 import { requireReadableGroups } from "../search/access-restrictions.ts";
@@ -147,8 +148,10 @@ async function readGroups(
   signal: AbortSignal,
 ): Promise<SourceGroups> {
   const { backend, client, mappingCache } = store;
-  if (source.tenantFilter === undefined) refuseUnsearchable(backend, source.index);
-  else refuseRemote(backend, source.index);
+  if (isRemote(source.index)) {
+    if (source.tenantFilter === undefined) refuseUnsearchable(backend, source.index);
+    else refuseRemote(backend, source.index);
+  }
   const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const isOpaque = metadata.opaque;

@@ -102,13 +102,13 @@ function listViews({ tokens, jwtIssuers = [] }: Config, sites: Sites): readonly 
 }
 
 function describeMeasure(
-  { backend, site, kind, took, documents, manifest }: RolledMeasure,
+  { backend, site, kind, group, took, documents, manifest }: RolledMeasure,
   now: Instant,
 ): Parameters<Telemetry["recordRolled"]>[0] {
   const reach = findReach(manifest);
   const all = [...manifest.segments, ...manifest.merged];
   return {
-    ...{ backend, site, kind, took, documents, segments: all.length },
+    ...{ backend, site, kind, group, took, documents, segments: all.length },
     bytes: all.reduce((sum, segment) => sum + segment.bytes, 0),
     reach: reach === undefined ? 0 : toMillis((now - reach) as Instant),
   };

@@ -2,8 +2,10 @@
 // attributes are asked for: of a kept group nobody knows which of its spans had them.
 import { requireAt } from "../../core/collections.ts";
 import type { SlowEvent, SlowEventAction } from "../../core/rows.ts";
+import type { TimeRange } from "../../core/time.ts";
 import { takeTurns } from "../../core/turns.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
+import type { SpanReader } from "../../store/spans.ts";
 import { measureText } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
 import { findPiece } from "../rollups/segments.ts";
@@ -23,6 +25,7 @@ import { createNormaliser } from "../spans/statement-cache.ts";
 import {
   type ActionsByEvent,
   addEvent,
+  choosePart,
   decodeEventActions,
   type EventFigures,
   eventActionsCodec,
@@ -60,9 +63,9 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
     }
     return all;
   },
-  combine: (pieces, { kind, limit }) => {
-    const { total, events } = eventsCodec.merge(pieces);
-    const wanted = [...events.values()].filter(({ key }) => kind === undefined || key.kind === kind);
+  combine: async (pieces, { kind, limit }) => {
+    const { total, events } = await eventsCodec.merge(pieces);
+    const wanted = [...events].filter(([, { key }]) => kind === undefined || key.kind === kind);
     return rankEvents(wanted, limit, total);
   },
   codec: eventsCodec,
@@ -70,26 +73,64 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
   measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 300, 300),
 };
 
-/** The actions of each slow event, as they are kept outside of this process. */
-export const actionsByEventRollups: StorableKind<RollupQuery, ActionsByEvent> = {
-  name: "slow_event_actions",
-  key: () => [],
-  listSources: ({ sources }) => sources,
-  select: "children",
-  isLocal: false,
-  read: async (reader, query, ranges, signal) => {
-    const { spans, deriveDigest, deriveAction } = await readSpansOfEvents(reader, query, signal);
-    const pieces = ranges.map((): ActionsByEvent => new Map());
-    for await (const chunk of takeTurns(spans, signal)) {
-      for (const span of chunk) {
-        const piece = requireAt(pieces, findPiece(ranges, span.end));
-        addEventAction(findEventActions(piece, deriveDigest(span)), deriveAction(span), toEventAction(span));
-      }
+/** Statements with values that no rule finds make many slow events, and a request is about one. */
+const eventParts = 16;
+
+/** The actions of each slow event, as they are kept outside of this process: by `choosePart` of the event's digest. */
+export const actionsByEventRollups: readonly StorableKind<RollupQuery, ActionsByEvent>[] = Array.from(
+  { length: eventParts },
+  (_, part) => ({
+    name: "slow_event_actions",
+    key: () => [part],
+    listSources: ({ sources }) => sources,
+    select: "children",
+    isLocal: false,
+    read: async (reader, query, ranges, signal) => {
+      const all = await readActionsOnce(reader, query, ranges, signal);
+      return all.map((events) => {
+        return new Map([...events].filter(([digest]) => choosePart(digest, eventParts) === part));
+      });
+    },
+    codec: eventActionsCodec,
+  }),
+);
+
+/** What was read last from a reader: the kinds above read the same pieces one after another. */
+const lastActions = new WeakMap<
+  SpanReader,
+  { readonly key: string; readonly read: Promise<readonly ActionsByEvent[]> }
+>();
+
+function readActionsOnce(
+  reader: SpanReader,
+  query: RollupQuery,
+  ranges: readonly TimeRange[],
+  signal: AbortSignal,
+): Promise<readonly ActionsByEvent[]> {
+  const key = JSON.stringify([query.sources, ranges.map(({ from, to }) => [String(from), String(to)])]);
+  const known = lastActions.get(reader);
+  if (known?.key === key) return known.read;
+  const read = readActionsByEvent(reader, query, ranges, signal);
+  lastActions.set(reader, { key, read });
+  return read;
+}
+
+async function readActionsByEvent(
+  reader: SpanReader,
+  query: RollupQuery,
+  ranges: readonly TimeRange[],
+  signal: AbortSignal,
+): Promise<readonly ActionsByEvent[]> {
+  const { spans, deriveDigest, deriveAction } = await readSpansOfEvents(reader, query, signal);
+  const pieces = ranges.map((): ActionsByEvent => new Map());
+  for await (const chunk of takeTurns(spans, signal)) {
+    for (const span of chunk) {
+      const piece = requireAt(pieces, findPiece(ranges, span.end));
+      addEventAction(findEventActions(piece, deriveDigest(span)), deriveAction(span), toEventAction(span));
     }
-    return pieces;
-  },
-  codec: eventActionsCodec,
-};
+  }
+  return pieces;
+}
 
 export const slowEventActionRollups: RollupKind<
   SlowEventActionsQuery,
@@ -112,7 +153,8 @@ export const slowEventActionRollups: RollupKind<
   },
   combine: (pieces) => listEventActions(mergeEventActions(pieces)),
   stored: {
-    nameGroup: (query) => nameGroup(actionsByEventRollups, query),
+    nameGroup: (query) =>
+      nameGroup(requireAt(actionsByEventRollups, choosePart(query.digest, eventParts)), query),
     decode: (value, { digest }) => decodeEventActions(value, digest),
   },
   measure: (actions) => [...actions.keys()].reduce((bytes, key) => bytes + 2 * measureText(key) + 400, 300),

@@ -25,7 +25,9 @@ export function createRollTargets(
     ...{ kind: undefined, requiredAttributes: [], excludedAttributes: [], limit: 1 },
   }));
   const buildOwnQuery = (range: TimeRange, budget: Budget) => ({ sources, range, budget });
-  const eventActions = createRollTarget(actionsByEventRollups, reader, retention, buildOwnQuery);
+  const eventActions = actionsByEventRollups.map((kind) =>
+    createRollTarget(kind, reader, retention, buildOwnQuery),
+  );
   const requests = createRollTarget(requestRollups, reader, retention, buildOwnQuery);
   const edges = views.flatMap((partners) => {
     const buildQuery = (range: TimeRange, budget: Budget) => ({ sources, partners, range, budget });
@@ -34,6 +36,8 @@ export function createRollTargets(
       createRollTarget(edgesByActionRollups, reader, retention, buildQuery),
     ];
   });
-  const groups = new Map([requests, events, eventActions, ...edges].map((target) => [target.group, target]));
+  const groups = new Map(
+    [requests, events, ...eventActions, ...edges].map((target) => [target.group, target]),
+  );
   return [...groups.values()];
 }

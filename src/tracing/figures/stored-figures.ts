@@ -186,15 +186,20 @@ export const requestsCodec = createPartsCodec(requestsOfPartCodec);
 
 const partsOfRevision = 32;
 
+/** One of so many parts, always the same for a text. */
+export function choosePart(text: string, parts: number): number {
+  let sum = 0;
+  for (let at = 0; at < text.length; at += 1) sum = (31 * sum + text.charCodeAt(at)) >>> 0;
+  return sum % parts;
+}
+
 /** An action always lies in the same part of its revision. */
 export function findRequestsPart(
   parts: RequestsByPart,
   revision: string | undefined,
   actionKey: string,
 ): RequestsByAction {
-  let sum = 0;
-  for (let at = 0; at < actionKey.length; at += 1) sum = (31 * sum + actionKey.charCodeAt(at)) >>> 0;
-  const key = formatPartKey(revision, sum % partsOfRevision);
+  const key = formatPartKey(revision, choosePart(actionKey, partsOfRevision));
   const known = parts.get(key);
   if (known !== undefined) return known;
   const part: RequestsByAction = new Map();
@@ -335,7 +340,7 @@ export function findDurations<Key>(figures: EdgeFigures<Key>, id: string, key: K
 export interface EventFigures {
   /** Of all spans below requests, nanoseconds. */
   total: bigint;
-  readonly events: Map<string, EventTotals>;
+  readonly events: Map<string, { -readonly [Name in keyof EventTotals]: EventTotals[Name] }>;
 }
 
 const eventSchema = z
@@ -344,35 +349,54 @@ const eventSchema = z
     const key = { service, kind, name, statement: statement ?? undefined };
     return { key, count, total: sum, attributes: {} };
   });
-const eventsSchema = z.tuple([total, z.array(eventSchema)]);
+const eventsSchema = z.tuple([total, z.array(z.unknown())]);
 
-export const eventsCodec: PartCodec<EventFigures> = {
+/** Events that are decoded or merged in one turn, some milliseconds. */
+const eventsPerTurn = 1_000;
+
+export const eventsCodec: FiguresCodec<EventFigures> = {
   encode: ({ total, events }) => [
     String(total),
     [...events.values()].map(({ key: { service, kind, name, statement = null }, count, total }) => [
       ...[service, kind, name, statement, count, String(total)],
     ]),
   ],
-  decode: (value) => {
+  decode: async (value) => {
     const { data } = eventsSchema.safeParse(value);
     if (data === undefined) return undefined;
-    const [total, events] = data;
-    return { total, events: new Map(events.map((event) => [formatEventKey(event.key), event])) };
+    const [total, written] = data;
+    const events: EventFigures["events"] = new Map();
+    for (let first = 0; first < written.length; first += eventsPerTurn) {
+      const part = z.array(eventSchema).safeParse(written.slice(first, first + eventsPerTurn));
+      if (!part.success) return undefined;
+      for (const event of part.data) events.set(formatEventKey(event.key), event);
+      await yieldToEventLoop();
+    }
+    return { total, events };
   },
-  merge: (all) => {
+  merge: async (all) => {
     const sum: EventFigures = { total: 0n, events: new Map() };
+    let work = 0;
     for (const { total, events } of all) {
       sum.total += total;
-      for (const [id, event] of events) addEvent(sum.events, id, event);
+      for (const [id, event] of events) {
+        addEvent(sum.events, id, event);
+        work += 1;
+        if (work % eventsPerTurn === 0) await yieldToEventLoop();
+      }
     }
     return sum;
   },
 };
 
-export function addEvent(sum: Map<string, EventTotals>, id: string, event: EventTotals): void {
+/** Adds to the totals of an event. */
+export function addEvent(sum: EventFigures["events"], id: string, { key, count, total }: EventTotals): void {
   const known = sum.get(id);
-  if (known === undefined) sum.set(id, event);
-  else sum.set(id, { ...known, count: known.count + event.count, total: known.total + event.total });
+  if (known === undefined) sum.set(id, { key, count, total, attributes: {} });
+  else {
+    known.count += count;
+    known.total += total;
+  }
 }
 
 // ---- Actions of slow events -----------------------------------------------------------------------------------

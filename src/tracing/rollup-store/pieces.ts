@@ -101,9 +101,16 @@ export interface Merge {
 const hourSettles = fromMillis(hour);
 const daySettles = fromMillis(6 * hour);
 
+/** Which segments stay apart, although they fill an hour or a day. */
+type IsApart = (segments: readonly StoredSegment[]) => boolean;
+
 /** An hour whose segments become one, which takes their place. */
-export function findHourToMerge(segments: readonly StoredSegment[], now: Instant): Merge | undefined {
-  return findMerge(segments, hourLength, (now - hourSettles) as Instant);
+export function findHourToMerge(
+  segments: readonly StoredSegment[],
+  now: Instant,
+  isApart: IsApart,
+): Merge | undefined {
+  return findMerge(segments, hourLength, (now - hourSettles) as Instant, isApart);
 }
 
 /** A day whose hours are added up; they stay beside it. */
@@ -113,29 +120,28 @@ export function findDayToMerge(
     merged,
   }: { readonly segments: readonly StoredSegment[]; readonly merged: readonly StoredSegment[] },
   now: Instant,
+  isApart: IsApart,
 ): Merge | undefined {
   const known = new Set(merged.map(({ range }) => range.from));
   const hours = segments.filter(({ range: { from, to } }) => {
     return to + 1n - from >= hourLength && !known.has((from - (from % dayLength)) as Instant);
   });
-  return findMerge(hours, dayLength, (now - daySettles) as Instant);
+  return findMerge(hours, dayLength, (now - daySettles) as Instant, isApart);
 }
 
-/** A request parses each document in one turn. */
-const maxMergedBytes = 2_000_000;
-
-/**
- * The newest piece of this length that several segments fill, and that ends before an instant. Those that are large already
- * stay apart.
- */
-function findMerge(segments: readonly StoredSegment[], length: bigint, before: Instant): Merge | undefined {
+/** The newest piece of this length that several segments fill, and that ends before an instant. */
+function findMerge(
+  segments: readonly StoredSegment[],
+  length: bigint,
+  before: Instant,
+  isApart: IsApart,
+): Merge | undefined {
   const pieces = Map.groupBy(segments, ({ range }) => range.from / length);
   for (const own of [...pieces.values()].reverse()) {
     const range = { from: requireFirst(own).range.from, to: requireLast(own).range.to };
     const filled = own.reduce((sum, one) => sum + (one.range.to + 1n - one.range.from), 0n);
-    const bytes = own.reduce((sum, one) => sum + one.bytes, 0);
-    if (bytes > maxMergedBytes) continue;
-    if (own.length > 1 && filled === length && range.to < before) return { range, segments: own };
+    const isWhole = own.length > 1 && filled === length && range.to < before;
+    if (isWhole && !isApart(own)) return { range, segments: own };
   }
   return undefined;
 }

@@ -1,8 +1,9 @@
 // One step of a roller for the groups of some sources: drops the segments that do not hold any more, makes the newest ones that are
 // missing, of one reading of their spans, and merges. The documents of segments come first and the manifest last, under the
 // condition that nobody else has replaced it: so a roller may end at any point, and another may do the same at the same time.
-import { isNonEmpty, type NonEmpty, requireFirst, requireKey } from "../../core/collections.ts";
+import { isNonEmpty, type NonEmpty, requireFirst, requireKey, requireLast } from "../../core/collections.ts";
 import { Refused } from "../../core/errors.ts";
+import { isLongerThan } from "../../core/json/measure-json.ts";
 import {
   earlier,
   fromMillis,
@@ -49,6 +50,10 @@ export interface RollContext {
   readonly maxDocuments: number;
   /** Of more spans, each group reads by itself, so that they need not be held in memory. */
   readonly maxHeldSpans: number;
+  /** Segments whose sum has more bytes stay apart: a request parses each document in one turn. */
+  readonly maxMergedBytes: number;
+  /** The ids of the last segments of those that were added up and stay apart. An id belongs to one content. */
+  readonly apart: Set<string>;
 }
 
 /** A group, in a step for several. */
@@ -396,15 +401,20 @@ function addSegment(work: Work, list: "segments" | "merged", range: TimeRange, f
 
 /** Merges one hour or one day, if there is any. Segments that are missing are given up, and made anew later. */
 async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
-  const now = work.context.now();
-  const ofHour = findHourToMerge(work.segments, now);
-  const merge = ofHour ?? findDayToMerge(work, now);
+  const { now: readClock, apart, maxMergedBytes } = work.context;
+  const now = readClock();
+  // How long the sum is shows only when it is there: most of it is in all of them.
+  const isApart = (segments: readonly StoredSegment[]): boolean =>
+    apart.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
+  const ofHour = findHourToMerge(work.segments, now, isApart);
+  const merge = ofHour ?? findDayToMerge(work, now, isApart);
   if (merge === undefined) return false;
   const written = new Set(work.documents.map(({ id }) => id));
   // One that this step has made is not to be read yet.
   if (merge.segments.some(({ id }) => written.has(id))) return false;
   const { figures, missing } = await work.order.target.merge(work.context.store, merge.segments, signal);
   if (missing.length > 0) dropSegments(work, missing);
+  else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
   else {
     if (ofHour !== undefined) dropSegments(work, merge.segments);
     addSegment(work, ofHour === undefined ? "merged" : "segments", merge.range, figures);

@@ -72,9 +72,16 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
       return codec.encode(await codec.merge(all));
     },
     merge: async (store, segments, signal) => {
-      const loaded = await loadSegments(store, group, segments, codec.decode, signal);
-      const missing = segments.filter((segment) => !loaded.has(segment));
-      return { figures: await codec.encode(await codec.merge([...loaded.values()])), missing };
+      const missing: StoredSegment[] = [];
+      let sum = await codec.merge([]);
+      // Not all at once: their figures take many times the memory of their sum.
+      for (let first = 0; first < segments.length; first += segmentsPerMerge) {
+        const part = segments.slice(first, first + segmentsPerMerge);
+        const loaded = await loadSegments(store, group, part, codec.decode, signal);
+        missing.push(...part.filter((segment) => !loaded.has(segment)));
+        sum = await codec.merge([sum, ...loaded.values()]);
+      }
+      return { figures: await codec.encode(sum), missing };
     },
     findMissing: async (store, segments, signal) => {
       const missing: StoredSegment[] = [];
@@ -116,6 +123,7 @@ function formatSource(source: SpanSource): string {
 
 /** Few enough to hold all of their figures in memory. */
 const segmentsPerCheck = 20;
+const segmentsPerMerge = 6;
 
 /** What a group's figures depend on besides the range is the same for every range. */
 const emptyRange: TimeRange = { from: 0n as Instant, to: 0n as Instant };

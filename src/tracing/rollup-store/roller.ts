@@ -32,7 +32,7 @@ export interface RollerSettings {
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;
   readonly record: (measured: RolledMeasure) => void;
-  readonly limits?: Partial<Omit<RollContext, "store" | "now">>;
+  readonly limits?: Partial<Omit<RollContext, "store" | "now" | "apart">>;
   readonly pauses?: Partial<RollerPauses>;
 }
 
@@ -41,6 +41,8 @@ export interface RolledMeasure {
   readonly backend: string;
   readonly site: string;
   readonly kind: string;
+  /** A kind of a site has several, such as for each set of partners. */
+  readonly group: string;
   readonly took: Millis;
   readonly documents: number;
   readonly manifest: Manifest;
@@ -64,7 +66,10 @@ const defaultPauses: RollerPauses = {
   longestFailed: 5 * minute,
   sweep: hour,
 };
-const defaultLimits = { segmentSpans: 50_000, maxDocuments: 2_000_000, maxHeldSpans: 200_000 };
+const defaultLimits = {
+  ...{ segmentSpans: 50_000, maxDocuments: 2_000_000, maxHeldSpans: 200_000 },
+  maxMergedBytes: 2_000_000,
+};
 /** One step ends after so long, also where the source goes on to answer. */
 const stepTimeout: Millis = 10 * minute;
 /** A piece that takes too much is tried again after so long. */
@@ -105,7 +110,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
   const state: RollerState = {
     ...{ settings, pauses, refused: new Map(), failing: new Map(), apart: new Map() },
     ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
-    context: { store, now, ...defaultLimits, ...settings.limits },
+    context: { store, now, apart: new Set(), ...defaultLimits, ...settings.limits },
     lease: {
       store,
       // Instances with one configuration share the work; those with others have other groups.
@@ -234,7 +239,7 @@ function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: 
   state.failing.delete(group);
   const { backend, record, log } = settings;
   const { site } = target.name;
-  record({ backend, site, kind, took, documents: step.documents, manifest: step.manifest });
+  record({ backend, site, kind, group, took, documents: step.documents, manifest: step.manifest });
   if (step.refused !== undefined) addRefused(state, target, step.refused);
   if (step.did !== "unsupported" || unsupported.has(group)) return;
   unsupported.add(group);

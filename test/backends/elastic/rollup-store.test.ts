@@ -180,6 +180,8 @@ onServers((server) => {
           segmentSpans: 30,
           maxDocuments: 100_000,
           maxHeldSpans: 10_000,
+          maxMergedBytes: 2_000_000,
+          apart: new Set<string>(),
         };
         for (const own of groupTargets(targets)) {
           const orders = own.map((target) => ({ target, skipped: [], isUnverified: false }));

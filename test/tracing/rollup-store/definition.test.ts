@@ -8,6 +8,7 @@ import { minute } from "#src/core/time.ts";
 import { requestRollups } from "#src/tracing/figures/action-rollups.ts";
 import { edgesByActionRollups, siteEdgeRollups } from "#src/tracing/figures/edge-rollups.ts";
 import { actionsByEventRollups, slowEventRollups } from "#src/tracing/figures/event-rollups.ts";
+import { type ActionsByEvent, eventActionsCodec } from "#src/tracing/figures/stored-figures.ts";
 import { definition } from "#src/tracing/rollup-store/definition.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader, createRandom } from "../../conformance/trace-fixture.ts";
@@ -63,9 +64,13 @@ test("the digest of the definition is that of its answers", async () => {
   };
   const figures = await slowEventRollups.read(reader, query, ranges, signal);
   digest.update(JSON.stringify(figures.map((own) => sortTexts(slowEventRollups.codec.encode(own)))));
-  const byEvent = await actionsByEventRollups.read(reader, query, ranges, signal);
-  for (const own of byEvent)
-    digest.update(JSON.stringify(sortParts(await actionsByEventRollups.codec.encode(own))));
+  const byEvent = ranges.map((): ActionsByEvent => new Map());
+  for (const kind of actionsByEventRollups) {
+    const figures = await kind.read(reader, query, ranges, signal);
+    for (const [at, own] of figures.entries())
+      for (const [event, actions] of own) requireAt(byEvent, at).set(event, actions);
+  }
+  for (const own of byEvent) digest.update(JSON.stringify(sortParts(await eventActionsCodec.encode(own))));
   const byRevision = await requestRollups.read(reader, query, ranges, signal);
   for (const own of byRevision)
     digest.update(JSON.stringify(sortParts(await requestRollups.codec.encode(own))));

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { minute } from "#src/core/time.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
-import { at } from "../span-builder.ts";
+import { at, createSpan } from "../span-builder.ts";
 import {
   type ComparedRows,
   documents,
@@ -60,8 +60,9 @@ describe("rollers", () => {
       fc.array(documents, { minLength: 5, maxLength: 40 }),
       fc.array(fc.record({ step, ends }), { minLength: 3, maxLength: 14 }),
       fc.boolean(),
-      async (first, steps, isCached) => {
-        const rolled = openRolledSpans(isCached ? 1_000_000 : 0);
+      fc.constantFrom(0, 2_000, 2_000_000),
+      async (first, steps, isCached, maxMergedBytes) => {
+        const rolled = openRolledSpans(isCached ? 1_000_000 : 0, maxMergedBytes);
         [...requestWithNpo, ...first].forEach(rolled.spans.add);
         for (const { step, ends } of steps) {
           if (await takeStep(rolled, step)) kills += 1;
@@ -131,3 +132,38 @@ async function rollAll({ context, targets }: RolledSpans): Promise<void> {
     }
   }
 }
+
+describe("the segments of an hour", () => {
+  const bytesOfNothing = 200;
+  /** The same calls again and again: the sum has hardly more to say than one of them. Returns the segments of whole hours. */
+  async function rollBusyHours(maxMergedBytes: number) {
+    const rolled = openRolledSpans(0, maxMergedBytes);
+    for (let time = 0; time < length; time += minute / 4) {
+      const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
+      rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_kind: "server" })]);
+      const call = { span_id: "n2", parent_span_id: "n1", span_kind: "client" } as const;
+      rolled.spans.add([createSpan({ ...fields, ...call, statement: "select 3" })]);
+    }
+    await rollAll(rolled);
+    await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
+    const manifests = await Promise.all(
+      rolled.targets.map(async (target) => (await rollGroup(rolled.context, target)).manifest),
+    );
+    const hour = 60 * minute;
+    return manifests.flatMap(({ segments }) =>
+      segments.filter(
+        ({ range: { from, to }, bytes }) =>
+          Number(to - from) / 1e6 > hour - minute && to > at(0) && bytes > bytesOfNothing,
+      ),
+    );
+  }
+
+  test("become one where their sum is short, however many bytes they have", async () => {
+    const hours = await rollBusyHours(10_000);
+    expect(hours.length).toBeGreaterThan(0);
+  });
+
+  test("stay apart where it is not", async () => {
+    expect(await rollBusyHours(100)).toEqual([]);
+  });
+});

@@ -108,8 +108,8 @@ function createKilledStore(store: RollupStore, killer: Killer): RollupStore {
   };
 }
 
-/** Sites `a` and `b` on one source; `a` is seen alone and with `b`. */
-export function openRolledSpans(maxBytes = 0) {
+/** Sites `a` and `b` on one source; `a` is seen alone and with `b`. `maxBytes` are of the figures in memory. */
+export function openRolledSpans(maxBytes = 0, maxMergedBytes = 2_000_000) {
   const spans = createStoredSpans();
   const killer: Killer = { calls: undefined, isAfter: false };
   const inner = createMemoryRollups();
@@ -139,7 +139,7 @@ export function openRolledSpans(maxBytes = 0) {
   const definition = () => createSpanAnalytics(createArrayReader(spans.listSpans()));
   const context: RollContext = {
     ...{ store, now: () => at(rolledAt), segmentSpans: 4 },
-    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000 },
+    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000, maxMergedBytes, apart: new Set() },
   };
   return { spans, inner, store, killer, targets, context, analytics, definition, stored, sources: { a, b } };
 }

@@ -11,6 +11,7 @@ import {
   decodeEventActions,
   decodeRequests,
   eventActionsCodec,
+  eventsCodec,
   findRequestsPart,
   listPartKeys,
   type RequestsByPart,
@@ -258,4 +259,21 @@ describe("manifests", () => {
   ])("of %s are none", (_, name, written) => {
     expect(parseManifest(group, printManifest(name, written))).toBeUndefined();
   });
+});
+
+test.each([
+  ["a number for a service", [1, "client", "a", null, 1, "1"]],
+  ["a kind that nobody knows", ["a", "caller", "a", null, 1, "1"]],
+  ["a list for a name", ["a", "client", [], null, 1, "1"]],
+  ["a number for a statement", ["a", "client", "a", 1, 1, "1"]],
+  ["a fraction for a count", ["a", "client", "a", null, 1.5, "1"]],
+  ["a count below zero", ["a", "client", "a", null, -1, "1"]],
+  ["a number for a total", ["a", "client", "a", null, 1, 1]],
+  ["a total with a sign", ["a", "client", "a", null, 1, "-1"]],
+  ["a place too many", ["a", "client", "a", null, 1, "1", 1]],
+  ["no list", "a"],
+])("a slow event with %s is none", async (_, event) => {
+  const known = ["a", "client", "a", null, 1, "1"];
+  expect(await eventsCodec.decode(["1", [known]])).toMatchObject({ total: 1n });
+  expect(await eventsCodec.decode(["1", [known, event]])).toBeUndefined();
 });

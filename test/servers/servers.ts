@@ -49,6 +49,12 @@ export interface Security {
   readonly roles: string;
 }
 
+interface StartOptions {
+  readonly security?: Security | undefined;
+  /** Only OpenSearch starts several. */
+  readonly nodes?: number;
+}
+
 class StartFailed extends Error {
   override readonly name = "StartFailed";
 }
@@ -107,11 +113,15 @@ const heap = ["-Xms512m", "-Xmx1g"];
 /** Starts a server and returns when it answers. `signal` ends the start, not the server.
  *  @throws {StartFailed} with the last lines of its log
  *  @throws {MissingProgram} when this machine lacks what it needs */
-export async function start(name: ServerName, signal?: AbortSignal, security?: Security): Promise<Running> {
+export async function start(
+  name: ServerName,
+  signal?: AbortSignal,
+  { security, nodes = 1 }: StartOptions = {},
+): Promise<Running> {
   const files = await downloadServer(name, signal);
   const port = await findFreePort();
   try {
-    return await startAt(port, name, files, signal, security);
+    return await startAt(port, name, files, { security, nodes }, signal);
   } finally {
     reserved.delete(port); // from now on the port itself tells
   }
@@ -121,16 +131,17 @@ async function startAt(
   port: number,
   name: ServerName,
   files: string,
+  { security, nodes }: Pick<Place, "security" | "nodes">,
   signal?: AbortSignal,
-  security?: Security,
 ): Promise<Running> {
   const server: Server = servers[name];
   const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
-  const place = { server, files, folder, port, cluster: basename(folder), security };
+  const place = { server, files, folder, port, cluster: basename(folder), security, nodes };
   const daemon = await prepare(place, signal);
   const url = `${security === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   try {
-    await awaitReady(name, `${url}${server.ready}`, place, daemon, signal);
+    const allNodes = nodes === 1 ? "" : `?wait_for_nodes=${nodes}&timeout=2s`;
+    await awaitReady(name, `${url}${server.ready}${allNodes}`, place, daemon, signal);
   } catch (error) {
     await daemon.kill();
     throw error;
@@ -153,6 +164,7 @@ interface Place {
   /** Unlike any other run's, so that an answer proves whose it is. */
   readonly cluster: string;
   readonly security: Security | undefined;
+  readonly nodes: number;
 }
 
 async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
@@ -166,9 +178,9 @@ async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
 
 type Settings = Readonly<Record<string, string | number | boolean>>;
 
+const aloneSettings: Settings = { "discovery.type": "single-node" };
 const commonSettings: Settings = {
   "network.host": "127.0.0.1",
-  "discovery.type": "single-node",
   // A disk that is nearly full would make the indices read-only.
   "cluster.routing.allocation.disk.threshold_enabled": false,
 };
@@ -181,6 +193,7 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
     // Keep it short: a setting that this distribution does not know stops the start.
     await writeSettings(join(home, "config", "elasticsearch.yml"), {
       ...commonSettings,
+      ...aloneSettings,
       "cluster.name": place.cluster,
       "http.port": place.port,
       ...(place.security === undefined ? { "xpack.security.enabled": false } : secured),
@@ -204,9 +217,12 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
   opensearch: async (place) => {
     if (place.security !== undefined) throw new StartFailed("the runner of OpenSearch has no security");
     const jdk = await findJdk(place.server.java);
-    const config = join(place.folder, "node_1", "config");
-    await mkdir(config, { recursive: true });
-    await writeSettings(join(config, "opensearch.yml"), commonSettings);
+    const settings = { ...commonSettings, ...(place.nodes === 1 ? aloneSettings : {}) };
+    for (let node = 1; node <= place.nodes; node += 1) {
+      const config = join(place.folder, `node_${node}`, "config");
+      await mkdir(config, { recursive: true });
+      await writeSettings(join(config, "opensearch.yml"), settings);
+    }
     return {
       program: join(jdk, "bin", "java"),
       args: [
@@ -214,7 +230,7 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
         ...["-cp", join(place.files, "*")],
         join(import.meta.dirname, "OpenSearchNode.java"),
         ...["-basePath", place.folder],
-        ...["-numOfNode", "1"],
+        ...["-numOfNode", String(place.nodes)],
         ...["-baseHttpPort", String(place.port - 1)], // node 1 listens on the next port
         ...["-clusterName", place.cluster],
       ],

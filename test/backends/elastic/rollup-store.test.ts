@@ -16,9 +16,10 @@ import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { describeRollups } from "../../conformance/rollups.ts";
 import { createRandom } from "../../conformance/trace-fixture.ts";
+import { type Running, start as startServer } from "../../servers/servers.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { at, base, createSpan, signal } from "../../tracing/span-builder.ts";
-import { isShort, onServers } from "../selected-servers.ts";
+import { isShort, onServers, wantedServers } from "../selected-servers.ts";
 import { chooseShipper } from "./span-cluster.ts";
 
 const prefix = "rolled";
@@ -52,166 +53,208 @@ onServers((server) => {
   });
 
   describe("figures in an index", () => {
-    const random = createRandom(31);
-    const pick = <T>(list: readonly T[]): T => requireAt(list, Math.floor(random() * list.length));
-    let written = 0;
-    const ids: string[] = [];
+    testFigures({ shipper, open: () => ({ cluster, store }) });
+  });
+});
 
-    const makeSpan = (): Span => {
-      written += 1;
-      const to = Math.floor(random() * length);
-      const span_kind = pick(["client", "server", "producer", "consumer", "internal"] as const);
-      const name = pick(["x", "y"]);
-      const revision = pick(["r1", "r2"]);
-      return createSpan({
-        trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
-        span_id: String(written).padStart(16, "0"),
-        parent_span_id: random() < 0.2 ? undefined : String(1 + Math.floor(random() * 40)).padStart(16, "0"),
-        ...{ service_name: name, revision },
-        resource_attributes: { "service.name": name, "service.version": revision },
-        ...{ span_kind, span_name: pick(["work", "rest"]), status_code: pick(["OK", "ERROR"]) },
-        ...{ from: to - pick([0, 10, 5_000]), to },
-      });
-    };
-    async function write(count: number): Promise<void> {
-      const spans = Array.from({ length: count }, makeSpan);
-      const lines = spans.flatMap((span) => {
-        const shipped = requireFirst(shipper.write(prefix, [span]));
-        ids.push(`${shipped.index}/_doc/${span.span_id}`);
-        return [JSON.stringify({ index: { _index: shipped.index, _id: span.span_id } }), shipped.document];
-      });
-      const answer = await cluster.request("POST", "/_bulk?refresh=true", `${lines.join("\n")}\n`);
-      expect(answer).toMatchObject({ errors: false });
-    }
+interface Place {
+  readonly shipper: ReturnType<typeof chooseShipper>["shipper"];
+  readonly open: () => { readonly cluster: Cluster; readonly store: RollupStore };
+  /** Of indices whose shards have copies, which show new documents at different times. */
+  readonly copies?: object;
+}
 
-    test("answer as reading does, while rollers are killed and spans come and go", {
-      timeout: 600_000,
-    }, async () => {
-      await cluster.remove(`${index}*`);
-      await cluster.remove(`${prefix}-*`);
-      for (const [name, definition] of Object.entries(shipper.indices(prefix))) {
-        await cluster.createIndex(name, definition);
-      }
-      const source = buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" });
-      const now = () => at(length + 10 * minute);
-      const targets = createRollTargets(cluster.traces, {
-        source,
-        retention: length + 20 * minute,
-        views: [[]],
-      });
-      let time = base;
-      const catalogue = createRollupCatalogue(
-        () => store,
-        () => (time += minute),
-        (error) => {
-          throw error;
-        },
-      );
-      const lookups: boolean[] = [];
-      /** Rows of actions. */
-      let compared = 0;
-      let comparisons = 0;
-      const cache = createRollupCache({
-        ...{ backend: "es", maxBytes: 0, minSpans: 0, stored: catalogue },
-        recordLookup: (hit) => void lookups.push(hit),
-      });
-      const analytics = createRollupAnalytics(cluster.traces, cache);
-      const compareAnswers = async () => {
-        const sources = [source] as const;
-        const range = { from: at(0), to: at(length - 1e-6) };
-        const edges = { sources, partners: [], range };
-        const attributes = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
-        const budget = () => ({ budget: createBudget(100_000) });
-        const ofSite = await analytics.siteEdges({ ...edges, ...budget() }, signal);
-        const readOfSite = await cluster.traces.siteEdges({ ...edges, ...budget() }, signal);
-        const format = (rows: typeof ofSite.downstream) =>
-          rows
-            .map(
-              ({ service, count, error_count, mean }) =>
-                `${service} ${count} ${error_count} ${mean.toFixed(9)}`,
-            )
-            .sort();
-        for (const side of ["upstream", "downstream", "internal"] as const)
-          expect(format(ofSite[side])).toEqual(format(readOfSite[side]));
-        for (const [service, action] of [
-          ["x", "work"],
-          ["y", "rest"],
-        ] as const) {
-          const of = { ...edges, service, namespace: "web", action };
-          const found = await analytics.actionEdges({ ...of, ...budget() }, signal);
-          const read = await cluster.traces.actionEdges({ ...of, ...budget() }, signal);
-          compared += read.upstream.length + read.downstream.length;
-          for (const side of ["upstream", "downstream"] as const)
-            expect(formatActionEdges(found[side])).toEqual(formatActionEdges(read[side]));
-        }
-        for (const revision of [undefined, "r1"]) {
-          const of = { sources, range, namespaces: [], revision };
-          const read = await cluster.traces.actions({ ...of, ...budget() }, signal);
-          const found = await analytics.actions({ ...of, ...budget() }, signal);
-          expect(found.map(printMeasured).sort()).toEqual(read.map(printMeasured).sort());
-          compared += read.length;
-        }
-        const ofRevision = { sources, range, revision: "r1" };
-        const stats = await cluster.traces.revisionStats({ ...ofRevision, ...budget() }, signal);
-        const found = await analytics.revisionStats({ ...ofRevision, ...budget() }, signal);
-        expect(found && printMeasured(found)).toEqual(stats && printMeasured(stats));
-        const events = await cluster.traces.slowEvents(
-          { sources, range, ...attributes, ...budget() },
-          signal,
-        );
-        expect(await analytics.slowEvents({ sources, range, ...attributes, ...budget() }, signal)).toEqual(
-          events,
-        );
-        comparisons += 1;
-        // Two of them each time, others the next time.
-        for (const { service, kind, name } of events.filter((_, at) => at % 10 === comparisons % 10)) {
-          const digest = encodeEventDigest({ service, kind, name, statement: undefined });
-          const of = { sources, range, digest };
-          const sort = (rows: readonly object[]) => rows.map((row) => printRow(row)).sort();
-          const read = await cluster.traces.slowEventActions({ ...of, ...budget() }, signal);
-          compared += read.length;
-          expect(sort(await analytics.slowEventActions({ ...of, ...budget() }, signal))).toEqual(sort(read));
-        }
-      };
-      const roll = async (killedStore: RollupStore = store, steps = 400) => {
-        const context = {
-          store: killedStore,
-          now,
-          segmentSpans: 30,
-          maxDocuments: 100_000,
-          maxHeldSpans: 10_000,
-          maxMergedBytes: 2_000_000,
-          apart: new Set<string>(),
-        };
-        for (const own of groupTargets(targets)) {
-          const orders = own.map((target) => ({ target, skipped: [], isUnverified: false }));
-          for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
-            const done = await rollGroups(context, orders, signal);
-            if (done.every(({ did }) => did === "idle")) break;
-          }
-        }
-      };
-      await write(60);
-      await roll();
-      for (let round = 0; round < rounds; round += 1) {
-        await compareAnswers();
-        if (round % 2 === 1) await cluster.request("DELETE", `/${ids.pop()}?refresh=true`);
-        else await write(2);
-        await compareAnswers();
-        await roll(killAfter(store, Math.floor(random() * 8)), 3).catch((error: Error) => {
-          if (error.message !== "killed") throw error;
-        });
-        await compareAnswers();
-        await Promise.all([roll(store, 2), roll(store, 2)]);
-      }
-      await roll();
-      lookups.length = 0;
-      await compareAnswers();
-      expect(lookups.filter((hit) => !hit)).toEqual([]);
-      expect(lookups.length).toBeGreaterThan(5);
-      expect(compared).toBeGreaterThan(2 * rounds);
-      await cluster.request("POST", `/${index}/_refresh`);
+function testFigures({ shipper, open, copies }: Place): void {
+  const random = createRandom(31);
+  const pick = <T>(list: readonly T[]): T => requireAt(list, Math.floor(random() * list.length));
+  let written = 0;
+  const ids: string[] = [];
+
+  const makeSpan = (): Span => {
+    written += 1;
+    const to = Math.floor(random() * length);
+    const span_kind = pick(["client", "server", "producer", "consumer", "internal"] as const);
+    const name = pick(["x", "y"]);
+    const revision = pick(["r1", "r2"]);
+    return createSpan({
+      trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
+      span_id: String(written).padStart(16, "0"),
+      parent_span_id: random() < 0.2 ? undefined : String(1 + Math.floor(random() * 40)).padStart(16, "0"),
+      ...{ service_name: name, revision },
+      resource_attributes: { "service.name": name, "service.version": revision },
+      ...{ span_kind, span_name: pick(["work", "rest"]), status_code: pick(["OK", "ERROR"]) },
+      ...{ from: to - pick([0, 10, 5_000]), to },
     });
+  };
+  const isLagging = copies !== undefined;
+  const refresh = isLagging ? "" : "?refresh=true";
+  async function write(count: number): Promise<void> {
+    const { cluster } = open();
+    const spans = Array.from({ length: count }, makeSpan);
+    const lines = spans.flatMap((span) => {
+      const shipped = requireFirst(shipper.write(prefix, [span]));
+      ids.push(`${shipped.index}/_doc/${span.span_id}`);
+      return [JSON.stringify({ index: { _index: shipped.index, _id: span.span_id } }), shipped.document];
+    });
+    const answer = await cluster.request("POST", `/_bulk${refresh}`, `${lines.join("\n")}\n`);
+    expect(answer).toMatchObject({ errors: false });
+  }
+
+  test("answer as reading does, while rollers are killed and spans come and go", {
+    timeout: 600_000,
+  }, async () => {
+    const { cluster, store } = open();
+    await cluster.remove(`${index}*`);
+    await cluster.remove(`${prefix}-*`);
+    for (const [name, definition] of Object.entries(shipper.indices(prefix))) {
+      await cluster.createIndex(name, { ...definition, ...copies });
+    }
+    /** Rollers may see what came last in some copies only. */
+    const settle = async () => {
+      if (isLagging) await cluster.request("POST", `/${prefix}-*/_refresh`);
+    };
+    const source = buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" });
+    const now = () => at(length + 10 * minute);
+    const targets = createRollTargets(cluster.traces, {
+      source,
+      retention: length + 20 * minute,
+      views: [[]],
+    });
+    let time = base;
+    const catalogue = createRollupCatalogue(
+      () => store,
+      () => (time += minute),
+      (error) => {
+        throw error;
+      },
+    );
+    const lookups: boolean[] = [];
+    /** Rows of actions. */
+    let compared = 0;
+    let comparisons = 0;
+    const cache = createRollupCache({
+      ...{ backend: "es", maxBytes: 0, minSpans: 0, stored: catalogue },
+      recordLookup: (hit) => void lookups.push(hit),
+    });
+    const analytics = createRollupAnalytics(cluster.traces, cache);
+    const compareAnswers = async () => {
+      await settle();
+      const sources = [source] as const;
+      const range = { from: at(0), to: at(length - 1e-6) };
+      const edges = { sources, partners: [], range };
+      const attributes = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
+      const budget = () => ({ budget: createBudget(100_000) });
+      const ofSite = await analytics.siteEdges({ ...edges, ...budget() }, signal);
+      const readOfSite = await cluster.traces.siteEdges({ ...edges, ...budget() }, signal);
+      const format = (rows: typeof ofSite.downstream) =>
+        rows
+          .map(
+            ({ service, count, error_count, mean }) =>
+              `${service} ${count} ${error_count} ${mean.toFixed(9)}`,
+          )
+          .sort();
+      for (const side of ["upstream", "downstream", "internal"] as const)
+        expect(format(ofSite[side])).toEqual(format(readOfSite[side]));
+      for (const [service, action] of [
+        ["x", "work"],
+        ["y", "rest"],
+      ] as const) {
+        const of = { ...edges, service, namespace: "web", action };
+        const found = await analytics.actionEdges({ ...of, ...budget() }, signal);
+        const read = await cluster.traces.actionEdges({ ...of, ...budget() }, signal);
+        compared += read.upstream.length + read.downstream.length;
+        for (const side of ["upstream", "downstream"] as const)
+          expect(formatActionEdges(found[side])).toEqual(formatActionEdges(read[side]));
+      }
+      for (const revision of [undefined, "r1"]) {
+        const of = { sources, range, namespaces: [], revision };
+        const read = await cluster.traces.actions({ ...of, ...budget() }, signal);
+        const found = await analytics.actions({ ...of, ...budget() }, signal);
+        expect(found.map(printMeasured).sort()).toEqual(read.map(printMeasured).sort());
+        compared += read.length;
+      }
+      const ofRevision = { sources, range, revision: "r1" };
+      const stats = await cluster.traces.revisionStats({ ...ofRevision, ...budget() }, signal);
+      const found = await analytics.revisionStats({ ...ofRevision, ...budget() }, signal);
+      expect(found && printMeasured(found)).toEqual(stats && printMeasured(stats));
+      const events = await cluster.traces.slowEvents({ sources, range, ...attributes, ...budget() }, signal);
+      expect(await analytics.slowEvents({ sources, range, ...attributes, ...budget() }, signal)).toEqual(
+        events,
+      );
+      comparisons += 1;
+      // Two of them each time, others the next time.
+      for (const { service, kind, name } of events.filter((_, at) => at % 10 === comparisons % 10)) {
+        const digest = encodeEventDigest({ service, kind, name, statement: undefined });
+        const of = { sources, range, digest };
+        const sort = (rows: readonly object[]) => rows.map((row) => printRow(row)).sort();
+        const read = await cluster.traces.slowEventActions({ ...of, ...budget() }, signal);
+        compared += read.length;
+        expect(sort(await analytics.slowEventActions({ ...of, ...budget() }, signal))).toEqual(sort(read));
+      }
+    };
+    const roll = async (killedStore: RollupStore = store, steps = 400) => {
+      const context = {
+        store: killedStore,
+        now,
+        segmentSpans: 30,
+        maxDocuments: 100_000,
+        maxHeldSpans: 10_000,
+        maxMergedBytes: 2_000_000,
+        apart: new Set<string>(),
+      };
+      for (const own of groupTargets(targets)) {
+        const orders = own.map((target) => ({ target, skipped: [], isUnverified: false }));
+        for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
+          const done = await rollGroups(context, orders, signal);
+          if (done.every(({ did }) => did === "idle")) break;
+        }
+      }
+    };
+    await write(60);
+    await roll();
+    for (let round = 0; round < rounds; round += 1) {
+      await compareAnswers();
+      if (round % 2 === 1) await cluster.request("DELETE", `/${ids.pop()}${refresh}`);
+      else await write(2);
+      if (!isLagging) await compareAnswers();
+      await roll(killAfter(store, Math.floor(random() * 8)), 3).catch((error: Error) => {
+        if (error.message !== "killed") throw error;
+      });
+      await compareAnswers();
+      if (isLagging) await write(1);
+      await Promise.all([roll(store, 2), roll(store, 2)]);
+    }
+    await settle();
+    await roll();
+    lookups.length = 0;
+    await compareAnswers();
+    expect(lookups.filter((hit) => !hit)).toEqual([]);
+    expect(lookups.length).toBeGreaterThan(5);
+    expect(compared).toBeGreaterThan(2 * rounds);
+    await cluster.request("POST", `/${index}/_refresh`);
+  });
+}
+
+describe.runIf(wantedServers().names.includes("os3"))("figures over shards with copies on two nodes", () => {
+  let server: Running;
+  let cluster: Cluster;
+  beforeAll(async () => {
+    server = await startServer("os3", undefined, { nodes: 2 });
+    cluster = openCluster(server.url);
+  });
+  afterAll(async () => {
+    await cluster?.close();
+    await server?.stop();
+  });
+  const { shipper } = chooseShipper({ name: "os3" });
+  testFigures({
+    shipper,
+    open: () => {
+      const store = cluster.backend.openRollups?.(index);
+      if (store === undefined) throw new Error("no store of rollups");
+      return { cluster, store };
+    },
+    copies: { settings: { number_of_shards: 2, number_of_replicas: 1, refresh_interval: "300ms" } },
   });
 });
 

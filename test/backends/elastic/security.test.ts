@@ -46,7 +46,7 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name with security
     return elastic.create("elk", elastic.parseConfig(settings), { ...testIO, readText: readPem });
   };
   beforeAll(async () => {
-    server = await start(name, undefined, security);
+    server = await start(name, undefined, { security });
     const { Client } = await import("@elastic/elasticsearch");
     const writer = new Client({
       node: server.url,

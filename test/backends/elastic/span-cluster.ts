@@ -42,7 +42,7 @@ export function make(over: Partial<ModelSpan>): ModelSpan {
 }
 
 /** A shipper whose indices this server takes, and the field of its service. */
-export function chooseShipper({ name }: NamedServer): {
+export function chooseShipper({ name }: Pick<NamedServer, "name">): {
   readonly shipper: SpanShipper;
   readonly service: string;
 } {

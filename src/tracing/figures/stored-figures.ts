@@ -351,8 +351,9 @@ function readEvent(value: unknown): EventTotals | undefined {
   if (typeof count !== "number" || !Number.isSafeInteger(count) || count < 0) return undefined;
   if (typeof sum !== "string" || !totalPattern.test(sum)) return undefined;
   const key = { service, kind: known, name, statement: statement ?? undefined };
-  return { key, count, total: BigInt(sum), attributes: {} };
+  return { key, count, total: BigInt(sum), attributes: noAttributes };
 }
+const noAttributes: EventTotals["attributes"] = {};
 const eventsSchema = z.tuple([total, z.array(z.unknown())]);
 
 /** Events that are decoded or merged in one turn, some milliseconds. */
@@ -398,7 +399,7 @@ export const eventsCodec: FiguresCodec<EventFigures> = {
 /** Adds to the totals of an event. */
 export function addEvent(sum: EventFigures["events"], id: string, { key, count, total }: EventTotals): void {
   const known = sum.get(id);
-  if (known === undefined) sum.set(id, { key, count, total, attributes: {} });
+  if (known === undefined) sum.set(id, { key, count, total, attributes: noAttributes });
   else {
     known.count += count;
     known.total += total;

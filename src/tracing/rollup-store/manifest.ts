@@ -18,7 +18,7 @@ export interface Manifest {
   readonly version: string | undefined;
   /** In the order of time. None overlaps another. */
   readonly segments: readonly StoredSegment[];
-  /** Longer ones, each with the figures of segments that fill it, likewise. */
+  /** Hours and days, each with the figures of the segments that fill it, which may be hours in turn. */
   readonly merged: readonly StoredSegment[];
 }
 
@@ -26,6 +26,7 @@ export const emptyManifest: Manifest = { at: 0, version: undefined, segments: []
 
 const nanosPerMinute = BigInt(minute) * nanosPerMilli;
 const dayInMinutes = 1_440;
+const mergedLengths: readonly number[] = [60, dayInMinutes];
 /** Until the year 2262, where times end. */
 const maxMinute = 153_722_867;
 
@@ -46,13 +47,20 @@ const segmentsSchema = z.array(segmentSchema).refine((segments) => {
     return isFree;
   });
 });
+/** So of two either none overlaps the other, or the day has the hour. */
+const mergedSchema = z.array(segmentSchema).refine((merged) => {
+  const isAligned = ([start, minutes]: WrittenSegment): boolean =>
+    mergedLengths.includes(minutes) && start % minutes === 0;
+  const ranges = new Set(merged.map(([start, minutes]) => `${start}+${minutes}`));
+  return merged.every(isAligned) && ranges.size === merged.length;
+});
 const manifestSchema = z.strictObject({
   format: z.literal(format),
   group: z.string(),
   at: z.number(),
   version: z.string().optional(),
   segments: segmentsSchema,
-  merged: segmentsSchema,
+  merged: mergedSchema,
 });
 
 /** Identifies a group in the ids of documents. */

@@ -1,6 +1,8 @@
 // Which piece of time a roller makes or merges next. All times are of whole minutes.
 import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
+import { compare } from "../../core/rows.ts";
 import {
+  day,
   earlier,
   fromMillis,
   hour,
@@ -92,41 +94,74 @@ export function insertSegment(
 }
 
 /** Segments to be merged into one of this range. */
-export interface Merge {
+interface Merge {
   readonly range: TimeRange;
   readonly segments: readonly StoredSegment[];
+}
+
+/** What is kept of a group: segments that follow one another, and hours and days of them. */
+interface KeptSegments {
+  readonly segments: readonly StoredSegment[];
+  readonly merged: readonly StoredSegment[];
 }
 
 /** Spans that come late change a short segment rather than a long one, as long as many may come. */
 const hourSettles = fromMillis(hour);
 const daySettles = fromMillis(6 * hour);
+/** A range may begin anywhere, and what its ends cut of a segment is read: so long there are short ones beside their hours. */
+const shortSegmentsKept = fromMillis(8 * day);
 
 /** Which segments stay apart, although they fill an hour or a day. */
 type IsApart = (segments: readonly StoredSegment[]) => boolean;
 
-/** An hour whose segments become one, which takes their place. */
+/** An hour whose segments are added up; they stay beside it. */
 export function findHourToMerge(
-  segments: readonly StoredSegment[],
+  { segments, merged }: KeptSegments,
   now: Instant,
   isApart: IsApart,
 ): Merge | undefined {
-  return findMerge(segments, hourLength, (now - hourSettles) as Instant, isApart);
+  const known = listBegins(merged, hourLength);
+  const open = segments.filter(({ range: { from } }) => !known.has(floorTo(from, hourLength)));
+  return findMerge(open, hourLength, (now - hourSettles) as Instant, isApart);
 }
 
 /** A day whose hours are added up; they stay beside it. */
 export function findDayToMerge(
-  {
-    segments,
-    merged,
-  }: { readonly segments: readonly StoredSegment[]; readonly merged: readonly StoredSegment[] },
+  { segments, merged }: KeptSegments,
   now: Instant,
   isApart: IsApart,
 ): Merge | undefined {
-  const known = new Set(merged.map(({ range }) => range.from));
-  const hours = segments.filter(({ range: { from, to } }) => {
-    return to + 1n - from >= hourLength && !known.has((from - (from % dayLength)) as Instant);
-  });
+  const known = listBegins(merged, dayLength);
+  const hours = [...segments.filter((one) => measureLength(one) >= hourLength), ...merged]
+    .filter((one) => measureLength(one) < dayLength && !known.has(floorTo(one.range.from, dayLength)))
+    .sort((a, b) => compare(a.range.from, b.range.from));
   return findMerge(hours, dayLength, (now - daySettles) as Instant, isApart);
+}
+
+/** Puts old hours into the place of the segments that fill them. */
+export function replaceOldSegments({ segments, merged }: KeptSegments, now: Instant): KeptSegments {
+  const isOld = (one: StoredSegment): boolean =>
+    measureLength(one) === hourLength && one.range.to < now - shortSegmentsKept;
+  const old = merged.filter(isOld);
+  if (old.length === 0) return { segments, merged };
+  const replaced = listBegins(old, hourLength);
+  const kept = segments.filter(({ range: { from } }) => !replaced.has(floorTo(from, hourLength)));
+  return {
+    segments: [...kept, ...old].sort((a, b) => compare(a.range.from, b.range.from)),
+    merged: merged.filter((one) => !isOld(one)),
+  };
+}
+
+function listBegins(segments: readonly StoredSegment[], length: bigint): ReadonlySet<bigint> {
+  return new Set(segments.filter((one) => measureLength(one) === length).map(({ range }) => range.from));
+}
+
+function measureLength({ range: { from, to } }: StoredSegment): bigint {
+  return to + 1n - from;
+}
+
+function floorTo(time: Instant, length: bigint): bigint {
+  return time - (time % length);
 }
 
 /** The newest piece of this length that several segments fill, and that ends before an instant. */
@@ -139,7 +174,7 @@ function findMerge(
   const pieces = Map.groupBy(segments, ({ range }) => range.from / length);
   for (const own of [...pieces.values()].reverse()) {
     const range = { from: requireFirst(own).range.from, to: requireLast(own).range.to };
-    const filled = own.reduce((sum, one) => sum + (one.range.to + 1n - one.range.from), 0n);
+    const filled = own.reduce((sum, one) => sum + measureLength(one), 0n);
     const isWhole = own.length > 1 && filled === length && range.to < before;
     if (isWhole && !isApart(own)) return { range, segments: own };
   }

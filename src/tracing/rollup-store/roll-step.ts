@@ -36,7 +36,7 @@ import {
   findNewestHole,
   type Hole,
   insertSegment,
-  type Merge,
+  replaceOldSegments,
 } from "./pieces.ts";
 import type { RollTarget } from "./roll-target.ts";
 import { readSegment } from "./segment-reader.ts";
@@ -406,24 +406,19 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   // How long the sum is shows only when it is there: most of it is in all of them.
   const isApart = (segments: readonly StoredSegment[]): boolean =>
     apart.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
-  const ofHour = findHourToMerge(work.segments, now, isApart);
-  const merge = ofHour ?? findDayToMerge(work, now, isApart);
+  Object.assign(work, replaceOldSegments(work, now));
+  const merge = findHourToMerge(work, now, isApart) ?? findDayToMerge(work, now, isApart);
   if (merge === undefined) return false;
   const written = new Set(work.documents.map(({ id }) => id));
   // One that this step has made is not to be read yet.
   if (merge.segments.some(({ id }) => written.has(id))) return false;
   const { figures, missing } = await work.order.target.merge(work.context.store, merge.segments, signal);
-  if (missing.length > 0) dropSegments(work, missing);
-  else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
-  else {
-    if (ofHour !== undefined) dropSegments(work, merge.segments);
-    addSegment(work, ofHour === undefined ? "merged" : "segments", merge.range, figures);
-  }
+  if (missing.length > 0) {
+    work.segments = work.segments.filter((segment) => !missing.includes(segment));
+    work.merged = work.merged.filter((segment) => !missing.includes(segment));
+  } else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
+  else addSegment(work, "merged", merge.range, figures);
   return true;
-}
-
-function dropSegments(work: Work, dropped: Merge["segments"]): void {
-  work.segments = work.segments.filter((segment) => !dropped.includes(segment));
 }
 
 function isWorthWriting(before: Manifest, next: Manifest, did: RollStep["did"], { changes }: Work): boolean {

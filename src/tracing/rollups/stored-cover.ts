@@ -1,6 +1,7 @@
 // What an index has kept of a range: segments of several lengths, whose figures hold as of a version of the source. Before they
 // are used, the snapshot of the request proves which of them still hold; the gaps between them are left to the other ways.
 import type { BackendError } from "../../core/errors.ts";
+import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
@@ -39,7 +40,7 @@ export interface StoredGroup {
   readonly version: SnapshotVersion;
   /** In the order of time. None overlaps another. */
   readonly segments: readonly StoredSegment[];
-  /** Longer segments with the figures of all that lie in them, likewise. */
+  /** Longer segments with the figures of all that lie in them. Of two either none overlaps the other, or one has the other. */
   readonly merged: readonly StoredSegment[];
   /**
    * Returns figures by segment. Those that are not there any more, or that `decode` returns undefined for, are left out.
@@ -135,12 +136,15 @@ export function selectSegments(
   { segments, merged }: Pick<HeldCover, "segments" | "merged">,
   { from, to }: TimeRange,
 ): readonly StoredSegment[] {
-  const isWithin = ({ range }: StoredSegment): boolean => range.from >= from && range.to <= to;
-  const long = merged.filter(isWithin);
-  const covered = (segment: StoredSegment): boolean =>
-    long.some(({ range }) => range.from <= segment.range.from && segment.range.to <= range.to);
-  const short = segments.filter((segment) => isWithin(segment) && !covered(segment));
-  return [...long, ...short].sort((a, b) => Number(a.range.from - b.range.from));
+  const within = [...segments, ...merged].filter(({ range }) => range.from >= from && range.to <= to);
+  // Before all that lie in a longer one comes that one.
+  within.sort((a, b) => compare(a.range.from, b.range.from) || compare(b.range.to, a.range.to));
+  const selected: StoredSegment[] = [];
+  for (const segment of within) {
+    const last = selected.at(-1);
+    if (last === undefined || segment.range.from > last.range.to) selected.push(segment);
+  }
+  return selected;
 }
 
 /** What the segments leave of a range, in the order of time. */

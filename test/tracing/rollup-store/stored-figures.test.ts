@@ -243,7 +243,7 @@ describe("manifests", () => {
   const manifest = {
     ...{ at: 7, version: "v" },
     segments: [segmentOf(0, 60), segmentOf(65, 5), segmentOf(70, 1)],
-    merged: [segmentOf(-600, 1_440)],
+    merged: [segmentOf(-600, 1_440), segmentOf(0, 60)],
   };
 
   test("come back equal, and say how far they reach without a gap", () => {
@@ -255,6 +255,9 @@ describe("manifests", () => {
   test.each([
     ["another group", "manifest of another", manifest],
     ["segments that overlap", group, { ...manifest, segments: [segmentOf(0, 60), segmentOf(55, 5)] }],
+    ["hours that begin at another minute", group, { ...manifest, merged: [segmentOf(5, 60)] }],
+    ["merged segments of another length", group, { ...manifest, merged: [segmentOf(0, 30)] }],
+    ["an hour that comes twice", group, { ...manifest, merged: [segmentOf(0, 60), segmentOf(0, 60)] }],
     ["segments out of order", group, { ...manifest, segments: [segmentOf(65, 5), segmentOf(0, 60)] }],
   ])("of %s are none", (_, name, written) => {
     expect(parseManifest(group, printManifest(name, written))).toBeUndefined();

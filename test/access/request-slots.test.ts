@@ -48,3 +48,27 @@ test("a reload waits for a public request that waits for its slot", async () => 
   work.end();
   await drained;
 });
+
+test("a request that is ended twice gives its slot back once", async () => {
+  const executor = createExecutor({
+    ...{ sites: new Map(), slots: createRequestSlots() },
+    limits: { ...defaults.limits, requests: 2, tokenRequests: 2 },
+    slotWait: 30_000,
+    ...{ now: () => fromMillis(0), onLimitReached: () => undefined },
+  });
+  const [first, second] = [
+    await executor.admit(anonymousPrincipal, never),
+    await executor.admit(anonymousPrincipal, never),
+  ];
+  first.end();
+  first.end();
+  expect(executor.measureUse().requests).toBe(0.5);
+  let isDrained = false;
+  const drained = executor.drain().then(() => {
+    isDrained = true;
+  });
+  await new Promise(setImmediate);
+  expect(isDrained).toBe(false);
+  second.end();
+  await drained;
+});

@@ -174,11 +174,20 @@ function measureUse({ pool, heldByBackend, backendShare }: ExecutorState): Limit
 function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime {
   const release = holdExecutor(state);
   const work = startRequest(gone, state.options.limits.deadline);
-  const end = () => {
+  const end = once(() => {
     work.end();
     release();
-  };
+  });
   return { ...work, end };
+}
+
+/** Those who end a request may do so twice: a slot that came back twice would be given to two others. */
+function once(act: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) act();
+    isDone = true;
+  };
 }
 
 function holdExecutor(state: ExecutorState): () => void {
@@ -207,13 +216,13 @@ async function admitRequest(
 /** The request ends with the return of its slot. */
 function startAdmitted(state: ExecutorState, returnSlot: () => void, gone: AbortSignal): RequestLifetime {
   const work = joinExecutor(state, gone);
-  const end = () => {
+  const end = once(() => {
     for (const backend of state.usedBackends.get(admitted) ?? []) addHeld(state.heldByBackend, backend, -1);
     state.usedBackends.delete(admitted);
     work.end();
     // Last, since it may be handed on.
     returnSlot();
-  };
+  });
   const admitted = { ...work, end };
   return admitted;
 }

@@ -3,8 +3,12 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:faults` sets the number of its seeds. Only it makes attacks, which take minutes. */
-const hasSeeds = process.env.SEEDS !== undefined;
+/** What `npm run test:program` runs: what starts the program as a process, or plays a whole storm of faults. */
+export const programTests = [
+  "test/program/**/*.test.ts",
+  "test/faults/**/*.test.ts",
+  "test/fuzz/stalls.test.ts",
+];
 
 // Workers, and the programs that tests start, take compiled code and stripped types from where the program keeps them.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/readout", import.meta.url));
@@ -16,7 +20,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     setupFiles: ["test/support/law-seed.ts"],
-    exclude: ["test/backends/**", "node_modules/**", ...(hasSeeds ? [] : ["test/faults/attacks.test.ts"])],
+    exclude: ["test/backends/**", "node_modules/**", ...programTests],
     // Loading the modules anew for each file would take half as long as the tests; no test leaves anything in them.
     isolate: false,
     // Node runs the modules as it does in the program. Vite would make others of them, whose imports are slower, and

@@ -1,7 +1,8 @@
 // Every kind of fault of a source, at every question that reads one. A request ends by its deadline, with the right status
 // and sentence and no text of the source. A response under way is cut visibly, and a complete one equals that without a
-// fault. `npm run test:faults` draws place and time of a fault from ten seeds, or from SEED=7; `npm test` combines each
-// kind of fault with one in eighteen questions. The clock is fake and advances only while nothing happens on the wire.
+// fault. `npm run test:faults` draws place and time of a fault from ten seeds, or from SEED=7; `npm run test:program`
+// combines each kind of fault with one in eighteen questions. The clock is fake and advances only while nothing happens on
+// the wire.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "#src/config/schema.ts";
 import { type Failure, failures } from "#src/core/errors.ts";

@@ -8,7 +8,7 @@ import { type Attack, attacks } from "./stall-attacks.ts";
 
 /** Each is tried so often one after the other; the first tries compile what they run. */
 const tries = long ? 20 : 2;
-/** `npm test` takes one in so many kinds. */
+/** `npm run test:program` takes one in so many kinds. */
 const share = long ? 1 : 8;
 const chosen = Object.entries(attacks).filter((_, at) => at % share === 0);
 

@@ -1,5 +1,5 @@
-// The npm package without its dependencies: its files, its imports, its manifest, and the program as it is started from them.
-// `test/backends/program/package.test.ts` installs the whole tarball.
+// The npm package without its dependencies: its files, its imports, its manifest. `test/program/package.test.ts` starts the program
+// from them; `test/backends/program/package.test.ts` installs the whole tarball.
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { tmpdir } from "node:os";
@@ -8,7 +8,6 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { packagesByName } from "../../release/bundle.ts";
 import { buildPackage } from "../../release/package.ts";
 import { nameJavaScript } from "../../release/program.ts";
-import { endAll, start } from "../support/process.ts";
 
 let folder: string;
 let files: readonly string[];
@@ -17,10 +16,7 @@ beforeAll(async () => {
   files = await buildPackage(folder);
   symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
 });
-afterAll(() => {
-  endAll();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => rmSync(folder, { recursive: true }));
 
 const read = (path: string) => readFileSync(join(folder, path), "utf8");
 const readManifest = (path: string) => JSON.parse(readFileSync(path, "utf8"));
@@ -105,39 +101,6 @@ describe("the package", () => {
     expect(files).toContain(bin.readout);
     const suite = manifest.exports["./conformance/*"].default.replace("./", "").replace("*", "logs");
     expect(files).toEqual(expect.arrayContaining([suite, manifest.exports["./backend"].default.slice(2)]));
-  });
-});
-
-describe("the program of the package", () => {
-  const startPackage = (...args: string[]) =>
-    start(process.execPath, [join(folder, "src/readout.js"), ...args]);
-
-  test("serves the demo, with its thread, its layouts, its pages and GraphQL", async () => {
-    const { listening, told } = startPackage("demo", "--port", "0", "--token", "t");
-    const address = await listening;
-    const report = { timestamp: 1_780_000_000, namespace: "frontend", error: { name: "TypeError" } };
-    const answers = await Promise.all([
-      fetch(`${address}/errors?api_key=demo-key`, { method: "POST", body: JSON.stringify(report) }),
-      fetch(`${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg`),
-      fetch(`${address}/console/traces/normalise.js`),
-      fetch(`${address}/graphql?query={__typename}`, {
-        headers: { authorization: "Bearer t", "x-graphql-yoga-csrf": "1" },
-      }),
-    ]);
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-    expect(await answers[3]?.json()).toEqual({ data: { __typename: "Query" } });
-    expect(told.err).toBe("");
-  });
-
-  test("says which Node it needs on an older one, and ends with 2", async () => {
-    const older = "Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.19.0'}})";
-    const preload = `data:text/javascript,${encodeURIComponent(older)}`;
-    const { ended, told } = start(process.execPath, [
-      ...["--import", preload],
-      ...[join(folder, "src/readout.js"), "demo"],
-    ]);
-    expect(await ended).toBe(2);
-    expect(told.err).toBe(`readout needs Node 24 or later, and this is ${process.version}\n`);
   });
 });
 

@@ -1,67 +1,20 @@
 // TLS that the program ends itself: who may ask by a certificate, what a browser's page may not, and new certificates under load.
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { Agent, type RequestOptions, request } from "node:https";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { connect, TLSSocket } from "node:tls";
+import { Agent, type RequestOptions } from "node:https";
+import { connect } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { CertificateEntry } from "#src/config/edge-settings.ts";
 import type { ServedConfig } from "#src/server/server.ts";
 import { sampleRuns } from "../support/law-runs.ts";
-import { endAll, startReadout } from "../support/process.ts";
 import { pem, readPem } from "../support/tls.ts";
-import { createSubject, linesBody, linesPath, token } from "./harness.ts";
-
-afterAll(endAll);
+import { createSubject, token } from "./harness.ts";
+import { ask, present, publicUrl, trusted } from "./tls-client.ts";
 
 const servedBy = (pair: { readonly cert: string; readonly key: string }, clientCa = pem.clientsCa) => ({
   cert: readPem(pair.cert),
   key: readPem(pair.key),
   clientCa: readPem(clientCa),
 });
-const trusted = [readPem(pem.ca), readPem(pem.secondServer.cert)];
 const subject = { C: ["DE"], O: ["Acme"], OU: ["ops", "shop"], CN: ["ana"] };
-const publicUrl = "https://readout.example.com:8443";
-const host = "readout.example.com:8443";
-
-interface Answer {
-  readonly status: number;
-  readonly body: string;
-  readonly fingerprint: string;
-}
-
-/** Asks for lines over a connection of the agent, or a new one. */
-function ask(port: number, over: RequestOptions = {}): Promise<Answer> {
-  const { headers, ...options } = over;
-  return new Promise((resolve, reject) => {
-    const sent = request(
-      {
-        ...{ host: "127.0.0.1", port, path: linesPath, method: "POST", ca: trusted, agent: false },
-        // The name that is asked for is one of the test.
-        checkServerIdentity: () => undefined,
-        headers: { host, ...headers },
-        ...options,
-      },
-      (response) => {
-        let body = "";
-        const { socket } = response;
-        const fingerprint =
-          socket instanceof TLSSocket ? String(socket.getPeerCertificate().fingerprint256) : "";
-        response.setEncoding("utf8").on("data", (text) => {
-          body += text;
-        });
-        response.on("end", () => resolve({ status: response.statusCode ?? 0, body, fingerprint }));
-        response.on("error", reject);
-      },
-    );
-    sent.on("error", reject).end(JSON.stringify(linesBody()));
-  });
-}
-
-const present = (name: "ana" | "eve" | "forged" | "quoted") => ({
-  cert: readPem(pem[name].cert),
-  key: readPem(pem[name].key),
-});
 
 function serve(certificates: readonly CertificateEntry[], served: Partial<ServedConfig> = {}) {
   return createSubject({ certificates, served: { publicUrl, tls: servedBy(pem.server), ...served } });
@@ -236,35 +189,3 @@ test("a stream that fails is cut visibly", async () => {
   await server.close(0);
   await expect(asked).rejects.toThrow();
 });
-
-// It starts a program and writes files while others do the same, so it has more time.
-test("the program serves TLS from files, and takes new ones", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "readout-tls-"));
-  const write = async (pair: { readonly cert: string; readonly key: string }) => {
-    await writeFile(join(folder, "cert.pem"), readPem(pair.cert));
-    await writeFile(join(folder, "key.pem"), readPem(pair.key));
-  };
-  await write(pem.server);
-  await writeFile(join(folder, "ca.pem"), readPem(pem.clientsCa));
-  const file = join(folder, "readout.yaml");
-  await writeFile(
-    file,
-    `listen: { address: "127.0.0.1:0", cert: cert.pem, key: key.pem, client_ca: ca.pem }
-public_url: ${publicUrl}
-auth: { certificates: [{ user: ana, subject: { C: DE, O: Acme, OU: [ops, shop], CN: ana }, sites: [shop] }] }
-backends: { demo: { kind: memory } }
-sites: { shop: { logs: { backend: demo, sources: { app: { index: demo-shop-app } } } } }
-`,
-  );
-  const { child, ended, listening } = startReadout("serve", "--config", file);
-  const address = await listening;
-  expect(address).toMatch(/^https:/);
-  const port = Number(new URL(address).port);
-  const first = await ask(port, present("ana"));
-  expect([first.status, (await ask(port, present("eve"))).status]).toEqual([200, 401]);
-  await write(pem.secondServer);
-  await expect.poll(async () => (await ask(port, present("ana"))).fingerprint).not.toBe(first.fingerprint);
-  child.kill("SIGTERM");
-  expect(await ended).toBe(0);
-  await rm(folder, { recursive: true });
-}, 180_000);

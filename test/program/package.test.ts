@@ -1,0 +1,49 @@
+// The program as it is started from the files of the npm package.
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { buildPackage } from "../../release/package.ts";
+import { endAll, start } from "../support/process.ts";
+
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "readout-package-"));
+  await buildPackage(folder);
+  symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
+});
+afterAll(() => {
+  endAll();
+  rmSync(folder, { recursive: true });
+});
+
+const startPackage = (...args: string[]) =>
+  start(process.execPath, [join(folder, "src/readout.js"), ...args]);
+
+test("serves the demo, with its thread, its layouts, its pages and GraphQL", async () => {
+  const { listening, told } = startPackage("demo", "--port", "0", "--token", "t");
+  const address = await listening;
+  const report = { timestamp: 1_780_000_000, namespace: "frontend", error: { name: "TypeError" } };
+  const answers = await Promise.all([
+    fetch(`${address}/errors?api_key=demo-key`, { method: "POST", body: JSON.stringify(report) }),
+    fetch(`${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg`),
+    fetch(`${address}/console/traces/normalise.js`),
+    fetch(`${address}/graphql?query={__typename}`, {
+      headers: { authorization: "Bearer t", "x-graphql-yoga-csrf": "1" },
+    }),
+  ]);
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect(await answers[3]?.json()).toEqual({ data: { __typename: "Query" } });
+  expect(told.err).toBe("");
+});
+
+test("says which Node it needs on an older one, and ends with 2", async () => {
+  const older = "Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.19.0'}})";
+  const preload = `data:text/javascript,${encodeURIComponent(older)}`;
+  const { ended, told } = start(process.execPath, [
+    ...["--import", preload],
+    ...[join(folder, "src/readout.js"), "demo"],
+  ]);
+  expect(await ended).toBe(2);
+  expect(told.err).toBe(`readout needs Node 24 or later, and this is ${process.version}\n`);
+});

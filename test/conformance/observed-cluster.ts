@@ -6,6 +6,7 @@ import {
   expectPods,
   grown,
   type ModelCluster,
+  type ModelNode,
   measureNode,
   received,
   sent,
@@ -13,17 +14,46 @@ import {
 
 export const observed = { every: 15_000, offset: 0, fresh: 15_000, reach: 30_000 };
 
-/** The rows of a moment, with what the network has carried until then for its deltas. */
+const observations = new WeakMap<ModelCluster, Map<number, Observation>>();
+
+/** The rows of a moment, with what the network has carried until then for its deltas. Queries observe the same moments. */
 export function observeModel(cluster: ModelCluster, time: number): Observation {
+  const known = observations.get(cluster) ?? new Map<number, Observation>();
+  observations.set(cluster, known);
+  const observation = known.get(time) ?? observeAnew(cluster, time);
+  known.set(time, observation);
+  return observation;
+}
+
+type Carried = "received" | "sent";
+const carriedByNode = new WeakMap<ModelNode, Record<Carried, number[]>>();
+
+/** What the network of a node has carried since its first scrape; sums are kept, since each is one scrape more. */
+function sumCarried(node: ModelNode, figure: Carried, time: number): number {
+  const known = carriedByNode.get(node) ?? { received: [0], sent: [0] };
+  carriedByNode.set(node, known);
+  const sums = known[figure];
+  const wanted = Math.max(0, Math.floor((time - node.from) / observed.every));
+  while (sums.length <= wanted) {
+    const last = node.from + (sums.length - 1) * observed.every;
+    const more = grown((at) => measureNode(node, at)[figure], observed, last, last + observed.every);
+    sums.push((sums.at(-1) ?? 0) + more);
+  }
+  return sums[wanted] ?? 0;
+}
+
+function observeAnew(cluster: ModelCluster, time: number): Observation {
   const now = { start: time, step: 60_000, count: 1 };
   const overview = expectOverview(cluster, { from: time, to: time }, observed);
   return {
     nodes: expectNodes(cluster, now, observed).map(({ timestamp: _, ...row }) => {
       const node = cluster.nodes.find(({ name }) => name === row.node_name);
       if (node === undefined) throw new Error(row.node_name);
-      const carried = (figure: "received" | "sent"): number =>
-        grown((at) => measureNode(node, at)[figure], observed, node.from, time);
-      return { ...row, network_rx_bytes: carried("received"), network_tx_bytes: carried("sent") };
+      return {
+        ...row,
+        network_rx_bytes: sumCarried(node, "received", time),
+        network_tx_bytes: sumCarried(node, "sent", time),
+      };
     }),
     pods: expectPods(cluster, now, observed).map(({ timestamp: _, state: __, ...row }, position) => {
       const { pod_uuid = "", labels = {}, owner_references = [] } = overview[position] ?? {};

@@ -82,17 +82,22 @@ function globToRegExp(pattern: string): RegExp {
 
 // ---- Values -------------------------------------------------------------------------------------------------
 
-/** One series with what is computed from it, by the number of the bucket. */
+/** One series with what is computed from it. */
 interface Member {
   readonly series: RawSeries;
   /** Counts all observations of its histogram or summary. */
   readonly isCount: boolean;
   /** A count that stands for a missing bucket +Inf. */
   readonly isInfinite: boolean;
-  readonly values: ReadonlyMap<number, readonly number[]>;
-  readonly growth: ReadonlyMap<number, number>;
+  readonly gathered: Gathered;
+}
+
+/** By the number of the bucket. Most measures read one of them. */
+interface Gathered {
+  readonly values: () => ReadonlyMap<number, readonly number[]>;
+  readonly growth: () => ReadonlyMap<number, number>;
   /** Its own values since the first within the buckets, made monotonic. */
-  readonly running: ReadonlyMap<number, readonly number[]>;
+  readonly running: () => ReadonlyMap<number, readonly number[]>;
 }
 
 const cleaned = new WeakMap<readonly RawSample[], readonly RawSample[]>();
@@ -107,25 +112,8 @@ function computeValues(
   query: SeriesQuery,
   metricBegan: number,
 ): readonly number[] {
-  const { start, step, count } = query.buckets;
-  const at = (time: number) => Math.floor((time - start) / step);
   const members = series.map((one): Member => {
-    const inside = clean(one.samples).filter(([time]) => time >= start && at(time) < count);
     const partner = findCount(series, one);
-    const steps = listSteps(one, one === partner ? undefined : partner, query, metricBegan);
-    let running = 0;
-    const runnings = inside.map(([time, value], n) => {
-      const before = inside[n - 1]?.[1] ?? 0;
-      running += value >= before ? value - before : value;
-      return { time, running };
-    });
-    const gather = <T>(all: readonly T[], timeOf: (one: T) => number, read: (one: T) => number) =>
-      new Map([...Map.groupBy(all, (one) => at(timeOf(one)))].map(([n, some]) => [n, some.map(read)]));
-    const grown = gather(
-      steps,
-      ({ time }) => time,
-      ({ growth }) => growth,
-    );
     const hasInfinity = series.some(
       (other) => other.labels.le === "+Inf" && formatIdentity(other) === formatIdentity(one),
     );
@@ -133,24 +121,81 @@ function computeValues(
       series: one,
       isCount: one === partner,
       isInfinite: one.suffix === "_count" && !hasInfinity,
-      values: gather(
-        inside,
-        ([time]) => time,
-        ([, value]) => value,
-      ),
-      growth: new Map([...grown].map(([n, all]) => [n, sum(all)])),
-      running: gather(
-        runnings,
-        ({ time }) => time,
-        ({ running }) => running,
-      ),
+      gathered: gatherOnce(one, one === partner ? undefined : partner, query, metricBegan),
     };
   });
   // Other buckets have no value, and centuries of days are mostly such buckets.
-  const touched = new Set(members.flatMap(({ values, growth }) => [...values.keys(), ...growth.keys()]));
-  return Array.from({ length: count }, (_, n) =>
+  const touched = new Set(members.flatMap(({ gathered }) => [...gathered.values().keys()]));
+  return Array.from({ length: query.buckets.count }, (_, n) =>
     touched.has(n) ? computeValue(n, members, query.measure) : Number.NaN,
   );
+}
+
+const lastGathered = new WeakMap<
+  RawSeries,
+  { key: string; count: RawSeries | undefined; gathered: Gathered }
+>();
+
+/** Tests ask for one measure of a window after the other, so what was gathered last is kept. */
+function gatherOnce(
+  one: RawSeries,
+  count: RawSeries | undefined,
+  query: SeriesQuery,
+  metricBegan: number,
+): Gathered {
+  const { buckets, lookBack } = query;
+  const key = [buckets.start, buckets.step, buckets.count, lookBack, metricBegan].join(" ");
+  const last = lastGathered.get(one);
+  if (last?.key === key && last.count === count) return last.gathered;
+  const gathered = gatherByBucket(one, count, query, metricBegan);
+  lastGathered.set(one, { key, count, gathered });
+  return gathered;
+}
+
+function gatherByBucket(
+  one: RawSeries,
+  count: RawSeries | undefined,
+  query: SeriesQuery,
+  metricBegan: number,
+): Gathered {
+  const { start, step, count: end } = query.buckets;
+  const at = (time: number) => Math.floor((time - start) / step);
+  const inside = clean(one.samples).filter(([time]) => time >= start && at(time) < end);
+  const gather = (samples: readonly RawSample[]) => {
+    const byBucket = new Map<number, number[]>();
+    for (const [time, value] of samples) {
+      const own = byBucket.get(at(time));
+      if (own === undefined) byBucket.set(at(time), [value]);
+      else own.push(value);
+    }
+    return byBucket;
+  };
+  return {
+    values: once(() => gather(inside)),
+    growth: once(() => {
+      const grown = gather(listSteps(one, count, query, metricBegan));
+      return new Map([...grown].map(([n, all]) => [n, sum(all)]));
+    }),
+    running: once(() => gather(sumRises(inside))),
+  };
+}
+
+function once<T extends object>(compute: () => T): () => T {
+  let known: T | undefined;
+  return () => {
+    known ??= compute();
+    return known;
+  };
+}
+
+/** The samples with what a counter has risen by until each, from zero on. */
+function sumRises(samples: readonly RawSample[]): readonly RawSample[] {
+  let running = 0;
+  return samples.map(([time, value], n) => {
+    const before = samples[n - 1]?.[1] ?? 0;
+    running += value >= before ? value - before : value;
+    return [time, running];
+  });
 }
 
 function computeValue(bucket: number, members: readonly Member[], measure: Measure): number {
@@ -160,8 +205,8 @@ function computeValue(bucket: number, members: readonly Member[], measure: Measu
     case "increment":
       return sum(listGrowth(bucket, members), Number.NaN);
     case "cumulative":
-      return members.some(({ running }) => running.has(bucket))
-        ? sum(members.map(({ running }) => readRunning(bucket, running, measure.combine)))
+      return members.some(({ gathered }) => gathered.running().has(bucket))
+        ? sum(members.map(({ gathered }) => readRunning(bucket, gathered.running(), measure.combine)))
         : Number.NaN;
     case "observations":
       return combineObservations(bucket, members, measure);
@@ -175,7 +220,7 @@ function findCount(series: readonly RawSeries[], one: RawSeries): RawSeries | un
 }
 
 function listGrowth(bucket: number, members: readonly Member[]): readonly number[] {
-  return members.flatMap(({ growth }) => growth.get(bucket) ?? []);
+  return members.flatMap(({ gathered }) => gathered.growth().get(bucket) ?? []);
 }
 
 function combineSamples(
@@ -183,7 +228,9 @@ function combineSamples(
   members: readonly Member[],
   measure: Extract<Measure, { of: "samples" }>,
 ): number {
-  const own = members.map(({ values }) => values.get(bucket) ?? []).filter((values) => values.length > 0);
+  const own = members
+    .map(({ gathered }) => gathered.values().get(bucket) ?? [])
+    .filter((values) => values.length > 0);
   const all = own.flat();
   if (all.length === 0) return Number.NaN;
   switch (measure.combine) {
@@ -214,7 +261,7 @@ function combineSamples(
 /** A series without a sample in the bucket keeps its last value before. */
 function readRunning(
   bucket: number,
-  running: Member["running"],
+  running: ReadonlyMap<number, readonly number[]>,
   combine: Extract<Measure, { of: "cumulative" }>["combine"],
 ): number {
   const own = running.get(bucket);
@@ -242,12 +289,12 @@ function combineObservations(
   if (quantiles.length > 0) {
     const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
     const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === quantile);
-    return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
+    return exported?.gathered.values().get(bucket)?.at(-1) ?? Number.NaN;
   }
   const boundOf = ({ series }: Member) => Number((series.labels.le ?? "+Inf").replace("+Inf", "Infinity"));
   const infinite = members.filter(({ isInfinite }) => isInfinite);
   // Buckets of a query do not know each other: a bound counts in those where one of its series has a sample.
-  const sampled = [...part("_bucket"), ...infinite].filter(({ growth }) => growth.has(bucket));
+  const sampled = [...part("_bucket"), ...infinite].filter(({ gathered }) => gathered.growth().has(bucket));
   const byBound = Map.groupBy(sampled, boundOf);
   const bounds = [...byBound.keys()].sort((a, b) => a - b);
   if (bounds.length < 2 || bounds.at(-1) !== Number.POSITIVE_INFINITY) return Number.NaN;
@@ -286,20 +333,26 @@ function listSteps(
   count: RawSeries | undefined,
   { buckets, lookBack }: SeriesQuery,
   metricBegan: number,
-): readonly { readonly time: number; readonly growth: number }[] {
+): readonly RawSample[] {
   const held = clean(one.samples);
   const fallen = clean(count?.samples ?? []).filter(([, value], n, all) => value < (all[n - 1]?.[1] ?? 0));
   const end = buckets.start + buckets.step * buckets.count;
-  return held.flatMap(([time, value], n) => {
+  const steps: RawSample[] = [];
+  for (const [n, [time, value]] of held.entries()) {
+    if (time < buckets.start || time >= end) continue;
     const before = held[n - 1];
-    if (time < buckets.start || time >= end) return [];
-    if (before === undefined) return [{ time, growth: metricBegan < time ? value : 0 }];
-    if (before[0] < buckets.start - lookBack) return [{ time, growth: 0 }];
+    const ofFirst = metricBegan < time ? value : 0;
+    steps.push([time, before === undefined ? ofFirst : growFrom(before, time, value)]);
+  }
+  return steps;
+
+  function growFrom(before: RawSample, time: number, value: number): number {
+    if (before[0] < buckets.start - lookBack) return 0;
     const restarted =
       (value < before[1] && one.suffix !== "_sum") ||
       fallen.some(([fall]) => fall > before[0] && fall <= time);
-    return [{ time, growth: restarted ? value : value - before[1] }];
-  });
+    return restarted ? value : value - before[1];
+  }
 }
 
 const identities = new WeakMap<RawSeries, string>();

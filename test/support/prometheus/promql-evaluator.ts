@@ -72,7 +72,7 @@ export function createEvaluator(series: readonly WrittenSeries[], edge: RangeEdg
           ? listRawSamples(evaluation, expression, end)
           : evaluate(evaluation, expression, times).map((row) => toWrittenSeries(row, times));
       for (const { labels, samples } of found) {
-        const column = (of: 0 | 1): Float64Array => Float64Array.from(samples, (sample) => sample[of]);
+        const column = (of: 0 | 1): Float64Array => fillValues(samples, (sample) => sample[of]);
         if (samples.length > 0) take({ labels, times: column(0), values: column(1), histograms: [] });
       }
       return result();
@@ -127,13 +127,18 @@ function selectWritten({ seriesByName, selected }: Evaluation, selector: Selecto
 
 /** Without the samples that are NaN: they mark that the exporter ended the series. */
 function dropStaleMarkers(series: readonly WrittenSeries[]): readonly WrittenSeries[] {
-  return series.map(({ labels, samples }) => ({
-    labels,
-    samples: samples.some(([, value]) => Number.isNaN(value))
-      ? samples.filter(([, value]) => !Number.isNaN(value))
-      : samples,
-  }));
+  return series.map((one) => {
+    const { labels, samples } = one;
+    const known = unmarked.get(one);
+    if (known?.of === samples.length) return known.series;
+    const kept = samples.some(([, value]) => Number.isNaN(value))
+      ? { labels, samples: samples.filter(([, value]) => !Number.isNaN(value)) }
+      : one;
+    unmarked.set(one, { of: samples.length, series: kept });
+    return kept;
+  });
 }
+const unmarked = new WeakMap<WrittenSeries, { readonly of: number; readonly series: WrittenSeries }>();
 
 type Binary = Extract<Expression, { kind: "binary" }>;
 type Aggregate = Extract<Expression, { kind: "aggregate" }>;
@@ -161,7 +166,7 @@ function evaluateAggregate(
   );
   return [...groups.values()].map((rows) => ({
     labels: pickLabels(rows[0]?.labels ?? {}, by),
-    values: Float64Array.from(times, (_, at) => {
+    values: fillValues(times, (_, at) => {
       const present: number[] = [];
       for (const { values } of rows) {
         const value = values[at] ?? Number.NaN;
@@ -243,13 +248,20 @@ function evaluateOverRange(
   if (overTime === undefined) throw new Error(`not evaluated here: ${name}`);
   const rows = series.map(({ labels, samples }) => ({
     labels,
-    values: Float64Array.from(times, (time) => {
+    values: fillValues(times, (time) => {
       const end = time - offset;
       const inside = samples.slice(countUntil(samples, end - reach), countUntil(samples, end));
       return inside.length === 0 ? Number.NaN : overTime(inside.map(([, value]) => value));
     }),
   }));
   return rejectDuplicates(rows);
+}
+
+/** `Float64Array.from`, which takes several times as long. */
+function fillValues<T>(all: readonly T[], read: (one: T, at: number) => number): Float64Array {
+  const values = new Float64Array(all.length);
+  for (let at = 0; at < all.length; at += 1) values[at] = read(all[at] as T, at);
+  return values;
 }
 
 /** How many samples lie at or before a time. Samples are in the order of their times. */
@@ -309,8 +321,8 @@ function mapRows(
   value: (last: Sample | undefined, before: Sample | undefined) => number,
 ): readonly Row[] {
   return series.map(({ labels, samples }) => {
-    let next = 0;
-    const values = Float64Array.from(times, (time) => {
+    let next = countUntil(samples, (times[0] ?? 0) - offset);
+    const values = fillValues(times, (time) => {
       const end = time - offset;
       while ((samples[next]?.[0] ?? Number.POSITIVE_INFINITY) <= end) next += 1;
       const inReach = (sample: Sample | undefined) =>
@@ -389,17 +401,30 @@ function filterByOthers(
 
 function formatNamelessKey({ labels }: Row): string {
   if (labels.__name__ === undefined) return formatLabelsKey(labels);
+  const known = nameless.get(labels);
+  if (known !== undefined) return formatLabelsKey(known);
   const { __name__: _, ...rest } = labels;
+  nameless.set(labels, rest);
   return formatLabelsKey(rest);
 }
 
+// The labels of written series are asked for again and again: each is worked out once.
+const picked = new WeakMap<Labels, Map<string, Labels>>();
+
 function pickLabels(labels: Labels, names: readonly string[]): Labels {
-  return Object.fromEntries(names.flatMap((name) => (labels[name] ? [[name, labels[name]]] : [])));
+  const known = picked.get(labels) ?? new Map<string, Labels>();
+  picked.set(labels, known);
+  const key = names.join();
+  const found =
+    known.get(key) ??
+    Object.fromEntries(names.flatMap((name) => (labels[name] ? [[name, labels[name]]] : [])));
+  known.set(key, found);
+  return found;
 }
 
-// The labels of written series are asked for again and again: each is worked out once.
 const keys = new WeakMap<Labels, string>();
 const nameless = new WeakMap<Labels, Labels>();
+const untyped = new WeakMap<Labels, Labels>();
 
 function formatLabelsKey(labels: Labels): string {
   const known = keys.get(labels);
@@ -410,10 +435,10 @@ function formatLabelsKey(labels: Labels): string {
 }
 
 function dropName(named: Labels): Labels {
-  const known = nameless.get(named);
+  const known = untyped.get(named);
   if (known !== undefined) return known;
   const { __name__: _, __type__, __unit__, ...labels } = named;
-  nameless.set(named, labels);
+  untyped.set(named, labels);
   return labels;
 }
 

@@ -46,6 +46,19 @@ export async function loadPlainSchema(): Promise<UnifiedSchema> {
   return { schema, plugins: [], stitched: false };
 }
 
+const now = (): Instant => fromMillis(clock);
+
+/** What all demos of a process read, and nobody writes: to make it takes longer than most questions. It is never closed. */
+const generated = memory.create("memory", memory.parseConfig({ seed: 1 }), {
+  now,
+  log: () => {},
+  recordRequest: () => {},
+  recordCacheLookup: () => {},
+  rollupBytes: 0,
+  metricCacheBytes: 0,
+  readText: () => "",
+});
+
 export async function createDemo(
   over: {
     readonly graphql?: () => Promise<UnifiedSchema>;
@@ -60,19 +73,8 @@ export async function createDemo(
     readonly endpoint?: (endpoint: Endpoint) => Endpoint;
   } = {},
 ): Promise<Demo> {
-  const now = (): Instant => fromMillis(clock);
-  const io = {
-    now,
-    log: () => {},
-    recordRequest: () => {},
-    recordCacheLookup: () => {},
-    rollupBytes: 0,
-    metricCacheBytes: 0,
-    readText: () => "",
-  };
   const config = buildDemoConfig(0, token);
-  const made = memory.create("memory", memory.parseConfig({ seed: 1 }), io);
-  const backend = over.watch?.(made) ?? made;
+  const backend = over.watch?.(generated) ?? generated;
   const sites = connectSites(config, new Map([["memory", backend]]));
   const gallery = await openVisualDirectory({
     folder: () => config.visuals,
@@ -101,10 +103,7 @@ export async function createDemo(
   return {
     server,
     logged: () => log,
-    close: () => {
-      gallery.close();
-      return made.close();
-    },
+    close: async () => gallery.close(),
     rest: async (method, path, body) => {
       const init = body === undefined ? {} : { body: JSON.stringify(body) };
       const response = await server.fetch(`${origin}${path}`, { method, headers, ...init });

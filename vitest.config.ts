@@ -19,7 +19,7 @@ if (process.env.RUNS !== "all") process.env.LAW_SEED ??= "1";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    setupFiles: ["test/support/law-seed.ts"],
+    setupFiles: ["test/support/law-seed.ts", "test/support/law-sample.ts"],
     exclude: ["test/backends/**", "node_modules/**", ...programTests],
     // Loading the modules anew for each file would take half as long as the tests; no test leaves anything in them.
     isolate: false,

@@ -5,7 +5,7 @@
 export const isExhaustive = process.env.RUNS === "all";
 
 /** `all` runs where every one is made; otherwise one in `share` of them, and at least `least`. */
-export function sampleRuns(all: number, { share = 10, least = 25 } = {}): number {
+export function sampleRuns(all: number, { share = 10, least = 10 } = {}): number {
   return isExhaustive ? all : Math.min(all, Math.max(least, Math.ceil(all / share)));
 }
 

@@ -118,9 +118,14 @@ spanStoreSuite({
       sources,
       seed: async (models) => {
         const stores = [createMemorySpans(), createMemorySpans()];
-        for (const [n, model] of models.entries()) {
-          const { site_id, namespace: _, action: __, tags: ___, ...span } = toSpan(model);
-          stores[n % 2]?.add(site_id, [span]);
+        for (const [turn, store] of stores.entries()) {
+          const own = models.filter((_, n) => n % stores.length === turn).map(toSpan);
+          for (const [site, spans] of Map.groupBy(own, ({ site_id }) => site_id)) {
+            store.add(
+              site,
+              spans.map(({ site_id, namespace: _, action: __, tags: ___, ...span }) => span),
+            );
+          }
         }
         const places = names.map((site) => {
           return [sources[site], stores.map((store) => ({ store, source: sources[site] }))] as const;

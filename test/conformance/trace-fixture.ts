@@ -183,17 +183,17 @@ function isWithin({ end }: Span, { from, to }: { readonly from: Instant; readonl
   return end >= from && end <= to;
 }
 
+const selections: Readonly<Record<SpanSelection, (span: Span) => boolean>> = {
+  all: () => true,
+  entries: ({ entry, report }) => entry && !report,
+  children: ({ entry }) => !entry,
+  calls: ({ span_kind }) => span_kind === "client" || span_kind === "producer",
+  exceptions: ({ events }) => events.some(({ name }) => name === "exception"),
+  statements: ({ span_kind, statement }) => span_kind === "client" && statement !== undefined,
+};
+
 export function isInSelection(selection: SpanSelection, span: Span): boolean {
-  const isCall = span.span_kind === "client" || span.span_kind === "producer";
-  const tests: Readonly<Record<SpanSelection, boolean>> = {
-    all: true,
-    entries: span.entry && !span.report,
-    children: !span.entry,
-    calls: isCall,
-    exceptions: span.events.some(({ name }) => name === "exception"),
-    statements: span.span_kind === "client" && span.statement !== undefined,
-  };
-  return tests[selection];
+  return selections[selection](span);
 }
 
 export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {

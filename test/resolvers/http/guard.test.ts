@@ -1,4 +1,5 @@
 // The guard of a backend on a fake clock: which requests run, wait or are rejected, and when.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createBulkhead } from "#resolvers/http/bulkhead.ts";
 import { createGuard } from "#resolvers/http/guard.ts";
@@ -10,7 +11,9 @@ const openFor = 5_000;
 
 let outcomes: string[] = [];
 let sent = 0;
-/** Timers that the guard and these tests have started. What other files have left in the worker starts some too. */
+/** Holds inside the requests of these tests. What other files have left in the worker sends requests too. */
+const inRequest = new AsyncLocalStorage<true>();
+/** Timers of these requests that have neither fired nor been cleared. */
 const running = new Set<NodeJS.Timeout>();
 beforeEach(() => {
   running.clear();
@@ -22,7 +25,7 @@ beforeEach(() => {
       running.delete(timer);
       run();
     }, duration);
-    if (new Error().stack?.includes("/resolvers/http/")) running.add(timer);
+    if (inRequest.getStore()) running.add(timer);
     return timer;
   });
   vi.stubGlobal("clearTimeout", (timer: NodeJS.Timeout) => {
@@ -47,7 +50,8 @@ type Run = <T>(
 const createTestGuard = (over: Partial<typeof settings> = {}): { readonly run: Run } => {
   const io = { recordRequest: (_: string, outcome: string) => outcomes.push(outcome) };
   const guard = createGuard("elk", { ...settings, ...over }, io);
-  return { run: (...args) => guard.run(...args, () => ({ method: "GET", path: "/" })) };
+  const describeRequest = () => ({ method: "GET", path: "/" });
+  return { run: (...args) => inRequest.run(true, () => guard.run(...args, describeRequest)) };
 };
 type Guard = ReturnType<typeof createTestGuard>;
 const fail = (failure: Failure, retryAfter?: number) => async (): Promise<never> => {

@@ -95,8 +95,6 @@ interface RolledStep {
   readonly site: string;
   /** Such as `site_edges`. */
   readonly kind: string;
-  /** One of those that the kind has of the site; the metrics are of all of them. */
-  readonly group: string;
   readonly took: Millis;
   /** Documents that were read. */
   readonly documents: number;
@@ -372,24 +370,13 @@ function createRollerTelemetry(registers: Registry[]): Telemetry["recordRolled"]
   );
   const bytes = new Gauge(settings("bytes", "Bytes of their documents"));
   const reaches = new Gauge(settings("reach_seconds", "How far back the figures reach without a gap"));
-  const known = new Map<string, Map<string, Pick<RolledStep, "segments" | "bytes" | "reach">>>();
-  return ({ backend, site, kind, group, took, documents, ...kept }) => {
+  return ({ backend, site, kind, took, documents, ...kept }) => {
     const labels = { backend, site, kind };
     seconds.inc(labels, took / 1_000);
     read.inc(labels, documents);
-    const key = JSON.stringify(labels);
-    const groups = known.get(key) ?? new Map();
-    known.set(key, groups.set(group, kept));
-    const all = [...groups.values()];
-    segments.set(
-      labels,
-      all.reduce((sum, one) => sum + one.segments, 0),
-    );
-    bytes.set(
-      labels,
-      all.reduce((sum, one) => sum + one.bytes, 0),
-    );
-    reaches.set(labels, Math.min(...all.map(({ reach }) => reach)) / 1_000);
+    segments.set(labels, kept.segments);
+    bytes.set(labels, kept.bytes);
+    reaches.set(labels, kept.reach / 1_000);
   };
 }
 

@@ -5,7 +5,7 @@ import { connectSites, createSiteViews, type Sites } from "../../access/sites.ts
 import type { Config } from "../../config/config.ts";
 import type { RollupsConfig } from "../../config/rollup-settings.ts";
 import type { Scope } from "../../core/scopes.ts";
-import { type Instant, toMillis } from "../../core/time.ts";
+import type { Instant } from "../../core/time.ts";
 import { selectPartners } from "../../operations/traces/analytics.ts";
 import type { Backend } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
@@ -13,8 +13,8 @@ import type { SpanStore } from "../../store/span-analytics.ts";
 import type { SpanSource } from "../../store/spans.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
 import { createRollTargets, type RolledSite } from "../../tracing/figures/roll-targets.ts";
-import { findReach } from "../../tracing/rollup-store/manifest.ts";
 import { type RolledMeasure, type RollerSettings, runRoller } from "../../tracing/rollup-store/roller.ts";
+import { createMeasureSums } from "./rolled-measures.ts";
 
 /** The store that the configuration names, where its backend can hold one. */
 export function openRollupStore(
@@ -52,7 +52,8 @@ function listRollers(
     readonly now: () => Instant;
   },
 ): readonly RollerSettings[] {
-  const record = (measure: RolledMeasure) => telemetry.recordRolled(describeMeasure(measure, now()));
+  const addUp = createMeasureSums();
+  const record = (measure: RolledMeasure) => telemetry.recordRolled(addUp(measure, now()));
   return [...groupByBackend(config, sites)].map(([backend, own]) => ({
     ...{ backend, store, rate, now, record, log: telemetry.log },
     targets: own.flatMap(({ reader, site }) => createRollTargets(reader, site)),
@@ -99,17 +100,4 @@ function listViews({ tokens, jwtIssuers = [] }: Config, sites: Sites): readonly 
       hasScope: (scope: Scope) => scopes === undefined || scopes.includes(scope),
     }),
   );
-}
-
-function describeMeasure(
-  { backend, site, kind, group, took, documents, manifest }: RolledMeasure,
-  now: Instant,
-): Parameters<Telemetry["recordRolled"]>[0] {
-  const reach = findReach(manifest);
-  const all = [...manifest.segments, ...manifest.merged];
-  return {
-    ...{ backend, site, kind, group, took, documents, segments: all.length },
-    bytes: all.reduce((sum, segment) => sum + segment.bytes, 0),
-    reach: reach === undefined ? 0 : toMillis((now - reach) as Instant),
-  };
 }

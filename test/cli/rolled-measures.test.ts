@@ -1,0 +1,74 @@
+// The metrics of kept figures: of all groups of a kind, and of those of the last configuration only.
+import { expect, test } from "vitest";
+import { createMeasureSums } from "#src/cli/serve/rolled-measures.ts";
+import type { Instant } from "#src/core/time.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import type { StoredSegment } from "#src/tracing/rollups/stored-cover.ts";
+
+const now = 600_000_000_000n as Instant;
+
+/** Segments that follow one another up to now, together so long and with so many bytes. */
+function createSegments(count: number, bytes: number, seconds: bigint): readonly StoredSegment[] {
+  const first = now - seconds * 1_000_000_000n;
+  return Array.from({ length: count }, (_, n) => ({
+    range: {
+      from: (first + BigInt(n)) as Instant,
+      to: (n === count - 1 ? now : first + BigInt(n)) as Instant,
+    },
+    id: String(n),
+    bytes: n === 0 ? bytes : 0,
+  }));
+}
+
+function createMeasure(
+  group: string,
+  segments: readonly StoredSegment[],
+  merged: readonly StoredSegment[] = [],
+) {
+  const manifest = { at: 0, version: "1", segments, merged };
+  return { backend: "es", site: "shop", kind: "site_edges", took: 500, documents: 10, group, manifest };
+}
+
+async function listMetrics({ metrics }: ReturnType<typeof createTelemetry>): Promise<readonly string[]> {
+  const { text } = await metrics();
+  return text.split("\n").filter((line) => line.startsWith("readout_rolled_"));
+}
+
+const labels = '{backend="es",site="shop",kind="site_edges"}';
+
+test("the figures of a kind are those of all its groups", async () => {
+  const telemetry = createTelemetry({ write: () => undefined });
+  const addUp = createMeasureSums();
+  for (const measure of [
+    createMeasure("alone", createSegments(3, 100, 60n)),
+    createMeasure("with payments", createSegments(2, 50, 30n)),
+    createMeasure("alone", createSegments(3, 90, 90n), createSegments(1, 30, 90n)),
+  ])
+    telemetry.recordRolled(addUp(measure, now));
+  expect(await listMetrics(telemetry)).toEqual([
+    `readout_rolled_seconds_total${labels} 1.5`,
+    `readout_rolled_documents_total${labels} 30`,
+    `readout_rolled_segments${labels} 6`,
+    `readout_rolled_bytes${labels} 170`,
+    `readout_rolled_reach_seconds${labels} 30`,
+  ]);
+});
+
+test("a group without segments reaches nowhere", () => {
+  const addUp = createMeasureSums();
+  addUp(createMeasure("alone", createSegments(3, 100, 60n)), now);
+  expect(addUp(createMeasure("with payments", []), now)).toMatchObject({ segments: 3, bytes: 100, reach: 0 });
+});
+
+test("a new configuration forgets groups that it does not have", async () => {
+  const telemetry = createTelemetry({ write: () => undefined });
+  telemetry.recordRolled(
+    createMeasureSums()(createMeasure("with payments", createSegments(2, 50, 30n)), now),
+  );
+  telemetry.recordRolled(createMeasureSums()(createMeasure("alone", createSegments(3, 100, 60n)), now));
+  expect((await listMetrics(telemetry)).slice(2)).toEqual([
+    `readout_rolled_segments${labels} 3`,
+    `readout_rolled_bytes${labels} 100`,
+    `readout_rolled_reach_seconds${labels} 60`,
+  ]);
+});

@@ -13,7 +13,7 @@ export function yieldToEventLoop(): Promise<unknown> {
 const itemsPerTurn = 2_000;
 
 /** Yields the items in chunks, each in a turn of the event loop of its own. @throws the signal's reason */
-export async function* takeTurns<T>(items: Iterable<T>, signal: AbortSignal): AsyncGenerator<readonly T[]> {
+export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): AsyncGenerator<readonly T[]> {
   let chunk: T[] = [];
   for (const item of items) {
     chunk.push(item);
@@ -21,7 +21,7 @@ export async function* takeTurns<T>(items: Iterable<T>, signal: AbortSignal): As
     yield chunk;
     chunk = [];
     await yieldToEventLoop();
-    signal.throwIfAborted();
+    signal?.throwIfAborted();
   }
   if (chunk.length > 0) yield chunk;
 }

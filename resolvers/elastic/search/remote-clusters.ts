@@ -6,7 +6,7 @@ import { BackendError, createUnsupportedError } from "../../../src/core/errors.t
 import { tryParseJson } from "../../../src/core/json/parse-json.ts";
 import { hasSelector, isRemote, listPatternParts } from "../client/query-dsl.ts";
 
-const partSchema = z.object({
+const clusterSchema = z.object({
   status: z.string().default(""),
   failures: z
     .array(z.object({ reason: z.object({ type: z.string(), reason: z.string().nullish() }) }))
@@ -16,7 +16,7 @@ const headSchema = z.object({
   _clusters: z.object({
     total: z.number(),
     successful: z.number(),
-    details: z.record(z.string(), partSchema).default({}),
+    details: z.record(z.string(), clusterSchema).default({}),
   }),
 });
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import { compare, spanKinds } from "../../core/rows.ts";
 import type { Instant } from "../../core/time.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
+import { takeTurns, yieldToEventLoop } from "../../core/turns.ts";
 import type { ActionEdges, SiteEdges } from "../../store/span-analytics.ts";
 import { addFigures, createDurationFigures, type DurationFigures } from "../rollups/duration-figures.ts";
 import type { FiguresCodec } from "../rollups/stored-cover.ts";
@@ -356,9 +356,6 @@ function readEvent(value: unknown): EventTotals | undefined {
 const noAttributes: EventTotals["attributes"] = {};
 const eventsSchema = z.tuple([total, z.array(z.unknown())]);
 
-/** Events that are decoded or merged in one turn, some milliseconds. */
-const eventsPerTurn = 1_000;
-
 export const eventsCodec: FiguresCodec<EventFigures> = {
   encode: ({ total, events }) => [
     String(total),
@@ -371,30 +368,26 @@ export const eventsCodec: FiguresCodec<EventFigures> = {
     if (data === undefined) return undefined;
     const [total, written] = data;
     const events: EventFigures["events"] = new Map();
-    for (let first = 0; first < written.length; first += eventsPerTurn) {
-      for (const one of written.slice(first, first + eventsPerTurn)) {
+    for await (const chunk of takeTurns(written)) {
+      for (const one of chunk) {
         const event = readEvent(one);
         if (event === undefined) return undefined;
         events.set(formatEventKey(event.key), event);
       }
-      await yieldToEventLoop();
     }
     return { total, events };
   },
   merge: async (all) => {
-    const sum: EventFigures = { total: 0n, events: new Map() };
-    let work = 0;
-    for (const { total, events } of all) {
-      sum.total += total;
-      for (const [id, event] of events) {
-        addEvent(sum.events, id, event);
-        work += 1;
-        if (work % eventsPerTurn === 0) await yieldToEventLoop();
-      }
-    }
+    const sum: EventFigures = { total: all.reduce((sum, { total }) => sum + total, 0n), events: new Map() };
+    for await (const chunk of takeTurns(listEvents(all)))
+      for (const [id, event] of chunk) addEvent(sum.events, id, event);
     return sum;
   },
 };
+
+function* listEvents(all: readonly EventFigures[]): Generator<readonly [string, EventTotals]> {
+  for (const { events } of all) yield* events;
+}
 
 /** Adds to the totals of an event. */
 export function addEvent(sum: EventFigures["events"], id: string, { key, count, total }: EventTotals): void {

@@ -11,7 +11,7 @@ import {
   nanosPerMilli,
   type TimeRange,
 } from "../../core/time.ts";
-import type { StoredSegment } from "../rollups/stored-cover.ts";
+import type { KeptSegments, StoredSegment } from "../rollups/stored-cover.ts";
 
 /** A piece of time without figures; its end is not in it. */
 export interface Hole {
@@ -97,12 +97,6 @@ export function insertSegment(
 interface Merge {
   readonly range: TimeRange;
   readonly segments: readonly StoredSegment[];
-}
-
-/** What is kept of a group: segments that follow one another, and hours and days of them. */
-interface KeptSegments {
-  readonly segments: readonly StoredSegment[];
-  readonly merged: readonly StoredSegment[];
 }
 
 /** Spans that come late change a short segment rather than a long one, as long as many may come. */

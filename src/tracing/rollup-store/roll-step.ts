@@ -52,8 +52,8 @@ export interface RollContext {
   readonly maxHeldSpans: number;
   /** Segments whose sum has more bytes stay apart: a request parses each document in one turn. */
   readonly maxMergedBytes: number;
-  /** The ids of the last segments of those that were added up and stay apart. An id belongs to one content. */
-  readonly apart: Set<string>;
+  /** Of segments whose sum was too long, the id of the last one, which belongs to one content. */
+  readonly unmergeable: Set<string>;
 }
 
 /** A group, in a step for several. */
@@ -297,9 +297,13 @@ function dropOld(work: Work): void {
 /** Drops segments whose documents are gone or cannot be read. */
 async function dropMissing(work: Work, signal: AbortSignal): Promise<void> {
   const { context, order, segments, merged } = work;
-  const missing = new Set(await order.target.findMissing(context.store, [...segments, ...merged], signal));
-  work.segments = segments.filter((segment) => !missing.has(segment));
-  work.merged = merged.filter((segment) => !missing.has(segment));
+  dropSegments(work, await order.target.findMissing(context.store, [...segments, ...merged], signal));
+}
+
+function dropSegments(work: Work, segments: readonly StoredSegment[]): void {
+  const dropped = new Set(segments);
+  work.segments = work.segments.filter((segment) => !dropped.has(segment));
+  work.merged = work.merged.filter((segment) => !dropped.has(segment));
 }
 
 const minuteLength = BigInt(minute) * nanosPerMilli;
@@ -401,22 +405,22 @@ function addSegment(work: Work, list: "segments" | "merged", range: TimeRange, f
 
 /** Merges one hour or one day, if there is any. Segments that are missing are given up, and made anew later. */
 async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
-  const { now: readClock, apart, maxMergedBytes } = work.context;
+  const { now: readClock, unmergeable, maxMergedBytes } = work.context;
   const now = readClock();
   // How long the sum is shows only when it is there: most of it is in all of them.
   const isApart = (segments: readonly StoredSegment[]): boolean =>
-    apart.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
-  Object.assign(work, replaceOldSegments(work, now));
+    unmergeable.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
+  const kept = replaceOldSegments(work, now);
+  work.segments = kept.segments;
+  work.merged = kept.merged;
   const merge = findHourToMerge(work, now, isApart) ?? findDayToMerge(work, now, isApart);
   if (merge === undefined) return false;
   const written = new Set(work.documents.map(({ id }) => id));
   // One that this step has made is not to be read yet.
   if (merge.segments.some(({ id }) => written.has(id))) return false;
   const { figures, missing } = await work.order.target.merge(work.context.store, merge.segments, signal);
-  if (missing.length > 0) {
-    work.segments = work.segments.filter((segment) => !missing.includes(segment));
-    work.merged = work.merged.filter((segment) => !missing.includes(segment));
-  } else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
+  if (missing.length > 0) dropSegments(work, missing);
+  else if (isLongerThan(figures, maxMergedBytes)) unmergeable.add(requireLast(merge.segments).id);
   else addSegment(work, "merged", merge.range, figures);
   return true;
 }

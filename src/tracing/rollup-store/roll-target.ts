@@ -56,6 +56,18 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
   const anyQuery = buildQuery(emptyRange, noBudget);
   const name = nameGroup(kind, anyQuery);
   const group = hashGroup(name);
+  async function* loadInParts(
+    store: RollupStore,
+    segments: readonly StoredSegment[],
+    size: number,
+    signal: AbortSignal,
+  ) {
+    for (let first = 0; first < segments.length; first += size) {
+      const part = segments.slice(first, first + size);
+      const loaded = await loadSegments(store, group, part, codec.decode, signal);
+      yield { figures: [...loaded.values()], missing: part.filter((segment) => !loaded.has(segment)) };
+    }
+  }
   return {
     ...{
       kind: kind.name,
@@ -75,21 +87,16 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
       const missing: StoredSegment[] = [];
       let sum = await codec.merge([]);
       // Not all at once: their figures take many times the memory of their sum.
-      for (let first = 0; first < segments.length; first += segmentsPerMerge) {
-        const part = segments.slice(first, first + segmentsPerMerge);
-        const loaded = await loadSegments(store, group, part, codec.decode, signal);
-        missing.push(...part.filter((segment) => !loaded.has(segment)));
-        sum = await codec.merge([sum, ...loaded.values()]);
+      for await (const part of loadInParts(store, segments, segmentsPerMerge, signal)) {
+        missing.push(...part.missing);
+        sum = await codec.merge([sum, ...part.figures]);
       }
       return { figures: await codec.encode(sum), missing };
     },
     findMissing: async (store, segments, signal) => {
       const missing: StoredSegment[] = [];
-      for (let first = 0; first < segments.length; first += segmentsPerCheck) {
-        const part = segments.slice(first, first + segmentsPerCheck);
-        const loaded = await loadSegments(store, group, part, codec.decode, signal);
-        missing.push(...part.filter((segment) => !loaded.has(segment)));
-      }
+      for await (const part of loadInParts(store, segments, segmentsPerCheck, signal))
+        missing.push(...part.missing);
       return missing;
     },
   };

@@ -72,15 +72,16 @@ export interface FiguresCodec<Figures> {
 
 export type MaybePromise<Value> = Value | Promise<Value>;
 
+/** What is kept of a group: segments in the order of time, and hours and days of them. */
+export type KeptSegments = Pick<StoredGroup, "segments" | "merged">;
+
 /** Segments that hold as of the version of a group in memory. */
-export interface HeldCover {
+export interface HeldCover extends KeptSegments {
   readonly revision: string;
-  readonly segments: readonly StoredSegment[];
-  readonly merged: readonly StoredSegment[];
 }
 
 /** Leaves out the segments in which a minute has changed. */
-export function dropFromCover<Cover extends Pick<HeldCover, "segments" | "merged">>(
+export function dropFromCover<Cover extends KeptSegments>(
   cover: Cover,
   changed: ReadonlySet<Instant>,
 ): Cover {
@@ -133,7 +134,7 @@ export async function proveCover(
 
 /** The segments that lie in the range, the longest ones where there are several, in the order of time. */
 export function selectSegments(
-  { segments, merged }: Pick<HeldCover, "segments" | "merged">,
+  { segments, merged }: KeptSegments,
   { from, to }: TimeRange,
 ): readonly StoredSegment[] {
   const within = [...segments, ...merged].filter(({ range }) => range.from >= from && range.to <= to);

@@ -6,7 +6,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { createFederatedLogs } from "#src/federation/federated-logs.ts";
 import type { LogSource, LogStore } from "#src/store/logs.ts";
 import { createFakeSearch } from "../support/elastic/fake-cluster.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 import { createContext, readPages } from "./paging.ts";

@@ -13,7 +13,7 @@ import { createServer } from "#src/server/server.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { hostileTexts } from "../conformance/metrics/injection-texts.ts";
 import { loadPlainSchema } from "../support/demo-server.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 import { recordExchange } from "../support/prometheus/recording-proxy.ts";
 import { type FakePrometheus, openFakePrometheus } from "../support/prometheus/scripted-server.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";

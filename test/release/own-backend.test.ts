@@ -6,9 +6,9 @@ import { afterAll, describe, expect, test } from "vitest";
 import { kinds, loadOwnKind } from "#resolvers/index.ts";
 import { run } from "#src/cli/check.ts";
 import { now, printInstant } from "#src/core/time.ts";
-import type { IO } from "#src/store/backend.ts";
 import { logStoreSuite } from "../conformance/logs.ts";
 import { createShell } from "../support/fake-shell.ts";
+import { testIO } from "../support/io.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "readout-own-backend-"));
 const file = join(folder, "readout.yaml");
@@ -18,15 +18,6 @@ copyFileSync("test/release/own-backend/ndjson-backend.js", join(folder, module))
 mkdirSync(join(folder, "lines"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const io: IO = {
-  now,
-  log: () => {},
-  recordRequest: () => {},
-  recordCacheLookup: () => {},
-  rollupBytes: 0,
-  metricCacheBytes: 0,
-  readText: () => "",
-};
 const source = (id: string, index = id) => ({ id, index, layout: "auto", tenantFilter: undefined });
 
 logStoreSuite({
@@ -39,7 +30,7 @@ logStoreSuite({
   ),
   start: async () => {
     const settings = { folder: join(folder, "lines") };
-    const store = loadOwnKind(module, file)?.create("own", settings, io).stores.logs;
+    const store = loadOwnKind(module, file)?.create("own", settings, testIO).stores.logs;
     if (store === undefined) throw new Error("the module is no kind with a log store");
     for (const name of ["app", "nginx"]) writeFileSync(join(folder, "lines", name), "");
     return {

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Backend } from "#src/store/backend.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 
 const signal = new AbortController().signal;

@@ -17,6 +17,7 @@ import { createIntake, createIntakeServer } from "#src/intake/intake.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { clock, createDemo, token } from "./demo-server.ts";
 import { createMemorySpooler, createSites, createWatchedTelemetry } from "./error-reports.ts";
+import { testIO } from "./io.ts";
 
 const tick = 5;
 /** No request may hold the event loop up for longer, in milliseconds of processor time. */
@@ -90,12 +91,7 @@ const longLines: LogStore = {
   isWithinLimits: async () => true,
 };
 
-const io = {
-  rollupBytes: 0,
-  metricCacheBytes: 0,
-  now: () => fromMillis(clock),
-  ...{ log: () => {}, recordRequest: () => {}, recordCacheLookup: () => {}, readText: () => "" },
-};
+const io = { ...testIO, now: () => fromMillis(clock) };
 
 /** The logs of a site whose source is that cluster. */
 function connectLogs(url: string): Site["logs"] {

@@ -17,6 +17,7 @@ import { createServer, type Server } from "#src/server/server.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { openVisualDirectory } from "#src/visuals/visual-directory.ts";
+import { testIO } from "./io.ts";
 
 export const token = "demo-token";
 export const clock = Date.UTC(2026, 0, 15, 12);
@@ -49,15 +50,7 @@ export async function loadPlainSchema(): Promise<UnifiedSchema> {
 const now = (): Instant => fromMillis(clock);
 
 /** What all demos of a process read, and nobody writes: to make it takes longer than most questions. It is never closed. */
-const generated = memory.create("memory", memory.parseConfig({ seed: 1 }), {
-  now,
-  log: () => {},
-  recordRequest: () => {},
-  recordCacheLookup: () => {},
-  rollupBytes: 0,
-  metricCacheBytes: 0,
-  readText: () => "",
-});
+const generated = memory.create("memory", memory.parseConfig({ seed: 1 }), { ...testIO, now });
 
 export async function createDemo(
   over: {

@@ -7,7 +7,7 @@ import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createTailRegistry } from "#src/tail/tail-registry.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 import { ana, base, readEvents } from "./harness.ts";
 

@@ -2,18 +2,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { memory } from "#resolvers/memory/memory.ts";
 import { fromMillis, hour, minute } from "#src/core/time.ts";
+import { testIO } from "../support/io.ts";
 import { base, iso, serve } from "./metrics-harness.ts";
 
 // The first query generates hours of samples.
 describe("dashboard queries on the demo sites", { timeout: 60_000 }, () => {
   const backend = memory.create("memory", memory.parseConfig({}), {
+    ...testIO,
     now: () => fromMillis(base + hour),
-    log: () => {},
-    recordRequest: () => {},
-    recordCacheLookup: () => {},
-    rollupBytes: 0,
-    metricCacheBytes: 0,
-    readText: () => "",
   });
   afterAll(() => backend.close());
   let ask: (over: object) => Promise<{ group: Record<string, string>; data: Record<string, number> }[]>;
@@ -194,16 +190,10 @@ test("demo metrics are deterministic for a seed and time", {
 }, async () => {
   const read = async (times: readonly number[]) => {
     let now = base;
-    const io = {
+    const backend = memory.create("memory", memory.parseConfig({}), {
+      ...testIO,
       now: () => fromMillis(now),
-      log: () => {},
-      recordRequest: () => {},
-      recordCacheLookup: () => {},
-      rollupBytes: 0,
-      metricCacheBytes: 0,
-      readText: () => "",
-    };
-    const backend = memory.create("memory", memory.parseConfig({}), io);
+    });
     const { metrics } = backend.stores;
     const signal = new AbortController().signal;
     for (const time of times) {

@@ -15,7 +15,7 @@ import type { LogStore } from "#src/store/logs.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { createVisualFinder, readVisual } from "#src/visuals/visual.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 import { linesBody, linesPath } from "./harness.ts";

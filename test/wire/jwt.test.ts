@@ -13,7 +13,7 @@ import { operations } from "#src/operations/index.ts";
 import { createServer, type Server } from "#src/server/server.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { loadPlainSchema } from "../support/demo-server.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 

@@ -10,7 +10,7 @@ import { operations } from "#src/operations/index.ts";
 import { describeOperations } from "#src/operations/runtime/json-schema.ts";
 import type { Endpoint } from "#src/operations/runtime/operation.ts";
 import { createDemo, type Demo } from "../support/demo-server.ts";
-import { testIO } from "../support/elastic/test-index.ts";
+import { testIO } from "../support/io.ts";
 
 const only = (scope: Scope) => `only-${scope}`;
 const without = (scope: Scope) => `without-${scope}`;

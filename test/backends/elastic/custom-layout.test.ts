@@ -16,8 +16,9 @@ import { createServer, type Server } from "#src/server/server.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
-import { type Cluster, openCluster, testIO } from "../../support/elastic/test-index.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { createShell } from "../../support/fake-shell.ts";
+import { testIO } from "../../support/io.ts";
 import { onServers } from "../selected-servers.ts";
 
 const guide = readFileSync(new URL("../../../docs/how-to/add-a-log-layout.md", import.meta.url), "utf8");

@@ -12,8 +12,9 @@ import { createIntake } from "#src/intake/intake.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { type Cluster, openCluster, testIO } from "../../support/elastic/test-index.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { createMemorySpooler, createWatchedTelemetry, renderReport } from "../../support/error-reports.ts";
+import { testIO } from "../../support/io.ts";
 import { onServers } from "../selected-servers.ts";
 
 const signal = () => AbortSignal.timeout(60_000);

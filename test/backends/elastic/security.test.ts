@@ -8,7 +8,7 @@ import type { Backend } from "#src/store/backend.ts";
 import type { SourceInspection } from "#src/store/inspection.ts";
 import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import { type Running, type Security, start } from "../../servers/servers.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { pem, readPem } from "../../support/tls.ts";
 import { named } from "../selected-servers.ts";
 

@@ -5,7 +5,7 @@ import type { PodsRow } from "#src/core/rows.ts";
 import { createFederatedKubernetes } from "#src/federation/federated-kubernetes.ts";
 import type { PodAtTime } from "#src/store/kubernetes.ts";
 import { base, minute, model } from "../../conformance/kubernetes-fixture.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { expose } from "../../support/prometheus/kubernetes-exporters.ts";
 import { printOpenMetrics } from "../../support/prometheus/openmetrics.ts";
 import { namedMetricServers } from "../selected-servers.ts";

@@ -17,7 +17,7 @@ import {
 } from "../../conformance/metrics/fixture.ts";
 import { measures, metricStoreSuite } from "../../conformance/metrics.ts";
 import { startPrometheus } from "../../servers/prometheus.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
 const servers = namedPrometheus();

@@ -6,7 +6,7 @@ import { guardDefaults } from "#resolvers/http/guard.ts";
 import { createPrometheusClient, type PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { base } from "../../conformance/metrics/fixture.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import {
   buildFleetQuery,
   computeGrowth,

@@ -3,7 +3,7 @@
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { kubernetesStoreSuite } from "../../conformance/kubernetes.ts";
 import { model, neighbour } from "../../conformance/kubernetes-fixture.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { expose, scrape } from "../../support/prometheus/kubernetes-exporters.ts";
 import { printOpenMetrics } from "../../support/prometheus/openmetrics.ts";
 import { namedMetricServers } from "../selected-servers.ts";

@@ -5,7 +5,7 @@ import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { nameSeries, printOpenMetrics, tenants } from "../../conformance/metrics/fixture.ts";
 import { metricStoreSuite } from "../../conformance/metrics.ts";
 import { readByOriginalNames, renameFamilies } from "../../conformance/renamed-metrics.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import type { ParsedMatcher } from "../../support/prometheus/promql-selectors.ts";
 import { openRecorder } from "../../support/prometheus/recording-proxy.ts";
 import { namedMetricServers } from "../selected-servers.ts";

@@ -6,7 +6,7 @@ import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { sendRemoteWrite, type WrittenHistogram } from "../../support/prometheus/remote-write.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 

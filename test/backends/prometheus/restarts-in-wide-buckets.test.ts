@@ -18,7 +18,7 @@ import {
   second,
 } from "../../conformance/metrics/fixture.ts";
 import { measures, verifySeries } from "../../conformance/metrics.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { namedMetricServers } from "../selected-servers.ts";
 import { type FilledServer, startFilled } from "./filled-server.ts";
 

@@ -17,7 +17,7 @@ import {
 import { listExpectedTagKeys } from "../../conformance/metrics/oracle.ts";
 import { measures, verifySeries } from "../../conformance/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { sendRemoteWrite } from "../../support/prometheus/remote-write.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 

@@ -9,7 +9,7 @@ import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { namedPrometheus } from "../selected-servers.ts";
 
 const minute = 60_000;

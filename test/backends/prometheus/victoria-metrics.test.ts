@@ -5,7 +5,7 @@ import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { base, minute, second } from "../../conformance/metrics/fixture.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { sendRemoteWrite, type WrittenSeries } from "../../support/prometheus/remote-write.ts";
 import { namedMetricServers } from "../selected-servers.ts";
 import { type FilledServer, startEmpty } from "./filled-server.ts";

@@ -3,8 +3,8 @@ import type { ServerResponse } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
 import { renderReport } from "../../support/error-reports.ts";
+import { testIO } from "../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
 
 const fakes: ScriptedSource[] = [];

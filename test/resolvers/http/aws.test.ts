@@ -15,7 +15,7 @@ import { createTransport, readJson } from "#resolvers/prometheus/client/transpor
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
 import vectors from "./aws-vectors.json" with { type: "json" };
 

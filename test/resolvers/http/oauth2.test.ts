@@ -6,7 +6,7 @@ import { createAccessTokens } from "#resolvers/http/oauth2.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { BackendError } from "#src/core/errors.ts";
 import type { Backend } from "#src/store/backend.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import {
   openScriptedSource,
   type Responder,

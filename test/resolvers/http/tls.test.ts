@@ -6,7 +6,7 @@ import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { describeError } from "#src/cli/support/open-backend.ts";
 import { BackendError } from "#src/core/errors.ts";
 import type { Backend, BackendInfo, IO } from "#src/store/backend.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 import {
   openScriptedSource,
   type Responder,

@@ -8,9 +8,9 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import { severities } from "#src/core/rows.ts";
 import { allTime, floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { IO } from "#src/store/backend.ts";
 import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { testIO } from "../../support/io.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
@@ -117,16 +117,7 @@ describe("the memory store", () => {
 
 test("the backend makes new lines while it runs, and forgets old ones", async () => {
   let now = fromMillis(base);
-  const io: IO = {
-    now: () => now,
-    log: () => {},
-    recordRequest: () => {},
-    recordCacheLookup: () => {},
-    rollupBytes: 0,
-    metricCacheBytes: 0,
-    readText: () => "",
-  };
-  const backend = memory.create("demo", memory.parseConfig({}), io);
+  const backend = memory.create("demo", memory.parseConfig({}), { ...testIO, now: () => now });
   const source = { id: "app", index: "demo-shop-app", layout: "auto", tenantFilter: undefined };
   const signal = new AbortController().signal;
   const read = async (): Promise<bigint[]> => {
@@ -220,16 +211,7 @@ describe("generated traces", () => {
 
 test("the backend serves traces that are made up to now, and reports on their index", async () => {
   let now = fromMillis(base);
-  const io: IO = {
-    now: () => now,
-    log: () => {},
-    recordRequest: () => {},
-    recordCacheLookup: () => {},
-    rollupBytes: 0,
-    metricCacheBytes: 0,
-    readText: () => "",
-  };
-  const backend = memory.create("demo", memory.parseConfig({}), io);
+  const backend = memory.create("demo", memory.parseConfig({}), { ...testIO, now: () => now });
   const source = buildSpanSource("shop", { index: "demo-shop-traces", layout: "auto" });
   const signal = new AbortController().signal;
   const actions = async () => {

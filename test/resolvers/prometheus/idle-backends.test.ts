@@ -1,7 +1,7 @@
 // A configuration may have hundreds of backends of which few are asked.
 import { expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
-import { testIO } from "../../support/elastic/test-index.ts";
+import { testIO } from "../../support/io.ts";
 
 test("a backend that nobody has asked holds no caches", async () => {
   const before = process.memoryUsage().arrayBuffers;

@@ -6,9 +6,9 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogSource } from "#src/store/logs.ts";
+import { testIO } from "../io.ts";
 import { openScriptedSource, type ScriptedSource } from "../scripted-http-source.ts";
 import { createFakeSearch, type FakeIndex } from "./fake-cluster.ts";
-import { testIO } from "./test-index.ts";
 
 export type JsonObject = { readonly [key: string]: unknown };
 export const at = "2026-01-15T10:00:00.000Z";

@@ -1,11 +1,11 @@
 // Writes documents to a real Elasticsearch or OpenSearch for the tests, and opens the store under test on it. Bodies
 // are JSON text, so that numbers arrive spelled as a test spells them.
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { now } from "#src/core/time.ts";
-import type { Backend, IO } from "#src/store/backend.ts";
+import type { Backend } from "#src/store/backend.ts";
 import type { Inspections } from "#src/store/inspection.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import type { SpanStore } from "#src/store/span-analytics.ts";
+import { testIO } from "../io.ts";
 
 export interface Cluster {
   readonly url: string;
@@ -22,18 +22,6 @@ export interface Cluster {
   remove(pattern: string): Promise<void>;
   close(): Promise<void>;
 }
-
-export const testIO: IO = {
-  now,
-  log: () => undefined,
-  recordRequest: () => undefined,
-  recordCacheLookup: () => undefined,
-  rollupBytes: 0,
-  metricCacheBytes: 0,
-  readText: (path) => {
-    throw new Error(`no file ${path} in this test`);
-  },
-};
 
 type Own = Parameters<typeof elastic.create>[3];
 

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Backend, IO } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
-import { testIO } from "../elastic/test-index.ts";
+import { testIO } from "../io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-http-source.ts";
 
 export interface FakePrometheus extends ScriptedSource {

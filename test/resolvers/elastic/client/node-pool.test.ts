@@ -2,7 +2,7 @@
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createElasticClient, type ElasticClient } from "#resolvers/elastic/client/client.ts";
 import { guardDefaults } from "#resolvers/http/guard.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 type Behaviour = "answers" | "hangs" | "breaks" | "starts";

@@ -18,7 +18,7 @@ import { print } from "#src/log-query/print.ts";
 import type { LeafPlan } from "#src/store/logs.ts";
 import { type RecordedRequest, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { dynamicDefinition, mappedDefinition, query } from "../../../exactness/corpus.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 

@@ -9,7 +9,7 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/logs.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import {
   openScriptedSource,
   type Responder,

@@ -13,7 +13,7 @@ import { buildLogSource, buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];

@@ -7,7 +7,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const denied = (action: string) => {

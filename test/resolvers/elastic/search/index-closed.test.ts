@@ -5,7 +5,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];

@@ -8,7 +8,7 @@ import { parse } from "#src/log-query/parse.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { LogQuery } from "#src/store/logs.ts";
 import { createFakeSearch, type FakeIndex, type ProductName } from "../../../support/elastic/fake-cluster.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const mappings = {

@@ -11,7 +11,7 @@ import type { SpanSource } from "#src/store/spans.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { jaeger } from "../../../support/elastic/span-shippers/jaeger.ts";
 import { otel } from "../../../support/elastic/span-shippers/otel.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import {
   openScriptedSource,
   type Responder,

@@ -8,7 +8,7 @@ import { apm, apm7 } from "../../../support/elastic/span-shippers/apm.ts";
 import { jaegerFields } from "../../../support/elastic/span-shippers/jaeger.ts";
 import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 import { createSpan } from "../../../tracing/span-builder.ts";
 

@@ -6,7 +6,7 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { otel } from "../../../support/elastic/span-shippers/otel.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const mappings = Object.fromEntries(

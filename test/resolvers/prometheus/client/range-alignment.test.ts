@@ -11,7 +11,7 @@ import {
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { printMillis } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 

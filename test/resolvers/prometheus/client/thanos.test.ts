@@ -7,7 +7,7 @@ import type { Backend } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { base, buildRawFamilies, hour, minute } from "../../../conformance/metrics/fixture.ts";
 import { verifySeries } from "../../../conformance/metrics.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 

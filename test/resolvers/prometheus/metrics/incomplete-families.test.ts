@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 

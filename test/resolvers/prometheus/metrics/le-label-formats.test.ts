@@ -15,7 +15,7 @@ import {
   type RawSample,
 } from "../../../conformance/metrics/fixture.ts";
 import { verifySeries } from "../../../conformance/metrics.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { sampleCases } from "../../../support/law-runs.ts";
 import { openFakeServer, openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";

@@ -5,7 +5,7 @@ import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-
 import { groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import {
   buildMatrix,
   type FakePrometheus,

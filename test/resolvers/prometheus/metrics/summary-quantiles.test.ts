@@ -3,7 +3,7 @@
 import { afterEach, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Backend } from "#src/store/backend.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 

@@ -7,7 +7,7 @@ import type { Series } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { type Choice, runWithRecorder } from "#src/telemetry/request-recorder.ts";
-import { testIO } from "../../../support/elastic/test-index.ts";
+import { testIO } from "../../../support/io.ts";
 import { createFakePrometheus } from "../../../support/prometheus/fake-server.ts";
 import type { WrittenSeries } from "../../../support/prometheus/kubernetes-exporters.ts";
 import { openScriptedSource, type ScriptedSource } from "../../../support/scripted-http-source.ts";

@@ -65,7 +65,7 @@ function groupFormsByParentField({
   });
 }
 
-/** Adds all candidates of one parent field; false where the field may lack the parent of a span. */
+/** Adds all candidates of one parent field; false where the field may lack the parent of a span, or there are too many. */
 async function addParents(search: ParentSearch, signal: AbortSignal): Promise<boolean> {
   const { documents, source, forms } = search;
   const uncertain: Condition<SpanForm> = (placed) =>
@@ -74,12 +74,11 @@ async function addParents(search: ParentSearch, signal: AbortSignal): Promise<bo
   // A span that stands for several, which the index counts as one, makes its parent a candidate.
   const several: Condition<SpanForm> = (placed) =>
     allOf([buildStatementQuery(placed), not(buildCertainCountOneQuery(placed))]);
-  if (forms.some((placed) => several(placed, source) !== matchNone)) {
-    await addAllParents(search, several, 1, signal);
-  }
+  const hasSeveral = forms.some((placed) => several(placed, source) !== matchNone);
+  if (hasSeveral && !(await addParentsByCount(search, several, 1, signal))) return false;
   const byStatement = await listParentsByStatement(search, signal);
-  if (byStatement === undefined) await addLargestParents(search, signal);
-  else addIds(search, byStatement);
+  if (byStatement === undefined) return addParentsByCount(search, buildStatementQuery, search.least, signal);
+  addIds(search, byStatement);
   return true;
 }
 
@@ -110,75 +109,69 @@ function buildCertainParentQuery(placed: PlacedForm<SpanForm>): Query {
 
 // ---- By the number of all children ----------------------------------------------------------------------------
 
-/** Parents per list or page. */
-const parentPageSize = 10_000;
+/** Servers return at most 65,535 buckets in all. */
+const maxBuckets = 60_000;
 /** Terms per shard: a shard with fewer parents leaves none out. */
 const shardTermLimits = { min: 50_000, allShards: 1_000_000 } as const;
+/** Where a list may lack parents, these are divided among so many times as many lists. */
+const listsFactor = 4;
+const maxLists = 4_096;
 
 const parentTermsSchema = z.object({
   doc_count_error_upper_bound: z.number(),
   buckets: z.array(z.object({ key: z.string(), doc_count: z.number() })),
 });
-const parentPageSchema = z.object({
-  after_key: z.record(z.string(), z.unknown()).optional(),
-  buckets: z.array(z.object({ key: z.object({ parent: z.string() }), doc_count: z.number() })),
-});
 
-/** Adds the parents with `least` children by one list, or all pages of parents where a list may lack some. */
-async function addLargestParents(search: ParentSearch, signal: AbortSignal): Promise<void> {
-  const { least } = search;
-  let list = await listLargestParents(search, least, signal);
-  // A count may lack what shards left out of their lists, by this error at most.
-  const error = list.doc_count_error_upper_bound;
-  if (error > 0 && error < least - 1) list = await listLargestParents(search, least - error, signal);
-  const { buckets } = list;
-  const last = buckets.at(-1);
-  const isCut = last !== undefined && buckets.length === parentPageSize && last.doc_count + error >= least;
-  if (isCut || list.doc_count_error_upper_bound > error || error >= least - 1) {
-    await addAllParents(search, buildStatementQuery, least, signal);
-  } else {
+/**
+ * Adds the parents with at least `least` documents of a condition. The parents are divided by a hash of their ids among so many
+ * lists that none is cut; each takes the source one scan. False where there are too many.
+ */
+async function addParentsByCount(
+  search: ParentSearch,
+  condition: Condition<SpanForm>,
+  least: number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (let lists = 1; lists <= maxLists; lists *= listsFactor) {
+    if (await addListedParents(search, condition, { least, lists }, signal)) return true;
+  }
+  return false;
+}
+
+/** False as soon as a list may lack a parent. */
+async function addListedParents(
+  search: ParentSearch,
+  condition: Condition<SpanForm>,
+  { least, lists }: { readonly least: number; readonly lists: number },
+  signal: AbortSignal,
+): Promise<boolean> {
+  const shards = countShards(search);
+  const terms = {
+    ...{ field: search.field, size: maxBuckets, min_doc_count: least },
+    // What one shard has of a parent is all of it; several have to send every parent that they have.
+    ...(shards === 1
+      ? { shard_size: maxBuckets, shard_min_doc_count: least }
+      : { shard_size: Math.max(shardTermLimits.min, Math.floor(shardTermLimits.allShards / shards)) }),
+  };
+  for (let list = 0; list < lists; list += 1) {
+    const parents = {
+      terms: { ...terms, ...(lists === 1 ? {} : { include: { partition: list, num_partitions: lists } }) },
+    };
+    const { aggregations } = await aggregateParents(search, condition, { parents }, signal);
+    const { buckets, doc_count_error_upper_bound: error } = parentTermsSchema.parse(aggregations.parents);
+    if (buckets.length >= maxBuckets || error > 0) return false;
     addIds(
       search,
       buckets.map(({ key }) => key),
     );
   }
+  return true;
 }
 
-async function listLargestParents(
-  search: ParentSearch,
-  minCount: number,
-  signal: AbortSignal,
-): Promise<z.output<typeof parentTermsSchema>> {
-  const { field, plan } = search;
-  const perShard = Math.floor(shardTermLimits.allShards / Math.max(1, plan.metadata.shards));
-  const shardSize = Math.max(shardTermLimits.min, perShard);
-  const parents = {
-    terms: { field, size: parentPageSize, shard_size: shardSize, min_doc_count: minCount },
-  };
-  const { aggregations } = await aggregateParents(search, buildStatementQuery, { parents }, signal);
-  return parentTermsSchema.parse(aggregations.parents);
-}
-
-/** Adds the parents with at least `minCount` documents of a condition, by pages of all parents. */
-async function addAllParents(
-  search: ParentSearch,
-  condition: Condition<SpanForm>,
-  minCount: number,
-  signal: AbortSignal,
-): Promise<void> {
-  const { field, budget, found } = search;
-  const sources = [{ parent: { terms: { field } } }];
-  for (let after: object | undefined; ; ) {
-    const composite = { size: parentPageSize, sources, ...(after === undefined ? {} : { after }) };
-    const { aggregations } = await aggregateParents(search, condition, { parents: { composite } }, signal);
-    const { buckets, after_key } = parentPageSchema.parse(aggregations.parents);
-    spendIds(budget, buckets.length);
-    for (const { key, doc_count } of buckets) {
-      if (doc_count >= minCount) found.add(normaliseId(key.parent, 16));
-    }
-    if (after_key === undefined || buckets.length < parentPageSize) return;
-    after = after_key;
-  }
+/** At least one. */
+function countShards({ forms, plan }: ParentSearch): number {
+  const indices = new Set(forms.flatMap(({ group }) => group.indices));
+  return [...indices].reduce((sum, index) => sum + (plan.metadata.shardsByIndex.get(index) ?? 1), 0);
 }
 
 function aggregateParents(
@@ -197,8 +190,6 @@ function aggregateParents(
 const statementLimits = { count: 500, chars: 100_000 } as const;
 /** Groups of statements: for each, the index keeps a number per parent. */
 const maxStatementGroups = 8;
-/** Servers return at most 65,535 buckets in all. */
-const maxBuckets = 60_000;
 const maxCountedSpans = 4_000_000;
 
 const statementTermsSchema = z.object({
@@ -226,7 +217,7 @@ async function listParentsByStatement(
   search: ParentSearch,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  const minPerShard = Math.ceil(search.least / Math.max(1, countShards(search)));
+  const minPerShard = Math.ceil(search.least / countShards(search));
   if (minPerShard < 2) return undefined;
   const statements = await listStatements(search, signal);
   if (statements === undefined) return undefined;
@@ -252,11 +243,6 @@ async function listParentsByStatement(
     for (const { key } of buckets) ids.add(key);
   }
   return [...ids];
-}
-
-function countShards({ forms, plan }: ParentSearch): number {
-  const indices = new Set(forms.flatMap(({ group }) => group.indices));
-  return [...indices].reduce((sum, index) => sum + (plan.metadata.shardsByIndex.get(index) ?? 1), 0);
 }
 
 /** All statements of the documents; undefined where these are too many, or the index may hold others. */

@@ -12,6 +12,7 @@ import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/rea
 import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
+import { isReadingCheaper } from "./reading-cost.ts";
 import {
   dropSegment,
   dropSegments,
@@ -68,6 +69,8 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
   readonly measure: (figures: Figures) => number;
   /** Whether the source adds up most of what the definition asks for: then figures pay only where little has to be read. */
   readonly isAddedUp?: boolean;
+  /** The spans of any time that the source searches besides, where it adds up. */
+  readonly searched?: SpanSelection;
   readonly stored: StoredForm<Query, Figures>;
 }
 
@@ -95,10 +98,6 @@ const definitionRequests = 100;
 const maxAttempts = 3;
 /** So many segments are read instead of figures that an index does not answer. */
 const segmentsReadInstead = 6;
-/** Reading a span costs about so many times as much as adding it up at the source. */
-const readingOverAddingUp = 20;
-/** What is read for a span of the scan takes about so many documents. */
-const documentsPerSpan = 8;
 
 /**
  * The answer from kept figures and from what has to be read besides. Undefined where the definition should read the whole range:
@@ -180,7 +179,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   task: Task<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<CollectedFigures<Figures> | "again"> {
-  const { kind, sources, query } = task;
+  const { kind, sources, reader, query } = task;
   const plan = await planReading(cache, group, task, signal);
   if (plan === undefined) {
     return { instead: "the source has no points in time, or the user may not open them" };
@@ -196,8 +195,8 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     if (toRead > budget.limit) {
       return { instead: "what is not kept exceeds limits.documents, unless the source counts it" };
     }
-    const mostRead = Math.min(task.spans / readingOverAddingUp, budget.limit / documentsPerSpan);
-    if (kind.isAddedUp === true && toRead > mostRead) {
+    const cost = { spans: task.spans, toRead, searched: kind.searched, sources, budget };
+    if (kind.isAddedUp === true && !(await isReadingCheaper(reader, cost, signal))) {
       return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }
     const read = (budget: Budget) =>

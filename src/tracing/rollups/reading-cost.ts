@@ -1,0 +1,33 @@
+// What reading spans costs, against an answer that the source adds up.
+import { allTime } from "../../core/time.ts";
+import type { Budget, SpanReader, SpanSelection, SpanSources } from "../../store/spans.ts";
+
+/** Reading a span costs about so many times as much as adding it up at the source. */
+const readingOverAddingUp = 20;
+/** Reading a span with what belongs to it costs about so many times as much as the source's search through one span. */
+const readingOverSearching = 200;
+/** What is read for a span of the scan takes about so many documents. */
+const documentsPerSpan = 8;
+
+interface Comparison {
+  /** About how many spans are in the range, and how many of them would be read. */
+  readonly spans: number;
+  readonly toRead: number;
+  /** The spans of any time that the source searches besides. */
+  readonly searched: SpanSelection | undefined;
+  readonly sources: SpanSources;
+  readonly budget: Budget;
+}
+
+/** Whether spans are read at less cost than the source adds up, and searches, what the definition asks for. A guess. */
+export async function isReadingCheaper(
+  reader: SpanReader,
+  { spans, toRead, searched, sources, budget }: Comparison,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (toRead > budget.limit / documentsPerSpan) return false;
+  if (toRead <= spans / readingOverAddingUp) return true;
+  if (searched === undefined) return false;
+  const all = await reader.count?.({ sources, range: allTime, select: searched, budget }, signal);
+  return all !== undefined && toRead <= all / readingOverSearching;
+}

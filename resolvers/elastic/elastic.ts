@@ -10,6 +10,7 @@ import type { StoredRollups } from "../../src/tracing/rollups/stored-cover.ts";
 import { anyLogin, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";
+import { readClock } from "./clock.ts";
 import { surveyIndices } from "./discovery.ts";
 import { createReportStore, inspectReports } from "./error-reports.ts";
 import { type LogLayout, logLayouts, parseLogLayout } from "./layout/log-layout.ts";
@@ -59,6 +60,7 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
         const { name: product, version } = await client.probe(signal);
         return { product, version };
       },
+      readClock: (signal) => readClock(client, signal),
       inspections: {
         logs: (source, signal) => inspectLogSource(name, source, client, mappingCache, signal),
         reports: (target, signal) => inspectReports(name, target, client, signal),

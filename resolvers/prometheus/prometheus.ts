@@ -47,6 +47,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
         kubernetes: createKubernetesStore(client),
       },
       probe: (signal) => client.probe(signal),
+      readClock: (signal) => client.readClock(signal),
       inspections: {
         metrics: (match, signal) => inspectMetrics(client, families, match, toMillis(io.now()), signal),
         kubernetes: (match, signal) => inspectCluster(client, match, toMillis(io.now()), signal),

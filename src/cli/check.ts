@@ -3,6 +3,7 @@
 import { listPartBackends } from "../access/sites.ts";
 import type { Config, SiteConfig } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
+import { zip } from "../core/collections.ts";
 import { mapConcurrent } from "../core/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
 import {
@@ -37,6 +38,8 @@ Exit code 0: all works (limitations included); 1: the file is wrong, or a backen
 const answerTimeout: Millis = 10_000;
 /** More inspections at once would fill the queue of the backend, which is bounded. */
 const maxConcurrentInspections = 16;
+/** Less is not told: some servers tell whole seconds. */
+const maxClockDifference: Millis = 2_000;
 
 /**
  * Prints a report of the file, its backends and its sites. All backends are inspected at once; the report is in the order
@@ -71,6 +74,8 @@ interface BackendFinding {
   readonly name: string;
   readonly info: Outcome<BackendInfo>;
   readonly roundTrip: Millis;
+  /** How far the clock of the backend is ahead of this machine's, at least; negative where it is behind. */
+  readonly clockAhead: Millis;
   /** The parts for which the backend has a store. */
   readonly serves: ReadonlySet<string>;
   /** The inspections in the order of the file; empty when the backend did not answer. */
@@ -168,12 +173,14 @@ async function inspectBackend(
   let backend: Backend | undefined;
   try {
     const created = tryOpenBackend(name, config, file, shell);
-    if ("failure" in created) return { name, info: created, roundTrip: 0, serves: new Set(), parts: [] };
+    if ("failure" in created)
+      return { name, info: created, roundTrip: 0, clockAhead: 0, serves: new Set(), parts: [] };
     const { value: connected } = created;
     backend = connected;
     const start = performance.now();
     const info = await tryInTime((signal) => connected.probe(signal), shell, deadline);
     const roundTrip = performance.now() - start;
+    const clockAhead = "value" in info ? await compareClocks(connected, shell, deadline) : 0;
     const questions = "value" in info ? listInspections(connected, config) : [];
     const parts = await mapConcurrent(
       questions,
@@ -184,11 +191,22 @@ async function inspectBackend(
       }),
       shell.signal,
     );
-    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), parts };
+    return { name, info, roundTrip, clockAhead, serves: new Set(Object.keys(connected.inspections)), parts };
   } finally {
     // The findings are valid even where the connections cannot be closed.
     await backend?.close().catch(() => undefined);
   }
+}
+
+/** 0 also where the backend does not tell its time. */
+async function compareClocks(backend: Backend, shell: Shell, deadline: Millis): Promise<Millis> {
+  const before = shell.now();
+  const read = await tryInTime(async (signal) => backend.readClock?.(signal), shell, deadline);
+  const after = shell.now();
+  if ("failure" in read || read.value === undefined) return 0;
+  // What the request took may lie before the clock was read, or after it.
+  if (read.value > after) return toMillis((read.value - after) as Instant);
+  return read.value < before ? -toMillis((before - read.value) as Instant) : 0;
 }
 
 function tryOpenBackend(name: string, config: Config, file: string, shell: Shell): Outcome<Backend> {
@@ -257,7 +275,10 @@ function describeFindings(
     }
     return [name, kind, `${info.value.product} ${info.value.version}`, `${Math.ceil(roundTrip)} ms`];
   });
-  notes.lines.push(...alignColumns(rows).map((row) => `  ${row}`));
+  for (const [row, { clockAhead }] of zip(alignColumns(rows), findings)) {
+    notes.lines.push(`  ${row}`);
+    describeClock(clockAhead, notes);
+  }
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
   describeRollups(config, rollups, now, notes);
   describeIntake(config, notes);
@@ -267,6 +288,18 @@ function describeFindings(
   const { problems, limitations } = notes;
   notes.lines.push("", `${formatCount(problems, "problem")}, ${formatCount(limitations, "limitation")}`);
   return { text: `${notes.lines.join("\n")}\n`, problems };
+}
+
+function describeClock(ahead: Millis, notes: CheckReport): void {
+  if (Math.abs(ahead) < maxClockDifference) return;
+  notes.limitations += 1;
+  const [side, effect] =
+    ahead > 0
+      ? ["ahead of", "a range up to now does not have what it stamps yet"]
+      : ["behind", "what it stamps seems older than it is"];
+  notes.lines.push(
+    `    limitation: its clock is ${(Math.abs(ahead) / 1_000).toFixed(1)} s ${side} this machine's: ${effect}`,
+  );
 }
 
 function describeTokens({ tokens }: Config, now: Instant, notes: CheckReport): void {
@@ -376,7 +409,8 @@ function describeSite(
   );
   for (const { part, backend } of parts) {
     const finding = findings.find(({ name }) => name === backend);
-    lines.push(`  ${part} in ${backend}`);
+    const isOneOfSeveral = parts.filter((other) => other.part === part).length > 1;
+    lines.push(`  ${part} in ${backend}${isOneOfSeveral ? describeProduct(finding) : ""}`);
     if (finding === undefined || "failure" in finding.info) {
       lines.push("    not looked at: the backend does not answer");
     } else if (!finding.serves.has(part === "frontend" ? "reports" : part)) {
@@ -393,6 +427,13 @@ function describeSite(
     }
   }
   if (parts.length === 0) lines.push("  nothing configured");
+}
+
+/** Which product holds a part that has several, such as during a migration. */
+function describeProduct(finding: BackendFinding | undefined): string {
+  if (finding === undefined || "failure" in finding.info) return "";
+  const { product, version } = finding.info.value;
+  return `, ${product} ${version}`;
 }
 
 function describePart(all: readonly PartFinding[], now: Instant, notes: CheckReport): void {

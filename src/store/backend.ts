@@ -18,6 +18,8 @@ export interface Backend {
   readonly stores: Partial<Stores>;
   /** Requests the product and its version from the source, each time anew. @throws {BackendError} */
   probe(signal: AbortSignal): Promise<BackendInfo>;
+  /** The time by the source's own clock, perhaps in whole seconds; undefined where it does not tell. @throws {BackendError} */
+  readClock?(signal: AbortSignal): Promise<Instant | undefined>;
   /** One inspection for each of `stores`. */
   readonly inspections: Partial<Inspections>;
   /**

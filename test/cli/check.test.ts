@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { run } from "../../src/cli/check.ts";
 import { BackendError } from "../../src/core/errors.ts";
@@ -12,7 +12,7 @@ import type { LogStore } from "../../src/store/logs.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const now = toInstant("2026-06-01T00:00:00Z");
-const ago = (seconds: number): Instant => (now - BigInt(seconds) * 1_000_000_000n) as Instant;
+const ago = (seconds: number): Instant => (now - BigInt(seconds * 1_000) * 1_000_000n) as Instant;
 const store: LogStore = { lines: () => (async function* () {})() };
 const report = (rest: Partial<SourceInspection> = {}): SourceInspection => ({
   layout: "ecs",
@@ -110,6 +110,56 @@ Site blog, retention 36h
 `);
   expect([code, err]).toEqual([0, ""]);
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
+});
+
+describe("clocks", () => {
+  const checkClock = async (readClock: Backend["readClock"]) => {
+    const { code, out } = await check(oneSource, createFakeKind(readClock && { readClock }), 100);
+    const lines = out.split("\n");
+    const backend = lines.findIndex((line) => line.startsWith("  elk"));
+    return { code, clock: lines[backend + 1], last: lines.at(-2) };
+  };
+
+  test("check says how far the clock of a backend is off", async () => {
+    expect(await checkClock(async () => ago(95))).toEqual({
+      code: 0,
+      clock:
+        "    limitation: its clock is 95.0 s behind this machine's: what it stamps seems older than it is",
+      last: "0 problems, 1 limitation",
+    });
+    expect((await checkClock(async () => ago(-2.5))).clock).toBe(
+      "    limitation: its clock is 2.5 s ahead of this machine's: a range up to now does not have what it stamps yet",
+    );
+  });
+
+  test.each<[string, Backend["readClock"]]>([
+    ["nearly agrees", async () => ago(1.9)],
+    ["is not told", async () => undefined],
+    ["cannot be read", () => Promise.reject(new BackendError("elk", "unreachable", "no"))],
+    ["is not told in time", () => new Promise(() => undefined)],
+    ["is not known to the kind", undefined],
+  ])("check says nothing of a clock that %s", async (_, readClock) => {
+    expect(await checkClock(readClock)).toEqual({ code: 0, clock: "", last: "0 problems, 0 limitations" });
+  });
+});
+
+test("check names the product of each backend of a part that has several", async () => {
+  const file = `
+tokens: [{ user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }]
+backends: { old: { kind: fake }, new: { kind: fake } }
+sites:
+  shop:
+    logs: { backend: old, sources: { app: { index: l } } }
+    traces: [{ backend: old, index: t }, { backend: new, index: t }]
+`;
+  const traces: Inspections["traces"] = async () => report();
+  const kind = createFakeKind({ inspections: { logs: async () => report(), traces } });
+  const { out } = await check(file, kind);
+  expect(out.split("\n").filter((line) => / in (?:old|new)/.test(line))).toEqual([
+    "  logs in old",
+    "  traces in old, Fake 1.2.3",
+    "  traces in new, Fake 1.2.3",
+  ]);
 });
 
 test("check inspects hundreds of sources a few at a time", async () => {

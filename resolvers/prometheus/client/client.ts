@@ -3,7 +3,7 @@
 // relies on query, query_range, series and label values; metadata and build information are optional.
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
-import type { Millis } from "../../../src/core/time.ts";
+import type { Instant, Millis } from "../../../src/core/time.ts";
 import type { BackendInfo, IO } from "../../../src/store/backend.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import { toMetricsQl } from "./metrics-ql.ts";
@@ -25,6 +25,7 @@ import {
 } from "./response-scanner.ts";
 import {
   createTraitsCache,
+  readClock,
   readTraits,
   readVersion,
   type ServerTraits,
@@ -74,6 +75,8 @@ export interface PrometheusClient {
   readTraits(signal: AbortSignal): Promise<ServerTraits>;
   /** @throws {BackendError} */
   probe(signal: AbortSignal): Promise<BackendInfo>;
+  /** As `Backend.readClock`. */
+  readClock(signal: AbortSignal): Promise<Instant | undefined>;
   close(): Promise<void>;
 }
 
@@ -133,6 +136,7 @@ export function createPrometheusClient(backend: string, settings: ClientSettings
         throw await explainWrongServer(transport, error, signal);
       }
     },
+    readClock: (signal) => readClock(transport, signal),
     close: () => closeTransport(transport),
   };
 }

@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
-import { type Millis, minute, toMillis } from "../../../src/core/time.ts";
+import { fromMillis, type Instant, type Millis, minute, toMillis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { call, number, type RangeEdge } from "./promql.ts";
 import { buildQueryRequest, printSeconds } from "./query-request.ts";
@@ -164,4 +164,17 @@ export async function readVersion(transport: Transport, signal: AbortSignal): Pr
     requestJson(transport, z.object({ version: z.string() }), request, signal),
   );
   return data?.version || "unknown";
+}
+
+/** The time of the server, at which it evaluates a query without a time; undefined where it does not tell. */
+export async function readClock(transport: Transport, signal: AbortSignal): Promise<Instant | undefined> {
+  const form = new URLSearchParams({ query: "vector(1)" });
+  const { result } = await requestJson(
+    transport,
+    resultData,
+    { method: "POST", path: "/api/v1/query", form },
+    signal,
+  );
+  const seconds = vectorOfOnes.safeParse(result).data?.[0].value[0];
+  return seconds === undefined ? undefined : fromMillis(Math.round(seconds * 1_000));
 }

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "#src/config/schema.ts";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
-import { fromMillis, printNanos } from "#src/core/time.ts";
+import { fromMillis, now, printNanos } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { lines as linesOperation } from "#src/operations/logs/lines.ts";
 import type { LogQuery, LogSource } from "#src/store/logs.ts";
@@ -280,6 +280,14 @@ onServers((server) => {
     const { product, version } = await cluster.backend.probe(AbortSignal.timeout(10_000));
     expect(product.toLowerCase()).toBe(server.product);
     expect(version).toBe(server.version);
+  });
+
+  test("tells its time", async () => {
+    const before = now();
+    const time = await cluster.backend.readClock?.(AbortSignal.timeout(10_000));
+    // One machine has one clock, of which a server may tell milliseconds.
+    expect(time).toBeGreaterThanOrEqual(before - 1_000_000n);
+    expect(time).toBeLessThanOrEqual(now());
   });
 
   test("reports layout, indices and newest line of a source", async () => {

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
+import { now } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
@@ -66,6 +67,13 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
       },
       signal,
     );
+
+  test("tells its time", async () => {
+    const before = now();
+    const time = await backend.readClock?.(signal);
+    expect(time).toBeGreaterThanOrEqual(before - 1_000_000n);
+    expect(time).toBeLessThanOrEqual(now() + 1_000_000n);
+  });
 
   test("reports its version, and has that version's range edge", async () => {
     const info = await backend.probe(signal);

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
+import { now } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { base, minute, second } from "../../conformance/metrics/fixture.ts";
 import { testIO } from "../../support/io.ts";
@@ -113,6 +114,14 @@ describe.each(servers)("$name $version", (named) => {
       }
     },
   );
+
+  test("tells its time", async () => {
+    const before = now();
+    const time = await backend.readClock?.(signal);
+    // In whole seconds.
+    expect(time).toBeGreaterThan(before - 1_000_000_000n);
+    expect(time).toBeLessThanOrEqual(now() + 1_000_000n);
+  });
 
   test("loses no value of infinities, nor answers times before 1970 with others", async () => {
     const ask = async (combine: "sum" | "mean" | "count" | "last", start: number) => {

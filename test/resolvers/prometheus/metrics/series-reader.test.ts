@@ -36,7 +36,7 @@ test("drops a series whose only sample is at the closed left edge", async () => 
     readMetadata: unexpected,
     readAllMetadata: unexpected,
   };
-  const more = { readTraits: unexpected, probe: unexpected, close: unexpected };
+  const more = { readTraits: unexpected, probe: unexpected, readClock: unexpected, close: unexpected };
   const reader = createSeriesReader(
     "prom",
     { ...client, ...more },

@@ -27,7 +27,7 @@ export default defineConfig({
     // would take graphql's ES modules where node takes its CommonJS, and GraphQL refuses to be two.
     experimental: { viteModuleRunner: false, nodeLoader: false },
     // More than processors, because many tests wait: for a program that starts, for a deadline.
-    maxWorkers: Math.ceil(1.5 * availableParallelism()),
+    maxWorkers: 2 * availableParallelism(),
     // Only against what never ends: machines are shared, and no test is judged by its time.
     testTimeout: 60_000,
     hookTimeout: 60_000,

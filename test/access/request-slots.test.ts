@@ -8,6 +8,15 @@ import { anonymousPrincipal, createExecutor } from "#src/operations/runtime/exec
 
 const never = new AbortController().signal;
 
+/** One that has so many slots. */
+const openExecutor = (requests: number) =>
+  createExecutor({
+    ...{ sites: new Map(), slots: createRequestSlots() },
+    limits: { ...defaults.limits, requests, tokenRequests: requests },
+    slotWait: 30_000,
+    ...{ now: () => fromMillis(0), onLimitReached: () => undefined },
+  });
+
 test("of tokens that wait and hold as many, the one that was served the longest ago is next", async () => {
   const limits = { ...defaults.limits, requests: 3, tokenRequests: 3 };
   const pool = createSlotPool(createRequestSlots(), limits, 30_000);
@@ -29,12 +38,7 @@ test("of tokens that wait and hold as many, the one that was served the longest 
 });
 
 test("a reload waits for a public request that waits for its slot", async () => {
-  const executor = createExecutor({
-    ...{ sites: new Map(), slots: createRequestSlots() },
-    limits: { ...defaults.limits, requests: 1, tokenRequests: 1 },
-    slotWait: 30_000,
-    ...{ now: () => fromMillis(0), onLimitReached: () => undefined },
-  });
+  const executor = openExecutor(1);
   const first = await executor.admit(anonymousPrincipal, never);
   const second = executor.admit(anonymousPrincipal, never);
   let isDrained = false;
@@ -50,12 +54,7 @@ test("a reload waits for a public request that waits for its slot", async () => 
 });
 
 test("a request that is ended twice gives its slot back once", async () => {
-  const executor = createExecutor({
-    ...{ sites: new Map(), slots: createRequestSlots() },
-    limits: { ...defaults.limits, requests: 2, tokenRequests: 2 },
-    slotWait: 30_000,
-    ...{ now: () => fromMillis(0), onLimitReached: () => undefined },
-  });
+  const executor = openExecutor(2);
   const [first, second] = [
     await executor.admit(anonymousPrincipal, never),
     await executor.admit(anonymousPrincipal, never),

@@ -1,31 +1,20 @@
 // Refusals of `readout demo` and `readout serve` before they serve: exit code and what is said. The program as a process is in
 // `test/program/process.test.ts`.
 import { readFileSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
-import { hashToken } from "#src/access/auth.ts";
 import * as demo from "#src/cli/demo.ts";
 import * as serve from "#src/cli/serve/serve.ts";
 import { now } from "#src/core/time.ts";
 import type { BackendKind } from "#src/store/backend.ts";
+import { dead, site, useConfigFolder } from "../support/config-files.ts";
 import { createShell } from "../support/fake-shell.ts";
 
-let folder: string;
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "readout-refused-"));
-});
-afterAll(() => rm(folder, { recursive: true }));
-
-async function configure(text: string): Promise<string> {
-  const file = join(folder, `${Math.random()}.yaml`);
-  await writeFile(file, text);
-  return file;
-}
+const configs = useConfigFolder();
+const { configure } = configs;
 
 /** Runs a command that ends by itself. Returns its exit code and standard error. */
 async function refused(command: typeof demo | typeof serve, ...args: string[]) {
@@ -42,17 +31,6 @@ async function takePort() {
   const address = taken.address();
   return { taken, port: typeof address === "object" && address !== null ? address.port : 0 };
 }
-
-const dead = '{ kind: elastic, url: "http://127.0.0.1:9" }';
-const site = (backend: string, source: string): string => `
-listen: 127.0.0.1:0
-tokens:
-  - { user: ana, sha256: "${hashToken("t")}", sites: "*" }
-backends:
-  one: ${backend}
-sites:
-  shop: { logs: { backend: one, sources: { app: ${source} } } }
-`;
 
 test("readout demo reports a port that is in use", async () => {
   const { taken, port } = await takePort();
@@ -112,7 +90,7 @@ describe.concurrent("readout serve", () => {
     const { code, err } = await refused(serve, "--config", file);
     expect(code).toBe(1);
     expect(err).toContain(`${file}:1: sites.shop: `);
-    expect(await refused(serve, "--config", join(folder, "none.yaml"))).toMatchObject({ code: 1 });
+    expect(await refused(serve, "--config", join(configs.folder, "none.yaml"))).toMatchObject({ code: 1 });
   });
 });
 

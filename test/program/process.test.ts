@@ -1,39 +1,15 @@
 // The program as a user starts it: its output and exit code. Refusals before serving are tested on the commands'
 // functions, without a process: `test/cli/refused-start.test.ts`.
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { writeFile } from "node:fs/promises";
+import { afterAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
 import manifest from "../../package.json" with { type: "json" };
+import { dead, site, useConfigFolder } from "../support/config-files.ts";
 import { endAll, program, start, startReadout } from "../support/process.ts";
 
 const { version } = manifest;
-let folder: string;
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "readout-"));
-});
-afterAll(async () => {
-  endAll();
-  await rm(folder, { recursive: true });
-});
-
-async function configure(text: string): Promise<string> {
-  const file = join(folder, `${Math.random()}.yaml`);
-  await writeFile(file, text);
-  return file;
-}
-
-const dead = '{ kind: elastic, url: "http://127.0.0.1:9" }';
-const site = (backend: string, source: string): string => `
-listen: 127.0.0.1:0
-tokens:
-  - { user: ana, sha256: "${hashToken("t")}", sites: "*" }
-backends:
-  one: ${backend}
-sites:
-  shop: { logs: { backend: one, sources: { app: ${source} } } }
-`;
+const { configure } = useConfigFolder();
+afterAll(endAll);
 
 describe.concurrent("--version", () => {
   test.each(["--version", "-v"])("readout %s prints the version of package.json", async (option) => {

@@ -11,6 +11,7 @@ import { base } from "../../federation/split-logs.ts";
 import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { named } from "../selected-servers.ts";
+import { rooted, unindexable } from "./store-subjects.ts";
 
 const [one, two] = ["es7", "os3"].flatMap((name) => named().find((server) => server.name === name) ?? []);
 
@@ -35,17 +36,7 @@ describe.runIf(one !== undefined && two !== undefined)("es7 and os3", () => {
 
   logStoreSuite({
     name: "es7 and os3 read as one",
-    excuses: {
-      "script unindexable": {
-        reason:
-          "servers refuse empty keys, dots at the ends of keys, mixed types and numbers beyond long and double",
-        failure: /a document was refused/,
-      },
-      "script keys": {
-        reason: "the body is the whole document, in which hostname stands for itself",
-        failure: /to deeply equal/,
-      },
-    },
+    excuses: { "script unindexable": unindexable, "script keys": rooted("hostname") },
     start: async () => {
       const clusters = [openCluster(one.url), openCluster(two.url)];
       for (const cluster of clusters) await cluster.remove("federated-*");

@@ -30,22 +30,12 @@ import {
 } from "../../support/elastic/platform-log-shippers.ts";
 import { openCluster } from "../../support/elastic/test-index.ts";
 import { chosen, onServers, type ServerName } from "../selected-servers.ts";
-import { createLogSubject } from "./store-subjects.ts";
+import { createLogSubject, rooted, unindexable } from "./store-subjects.ts";
 
-const unindexable: Excuse = {
-  reason:
-    "servers refuse empty keys, dots at the ends of keys, mixed types and numbers beyond long and double",
-  failure: /a document was refused/,
-};
 const milliseconds: Excuse = {
   reason: "a date field holds milliseconds, so lines of one are ordered by their ids",
   failure: /\[ 'a', 'b', 'c' \] to deeply equal \[ 'c', 'b', 'a' \]/,
 };
-
-const rooted = (name: string): Excuse => ({
-  reason: `the body is the whole document, in which ${name} stands for itself`,
-  failure: /to deeply equal/,
-});
 
 const limitedLevels: Excuse = {
   reason: "no level of a rule is an alert or fatal",

@@ -1,12 +1,25 @@
 // Subjects of the conformance suites on real clusters. Each writes lines or spans as a shipper does, into indices of its own.
 import { buildSpanSource } from "#src/access/sites.ts";
 import { printNanos } from "#src/core/time.ts";
-import type { Subject } from "../../conformance/logs.ts";
+import type { Excuse, Subject } from "../../conformance/logs.ts";
 import type { CountingSubject } from "../../conformance/span-aggregation.ts";
 import { type ModelSpan, type SiteName, toSpan } from "../../conformance/trace-fixture.ts";
 import type { LogShipper } from "../../support/elastic/log-shippers.ts";
 import type { SpanShipper } from "../../support/elastic/span-shippers/shipper.ts";
 import type { Cluster } from "../../support/elastic/test-index.ts";
+
+/** What no server keeps of a line. */
+export const unindexable: Excuse = {
+  reason:
+    "servers refuse empty keys, dots at the ends of keys, mixed types and numbers beyond long and double",
+  failure: /a document was refused/,
+};
+
+/** Of a layout whose body is the whole document: queries on a field of the line find its name in the body too. */
+export const rooted = (name: string): Excuse => ({
+  reason: `the body is the whole document, in which ${name} stands for itself`,
+  failure: /to deeply equal/,
+});
 
 interface LogSubjectOptions extends Pick<Subject, "excuses"> {
   /** Of the layout, as a test's name has it. */

@@ -15,11 +15,11 @@ import { surveyIndices } from "./discovery.ts";
 import { createReportStore, inspectReports } from "./error-reports.ts";
 import { type LogLayout, logLayouts, parseLogLayout } from "./layout/log-layout.ts";
 import { parseSpanLayout, type SpanLayout, spanLayouts } from "./layout/span-layout.ts";
-import { inspectLogSource } from "./logs/inspection.ts";
+import { findNewestLine, inspectLogSource } from "./logs/inspection.ts";
 import { createLogStore } from "./logs/log-store.ts";
 import { createRollupStore } from "./rollups/rollup-store.ts";
 import { createMappingCache } from "./search/mapping-cache.ts";
-import { inspectSpanSource } from "./spans/inspection.ts";
+import { findNewestSpan, inspectSpanSource } from "./spans/inspection.ts";
 import { createSpanStore } from "./spans/span-store.ts";
 import { describeView } from "./view.ts";
 
@@ -65,6 +65,10 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
         logs: (source, signal) => inspectLogSource(name, source, client, mappingCache, signal),
         reports: (target, signal) => inspectReports(name, target, client, signal),
         traces: (source, signal) => inspectSpanSource(name, source, client, mappingCache, signal),
+      },
+      findNewest: {
+        logs: (source, signal) => findNewestLine(name, source, client, mappingCache, signal),
+        traces: (source, signal) => findNewestSpan(name, source, client, mappingCache, signal),
       },
       survey: (patterns, signal) =>
         surveyIndices(patterns, {

@@ -1,11 +1,20 @@
 // Surveys a Prometheus server for `readout init`: how many metrics it has, which labels of targets separate tenants, and
 // which Kubernetes clusters it monitors. Labels are read from `up`, which every scraped target has.
-import type { Millis } from "../../src/core/time.ts";
+import { fromMillis, type Instant, type Millis } from "../../src/core/time.ts";
 import type { Survey } from "../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../src/store/metrics.ts";
 import type { PrometheusClient } from "./client/client.ts";
-import { aggregate, call, type Expression, matchEqual, metricName, select } from "./client/promql.ts";
-import type { Labels, SeriesFold } from "./client/response-scanner.ts";
+import {
+  aggregate,
+  binary,
+  call,
+  type Expression,
+  matchEqual,
+  metricName,
+  number,
+  select,
+} from "./client/promql.ts";
+import { collectSeries, type Labels, type SeriesFold } from "./client/response-scanner.ts";
 import { inspectCluster } from "./kubernetes/coverage.ts";
 import type { MetricFamilies } from "./metrics/metric-families.ts";
 
@@ -47,6 +56,26 @@ export async function surveyMetrics(
     matches.map(async (match) => ({ match, report: await inspectCluster(client, match, now, signal) })),
   );
   return { logs: [], traces: [], metrics, labels, kubernetes, notes: [] };
+}
+
+/**
+ * The last scrape of a target that was up; without any, the newest `target_info`, which collectors write. All series cannot be
+ * asked at once: `timestamp` drops their names, and a server refuses series that are then alike. Undefined where the server takes
+ * all of them for ended. @throws {BackendError}
+ */
+export async function findNewestSample(
+  client: PrometheusClient,
+  match: ForcedLabels,
+  now: Millis,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const up = select(match, [matchEqual(metricName, "up")]);
+  const info = select(match, [matchEqual(metricName, "target_info")]);
+  const scraped = binary(call("timestamp", up), "and", binary(up, ">", number(0)));
+  const newest = binary(aggregate("max", [], scraped), "or", aggregate("max", [], call("timestamp", info)));
+  const [found] = await client.query(newest, { at: now }, collectSeries, signal);
+  const seconds = found?.values[0];
+  return seconds === undefined ? undefined : fromMillis(Math.round(seconds * 1_000));
 }
 
 function buildNewestSamples(name: string, labels: readonly string[]): Expression {

@@ -75,6 +75,8 @@ export interface Config {
   readonly limits: Limits;
   /** Where figures of spans are kept and made; absent: nowhere but in memory. */
   readonly rollups?: RollupsConfig | undefined;
+  /** How often each source is asked for its newest row, for `/metrics`; never where it is absent. */
+  readonly freshness?: Millis | undefined;
   /** Where the program's own traces are sent. */
   readonly otlp?: OtlpConfig | undefined;
   /** Where who asked what is written; nowhere where it is absent. */
@@ -346,6 +348,7 @@ function assemble(
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     otlp: file.otlp,
     rollups: file.rollups,
+    freshness: file.freshness,
     audit: file.audit && toAuditConfig(file.audit, resolve),
     compression: {
       codings: file.compression.codings,

@@ -2,7 +2,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { scopes } from "../core/scopes.ts";
-import { day, parseInstant } from "../core/time.ts";
+import { day, type Millis, parseInstant } from "../core/time.ts";
 import {
   auditSchema,
   certificateKeys,
@@ -45,6 +45,9 @@ export const defaults = deepFreeze({
   rollups: defaultRollups,
   limits: defaultLimits,
 } as const satisfies Record<string, unknown>);
+
+/** Each source is asked once in so long; more often would be a load of its own. */
+const minFreshness: Millis = 10_000;
 
 /** The parts of a site, each of which names a backend. */
 export const siteParts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
@@ -256,6 +259,9 @@ export const fileSchema = z.strictObject({
   limits: limitsSchema.prefault({}),
   tail: tailSchema.prefault({}),
   rollups: rollupsSchema.optional(),
+  freshness: duration(day)
+    .refine((every) => every >= minFreshness, "expected 10s or more")
+    .optional(),
   otlp: otlpSchema.optional(),
   audit: auditSchema.optional(),
 });

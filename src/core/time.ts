@@ -18,6 +18,15 @@ export interface TimeRange {
 
 export const nanosPerMilli = 1_000_000n;
 
+/** The latest of some instants; undefined where there is none. */
+export function selectNewest(instants: readonly (Instant | undefined)[]): Instant | undefined {
+  let newest: Instant | undefined;
+  for (const instant of instants) {
+    if (instant !== undefined && (newest === undefined || instant > newest)) newest = instant;
+  }
+  return newest;
+}
+
 /** Every instant that a source can hold: nanoseconds since 1970 in 64 bits. */
 export const allTime: TimeRange = { from: 0n as Instant, to: (2n ** 63n - 1n) as Instant };
 

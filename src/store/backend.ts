@@ -4,7 +4,7 @@
 // implementation to the contract.
 import type { Instant, Millis } from "../core/time.ts";
 import type { ErrorReportStore } from "./error-reports.ts";
-import type { Inspections, Survey } from "./inspection.ts";
+import type { Inspections, NewestTimes, Survey } from "./inspection.ts";
 import type { KubernetesStore } from "./kubernetes.ts";
 import type { LogStore } from "./logs.ts";
 import type { MetricStore } from "./metrics.ts";
@@ -22,6 +22,8 @@ export interface Backend {
   readClock?(signal: AbortSignal): Promise<Instant | undefined>;
   /** One inspection for each of `stores`. */
   readonly inspections: Partial<Inspections>;
+  /** How fresh the data of a part is. Absent where nobody needs to know. */
+  readonly findNewest?: Partial<NewestTimes>;
   /**
    * Looks at all data of the source, or only at what `patterns` name. Absent where a source cannot hold data of users.
    * @throws {BackendError}

@@ -16,6 +16,16 @@ export interface Inspections {
   readonly reports: (target: ErrorReportTarget, signal: AbortSignal) => Promise<PartInspection>;
 }
 
+/**
+ * Each returns the time of the newest row of a part, as far as a few small requests show it: the newest line, the end of the span
+ * that started last, the last scrape. Undefined where there is none. @throws {BackendError}
+ */
+export interface NewestTimes {
+  readonly logs: (source: LogSource, signal: AbortSignal) => Promise<Instant | undefined>;
+  readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<Instant | undefined>;
+  readonly metrics: (match: ForcedLabels, signal: AbortSignal) => Promise<Instant | undefined>;
+}
+
 /** What was found behind an index pattern. Its texts are for operators. */
 export interface SourceInspection {
   readonly layout: string;

@@ -77,6 +77,8 @@ export interface Telemetry {
   readonly recordMetricCacheBytes: (backend: string, bytes: number) => void;
   /** Reports one step in which figures of a site were made or proved, and what is kept after it. */
   readonly recordRolled: (step: RolledStep) => void;
+  /** Sets the time of the newest row of a source; undefined where it is not known any more. */
+  readonly recordNewest: (source: FreshSource, newest: Instant | undefined) => void;
   /** Counts a request that a limit has ended or refused. */
   readonly recordLimit: (limit: LimitName) => void;
   /** Sets where to read how much of some limits is used whenever the metrics are read. */
@@ -88,6 +90,15 @@ export interface Telemetry {
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+/** The labels of a source in the metrics. */
+export interface FreshSource {
+  readonly backend: string;
+  readonly site: string;
+  readonly part: string;
+  /** The id of a source of log lines; empty for other parts. */
+  readonly source: string;
 }
 
 interface RolledStep {
@@ -135,6 +146,7 @@ export function createTelemetry({
     ...createLimitTelemetry(registers),
     ...createSpanTelemetry(registers),
     recordRolled: createRollerTelemetry(registers),
+    recordNewest: createNewestGauge(registers),
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };
@@ -377,6 +389,20 @@ function createRollerTelemetry(registers: Registry[]): Telemetry["recordRolled"]
     segments.set(labels, kept.segments);
     bytes.set(labels, kept.bytes);
     reaches.set(labels, kept.reach / 1_000);
+  };
+}
+
+function createNewestGauge(registers: Registry[]): Telemetry["recordNewest"] {
+  const gauge = new Gauge({
+    name: "readout_newest_timestamp_seconds",
+    help: "When the newest row of a source was made, in seconds since 1970, as the source last told",
+    labelNames: ["backend", "site", "part", "source"] as const,
+    registers,
+  });
+  return ({ backend, site, part, source }, newest) => {
+    const labels = { backend, site, part, source };
+    if (newest === undefined) gauge.remove(labels);
+    else gauge.set(labels, toMillis(newest) / 1_000);
   };
 }
 

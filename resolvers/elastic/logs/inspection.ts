@@ -1,6 +1,6 @@
 // What `readout check` reports about a source of log lines: the layout of each group of indices, what a layout cannot express,
 // the fields by which the indices cannot narrow, and whether the tenant filter is exact.
-import { fromMillis, type Instant } from "../../../src/core/time.ts";
+import { fromMillis, type Instant, selectNewest } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -137,11 +137,10 @@ async function inspectAccess(context: InspectionContext): Promise<void> {
 /** Returns the time of the newest line, and reports documents without a time. */
 async function inspectTimes(context: InspectionContext): Promise<Instant | undefined> {
   const { source, layoutGroups, findings } = context;
-  let newest: Instant | undefined;
+  const newest: (Instant | undefined)[] = [];
   for (const group of layoutGroups) {
     const tenantQuery = buildTenantQuery(source, group);
-    const found = await findNewestLine(context, group, tenantQuery);
-    if (found !== undefined && (newest === undefined || found > newest)) newest = found;
+    newest.push(await findNewestOfGroup(context, group, tenantQuery));
     const untimed = await countUntimed(context, group, tenantQuery);
     if (untimed > 0) {
       findings.limitations.push(
@@ -149,7 +148,24 @@ async function inspectTimes(context: InspectionContext): Promise<Instant | undef
       );
     }
   }
-  return newest;
+  return selectNewest(newest);
+}
+
+/** The time of the newest line; undefined without lines. @throws {BackendError} @throws {TenantFilterError} */
+export async function findNewestLine(
+  backend: string,
+  source: LogSource,
+  client: ElasticClient,
+  mappingCache: MappingCache,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
+  const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
+  const place = { backend, client, source, signal };
+  const found = await Promise.all(
+    groups.map((group) => findNewestOfGroup(place, group, buildTenantQuery(source, group))),
+  );
+  return selectNewest(found);
 }
 
 /** @throws {TenantFilterError} */
@@ -161,8 +177,8 @@ function buildTenantQuery({ tenantFilter }: LogSource, { groups }: LayoutGroup):
   );
 }
 
-async function findNewestLine(
-  { backend, client, source, signal }: InspectionContext,
+async function findNewestOfGroup(
+  { backend, client, source, signal }: Pick<InspectionContext, "backend" | "client" | "source" | "signal">,
   { time, unit, groups }: LayoutGroup,
   tenantQuery: Query,
 ): Promise<Instant | undefined> {

@@ -286,6 +286,20 @@ async function countDocuments(
   return total ?? `over ${maxCountedUnknown}`;
 }
 
+/** The end of the span that started last, as `inspectSpanSource` finds it. @throws {BackendError} */
+export async function findNewestSpan(
+  backend: string,
+  source: SpanSource,
+  client: ElasticClient,
+  mappingCache: MappingCache,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const product = await client.detectProduct(signal);
+  const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
+  const { spans } = placeForms(metadata, mappingCache.listSpanLayouts(source), product);
+  return findNewestEnd(backend, source, metadata, spans, client, signal);
+}
+
 /** The end of the span that started last. Undefined without spans, and where the server cannot sort them. */
 async function findNewestEnd(
   backend: string,

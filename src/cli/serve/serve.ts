@@ -35,6 +35,7 @@ import {
 } from "./connected-config.ts";
 import { type ErrorIntake, openErrorIntake } from "./error-intake.ts";
 import { createSerialRunner, createWatchingShell } from "./file-watch.ts";
+import { watchFreshness } from "./freshness.ts";
 import { runRollers } from "./rollers.ts";
 
 export const usage = `Usage: readout serve [--config readout.yaml]
@@ -123,6 +124,7 @@ export async function serve(config: Config, shell: Shell, options: ServeOptions)
   if (address === undefined) return exitCodes.failed;
   watchBackends(running, running.state.current);
   startRollers(running, running.state.current);
+  startFreshness(running, running.state.current);
   reloadOnChange(running);
   // Last, so that its reader may send signals.
   options.listening(address);
@@ -249,6 +251,11 @@ function watchBackends(running: RunningServer, connected: ConnectedConfig): void
   }
 }
 
+/** Tells how fresh the sources are until the program ends or another configuration takes its place. */
+function startFreshness({ telemetry, unfinished, signal }: RunningServer, connected: ConnectedConfig): void {
+  unfinished.push(watchFreshness(connected, telemetry, AbortSignal.any([signal, connected.replaced.signal])));
+}
+
 /** Makes figures until the program ends or another configuration takes its place. */
 function startRollers(running: RunningServer, connected: ConnectedConfig): void {
   const { shell, telemetry, unfinished, signal } = running;
@@ -309,6 +316,7 @@ function replaceConfig(running: RunningServer, next: ConnectedConfig): void {
   exporter.configure(next.config.otlp);
   watchBackends(running, next);
   startRollers(running, next);
+  startFreshness(running, next);
   const served = { ...toServed(next), audit: audit.log() };
   // An intake that is no longer in the file runs until the restart, but must not keep the old backends.
   const intake = next.config.intake ?? first.intake;

@@ -297,5 +297,10 @@ onServers((server) => {
     );
     expect(found).toMatchObject({ layout: "ecs", indices: 3, problems: [] });
     expect(found.newest).toBe(fromMillis(day + 43_200_000 + 2 + 42));
+    const newest = await cluster.backend.findNewest?.logs?.(
+      { id: "app", index: "filebeat-burst-*", layout: "auto", tenantFilter: undefined },
+      AbortSignal.timeout(10_000),
+    );
+    expect(newest).toBe(found.newest);
   });
 });

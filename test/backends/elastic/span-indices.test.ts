@@ -79,6 +79,7 @@ onServers((server) => {
       expect(report.problems).toEqual([]);
       expect(report.layout.split(", ").sort()).toEqual(both.map(({ layout }) => layout).sort());
       expect(report.newest).toBe(at(21));
+      expect(await store.cluster.backend.findNewest?.traces?.(from, never)).toBe(at(21));
     });
 
     test("refuses a closed index until it is open, and a remote cluster always", async () => {

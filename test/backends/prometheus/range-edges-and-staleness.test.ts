@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
-import { now } from "#src/core/time.ts";
+import { fromMillis, now } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
@@ -35,6 +35,10 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
     server = await startPrometheus(name, ["# TYPE sparse gauge", ...lines, "# EOF", ""].join("\n"));
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
     await sendRemoteWrite(server.url, [
+      { labels: { __name__: "up", site: "scraped", host: "x" }, samples: [[base + 60_250, 1]] },
+      { labels: { __name__: "up", site: "scraped", host: "dead" }, samples: [[base + 61_000, 0]] },
+      { labels: { __name__: "target_info", site: "scraped" }, samples: [[base + 62_000, 1]] },
+      { labels: { __name__: "target_info", site: "pushed" }, samples: [[base + 62_000, 1]] },
       { labels: { __name__: "native", site: "a", host: "x" }, histograms: buildNativeHistograms() },
       {
         labels: { __name__: "blinks_total", site: "a" },
@@ -73,6 +77,20 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
     const time = await backend.readClock?.(signal);
     expect(time).toBeGreaterThanOrEqual(before - 1_000_000n);
     expect(time).toBeLessThanOrEqual(now() + 1_000_000n);
+  });
+
+  test("tells when a target of a site was scraped, or has pushed, for the last time", async () => {
+    const ask = async (site: string, now: number) => {
+      const io = { ...testIO, now: () => fromMillis(now) };
+      const own = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), io);
+      const newest = await own.findNewest?.metrics?.({ site }, signal);
+      await own.close();
+      return newest;
+    };
+    expect(await ask("scraped", base + 90_000)).toBe(fromMillis(base + 60_250));
+    expect(await ask("pushed", base + 90_000)).toBe(fromMillis(base + 62_000));
+    expect(await ask("scraped", base + 400_000)).toBeUndefined();
+    expect(await ask("nobody", base + 90_000)).toBeUndefined();
   });
 
   test("reports its version, and has that version's range edge", async () => {

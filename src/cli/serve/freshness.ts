@@ -1,0 +1,104 @@
+// How fresh the data of each source is, for the metrics: with `freshness`, each is asked for its newest row every while.
+import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
+import type { Config, MetricsPart, TracesPart } from "../../config/config.ts";
+import { toPlaces } from "../../core/collections.ts";
+import { mapConcurrent } from "../../core/concurrency.ts";
+import type { Instant, Millis } from "../../core/time.ts";
+import type { Backend } from "../../store/backend.ts";
+import type { FreshSource, Telemetry } from "../../telemetry/telemetry.ts";
+import { awaitAbort } from "./connected-config.ts";
+
+/** Sources of one backend that are asked at once. */
+const maxConcurrent = 2;
+const answerTimeout: Millis = 10_000;
+
+/** Asks until the signal is aborted; what is told of the sources then ends. Never rejects. */
+export async function watchFreshness(
+  { config, backends }: { readonly config: Config; readonly backends: ReadonlyMap<string, Backend> },
+  { recordNewest }: Pick<Telemetry, "recordNewest">,
+  signal: AbortSignal,
+): Promise<void> {
+  const { freshness: every } = config;
+  if (every === undefined) return;
+  await Promise.all(
+    [...backends.values()].map(async (backend) => {
+      const questions = listQuestions(backend, config);
+      const ask = async ({ source, ask }: Question, signal: AbortSignal): Promise<void> => {
+        const limited = AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]);
+        try {
+          const newest = await ask(limited);
+          if (!signal.aborted) recordNewest(source, newest);
+        } catch {
+          // What was told last grows older, which is what an alert looks at.
+        }
+      };
+      while (!signal.aborted) {
+        const next = AbortSignal.any([signal, AbortSignal.timeout(every)]);
+        await mapConcurrent(questions, maxConcurrent, ask, signal).catch(() => undefined);
+        await awaitAbort(next);
+      }
+      for (const { source } of questions) recordNewest(source, undefined);
+    }),
+  );
+}
+
+interface Question {
+  readonly source: FreshSource;
+  /** @throws {BackendError} */
+  readonly ask: (signal: AbortSignal) => Promise<Instant | undefined>;
+}
+
+/** One for each source that the backend holds. A list of places names each backend once. */
+function listQuestions(backend: Backend, config: Config): readonly Question[] {
+  return Object.entries(config.sites).flatMap(([site, parts]) => [
+    ...listLogQuestions(backend, site, parts),
+    ...listTraceQuestions(backend, site, parts),
+    ...listMetricQuestions(backend, site, parts),
+  ]);
+}
+
+type SiteParts = Config["sites"][string];
+
+function listLogQuestions(
+  { name, findNewest: { logs: find } = {} }: Backend,
+  site: string,
+  { logs }: SiteParts,
+): readonly Question[] {
+  if (logs === undefined || find === undefined) return [];
+  return Object.entries(logs.sources).flatMap(([id, entry]) =>
+    listLogPlaces(id, entry, logs)
+      .filter(({ backend }) => backend === name)
+      .map(({ source }) => ({
+        source: { backend: name, site, part: "logs", source: id },
+        ask: (signal) => find(source, signal),
+      })),
+  );
+}
+
+function listTraceQuestions(
+  { name, findNewest: { traces: find } = {} }: Backend,
+  site: string,
+  { traces }: SiteParts,
+): readonly Question[] {
+  if (find === undefined) return [];
+  return toPlaces<TracesPart>(traces)
+    .filter(({ backend }) => backend === name)
+    .map((part) => ({
+      source: { backend: name, site, part: "traces", source: "" },
+      ask: (signal) => find(buildSpanSource(site, part), signal),
+    }));
+}
+
+function listMetricQuestions(
+  { name, findNewest: { metrics: find } = {} }: Backend,
+  site: string,
+  { metrics }: SiteParts,
+): readonly Question[] {
+  if (find === undefined) return [];
+  return toPlaces<MetricsPart>(metrics)
+    .filter(({ backend }) => backend === name)
+    .map(({ match }) => ({
+      source: { backend: name, site, part: "metrics", source: "" },
+      ask: (signal) => find(match, signal),
+    }));
+}

@@ -1,6 +1,15 @@
 // Charts, counts and headings of the console on the demo: what a reader does with the mouse, and what is said of it.
 import { describe, expect, test } from "vitest";
-import { complaints, open, origin, page, prepareConsole, state, token } from "./console-harness.ts";
+import {
+  complaints,
+  open,
+  origin,
+  page,
+  prepareConsole,
+  scrollUntil,
+  state,
+  token,
+} from "./console-harness.ts";
 
 prepareConsole();
 
@@ -124,14 +133,10 @@ describe("how many rows there are", () => {
     await page.getByText(/^100 lines loaded, there are more, newest first/).waitFor();
     // Scrolling asks for the next page too.
     const isAll = page.getByText(/^200 lines, newest first/);
-    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
-    await page
-      .getByText(/^200 lines loaded, there are more/)
-      .or(isAll)
-      .waitFor();
-    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    const areMore = page.getByText(/^200 lines loaded, there are more/);
+    await scrollUntil(() => areMore.or(isAll).isVisible());
     // The third page is empty: only then are 200 lines all.
-    await isAll.waitFor();
+    await scrollUntil(() => isAll.isVisible());
     expect(complaints).toEqual([]);
   });
 

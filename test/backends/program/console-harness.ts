@@ -6,7 +6,7 @@ import {
   chromium,
   type Page,
 } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { startReadout } from "../../support/process.ts";
 
 export const token = "a-token-that-must-not-leak";
@@ -91,6 +91,16 @@ export async function ask(path: string, body: object): Promise<readonly Readonly
   const headers = { authorization: `Bearer ${token}` };
   const init = { method: "POST", headers, body: JSON.stringify(body) };
   return await (await fetch(`${origin}/api/v2/${path}`, init)).json();
+}
+
+/** Scrolls to the end until something is there. Once is not enough: what is drawn meanwhile may move the end out of sight. */
+export async function scrollUntil(isThere: () => Promise<boolean>): Promise<void> {
+  const scrollUnlessThere = async (): Promise<boolean> => {
+    if (await isThere()) return true;
+    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    return false;
+  };
+  await expect.poll(scrollUnlessThere).toBe(true);
 }
 
 interface TraceEvent {

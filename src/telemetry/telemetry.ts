@@ -78,7 +78,7 @@ export interface Telemetry {
   /** Reports one step in which figures of a site were made or proved, and what is kept after it. */
   readonly recordRolled: (step: RolledStep) => void;
   /** Sets the time of the newest row of a source; undefined where it is not known any more. */
-  readonly recordNewest: (source: FreshSource, newest: Instant | undefined) => void;
+  readonly recordNewest: (source: SourceLabels, newest: Instant | undefined) => void;
   /** Counts a request that a limit has ended or refused. */
   readonly recordLimit: (limit: LimitName) => void;
   /** Sets where to read how much of some limits is used whenever the metrics are read. */
@@ -93,7 +93,7 @@ export interface Telemetry {
 }
 
 /** The labels of a source in the metrics. */
-export interface FreshSource {
+export interface SourceLabels {
   readonly backend: string;
   readonly site: string;
   readonly part: string;

@@ -39,7 +39,8 @@ export async function listCopies(
   return findCopies(new Map(Object.entries(data).map(([index, { settings }]) => [index, settings.index])));
 }
 
-async function requestUnlessRefused(
+/** The answer as parsed JSON; undefined where the user may not ask, or the server refuses to tell. @throws {BackendError} */
+export async function requestUnlessRefused(
   client: ElasticClient,
   path: string,
   query: Readonly<Record<string, string>>,

@@ -3,7 +3,7 @@
 import { requireFirst } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
-import type { Instant } from "../../../src/core/time.ts";
+import { type Instant, selectNewest } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -309,7 +309,7 @@ async function findNewestEnd(
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
-  let newest: Instant | undefined;
+  const ends: (Instant | undefined)[] = [];
   const timed = placed.flatMap((own) => listTimes(own.form.start).map((time) => ({ time, own })));
   for (const entries of Map.groupBy(timed, ({ time }) => `${time.unit} ${time.field}`).values()) {
     const forms = entries.map(({ own }) => own);
@@ -321,11 +321,10 @@ async function findNewestEnd(
     if (hit === undefined || !metadata.indices.has(hit.index)) continue;
     const document = parseExactIntegers(hit.source);
     for (const { form } of forms.filter(({ group }) => group.indices.includes(hit.index))) {
-      const span = decodeSpan(document, form, source);
-      if (span !== undefined && (newest === undefined || span.end > newest)) newest = span.end;
+      ends.push(decodeSpan(document, form, source)?.end);
     }
   }
-  return newest;
+  return selectNewest(ends);
 }
 
 /** The hits of a search; none where an index has the field to sort by as a type that cannot be sorted. */

@@ -214,7 +214,7 @@ function isUnanswered(error: unknown): boolean {
   return !(error instanceof BackendError) || ["unreachable", "timeout"].includes(error.failure);
 }
 
-function addAnswerTimeout(signal: AbortSignal): AbortSignal {
+export function addAnswerTimeout(signal: AbortSignal): AbortSignal {
   return AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]);
 }
 

@@ -1,16 +1,15 @@
 // How fresh the data of each source is, for the metrics: with `freshness`, each is asked for its newest row every while.
 import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
 import type { Config, MetricsPart, TracesPart } from "../../config/config.ts";
-import { toPlaces } from "../../core/collections.ts";
 import { mapConcurrent } from "../../core/concurrency.ts";
-import type { Instant, Millis } from "../../core/time.ts";
+import type { Instant } from "../../core/time.ts";
 import type { Backend } from "../../store/backend.ts";
-import type { FreshSource, Telemetry } from "../../telemetry/telemetry.ts";
-import { awaitAbort } from "./connected-config.ts";
+import type { SourceLabels, Telemetry } from "../../telemetry/telemetry.ts";
+import { listOwnPlaces } from "../support/site-inspections.ts";
+import { addAnswerTimeout, awaitAbort } from "./connected-config.ts";
 
 /** Sources of one backend that are asked at once. */
 const maxConcurrent = 2;
-const answerTimeout: Millis = 10_000;
 
 /** Asks until the signal is aborted; what is told of the sources then ends. Never rejects. */
 export async function watchFreshness(
@@ -24,9 +23,8 @@ export async function watchFreshness(
     [...backends.values()].map(async (backend) => {
       const questions = listQuestions(backend, config);
       const ask = async ({ source, ask }: Question, signal: AbortSignal): Promise<void> => {
-        const limited = AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]);
         try {
-          const newest = await ask(limited);
+          const newest = await ask(addAnswerTimeout(signal));
           if (!signal.aborted) recordNewest(source, newest);
         } catch {
           // What was told last grows older, which is what an alert looks at.
@@ -43,7 +41,7 @@ export async function watchFreshness(
 }
 
 interface Question {
-  readonly source: FreshSource;
+  readonly source: SourceLabels;
   /** @throws {BackendError} */
   readonly ask: (signal: AbortSignal) => Promise<Instant | undefined>;
 }
@@ -81,12 +79,10 @@ function listTraceQuestions(
   { traces }: SiteParts,
 ): readonly Question[] {
   if (find === undefined) return [];
-  return toPlaces<TracesPart>(traces)
-    .filter(({ backend }) => backend === name)
-    .map((part) => ({
-      source: { backend: name, site, part: "traces", source: "" },
-      ask: (signal) => find(buildSpanSource(site, part), signal),
-    }));
+  return listOwnPlaces<TracesPart>(name, traces).map(({ place }) => ({
+    source: { backend: name, site, part: "traces", source: "" },
+    ask: (signal) => find(buildSpanSource(site, place), signal),
+  }));
 }
 
 function listMetricQuestions(
@@ -95,10 +91,8 @@ function listMetricQuestions(
   { metrics }: SiteParts,
 ): readonly Question[] {
   if (find === undefined) return [];
-  return toPlaces<MetricsPart>(metrics)
-    .filter(({ backend }) => backend === name)
-    .map(({ match }) => ({
-      source: { backend: name, site, part: "metrics", source: "" },
-      ask: (signal) => find(match, signal),
-    }));
+  return listOwnPlaces<MetricsPart>(name, metrics).map(({ place: { match } }) => ({
+    source: { backend: name, site, part: "metrics", source: "" },
+    ask: (signal) => find(match, signal),
+  }));
 }

@@ -2,7 +2,7 @@
 // `check` prints the results, `serve` logs the problems. Both use this list, so neither can forget a part.
 
 import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
-import type { Config, MetricsPart, SiteConfig } from "../../config/config.ts";
+import type { Config, MetricsPart, SiteConfig, TracesPart } from "../../config/config.ts";
 import type { SitePart } from "../../config/schema.ts";
 import { toPlaces } from "../../core/collections.ts";
 import { type Instant, now } from "../../core/time.ts";
@@ -68,16 +68,11 @@ function listSpanInspections(
   { traces }: SiteConfig,
 ): readonly SiteInspection[] {
   if (inspect === undefined) return [];
-  return [...toPlaces(traces).entries()]
-    .filter(([, { backend }]) => backend === name)
-    .map(([at, part]) => ({
-      site,
-      part: "traces",
-      path: `sites.${site}.traces${Array.isArray(traces) ? `.${at}` : ""}`,
-      title: [part.index],
-      inspect: async (signal) =>
-        describeSource(await inspect(buildSpanSource(site, part), signal), part.index, "span"),
-    }));
+  return listOwnPlaces<TracesPart>(name, traces).map(({ place, path }) => ({
+    ...{ site, part: "traces", path: `sites.${site}.traces${path}`, title: [place.index] },
+    inspect: async (signal) =>
+      describeSource(await inspect(buildSpanSource(site, place), signal), place.index, "span"),
+  }));
 }
 
 /** `what` is the singular of what the index holds. */
@@ -130,7 +125,7 @@ function listKubernetesInspections(
 }
 
 /** The places of a part that are in the backend, each with what follows the part in its path. */
-function listOwnPlaces<Place extends { readonly backend: string }>(
+export function listOwnPlaces<Place extends { readonly backend: string }>(
   name: string,
   part: Place | readonly Place[] | undefined,
 ): readonly { readonly place: Place; readonly path: string }[] {

@@ -4,7 +4,7 @@
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
 //   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, parse, intake, isolation,
-//                        console; in results.json the others stay as they are
+//                        console, release; in results.json the others stay as they are
 //   --sizes 100,1000     lines per request in `compare`; results.json is left alone
 //   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
@@ -37,6 +37,7 @@ import { measureIsolation } from "./suites/isolation.ts";
 import { measureLoad } from "./suites/load.ts";
 import { measureMetrics } from "./suites/metrics.ts";
 import { measureParsing } from "./suites/parsing.ts";
+import { measureRelease } from "./suites/release.ts";
 import { measureScale } from "./suites/scale.ts";
 import { measureStart } from "./suites/start.ts";
 import { measureStreams } from "./suites/streams.ts";
@@ -88,6 +89,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
   intake: ({ ascii }) => measureIntake(quick, folder, ascii),
   isolation: () => measureIsolation(quick, folder),
   console: () => measureConsole(quick ? 2 : 7),
+  release: () => measureRelease(quick ? 2 : 7, folder),
 };
 
 /** The figures of the sections that were asked for. Only two of them have subjects other than Readout. */

@@ -26,6 +26,7 @@ const sectionNames = [
   "intake",
   "isolation",
   "console",
+  "release",
 ] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;

@@ -7,6 +7,7 @@ import { createReloadableJwtVerifier } from "#src/access/jwt.ts";
 import type { JwtIssuer } from "#src/config/jwt-issuers.ts";
 import { BackendError, Unauthorized } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
+import { startProcessorTime } from "../support/cpu-time.ts";
 
 const issuer = "https://id.example.com/realms/ops";
 const start = Date.UTC(2026, 5, 1);
@@ -357,9 +358,9 @@ describe("a token that is refused like an unknown one, at the cost of no more th
     const authenticate = createAuthenticate();
     const took: number[] = [];
     for (let tries = 0; tries < 3; tries += 1) {
-      const started = performance.now();
+      const time = startProcessorTime();
       await expect(authenticate(token)).rejects.toThrow(Unauthorized);
-      took.push(performance.now() - started);
+      took.push(time());
     }
     expect(Math.min(...took)).toBeLessThan(50);
   });

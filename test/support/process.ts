@@ -1,5 +1,6 @@
 // The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after the tests.
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { join } from "node:path";
 
 /** As `npm run readout` starts it. */
 export const program = [
@@ -36,6 +37,14 @@ export function start(
 }
 
 export const startReadout = (...args: string[]) => start(process.execPath, [...program, ...args]);
+
+/** Starts the package in the folder, which is all that npm has there. It has to end as a group: npx hands no signal on. */
+export const startByNpx = (folder: string, tarball: string) =>
+  start("npx", ["--yes", "--offline", `./${tarball}`, "demo", "--port", "0", "--token", "t"], {
+    cwd: folder,
+    env: { ...process.env, npm_config_cache: join(folder, "cache") },
+    detached: true,
+  });
 
 export function endAll(): void {
   for (const child of children.splice(0)) child.kill("SIGKILL");

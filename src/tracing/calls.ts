@@ -27,7 +27,7 @@ export interface Call {
   readonly isLinked: boolean;
 }
 
-interface Calls {
+export interface Calls {
   /** By the site. */
   readonly made: readonly Call[];
   /** From the site's partners. */

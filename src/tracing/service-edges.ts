@@ -6,7 +6,7 @@ import { allTime } from "../core/time.ts";
 import { takeTurns } from "../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
 import type { SpanReader } from "../store/spans.ts";
-import { type Call, findCalls, listAllSources } from "./calls.ts";
+import { type Call, type Calls, findCalls, listAllSources } from "./calls.ts";
 import { createDurationDistribution, type DurationDistribution } from "./duration-stats.ts";
 import { loadAncestors } from "./spans/entry-lookup.ts";
 import { deriveNames, deriveNamesAbove, isRequest } from "./spans/requests.ts";
@@ -17,7 +17,7 @@ export async function findSiteEdges(
   query: EdgesQuery,
   signal: AbortSignal,
 ): Promise<SiteEdges> {
-  const { upstream, downstream, internal } = await listSiteCalls(reader, query, signal);
+  const { upstream, downstream, internal } = listSiteCalls(await findCalls(reader, query, signal), query);
   return {
     upstream: await groupCalls(upstream, signal),
     downstream: await groupCalls(downstream, signal),
@@ -48,13 +48,10 @@ export type SiteEdgeKey = Pick<Edge, "service">;
 export type ActionEdgeKey = Omit<ActionEdge, keyof Omit<Edge, "service">>;
 
 /** The calls of `SpanAnalytics.siteEdges`: from partners, of others, and within the site. */
-export async function listSiteCalls(
-  reader: SpanReader,
-  query: EdgesQuery,
-  signal: AbortSignal,
-): Promise<Readonly<Record<keyof SiteEdges, KeyedCalls<SiteEdgeKey>>>> {
-  const { made, received } = await findCalls(reader, query, signal);
-  const { site } = query.sources[0];
+export function listSiteCalls(
+  { made, received }: Calls,
+  { sources: [{ site }] }: EdgesQuery,
+): Readonly<Record<keyof SiteEdges, KeyedCalls<SiteEdgeKey>>> {
   const isInternal = ({ callee }: Call): boolean => callee?.site_id === site;
   const deriveKey = ({ caller, callee }: Call) => {
     const service = callee?.service_name ?? caller.peer;
@@ -103,10 +100,10 @@ interface CallsByAction extends KeyedCalls<ActionEdgeKey> {
 /** The calls of `SpanAnalytics.actionEdges`, of all actions of the site. */
 export async function listCallsByAction(
   reader: SpanReader,
+  { made, received }: Calls,
   query: EdgesQuery,
   signal: AbortSignal,
 ): Promise<Readonly<Record<keyof ActionEdges, CallsByAction>>> {
-  const { made, received } = await findCalls(reader, query, signal);
   const toSite = [...received, ...made].filter(({ callee }) => callee?.site_id === query.sources[0].site);
   const callers = new Set([...made, ...toSite].map(({ caller }) => caller));
   const ancestors = await loadAncestors(reader, listAllSources(query), [...callers], query.budget, signal);

@@ -238,6 +238,7 @@ export async function readSpansOfEvent(
 export async function readSpansOfEvents(
   reader: SpanReader,
   { sources, range, budget }: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
+  normalise: (statement: string) => string,
   signal: AbortSignal,
 ): Promise<{
   readonly spans: readonly Span[];
@@ -247,7 +248,6 @@ export async function readSpansOfEvents(
   const scan = { sources, range, select: "children", withoutEvents: true, budget } as const;
   const spans = await readAllSpans(reader.scan(scan, signal));
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
-  const normalise = createNormaliser();
   const digests = new Map<string, string>();
   return {
     spans,

@@ -5,7 +5,9 @@ import type { Edge } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
 import { takeTurns } from "../../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../../store/span-analytics.ts";
-import { listAllSources } from "../calls.ts";
+import type { SpanReader } from "../../store/spans.ts";
+import { type Calls, findCalls, listAllSources } from "../calls.ts";
+import { formatReading, shareWork } from "../rollup-store/shared-work.ts";
 import {
   addSpan,
   calculateMean,
@@ -49,8 +51,8 @@ export const siteEdgeRollups: RollupKind<EdgesQuery, SiteEdgeFigures, SiteEdges>
   select: "calls",
   isLocal: false,
   read: async (reader, query, ranges, signal) => {
-    const calls = await listSiteCalls(reader, query, signal);
-    return addUpBySide(siteSides, calls, ranges, signal);
+    const calls = await findSharedCalls(reader, query, signal);
+    return addUpBySide(siteSides, listSiteCalls(calls, query), ranges, signal);
   },
   combine: (pieces) => {
     const list = (side: keyof SiteEdges) => combineEdges(pieces.map((piece) => piece[side]));
@@ -61,6 +63,13 @@ export const siteEdgeRollups: RollupKind<EdgesQuery, SiteEdgeFigures, SiteEdges>
   stored: { nameGroup: (query) => nameGroup(siteEdgeRollups, query), decode: siteEdgesCodec.decode },
 };
 
+/** Both kinds of edges are made of the same calls. */
+function findSharedCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
+  const { sources, partners, range } = query;
+  const key = formatReading([sources, partners], [range]);
+  return shareWork(reader, { name: "calls", key }, () => findCalls(reader, query, signal));
+}
+
 /** The edges of each action of a site, as they are kept outside of this process. */
 export const edgesByActionRollups: StorableKind<EdgesQuery, EdgesByAction> = {
   name: "action_edges",
@@ -69,11 +78,12 @@ export const edgesByActionRollups: StorableKind<EdgesQuery, EdgesByAction> = {
   select: "calls",
   isLocal: false,
   read: async (reader, query, ranges, signal) => {
-    const bySide = await listCallsByAction(reader, query, signal);
+    const calls = await findSharedCalls(reader, query, signal);
+    const bySide = await listCallsByAction(reader, calls, query, signal);
     const pieces = ranges.map((): EdgesByAction => new Map());
     for (const side of actionSides) {
-      const { calls, deriveAction, deriveKey } = bySide[side];
-      for await (const chunk of takeTurns(calls, signal)) {
+      const { calls: ofSide, deriveAction, deriveKey } = bySide[side];
+      for await (const chunk of takeTurns(ofSide, signal)) {
         for (const call of chunk) {
           const [action, key] = [deriveAction(call), deriveKey(call)];
           if (action === undefined || key === undefined) continue;

@@ -6,6 +6,7 @@ import type { TimeRange } from "../../core/time.ts";
 import { takeTurns } from "../../core/turns.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
+import { formatReading, shareWork } from "../rollup-store/shared-work.ts";
 import { measureText } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
 import { findPiece } from "../rollups/segments.ts";
@@ -45,7 +46,7 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
     const all: EventFigures[] = [];
     for (const range of ranges) {
       const figures: EventFigures = { total: 0n, events: new Map() };
-      const normalise = createNormaliser();
+      const normalise = shareNormaliser(reader);
       const scan = { sources, range, select: "children", by: "event", budget } as const;
       for await (const batch of readTallies(reader, scan, signal)) {
         for (const { span, isSingle, spans, total } of batch) {
@@ -95,25 +96,25 @@ export const actionsByEventRollups: readonly StorableKind<RollupQuery, ActionsBy
   }),
 );
 
-/** What was read last from a reader: the kinds above read the same pieces one after another. */
-const lastActions = new WeakMap<
-  SpanReader,
-  { readonly key: string; readonly read: Promise<readonly ActionsByEvent[]> }
->();
-
+/** The kinds above read the same pieces one after another. */
 function readActionsOnce(
   reader: SpanReader,
   query: RollupQuery,
   ranges: readonly TimeRange[],
   signal: AbortSignal,
 ): Promise<readonly ActionsByEvent[]> {
-  const key = JSON.stringify([query.sources, ranges.map(({ from, to }) => [String(from), String(to)])]);
-  const known = lastActions.get(reader);
-  if (known?.key === key) return known.read;
-  const read = readActionsByEvent(reader, query, ranges, signal);
-  lastActions.set(reader, { key, read });
-  return read;
+  const key = formatReading([query.sources], ranges);
+  const read = () => readActionsByEvent(reader, query, ranges, signal);
+  return shareWork(reader, { name: "event actions", key }, read);
 }
+
+/** Slow events and their actions name the same statements. */
+function shareNormaliser(reader: SpanReader): (statement: string) => string {
+  return shareWork(reader, { name: "normaliser", key: "" }, () => createNormaliser(maxSharedStatements));
+}
+
+/** About as many as a segment has. */
+const maxSharedStatements = 50_000;
 
 async function readActionsByEvent(
   reader: SpanReader,
@@ -121,7 +122,12 @@ async function readActionsByEvent(
   ranges: readonly TimeRange[],
   signal: AbortSignal,
 ): Promise<readonly ActionsByEvent[]> {
-  const { spans, deriveDigest, deriveAction } = await readSpansOfEvents(reader, query, signal);
+  const { spans, deriveDigest, deriveAction } = await readSpansOfEvents(
+    reader,
+    query,
+    shareNormaliser(reader),
+    signal,
+  );
   const pieces = ranges.map((): ActionsByEvent => new Map());
   for await (const chunk of takeTurns(spans, signal)) {
     for (const span of chunk) {

@@ -40,6 +40,7 @@ import {
 } from "./pieces.ts";
 import type { RollTarget } from "./roll-target.ts";
 import { readSegment } from "./segment-reader.ts";
+import { startSharing } from "./shared-work.ts";
 
 export interface RollContext {
   readonly store: RollupStore;
@@ -353,8 +354,10 @@ async function makePiece(
   const held = missing.length > 1 ? await readSegment(reader, segment, signal) : undefined;
   const shared = Math.round(share.spent() / Math.max(missing.length, 1));
   let read = 0;
+  const source = held ?? reader;
+  startSharing(source);
   for (const work of missing) {
-    const own = shared + (await makeSegment(work, held ?? reader, range, signal));
+    const own = shared + (await makeSegment(work, source, range, signal));
     work.read += own;
     read += own;
   }

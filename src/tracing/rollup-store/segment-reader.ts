@@ -7,8 +7,9 @@ import { takeTurns } from "../../core/turns.ts";
 import type { Budget, SpanLookup, SpanReader, SpanScan, SpanSource, SpanSources } from "../../store/spans.ts";
 import { createCalleeTest } from "../spans/callees.ts";
 import { suppressShareSpent } from "../spans/read-budget.ts";
-import { formatSpanKey, listTraceIds } from "../spans/requests.ts";
+import { listTraceIds } from "../spans/requests.ts";
 import { isInSelection } from "../spans/selection.ts";
+import { createSpanIdSet, hasSpanId, listSpanIds, type SpanIdSet } from "../spans/span-ids.ts";
 
 interface Segment {
   readonly sources: SpanSources;
@@ -43,9 +44,11 @@ interface HeldSegment {
   /** All spans of the traces that have any in the range. */
   readonly byTrace: Map<string, Span[]>;
   /** The callers in the range. All requests that link to one of them are held. */
-  readonly callers: Set<string>;
+  readonly callers: SpanIdSet;
   /** Those with links, also of other traces. */
   readonly linking: Span[];
+  /** Those that end outside of the range. */
+  readonly outer: Span[];
 }
 
 async function holdSegment(
@@ -53,35 +56,43 @@ async function holdSegment(
   { sources, range, budget }: Segment,
   signal: AbortSignal,
 ): Promise<HeldSegment> {
-  const held: HeldSegment = {
-    ...{ range, sources: formatSources(sources), spans: [], linking: [] },
-    ...{ byTrace: new Map(), callers: new Set() },
-  };
+  const spansByTrace = { byTrace: new Map<string, Span[]>(), linking: [] as Span[] };
   const how = { sources, withoutEvents: true, budget } as const;
-  const callers = new Map<string, Span>();
+  const spans: Span[] = [];
   for await (const batch of reader.scan({ ...how, range, select: "all" }, signal)) {
     for (const span of batch) {
       const kept = omitAttributes(span);
-      held.spans.push(kept);
-      addToTrace(held, kept);
-      if (isInSelection("calls", kept)) callers.set(formatSpanKey(kept), kept);
+      spans.push(kept);
+      addToTrace(spansByTrace, kept);
     }
   }
-  for (const key of callers.keys()) held.callers.add(key);
+  const callers = createSpanIdSet(spans.filter((span) => isInSelection("calls", span)));
+  const outer: Span[] = [];
+  const held = { range, sources: formatSources(sources), spans, callers, outer, ...spansByTrace };
   const traceIds = [...held.byTrace.keys()];
   if (traceIds.length === 0) return held;
   const ofTraces = { by: "trace", traceIds, select: "all" } as const;
   for await (const batch of reader.find({ ...how, of: ofTraces, outside: range }, signal)) {
-    for (const span of batch) if (!isWithin(span, range)) addToTrace(held, omitAttributes(span));
+    for (const span of batch) {
+      if (isWithin(span, range)) continue;
+      const kept = omitAttributes(span);
+      outer.push(kept);
+      addToTrace(held, kept);
+    }
   }
-  const ofCallers = { by: "caller", spans: [...callers.values()] } as const;
+  const ofCallers = { by: "caller", spans: listSpanIds(callers) } as const;
   for await (const batch of reader.find({ ...how, of: ofCallers, outside: range }, signal)) {
-    for (const span of batch) if (!held.byTrace.has(span.trace_id)) held.linking.push(omitAttributes(span));
+    for (const span of batch) {
+      if (held.byTrace.has(span.trace_id)) continue;
+      const kept = omitAttributes(span);
+      held.linking.push(kept);
+      if (!isWithin(span, range)) outer.push(kept);
+    }
   }
   return held;
 }
 
-function addToTrace({ byTrace, linking }: HeldSegment, span: Span): void {
+function addToTrace({ byTrace, linking }: Pick<HeldSegment, "byTrace" | "linking">, span: Span): void {
   if (span.links.length > 0) linking.push(span);
   const known = byTrace.get(span.trace_id);
   if (known === undefined) byTrace.set(span.trace_id, [span]);
@@ -92,6 +103,10 @@ const none: Attributes = {};
 
 function omitAttributes(span: Span): Span {
   return { ...span, resource_attributes: none, span_attributes: none, tags: none, events: [] };
+}
+
+function covers(outer: TimeRange | undefined, { from, to }: TimeRange): boolean {
+  return outer !== undefined && outer.from <= from && outer.to >= to;
 }
 
 function isWithin({ end }: Span, { from, to }: TimeRange): boolean {
@@ -144,7 +159,7 @@ async function* findHeld(
   query: SpanLookup,
   signal: AbortSignal,
 ): AsyncGenerator<readonly Span[]> {
-  const { candidates, accepts, rest, isInBoth = () => false } = divideLookup(held, query.of);
+  const { candidates, accepts, rest, isInBoth = () => false } = divideLookup(held, query);
   const isOfSites = createSiteTest(query.sources);
   for await (const chunk of takeTurns(candidates, signal)) {
     yield chunk.filter((span) => isOfSites(span) && accepts(span));
@@ -165,7 +180,7 @@ interface DividedLookup {
   readonly isInBoth?: (span: Span) => boolean;
 }
 
-function divideLookup(held: HeldSegment, of: SpanLookup["of"]): DividedLookup {
+function divideLookup(held: HeldSegment, { of, outside }: SpanLookup): DividedLookup {
   switch (of.by) {
     case "trace": {
       const [known, others] = partition(of.traceIds, (id) => held.byTrace.has(id));
@@ -177,18 +192,23 @@ function divideLookup(held: HeldSegment, of: SpanLookup["of"]): DividedLookup {
     }
     case "span": {
       const [known, others] = partition(of.spans, ({ trace_id }) => held.byTrace.has(trace_id));
-      const keys = new Set(known.map(formatSpanKey));
+      const wanted = createSpanIdSet(known);
       return {
         candidates: listSpansOfTraces(held, listTraceIds(known)),
-        accepts: (span) => keys.has(formatSpanKey(span)),
+        accepts: ({ trace_id, span_id }) => hasSpanId(wanted, trace_id, span_id),
         rest: others.length === 0 ? undefined : { ...of, spans: others },
       };
     }
     case "caller": {
-      const [known, others] = partition(of.spans, (span) => held.callers.has(formatSpanKey(span)));
+      const [known, others] = partition(of.spans, ({ trace_id, span_id }) =>
+        hasSpanId(held.callers, trace_id, span_id),
+      );
       const accepts = createCalleeTest(known);
       return {
-        candidates: listCalleeCandidates(held, listTraceIds(known)),
+        // What ends outside has all that is sought, and nearly all that is held ends within.
+        candidates: covers(outside, held.range)
+          ? held.outer
+          : listCalleeCandidates(held, listTraceIds(known)),
         accepts,
         rest: others.length === 0 ? undefined : { ...of, spans: others },
         isInBoth: accepts,
@@ -203,7 +223,9 @@ function partition<T>(
   list: readonly T[],
   accepts: (item: T) => boolean,
 ): readonly [accepted: readonly T[], others: readonly T[]] {
-  return [list.filter(accepts), list.filter((item) => !accepts(item))];
+  const [accepted, others]: [T[], T[]] = [[], []];
+  for (const item of list) (accepts(item) ? accepted : others).push(item);
+  return [accepted, others];
 }
 
 function* listSpansOfTraces({ byTrace }: HeldSegment, traceIds: Iterable<string>): Generator<Span> {

@@ -14,17 +14,39 @@ export const npoThreshold = 5;
  */
 export function findNPlusOnes(spans: Iterable<Span>): readonly Span[] {
   const normalise = createNormaliser();
-  const groups = new Map<string, { readonly span: Span; count: number }>();
+  return listSiblings(spans).flatMap((siblings) => {
+    const groups = new Map<string, { readonly span: Span; count: number }>();
+    for (const { span, statement } of siblings) {
+      const key = normalise(statement);
+      const group = groups.get(key);
+      if (group === undefined) groups.set(key, { span, count: span.count });
+      else group.count += span.count;
+    }
+    return [...groups.values()].filter(isNPlusOne).map(({ span }) => span);
+  });
+}
+
+interface StatementSpan {
+  readonly span: Span;
+  readonly statement: string;
+}
+
+/** Client spans with statements, by parent. Most parents have too few for an N+1 and are left out. */
+function listSiblings(spans: Iterable<Span>): readonly (readonly StatementSpan[])[] {
+  const byParent = new Map<string, { count: number; readonly own: StatementSpan[] }>();
   for (const span of spans) {
     const { site_id, trace_id, parent_span_id, span_kind, statement, entry } = span;
     if (entry || span_kind !== "client" || statement === undefined || parent_span_id === undefined) continue;
-    const key = `${site_id} ${trace_id} ${parent_span_id} ${normalise(statement)}`;
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, { span, count: span.count });
-    else group.count += span.count;
+    const key = `${site_id} ${trace_id} ${parent_span_id}`;
+    const siblings = byParent.get(key) ?? { count: 0, own: [] };
+    if (siblings.own.length === 0) byParent.set(key, siblings);
+    siblings.count += span.count;
+    siblings.own.push({ span, statement });
   }
-  return [...groups.values()].filter(({ count }) => count >= npoThreshold).map(({ span }) => span);
+  return [...byParent.values()].filter(isNPlusOne).map(({ own }) => own);
 }
+
+const isNPlusOne = ({ count }: { readonly count: number }): boolean => count >= npoThreshold;
 
 /** The keys (`formatEntryKey`) of the entries in these traces that have an N+1 below them. */
 export async function findEntriesWithNpo(

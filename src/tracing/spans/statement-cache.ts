@@ -3,10 +3,10 @@ import { normaliseStatement } from "./normalise-statement.js";
 
 export { normaliseStatement };
 
-const maxCached = 10_000;
+const fewStatements = 10_000;
 
-/** `normaliseStatement` with a cache of its results. */
-export function createNormaliser(): (statement: string) => string {
+/** `normaliseStatement` with a cache of so many results. */
+export function createNormaliser(maxCached = fewStatements): (statement: string) => string {
   const known = new Map<string, string>();
   return (statement) => {
     const found = known.get(statement);

@@ -2,6 +2,7 @@
 // very many requests, through the candidate parents that the store lists.
 
 import type { Span } from "../core/rows.ts";
+import { allTime, type TimeRange } from "../core/time.ts";
 import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
 import { findSpans, formatEntryKey, loadAncestors } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
@@ -16,6 +17,8 @@ const tracesPerSearch = 500;
 const firstParentsPerAction = 8;
 /** Candidate parents that are looked up first, and at most at once. */
 const parentsPerRound = { first: 100, max: 4_000 } as const;
+/** Reading a span by its trace costs about so many times as much as the source's search through one query of any time. */
+const readingOverSearching = 20;
 /** The factor by which an estimate may be too low. */
 const estimateMargin = 1.25;
 
@@ -126,12 +129,17 @@ async function searchCandidates(
 ): Promise<boolean> {
   const { sources, requests, scan, spent } = search;
   const { range, budget } = scan;
-  const parents = await reader.findNPlusOneParents?.({ sources, least: npoThreshold, budget }, signal);
-  if (parents === undefined) return false;
-  const statements = await reader.count?.({ sources, range, select: "statements", budget }, signal);
+  const countStatements = (range: TimeRange) =>
+    reader.count?.({ sources, range, select: "statements", budget }, signal);
+  const statements = await countStatements(range);
   const left = budget.limit - spent();
   const costOfTraces = statements === undefined ? left : (requests + statements) * estimateMargin;
   const canReadTraces = costOfTraces < left;
+  if (canReadTraces && costOfTraces * readingOverSearching < ((await countStatements(allTime)) ?? 0)) {
+    return false;
+  }
+  const parents = await reader.findNPlusOneParents?.({ sources, least: npoThreshold, budget }, signal);
+  if (parents === undefined) return false;
   // Each parent costs at least a look-up, and so does the request above it.
   if (canReadTraces && parents.length > requests) return false;
   const share = canReadTraces ? createBudgetShare(budget, left - costOfTraces) : budget;

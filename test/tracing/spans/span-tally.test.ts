@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
+import { allTime } from "#src/core/time.ts";
 import type { SpanReader, SpanTally } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -265,6 +266,27 @@ describe("N+1 detection over thousands of requests", () => {
       const { npo, calls } = await actions(parents, old, 22_000);
       expect(npo).toEqual(["Odd"]);
       expect(calls).not.toContain("find id");
+    });
+
+    test("does not have all parents searched for a range that is a small part of what the index has", async () => {
+      const searched: number[] = [];
+      const answer = async (all: number) => {
+        const reader = createCountingReader(here, 100_000);
+        const own: SpanReader = {
+          ...reader,
+          findNPlusOneParents: async () => {
+            searched.push(all);
+            return Array.from({ length: 1_000 }, (_, n) => `r${n}`);
+          },
+          count: async (query) => (query.range === allTime ? all : 5_005),
+        };
+        const query = { ...scope, budget: createBudget(100_000) };
+        const rows = await createSpanAnalytics(own).actions(query, signal);
+        return rows.filter(({ has_npo }) => has_npo).map(({ action }) => action);
+      };
+      expect(await answer(200_000)).toEqual(["Odd"]);
+      expect(await answer(400_000)).toEqual(["Odd"]);
+      expect(searched).toEqual([200_000]);
     });
 
     test("gives up on candidate parents while the budget still allows reading the traces", async () => {

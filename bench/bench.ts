@@ -8,11 +8,14 @@
 //   --sizes 100,1000     lines per request in `compare`; results.json is left alone
 //   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
-//   --spans N            of the day of `scale`: a million, or 100,000 with --quick
+//   --spans N            of a day of `scale`: a million, or 100,000 with --quick. Where it is given, the filled server is kept
+//                        in /var/tmp and taken up again; so is a run that was cut
+//   --days N             of `scale`, each with so many spans: 1
+//   --server NAME        of `scale`: es8, or another search server
 //   --strict             exit code 1 when a floor is missed
 import { spawnSync } from "node:child_process";
 import { loadavg } from "node:os";
-import { chosen, options, rounds, type SectionName, sections } from "./harness/options.ts";
+import { chosen, options, rounds, type SectionName, scaleServer, sections } from "./harness/options.ts";
 import { pinned } from "./harness/process.ts";
 import type { Figure } from "./harness/report.ts";
 import { type MeasuredSections, printResults, writeResults } from "./harness/results.ts";
@@ -74,7 +77,11 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
   tracing: () => measureTracing({ agent, token, rounds, quick, folder, serve }),
   scale: () => {
     const spans = Number(options.spans ?? (quick ? 100_000 : 1_000_000));
-    return measureScale({ agent, token, spans, folder, serve: (yaml, limits) => serve(yaml, {}, limits) });
+    return measureScale({
+      ...{ agent, token, folder, spans, days: Number(options.days), isKept: options.spans !== undefined },
+      server: scaleServer,
+      serve: (yaml, limits) => serve(yaml, {}, limits),
+    });
   },
   graphql: async ({ ascii }) => {
     const server = await startOurs(ascii);

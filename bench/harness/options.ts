@@ -1,5 +1,6 @@
 // What `npm run bench` is asked for on its command line.
 import { parseArgs } from "node:util";
+import { serverNames } from "../../test/servers/servers.ts";
 
 export const { values: options } = parseArgs({
   options: {
@@ -9,6 +10,8 @@ export const { values: options } = parseArgs({
     subjects: { type: "string" },
     output: { type: "string" },
     spans: { type: "string" },
+    days: { type: "string", default: "1" },
+    server: { type: "string", default: "es8" },
     strict: { type: "boolean", default: false },
   },
 });
@@ -41,6 +44,7 @@ function choose<T extends string>(text: string | undefined, known: readonly T[])
     return found;
   });
 }
+export const [scaleServer = "es8"] = choose(options.server, serverNames);
 export const sections = choose(options.only, sectionNames);
 export const chosen = choose(options.subjects, subjectNames);
 export const sizes = options.sizes?.split(",").map(Number) ?? [10, 100, 1_000, 10_000];

@@ -1,23 +1,29 @@
-// Traces of a busy site over a real Elasticsearch: a day of a million spans, asked for an hour, six hours and the day. What is
+// Traces of a busy site over a real search server: a day of a million spans, asked for an hour, six hours and the day. What is
 // read costs the source little more than a plain scan of the same documents; what is too much is refused at once. Then the same
 // questions are asked again and again while documents come, as dashboards do: what is kept is not read again. At last a roller
-// keeps figures of the day in an index, and a new process is asked for the day.
+// keeps figures of all days in an index, and a new process is asked for the day, and for all days where there are several.
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { Agent } from "node:http";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { start as startServer } from "../../test/servers/servers.ts";
+import type { ServerName } from "../../test/servers/servers.ts";
 import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
-import { dayBegins, generateRequest, spansOfBusyRequest } from "../fixtures/busy-site.ts";
+import { dayLength, findDayBegin, generateRequest, planBusyDay } from "../fixtures/busy-site.ts";
 import { hour } from "../fixtures/spans.ts";
 import { type Call, send } from "../harness/http-client.ts";
-import { readCpuMillis, runToEnd, type Subject } from "../harness/process.ts";
-import { calculateMedian, type Figure } from "../harness/report.ts";
+import { type KeptServer, keptFolder, openKeptServer } from "../harness/kept-server.ts";
+import { readCpuMillis, readMemoryMegabytes, runToEnd, type Subject } from "../harness/process.ts";
+import { calculateMedian, count, type Figure } from "../harness/report.ts";
 
 interface Bench {
   readonly agent: Agent;
   readonly token: string;
-  /** Of the day, over both sites. */
+  readonly server: ServerName;
+  /** Of a day, over both sites. */
   readonly spans: number;
+  readonly days: number;
+  /** Whether the data are kept for further runs. */
+  readonly isKept: boolean;
   readonly folder: string;
   readonly serve: (
     yaml: readonly string[],
@@ -28,7 +34,7 @@ interface Bench {
 /** The most that each figure may be. */
 const floors = {
   ...{ scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000, firstRatio: 1.3, againRatio: 0.5 },
-  ...{ storedMillis: 1_000, rollMicros: 30 },
+  ...{ storedMillis: 1_000, storedDaysMillis: 1_500, rollMicros: 30, rollRatio: 1.3, slope: 0.3 },
 };
 
 interface Question {
@@ -69,76 +75,98 @@ const repetitions = 3;
 const deadline = "120s";
 
 export async function measureScale(bench: Bench): Promise<readonly Figure[]> {
-  const source = await startServer("es8");
+  const { server, spans, days, isKept } = bench;
+  const name = `${spans}-${days}`;
+  const source = await openKeptServer({ server, name, dayBegins: findDayBegin(), isKept });
   try {
-    await fill(bench, source.url);
+    await source.run("fill", () => fill(bench, source));
     const configuration = [
       `backends: { es: { kind: elastic, url: "${source.url}", timeout: 120s } }`,
       "sites:",
-      ...["shop", "payments"].map(
-        (name) => `  ${name}: { traces: { backend: es, index: "${otel.pattern(name)}", layout: otel } }`,
-      ),
+      ...["shop", "payments"].flatMap((site) => [
+        `  ${site}:`,
+        `    retention: ${days + 10}d`,
+        `    traces: { backend: es, index: "${otel.pattern(site)}", layout: otel }`,
+      ]),
     ];
-    const { subject, url } = await bench.serve(configuration, { deadline, rollup_bytes: 0 });
-    const figures: Figure[] = [];
-    const reading = new Map<string, Measured>();
-    for (const hours of ranges) {
-      const range = findRange(hours);
-      const scans = new Map<string, Promise<number>>();
-      const measured = new Map<string, Measured>();
-      for (const question of questions) {
-        const result = await measureQuestion(
-          bench,
-          { url, pid: subject.pid, source: source.url },
-          question,
-          range,
-        );
-        measured.set(question.name, result);
-        if (question.isKept) reading.set(`${question.name}, ${hours} h`, result);
-        figures.push(...describe(question, hours, result));
-        if (question.reads === undefined || result.status !== 200) continue;
-        const key = JSON.stringify(question.reads);
-        const scan = scans.get(key) ?? measureScan(source.url, question.reads, range);
-        scans.set(key, scan);
-        figures.push({
-          ...{ name: `${question.name}, ${hours} h: source's CPU over a plain scan`, unit: "×" },
-          ...{ value: result.sourceCpu / (await scan), floor: floors.scanRatio },
-        });
-      }
-      const [byTime, byDuration] = ["time", "duration"].map((by) => measured.get(`errors by ${by}`)?.millis);
-      figures.push({
-        ...{ name: `errors, ${hours} h: by time over by duration`, unit: "×", floor: floors.errorsRatio },
-        value: (byTime ?? Number.NaN) / (byDuration ?? Number.NaN),
-      });
-    }
-    await subject.stop();
-    figures.push(...(await measureAgain(bench, source.url, configuration, reading)));
-    figures.push(...(await measureStored(bench, source.url, configuration)));
-    return figures;
+    const reading = await source.run("reading", () => measureReading(bench, source, configuration));
+    const again = await source.run("again", () =>
+      measureAgain(bench, source, configuration, new Map(reading.measured)),
+    );
+    const rolled = [...configuration, "rollups: { backend: es, index: readout-rollups, rate: 1 }"];
+    const rolling = await source.run("rolling", () => measureRolling(bench, source, rolled));
+    const stored = await measureStored(bench, source, rolled);
+    source.finish("fill");
+    return [...reading.figures, ...again, ...rolling, ...stored, ...compareSizes(bench, stored)];
   } finally {
     await source.stop();
   }
 }
 
+interface Reading {
+  readonly figures: readonly Figure[];
+  /** The questions whose figures are kept, by `formatTitle`. */
+  readonly measured: readonly (readonly [string, Measured])[];
+}
+
+const formatTitle = ({ name }: Question, hours: number): string => `${name}, ${hours} h`;
+
+async function measureReading(
+  bench: Bench,
+  { url: source, dayBegins }: KeptServer,
+  configuration: readonly string[],
+): Promise<Reading> {
+  const { subject, url } = await bench.serve(configuration, { deadline, rollup_bytes: 0 });
+  const figures: Figure[] = [];
+  const kept: [string, Measured][] = [];
+  for (const hours of ranges) {
+    const range = findRange(dayBegins, hours);
+    const scans = new Map<string, Promise<number>>();
+    const measured = new Map<string, Measured>();
+    for (const question of questions) {
+      const target = { url, pid: subject.pid, source };
+      const result = await measureQuestion(bench, target, question, range);
+      measured.set(question.name, result);
+      if (question.isKept) kept.push([formatTitle(question, hours), result]);
+      figures.push(...describe(question, hours, result));
+      if (question.reads === undefined || result.status !== 200) continue;
+      const key = JSON.stringify(question.reads);
+      const scan = scans.get(key) ?? measureScan(source, question.reads, range);
+      scans.set(key, scan);
+      figures.push({
+        ...{ name: `${formatTitle(question, hours)}: source's CPU over a plain scan`, unit: "×" },
+        ...{ value: result.sourceCpu / (await scan), floor: floors.scanRatio },
+      });
+    }
+    const [byTime, byDuration] = ["time", "duration"].map((by) => measured.get(`errors by ${by}`)?.millis);
+    figures.push({
+      ...{ name: `errors, ${hours} h: by time over by duration`, unit: "×", floor: floors.errorsRatio },
+      value: (byTime ?? Number.NaN) / (byDuration ?? Number.NaN),
+    });
+  }
+  await subject.stop();
+  return { figures, measured: kept };
+}
+
 /** The middle of the day. */
-function findRange(hours: number): Range {
+function findRange(dayBegins: number, hours: number): Range {
   return { from: dayBegins + (24 - hours) * (hour / 2), to: dayBegins + (24 + hours) * (hour / 2) };
 }
 
 /** The kept questions, each asked again after documents have come. */
 async function measureAgain(
   bench: Bench,
-  source: string,
+  { url: source, dayBegins }: KeptServer,
   configuration: readonly string[],
   reading: ReadonlyMap<string, Measured>,
 ): Promise<readonly Figure[]> {
   const { subject, url } = await bench.serve(configuration, { deadline });
-  const requests = Math.round(bench.spans / spansOfBusyRequest);
+  const day = planBusyDay(dayBegins, bench.spans);
   let added = 0;
   const addDocuments = async (): Promise<void> => {
     added += 1;
     // A number between those of two requests of the day, in the middle of the range.
-    const lines = generateRequest(Math.floor(requests / 2) + added + 0.5, requests).flatMap(
+    const lines = generateRequest(Math.floor(day.requests / 2) + added + 0.5, day).flatMap(
       ({ site: name, stream, text }) => [
         JSON.stringify({ create: { _index: `${name}-${stream}-generic.otel-default` } }),
         text,
@@ -150,11 +178,11 @@ async function measureAgain(
   const figures: Figure[] = [];
   for (const hours of ranges) {
     for (const question of questions) {
-      const title = `${question.name}, ${hours} h`;
+      const title = formatTitle(question, hours);
       const before = reading.get(title);
       if (before?.status !== 200) continue;
       const target = { url, pid: subject.pid, source };
-      const again = await measureQuestion(bench, target, question, findRange(hours), addDocuments);
+      const again = await measureQuestion(bench, target, question, findRange(dayBegins, hours), addDocuments);
       figures.push(
         {
           ...{ name: `${title}, asked first: over reading`, unit: "×", floor: floors.firstRatio },
@@ -174,49 +202,103 @@ async function measureAgain(
   return figures;
 }
 
-/** Figures of the day in an index: what making them costs, and the day asked of a process that holds nothing. */
-async function measureStored(
+/** What it costs to make figures of all days and keep them in an index. Begins anew where a run before was cut. */
+async function measureRolling(
   bench: Bench,
-  source: string,
+  { url: source, dayBegins }: KeptServer,
   configuration: readonly string[],
 ): Promise<readonly Figure[]> {
-  const rolled = [...configuration, "rollups: { backend: es, index: readout-rollups, rate: 1 }"];
-  const roller = await bench.serve(rolled, { deadline });
+  await fetch(`${source}/readout-rollups`, { method: "DELETE" });
+  const spans = bench.spans * bench.days;
+  const begins = dayBegins - (bench.days - 1) * dayLength;
+  const roller = await bench.serve(configuration, { deadline });
   const before = { source: await readSourceCpu(source), own: readCpuMillis(roller.subject.pid) };
-  await waitForReach(roller.url);
+  await waitForReach(roller.url, begins);
   const own = readCpuMillis(roller.subject.pid) - before.own;
   const ofSource = (await readSourceCpu(source)) - before.source;
+  const memory = readMemoryMegabytes(roller.subject.pid, "VmHWM");
   await roller.subject.stop();
   const stored = await fetch(`${source}/readout-rollups/_stats/store`);
   const { _all } = (await stored.json()) as { _all: { primaries: { store: { size_in_bytes: number } } } };
-  const scan = await measureScan(source, [{ match_all: {} }], findRange(24));
-  const figures: Figure[] = [
+  const scan = await measureScan(source, [{ match_all: {} }], { from: begins, to: dayBegins + dayLength });
+  return [
     {
-      ...{ name: "making figures of the day: CPU a span", unit: "µs", floor: floors.rollMicros },
-      value: (1_000 * own) / bench.spans,
+      ...{ name: "making figures: CPU a span", unit: "µs", floor: floors.rollMicros },
+      value: (1_000 * own) / spans,
     },
-    { name: "making figures of the day: source's CPU over a plain scan", unit: "×", value: ofSource / scan },
     {
-      ...{ name: "figures of the day: bytes a span in the index", unit: "B" },
-      value: _all.primaries.store.size_in_bytes / bench.spans,
+      ...{ name: "making figures: source's CPU over a plain scan", unit: "×", floor: floors.rollRatio },
+      value: ofSource / scan,
+    },
+    { name: "making figures: most memory", unit: "MB", value: memory },
+    {
+      ...{ name: "figures: bytes a span in the index", unit: "B" },
+      value: _all.primaries.store.size_in_bytes / spans,
     },
   ];
-  const { subject, url } = await bench.serve(rolled, { deadline });
+}
+
+/** The day, and all days where there are several, asked of a process that holds nothing. */
+async function measureStored(
+  bench: Bench,
+  { url: source, dayBegins }: KeptServer,
+  configuration: readonly string[],
+): Promise<readonly Figure[]> {
+  const { subject, url } = await bench.serve(configuration, { deadline });
   const target = { url, pid: subject.pid, source };
-  for (const question of [...questions, await findEventQuestion(bench, url), ...revisionQuestions]) {
-    const answer = await measureQuestion(bench, target, question, findRange(24));
-    figures.push(
-      { name: `${question.name}, a day from the index, asked first`, unit: "ms", value: answer.firstMillis },
-      {
-        ...{ name: `${question.name}, a day from the index: p50`, unit: "ms" },
-        ...{ value: answer.status === 200 ? answer.millis : Number.NaN, floor: floors.storedMillis },
-      },
-      { name: `${question.name}, a day from the index: source's CPU`, unit: "ms", value: answer.sourceCpu },
-      { name: `${question.name}, a day from the index: CPU`, unit: "ms", value: answer.ownCpu },
-    );
+  const day = findRange(dayBegins, 24);
+  const all = { from: dayBegins - (bench.days - 1) * dayLength, to: day.to };
+  const event = await findEventQuestion(bench, url, findRange(dayBegins, 1));
+  const figures: Figure[] = [];
+  for (const { range, title, floor } of [
+    { range: day, title: "a day", floor: floors.storedMillis },
+    ...(bench.days === 1
+      ? []
+      : [{ range: all, title: `${bench.days} days`, floor: floors.storedDaysMillis }]),
+  ]) {
+    for (const question of [...questions, event, ...revisionQuestions]) {
+      const answer = await measureQuestion(bench, target, question, range);
+      const name = `${question.name}, ${title} from the index`;
+      figures.push(
+        { name: `${name}, asked first`, unit: "ms", value: answer.firstMillis },
+        {
+          name: `${name}: p50`,
+          unit: "ms",
+          value: answer.status === 200 ? answer.millis : Number.NaN,
+          floor,
+        },
+        { name: `${name}: source's CPU`, unit: "ms", value: answer.sourceCpu },
+        { name: `${name}: CPU`, unit: "ms", value: answer.ownCpu },
+      );
+    }
   }
   await subject.stop();
   return figures;
+}
+
+/** How the time of an answer grows with the spans of a day, over the runs of other sizes that were kept on this machine. */
+function compareSizes({ server, spans, days, isKept }: Bench, stored: readonly Figure[]): readonly Figure[] {
+  if (!isKept || days > 1) return [];
+  const file = join(keptFolder, `${server}-times.json`);
+  const times: Record<string, Record<string, number>> = existsSync(file)
+    ? JSON.parse(readFileSync(file, "utf8"))
+    : {};
+  const answers = stored.filter(({ name }) => name.endsWith(": p50"));
+  times[spans] = Object.fromEntries(answers.map(({ name, value }) => [name, value]));
+  writeFileSync(file, `${JSON.stringify(times, null, 2)}\n`);
+  const sizes = Object.keys(times)
+    .map(Number)
+    .sort((a, b) => a - b);
+  const [least = spans, most = spans] = [sizes[0], sizes.at(-1)];
+  if (least === most) return [];
+  return answers.map(({ name }) => {
+    const growth = (times[most]?.[name] ?? Number.NaN) / (times[least]?.[name] ?? Number.NaN);
+    return {
+      ...{ name: `${name.replace(": p50", "")}: slope of its time`, unit: "", floor: floors.slope },
+      value: Math.log(growth) / Math.log(most / least),
+      note: `from ${count(least)} to ${count(most)} spans`,
+    };
+  });
 }
 
 const revisionQuestions: readonly Question[] = [
@@ -225,8 +307,11 @@ const revisionQuestions: readonly Question[] = [
 ];
 
 /** The actions of the slow event with the greatest impact. */
-async function findEventQuestion({ agent, token }: Bench, url: string): Promise<Question> {
-  const { from, to } = findRange(1);
+async function findEventQuestion(
+  { agent, token }: Bench,
+  url: string,
+  { from, to }: Range,
+): Promise<Question> {
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
   const call = { url: `${url}/api/v2/tracing/slow_events`, method: "POST", token } as const;
   const { body } = await send(agent, { ...call, body: JSON.stringify({ ...site, ...range }) }, true);
@@ -234,13 +319,13 @@ async function findEventQuestion({ agent, token }: Bench, url: string): Promise<
   return { name: "slow event actions", route: "slow_events/actions", body: { ...site, digest } };
 }
 
-/** Until the figures of each kind of both sites reach back to the begin of the day. */
-async function waitForReach(url: string): Promise<void> {
+/** Until the figures of each kind of both sites reach back so far, milliseconds. */
+async function waitForReach(url: string, begins: number): Promise<void> {
   for (;;) {
     await sleep(1_000);
     const text = await (await fetch(`${url}/metrics`)).text();
     const reaches = [...text.matchAll(/^readout_rolled_reach_seconds\{[^}]*\} (\S+)$/gm)];
-    const wanted = (Date.now() - dayBegins) / 1_000;
+    const wanted = (Date.now() - begins) / 1_000;
     if (reaches.length >= kindsOfFigures && reaches.every(([, seconds]) => Number(seconds) >= wanted)) return;
   }
 }
@@ -248,9 +333,9 @@ async function waitForReach(url: string): Promise<void> {
 const kindsOfFigures = 10;
 
 /** By a process of its own, so that whoever measures has not a million documents' garbage to collect meanwhile. */
-function fill({ folder, spans }: Bench, url: string): Promise<void> {
+async function fill({ folder, spans, days }: Bench, { url, dayBegins }: KeptServer): Promise<void> {
   const program = join(import.meta.dirname, "..", "fixtures", "fill-busy-site.ts");
-  return runToEnd([program, url, String(spans)], join(folder, "scale-fill.log"));
+  await runToEnd([program, url, ...[spans, days, dayBegins].map(String)], join(folder, "scale-fill.log"));
 }
 
 interface Measured {
@@ -314,11 +399,11 @@ function readRefusedStatus(error: unknown): number {
 }
 
 function describe(
-  { name }: Question,
+  question: Question,
   hours: number,
   { status, millis, sourceCpu, ownCpu }: Measured,
 ): readonly Figure[] {
-  const title = `${name}, ${hours} h`;
+  const title = formatTitle(question, hours);
   if (status !== 200)
     return [{ name: `${title}: refused after`, unit: "ms", value: millis, floor: floors.refusalMillis }];
   return [

@@ -4,10 +4,13 @@ import org.codelibs.opensearch.runner.OpenSearchRunner;
 public class OpenSearchNode {
   public static void main(String[] args) throws Exception {
     OpenSearchRunner runner = new OpenSearchRunner();
+    String data = System.getenv("OPENSEARCH_DATA");
     runner.onBuild(
-        (number, settings) ->
-            settings.putList(
-                "node.roles", "cluster_manager", "data", "ingest", "remote_cluster_client"));
+        (number, settings) -> {
+          settings.putList(
+              "node.roles", "cluster_manager", "data", "ingest", "remote_cluster_client");
+          if (data != null) settings.put("path.data", data);
+        });
     Runtime.getRuntime().addShutdownHook(new Thread(() -> close(runner)));
     runner.build(args);
     Thread.currentThread().join();

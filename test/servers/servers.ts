@@ -53,6 +53,8 @@ interface StartOptions {
   readonly security?: Security | undefined;
   /** Only OpenSearch starts several. */
   readonly nodes?: number;
+  /** The folder of the indices of a single node, where they are to outlive the server. */
+  readonly data?: string | undefined;
 }
 
 class StartFailed extends Error {
@@ -116,12 +118,12 @@ const heap = ["-Xms512m", "-Xmx1g"];
 export async function start(
   name: ServerName,
   signal?: AbortSignal,
-  { security, nodes = 1 }: StartOptions = {},
+  { security, nodes = 1, data }: StartOptions = {},
 ): Promise<Running> {
   const files = await downloadServer(name, signal);
   const port = await findFreePort();
   try {
-    return await startAt(port, name, files, { security, nodes }, signal);
+    return await startAt(port, name, files, { security, nodes, data }, signal);
   } finally {
     reserved.delete(port); // from now on the port itself tells
   }
@@ -131,12 +133,12 @@ async function startAt(
   port: number,
   name: ServerName,
   files: string,
-  { security, nodes }: Pick<Place, "security" | "nodes">,
+  { security, nodes, data }: Pick<Place, "security" | "nodes" | "data">,
   signal?: AbortSignal,
 ): Promise<Running> {
   const server: Server = servers[name];
   const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
-  const place = { server, files, folder, port, cluster: basename(folder), security, nodes };
+  const place = { server, files, folder, port, cluster: basename(folder), security, nodes, data };
   const daemon = await prepare(place, signal);
   const url = `${security === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   try {
@@ -165,6 +167,7 @@ interface Place {
   readonly cluster: string;
   readonly security: Security | undefined;
   readonly nodes: number;
+  readonly data: string | undefined;
 }
 
 async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
@@ -196,11 +199,13 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
       ...aloneSettings,
       "cluster.name": place.cluster,
       "http.port": place.port,
+      ...(place.data === undefined ? {} : { "path.data": place.data }),
       ...(place.security === undefined ? { "xpack.security.enabled": false } : secured),
     });
     if (place.security !== undefined) await enableSecurity(home, jdk, place.security, signal);
     await mkdir(join(place.folder, "tmp"));
-    if (account) await run("chown", ["-R", `${account.uid}:${account.gid}`, place.folder], signal);
+    const written = [place.folder, ...(place.data === undefined ? [] : [place.data])];
+    if (account) await run("chown", ["-R", `${account.uid}:${account.gid}`, ...written], signal);
     return {
       program: join(home, "bin", "elasticsearch"),
       args: [],
@@ -234,6 +239,7 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
         ...["-baseHttpPort", String(place.port - 1)], // node 1 listens on the next port
         ...["-clusterName", place.cluster],
       ],
+      ...(place.data !== undefined && { env: { OPENSEARCH_DATA: place.data } }),
     };
   },
 };

@@ -3,25 +3,11 @@
 import { createButton, createElement, createTable, renderUntrusted } from "../base/dom.js";
 import { formatMinute, formatNumber, formatZoneName } from "../base/format.js";
 import { colourCount } from "./chart.js";
+import { formatLabel } from "./series-label.js";
 
-/**
- * @typedef {{
- *   readonly id: string, readonly name: string, readonly tags: Readonly<Record<string, string>>, readonly min: number | null,
- *   readonly max: number | null, readonly data: readonly { readonly timestamp: string, readonly value: number }[],
- * }} Series
- */
+/** @typedef {import("./series-label.js").Series} Series */
 
 const maxRows = 500;
-
-/**
- * The tags of a series, and its name where several are shown.
- * @param {Series} series @param {boolean} [isNamed]
- */
-export function formatLabel({ name, tags }, isNamed = false) {
-  const pairs = Object.entries(tags).map(([key, value]) => `${key}=${value}`);
-  if (pairs.length === 0) return name;
-  return isNamed ? `${name} ${pairs.join(", ")}` : pairs.join(", ");
-}
 
 /**
  * The series with their figures. The name of each is a button that hides it in the chart and shows it again; another one

@@ -6,8 +6,9 @@ import { createElement, fillSelect, replaceChildren } from "../base/dom.js";
 import { findUnit, formatCount, formatRange } from "../base/format.js";
 import { createEmptyState } from "../base/states.js";
 import { drawChart } from "./chart.js";
-import { createSeriesTable, createValueTable, formatLabel } from "./figures.js";
+import { createSeriesTable, createValueTable } from "./figures.js";
 import { resolutionNames, resolutionSeconds } from "./resolution.js";
+import { formatLabel } from "./series-label.js";
 import { showTagFields } from "./tag-fields.js";
 
 /** @typedef {import("./metrics.js").MetricsView} MetricsView */

@@ -7,13 +7,15 @@ import { createEmptyState, createFailureState, createLoadingState } from "../bas
 import { drawChart } from "./chart.js";
 import { createSeriesTable, createValueTable } from "./figures.js";
 import { resolutionSeconds } from "./resolution.js";
+import { formatLabel, nameSeries } from "./series-label.js";
 
 /** @typedef {import("../base/address.js").StateOf<"visuals">} State */
+/** @typedef {import("./series-label.js").VisualSeries} VisualSeries */
 /**
  * @typedef {{
  *   readonly id: string, readonly title: string, readonly description: string | null, readonly type: string,
  *   readonly resolution: string | null, readonly from: string, readonly to: string,
- *   readonly series?: readonly { readonly id: string, readonly data: readonly { readonly timestamp: string, readonly value: number }[] }[],
+ *   readonly series?: readonly VisualSeries[],
  *   readonly rows?: readonly { readonly group: Readonly<Record<string, string>>, readonly data: Readonly<Record<string, number>> }[],
  * }} Visual
  */
@@ -76,20 +78,17 @@ export function createVisualsView({ go }) {
   }
 }
 
-/** @param {HTMLElement} root @param {Visual} visual @param {NonNullable<Visual["series"]>} found @param {AbortSignal} signal */
+/** @param {HTMLElement} root @param {Visual} visual @param {readonly VisualSeries[]} found @param {AbortSignal} signal */
 function showSeries(root, visual, found, signal) {
   if (found.length === 0)
     return root.append(createEmptyState("No values", "None has a value in this range."));
-  const series = found.map(({ id, data }) => {
-    const values = data.map(({ value }) => value);
-    return { id, tags: {}, name: id, min: Math.min(...values), max: Math.max(...values), data };
-  });
+  const { series, isNamed } = nameSeries(found);
   const drawn = createElement("div");
-  const table = createSeriesTable(series, { show: (shown) => chart.show(shown) });
-  root.append(drawn, table.root, createValueTable(series, visual.title));
+  const table = createSeriesTable(series, { isNamed, show: (shown) => chart.show(shown) });
+  root.append(drawn, table.root, createValueTable(series, visual.title, isNamed));
   const chart = drawChart(
     drawn,
-    series.map(({ id, data }) => ({ label: id, data })),
+    series.map((one) => ({ label: formatLabel(one, isNamed), data: one.data })),
     {
       ...{ label: `Chart of ${visual.title}`, unit: "", signal, point: table.writeCursor, choose: () => {} },
       step: resolutionSeconds[visual.resolution ?? ""] ?? 60,

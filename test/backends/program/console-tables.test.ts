@@ -124,6 +124,8 @@ test("a published visual is shown by its id, and an unknown one is not found", a
   await open("#/visuals?id=9Ubquyg0qqEEfpH6Xefmrg");
   await page.getByRole("heading", { name: "Requests per minute" }).waitFor();
   await page.locator(".chart canvas").waitFor();
+  // By the metric, and not by the id that the API has for the series.
+  expect(await page.locator("button.series").allTextContents()).toEqual(["site_throughput"]);
   await page.getByLabel("Id of a published visual").fill("AAAAAAAAAAAAAAAAAAAAAA");
   await page.keyboard.press("Enter");
   await page.locator(".state-title", { hasText: "Not found" }).waitFor();

@@ -7,6 +7,7 @@ import { z } from "zod";
 import { requireAt, requireKey, requireLast } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { type AttributeValue, errorReportAttribute, type Span } from "../../../src/core/rows.ts";
+import type { Instant, TimeRange } from "../../../src/core/time.ts";
 import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { toTally } from "../../../src/tracing/spans/span-tally.ts";
@@ -286,19 +287,48 @@ async function hasTooManyGroups(
   documents: SpanDocuments,
   search: AggregationQuery<SpanForm>,
   query: TallyQuery,
-  { columns }: AggregationBlock,
+  block: AggregationBlock,
   size: number,
   signal: AbortSignal,
 ): Promise<boolean> {
+  const { total } = await documents.aggregate(search, { track_total_hits: true }, signal);
+  if (total > manyDocuments) {
+    // What a part of the range has is the least that all of it has.
+    const part = cutRange(query.range);
+    const condition: Condition<SpanForm> = (placed, source) =>
+      allOf([search.condition(placed, source), buildEndTimeQuery(placed, part)]);
+    const ofPart = await estimateGroups(documents, { ...search, condition }, block, signal);
+    if (ofPart !== undefined && ofPart.least > countMaxGroups(query, total, size)) return true;
+  }
+  const all = await estimateGroups(documents, search, block, signal);
+  if (all === undefined) return false;
+  return all.least > countMaxGroups(query, all.total, size) || all.least * minSpansPerGroup > all.total;
+}
+
+/** About so many take a source half a second to look at. */
+const manyDocuments = 1_000_000;
+const rangeParts = 32n;
+
+/** The newest part of a range. */
+function cutRange({ from, to }: TimeRange): TimeRange {
+  return { from: (to - (to - from) / rangeParts) as Instant, to };
+}
+
+/** The least number of groups, and how many documents there are; undefined where the server cannot tell. */
+async function estimateGroups(
+  documents: SpanDocuments,
+  search: AggregationQuery<SpanForm>,
+  { columns }: AggregationBlock,
+  signal: AbortSignal,
+): Promise<{ readonly least: number; readonly total: number } | undefined> {
   const entries = columns.map(({ field }, index) => [`c${index}`, { cardinality: { field } }] as const);
   const body = { track_total_hits: true, aggs: Object.fromEntries(entries) };
   const answer = await aggregateUnlessRejected(documents, search, body, signal);
-  if (answer === undefined) return false;
+  if (answer === undefined) return undefined;
   const estimates = entries.map(
     ([name]) => cardinalitySchema.safeParse(answer.aggregations[name]).data?.value ?? 0,
   );
-  const least = Math.max(...estimates) * (1 - cardinalityError);
-  return least > countMaxGroups(query, answer.total, size) || least * minSpansPerGroup > answer.total;
+  return { least: Math.max(...estimates) * (1 - cardinalityError), total: answer.total };
 }
 
 /** The groups, in pages of `size`, one at least, that so many documents may have; those with more are read, or too many for that. */

@@ -74,3 +74,41 @@ test.each(["request", "event"] as const)("counts few groups of very many spans: 
     await backend.close();
   }
 });
+
+test.each([
+  { has: "a part of the range", ofPart: 60_000, looks: 1 },
+  { has: "only all of the range", ofPart: 1_000, looks: 2 },
+])("asks no page of groups where $has has too many", async ({ ofPart, looks }) => {
+  let looked = 0;
+  let pages = 0;
+  const answerLook = (names: readonly string[]): object => {
+    looked += 1;
+    const value = looked === 1 ? ofPart : 60_000;
+    return Object.fromEntries(names.map((name) => [name, { value }]));
+  };
+  fake = await openScriptedSource((response, { url = "" }, body) => {
+    if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
+    if (!url.includes("/_search")) return sendJson(response, mappings);
+    const names = Object.keys(bodySchema.parse(JSON.parse(body)).aggs ?? {});
+    if (names.includes("groups")) pages += 1;
+    const aggregations = names.includes("c0") ? answerLook(names) : undefined;
+    const total = { value: spansPerBlock, relation: "eq" };
+    const whole = { timed_out: false, _shards: { total: 1, failed: 0 } };
+    sendJson(response, { ...whole, hits: { total, hits: [] }, aggregations });
+  });
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  try {
+    const sources = [buildSpanSource("shop", { index: "x-*", layout: "auto" })] as const;
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources, range, select: "children", by: "event", budget: createBudget(100_000) } as const;
+    const tally = backend.stores.traces?.tally?.(query, AbortSignal.timeout(10_000)) ?? [];
+    const readFirst = async (): Promise<unknown> => {
+      for await (const batch of tally) return batch;
+      return undefined;
+    };
+    await expect(readFirst()).rejects.toMatchObject({ slug: "result_too_large" });
+  } finally {
+    await backend.close();
+  }
+  expect({ looked, pages }).toEqual({ looked: looks, pages: 0 });
+});

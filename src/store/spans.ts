@@ -159,7 +159,12 @@ export interface SpanLookup {
      * are its callee side under the same id (`isCalleeSide`), and entries of any trace with a link to one of them. And the
      * `calls` of the same trace that name one of them as parent, which tell whose the callee sides under their ids are.
      */
-    | { readonly by: "caller"; readonly spans: readonly SpanId[] }
+    | {
+        readonly by: "caller";
+        readonly spans: readonly SpanId[];
+        /** Lets a store omit spans of the callers' own traces, because a look-up by trace has returned them. */
+        readonly areTracesRead?: boolean | undefined;
+      }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
   /** Lets a store omit spans that a scan with these would not return; not with `exceptions`. */

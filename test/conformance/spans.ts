@@ -30,6 +30,7 @@ import {
   createArrayReader,
   isInSelection,
   isLookedUp,
+  isOfReadTrace,
   type ModelPart,
   type ModelSpan,
   makeTraces,
@@ -290,6 +291,27 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
           const wanted = spans.filter((span) => isLookedUp(of, span));
           const left = wanted.filter(({ end }) => end < narrow.from || end > narrow.to);
           expect(left.length).toBeGreaterThan(0);
+          expect(wanted.map(formatKey)).toEqual(expect.arrayContaining(found));
+          expect(found).toEqual(expect.arrayContaining(left.map(formatKey)));
+        },
+      );
+
+      test.each([undefined, narrow])(
+        "find by caller omits only spans of traces that have been read, where it may: outside %o",
+        async (outside) => {
+          const callers = spans.filter(({ span_kind }) => span_kind === "producer");
+          const of = { by: "caller", spans: callers, areTracesRead: true } as const;
+          const query = { sources: all(), of, outside, budget: createLargeBudget() };
+          const found = (await readAllSpans(running.store.find(query, createSignal()))).map(formatKey);
+          const wanted = spans.filter((span) => isLookedUp({ ...of, areTracesRead: false }, span));
+          const left = wanted.filter(
+            (span) =>
+              !isOfReadTrace(of, span) &&
+              (outside === undefined || span.end < outside.from || span.end > outside.to),
+          );
+          // Some layouts have no links.
+          if (outside === undefined && spans.some(({ links }) => links.length > 0))
+            expect(left.length).toBeGreaterThan(0);
           expect(wanted.map(formatKey)).toEqual(expect.arrayContaining(found));
           expect(found).toEqual(expect.arrayContaining(left.map(formatKey)));
         },

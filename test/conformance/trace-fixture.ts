@@ -202,6 +202,7 @@ export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {
   if (of.by === "parent") {
     return of.spanIds.some((id) => id === span.parent_span_id) && isInSelection("statements", span);
   }
+  if (of.by === "caller" && isOfReadTrace(of, span)) return false;
   return of.spans.some(({ trace_id, span_id }) => {
     if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;
     const isChild = span.trace_id === trace_id && span.parent_span_id === span_id;
@@ -211,6 +212,14 @@ export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {
     const isRequest = span.entry && !span.report;
     return (isRequest && (isChild || isOther || links)) || (isChild && isInSelection("calls", span));
   });
+}
+
+/** Whether the look-up may leave the span out, because its trace has been read. */
+export function isOfReadTrace(
+  { spans, areTracesRead = false }: Extract<SpanLookup["of"], { readonly by: "caller" }>,
+  { trace_id }: Pick<Span, "trace_id">,
+): boolean {
+  return areTracesRead && spans.some((one) => one.trace_id === trace_id);
 }
 
 // ---- Traces at random ---------------------------------------------------------------------------------------

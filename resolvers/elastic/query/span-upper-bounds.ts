@@ -251,15 +251,23 @@ export function buildCalleeQuery(
 /** The same for all spans of these traces. */
 export function buildTraceCalleeQuery(placed: PlacedForm<SpanForm>, traceIds: readonly string[]): Query {
   const { group, form } = placed;
-  const { links } = form;
   const isEntry = buildSelectionQuery(placed, "entries");
   const isEntryOrCaller = anyOf([isEntry, buildSelectionQuery(placed, "calls")]);
-  const isLinked =
-    links === undefined ? matchNone : buildIdQuery(group, [`${links.at}.${links.trace_id}`], traceIds);
   return anyOf([
     allOf([buildIdQuery(group, form.trace_id, traceIds), isEntryOrCaller]),
-    allOf([isEntry, isLinked]),
+    buildLinkedTraceQuery(placed, traceIds),
   ]);
+}
+
+/** Documents that may be entries with a link into one of these traces. */
+export function buildLinkedTraceQuery(placed: PlacedForm<SpanForm>, traceIds: readonly string[]): Query {
+  const {
+    group,
+    form: { links },
+  } = placed;
+  if (links === undefined) return matchNone;
+  const isLinked = buildIdQuery(group, [`${links.at}.${links.trace_id}`], traceIds);
+  return allOf([buildSelectionQuery(placed, "entries"), isLinked]);
 }
 
 /** Documents that may be spans with one of these parents. */

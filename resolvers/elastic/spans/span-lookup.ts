@@ -64,7 +64,7 @@ export function findInSite(
     case "id":
       return readWithStandalone([...chunkIds(of.spanIds)].map(matchSpanIds));
     case "caller":
-      return mergeConcurrent(listCalleeMatchers(of.spans, outside).map((matcher) => () => read(matcher)));
+      return mergeConcurrent(listCalleeMatchers(of, outside).map((matcher) => () => read(matcher)));
     case "parent":
       return mergeConcurrent([...chunkIds(of.spanIds)].map((ids) => () => read(matchStatementChildren(ids))));
     default:

@@ -1,11 +1,11 @@
 // Span matchers: a candidate query plus a predicate applied to the decoded span. Also who owns separately stored events.
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
-import type { SpanId } from "../../../src/store/spans.ts";
+import type { SpanId, SpanLookup } from "../../../src/store/spans.ts";
 import { createCalleeTest } from "../../../src/tracing/spans/callees.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
-import { allOf, matchNone, not, type Query } from "../client/query-dsl.ts";
+import { allOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { SeparateEvent } from "../layout/event-decoder.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import { type EventForm, listEventTraceNames, type SpanForm } from "../layout/span-layout.ts";
@@ -14,6 +14,7 @@ import {
   buildCalleeQuery,
   buildChildQuery,
   buildIdQuery,
+  buildLinkedTraceQuery,
   buildSelectionQuery,
   buildTraceCalleeQuery,
   maxIdsPerSearch,
@@ -83,14 +84,15 @@ export const maxTracesPerSearch = 5_000;
 
 /**
  * Matchers for the requests that these spans called, a search each: as the other side under the same id, as a child or by a
- * link; and for the callers among their children. Outside of a range that has been read few requests of the same traces are left, so that traces are searched for
- * there, which are far fewer than spans.
+ * link; and for the callers among their children. Outside of a range that has been read few requests of the same traces are left,
+ * so that traces are searched for there, which are far fewer than spans. Where all spans of these traces have been read, only
+ * links are searched for.
  */
 export function listCalleeMatchers(
-  ids: readonly SpanId[],
+  { spans: ids, areTracesRead = false }: CallerLookup,
   outside: TimeRange | undefined,
 ): readonly SpanMatcher[] {
-  if (outside === undefined) {
+  if (outside === undefined && !areTracesRead) {
     return [...chunkIds(ids)].map((chunk) => {
       const { traceIds, spanIds } = listTraceAndSpanIds(chunk);
       return matchCallees(chunk, (placed) => buildCalleeQuery(placed, traceIds, spanIds));
@@ -99,11 +101,17 @@ export function listCalleeMatchers(
   const idsByTrace = Map.groupBy(ids, ({ trace_id }) => trace_id);
   return [...chunkIds([...idsByTrace.keys()], maxTracesPerSearch)].map((traceIds) => {
     const own = traceIds.flatMap((id) => idsByTrace.get(id) ?? []);
+    const buildQuery = areTracesRead ? buildLinkedTraceQuery : buildTraceCalleeQuery;
     return matchCallees(own, (placed) =>
-      allOf([buildTraceCalleeQuery(placed, traceIds), not(buildCertainEndTimeQuery(placed, outside))]),
+      allOf([
+        buildQuery(placed, traceIds),
+        outside === undefined ? matchAll : not(buildCertainEndTimeQuery(placed, outside)),
+      ]),
     );
   });
 }
+
+type CallerLookup = Extract<SpanLookup["of"], { readonly by: "caller" }>;
 
 function matchCallees(
   ids: readonly SpanId[],

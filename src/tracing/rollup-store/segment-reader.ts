@@ -80,7 +80,7 @@ async function holdSegment(
       addToTrace(held, kept);
     }
   }
-  const ofCallers = { by: "caller", spans: listSpanIds(callers) } as const;
+  const ofCallers = { by: "caller", spans: listSpanIds(callers), areTracesRead: true } as const;
   for await (const batch of reader.find({ ...how, of: ofCallers, outside: range }, signal)) {
     for (const span of batch) {
       if (held.byTrace.has(span.trace_id)) continue;

@@ -235,6 +235,8 @@ function testFigures({ shipper, open, copies }: Place): void {
   });
 }
 
+const copies = { settings: { number_of_shards: 2, number_of_replicas: 1, refresh_interval: "300ms" } };
+
 describe.runIf(wantedServers().names.includes("os3"))("figures over shards with copies on two nodes", () => {
   let server: Running;
   let cluster: Cluster;
@@ -254,7 +256,27 @@ describe.runIf(wantedServers().names.includes("os3"))("figures over shards with 
       if (store === undefined) throw new Error("no store of rollups");
       return { cluster, store };
     },
-    copies: { settings: { number_of_shards: 2, number_of_replicas: 1, refresh_interval: "300ms" } },
+    copies,
+  });
+
+  test("these copies show new documents at different times", { timeout: 120_000 }, async () => {
+    const name = `${prefix}-copies`;
+    await cluster.createIndex(name, copies);
+    const nodes = (await cluster.request("GET", "/_nodes")) as { nodes: Record<string, unknown> };
+    const ids = Object.keys(nodes.nodes);
+    expect(ids).toHaveLength(2);
+    const count = async (node: string): Promise<number> => {
+      const found = await cluster.request("GET", `/${name}/_count?preference=_only_nodes:${node}`);
+      return (found as { count: number }).count;
+    };
+    const hasDifference = async (): Promise<boolean> => new Set(await Promise.all(ids.map(count))).size > 1;
+    // Otherwise the test above would be one of shards without copies.
+    let isDifferent = false;
+    for (let document = 0; document < 200 && !isDifferent; document += 1) {
+      await cluster.request("PUT", `/${name}/_doc/${document}`, "{}");
+      for (let look = 0; look < 40 && !isDifferent; look += 1) isDifferent = await hasDifference();
+    }
+    expect(isDifferent).toBe(true);
   });
 });
 

@@ -319,16 +319,23 @@ async function findEventQuestion(
   return { name: "slow event actions", route: "slow_events/actions", body: { ...site, digest } };
 }
 
-/** Until the figures of each kind of both sites reach back so far, milliseconds. */
+/** Until the figures of each kind of both sites reach back so far, milliseconds, and hours and days are added up. */
 async function waitForReach(url: string, begins: number): Promise<void> {
-  for (;;) {
+  let [before, unchanged] = ["", 0];
+  while (unchanged < quietSeconds) {
     await sleep(1_000);
     const text = await (await fetch(`${url}/metrics`)).text();
     const reaches = [...text.matchAll(/^readout_rolled_reach_seconds\{[^}]*\} (\S+)$/gm)];
     const wanted = (Date.now() - begins) / 1_000;
-    if (reaches.length >= kindsOfFigures && reaches.every(([, seconds]) => Number(seconds) >= wanted)) return;
+    const isWhole =
+      reaches.length >= kindsOfFigures && reaches.every(([, seconds]) => Number(seconds) >= wanted);
+    const segments = [...text.matchAll(/^readout_rolled_segments\{.*$/gm)].join("\n");
+    unchanged = isWhole && segments === before ? unchanged + 1 : 0;
+    before = segments;
   }
 }
+/** A roller rests for 15 seconds where nothing is missing. */
+const quietSeconds = 20;
 /** Five of each of the two sites. */
 const kindsOfFigures = 10;
 

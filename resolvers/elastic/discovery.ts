@@ -1,7 +1,8 @@
 // Surveys a cluster for `readout init`: collapses its index names into few patterns, and finds whether each pattern holds log
 // lines, spans or events of spans, by the same detection as reading. Sources for which an inspection finds a problem are left out.
+import { isRefusedBySource } from "../../src/core/errors.ts";
 import type { FoundSource, Survey } from "../../src/store/inspection.ts";
-import { classifyPattern, type FoundTraces, isUnreadable, type ListedNames } from "./found-sources.ts";
+import { classifyPattern, type FoundTraces, type ListedNames } from "./found-sources.ts";
 import {
   collapseIndices,
   excludeOthers,
@@ -157,7 +158,7 @@ async function findKinds(
     const found = await readKinds(index, members, metadata, context);
     return new Map([...found].map(([name, kinds]) => [name, [...kinds].sort().join(", ")] as const));
   } catch (error) {
-    if (!isUnreadable(error)) throw error;
+    if (!isRefusedBySource(error)) throw error;
     return new Map();
   }
 }

@@ -1,7 +1,7 @@
 // What `readout init` proposes for one pattern: a source of its log lines, and sources of its spans and their events. Whatever
 // an inspection finds a problem with is left out with the reason.
 import { z } from "zod";
-import { BackendError } from "../../src/core/errors.ts";
+import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
 import type { FoundSource } from "../../src/store/inspection.ts";
 import type { SpanSource } from "../../src/store/spans.ts";
 import { encodePattern, searchOptions } from "./client/query-dsl.ts";
@@ -62,14 +62,10 @@ export async function classifyPattern(
   try {
     return await inspectPattern(pattern, listed, context);
   } catch (error) {
-    if (!isUnreadable(error)) throw error;
+    if (!isRefusedBySource(error)) throw error;
     if (error.failure === "denied") return leaveOut(pattern.index, "some of it may not be read by this user");
     return leaveOut(pattern.index, "the server refuses to answer for it");
   }
-}
-
-export function isUnreadable(error: unknown): error is BackendError {
-  return error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
 }
 
 async function inspectPattern(

@@ -168,6 +168,11 @@ export class BackendError extends Error {
   }
 }
 
+/** Whether the source refuses to answer: the user may not ask, or it does not take the request. */
+export function isRefusedBySource(error: unknown): error is BackendError {
+  return error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
+}
+
 /** Whether other requests to the source would fail as well now, and may succeed later. */
 export function isTrouble(error: unknown): error is BackendError {
   return error instanceof BackendError && ["unreachable", "timeout", "overloaded"].includes(error.failure);

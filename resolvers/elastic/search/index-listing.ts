@@ -1,6 +1,6 @@
 // Lists the indices and data streams of a cluster with their names, and which are copies of others.
 import { z } from "zod";
-import { BackendError } from "../../../src/core/errors.ts";
+import { BackendError, isRefusedBySource } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern } from "../client/query-dsl.ts";
 import { findCopies } from "../mapping/index-copies.ts";
@@ -49,8 +49,7 @@ export async function requestUnlessRefused(
   try {
     return await client.sendJson({ method: "GET", path, query }, signal);
   } catch (error) {
-    if (error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected"))
-      return undefined;
+    if (isRefusedBySource(error)) return undefined;
     throw error;
   }
 }

@@ -262,6 +262,7 @@ describe.runIf(wantedServers().names.includes("os3"))("figures over shards with 
   test("these copies show new documents at different times", { timeout: 120_000 }, async () => {
     const name = `${prefix}-copies`;
     await cluster.createIndex(name, copies);
+    await cluster.request("GET", `/_cluster/health/${name}?wait_for_status=green&timeout=60s`);
     const nodes = (await cluster.request("GET", "/_nodes")) as { nodes: Record<string, unknown> };
     const ids = Object.keys(nodes.nodes);
     expect(ids).toHaveLength(2);

@@ -2,8 +2,8 @@
 // very many requests, through the candidate parents that the store lists.
 
 import type { Span } from "../core/rows.ts";
-import { allTime, type TimeRange } from "../core/time.ts";
 import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
+import { isCheaperThanSearch } from "./rollups/reading-cost.ts";
 import { findSpans, formatEntryKey, loadAncestors } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
 import { createBudgetShare, suppressShareSpent } from "./spans/read-budget.ts";
@@ -127,24 +127,32 @@ async function searchCandidates(
   found: Set<string>,
   signal: AbortSignal,
 ): Promise<boolean> {
+  if (reader.findNPlusOneParents === undefined) return false;
   const { sources, requests, scan, spent } = search;
-  const { range, budget } = scan;
-  const countStatements = (range: TimeRange) =>
-    reader.count?.({ sources, range, select: "statements", budget }, signal);
-  const statements = await countStatements(range);
+  const { budget } = scan;
   const left = budget.limit - spent();
-  const costOfTraces = statements === undefined ? left : (requests + statements) * estimateMargin;
+  const costOfTraces = (await estimateCostOfTraces(reader, search, signal)) ?? left;
   const canReadTraces = costOfTraces < left;
-  if (canReadTraces && costOfTraces * readingOverSearching < ((await countStatements(allTime)) ?? 0)) {
-    return false;
-  }
-  const parents = await reader.findNPlusOneParents?.({ sources, least: npoThreshold, budget }, signal);
+  const searched = { sources, select: "statements", budget } as const;
+  const cost = costOfTraces * readingOverSearching;
+  if (canReadTraces && (await isCheaperThanSearch(reader, cost, searched, signal))) return false;
+  const parents = await reader.findNPlusOneParents({ sources, least: npoThreshold, budget }, signal);
   if (parents === undefined) return false;
   // Each parent costs at least a look-up, and so does the request above it.
   if (canReadTraces && parents.length > requests) return false;
   const share = canReadTraces ? createBudgetShare(budget, left - costOfTraces) : budget;
   const searching = searchParents(reader, search, parents, share, found, signal).then(() => true);
   return (await suppressShareSpent(searching)) ?? false;
+}
+
+/** About how many spans are read for the traces of the requests; undefined where the source cannot tell. */
+async function estimateCostOfTraces(
+  reader: SpanReader,
+  { sources, requests, scan: { range, budget } }: NpoSearch,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const statements = await reader.count?.({ sources, range, select: "statements", budget }, signal);
+  return statements === undefined ? undefined : (requests + statements) * estimateMargin;
 }
 
 /**

@@ -297,7 +297,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       );
 
       test.each([undefined, narrow])(
-        "find by caller omits only spans of traces that have been read, where it may: outside %o",
+        "find by caller may omit spans of traces that have been read, and no others: outside %o",
         async (outside) => {
           const callers = spans.filter(({ span_kind }) => span_kind === "producer");
           const of = { by: "caller", spans: callers, areTracesRead: true } as const;

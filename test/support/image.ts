@@ -78,7 +78,11 @@ export function buildImage(tag: string): string {
 }
 
 /** Returns the arguments of `unshare` that run the program of the image in its own read-only file system. */
-export function enterImage({ config, root }: Image, args: readonly string[], folder?: string): string[] {
+export function buildUnshareArguments(
+  { config, root }: Image,
+  args: readonly string[],
+  folder?: string,
+): string[] {
   const command = [...config.Entrypoint, ...args].map((word) => `'${word}'`).join(" ");
   const variables = config.Env.map((variable) => `'${variable}'`).join(" ");
   const script = [
@@ -98,7 +102,7 @@ interface Running {
 
 /** Starts the program of the image. @throws what it printed, where it ends before it listens */
 export async function startImage(image: Image, ...args: string[]): Promise<Running> {
-  const program = spawn("unshare", enterImage(image, args), {
+  const program = spawn("unshare", buildUnshareArguments(image, args), {
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });

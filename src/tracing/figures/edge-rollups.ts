@@ -7,7 +7,7 @@ import { takeTurns } from "../../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
 import { type Calls, findCalls, listAllSources } from "../calls.ts";
-import { formatReading, shareWork } from "../rollup-store/shared-work.ts";
+import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";
 import {
   addSpan,
   calculateMean,
@@ -66,7 +66,7 @@ export const siteEdgeRollups: RollupKind<EdgesQuery, SiteEdgeFigures, SiteEdges>
 /** Both kinds of edges are made of the same calls. */
 function findSharedCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
   const { sources, partners, range } = query;
-  const key = formatReading([sources, partners], [range]);
+  const key = formatWorkKey([sources, partners], [range]);
   return shareWork(reader, { name: "calls", key }, () => findCalls(reader, query, signal));
 }
 

@@ -6,7 +6,7 @@ import type { TimeRange } from "../../core/time.ts";
 import { takeTurns } from "../../core/turns.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
-import { formatReading, shareWork } from "../rollup-store/shared-work.ts";
+import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";
 import { measureText } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
 import { findPiece } from "../rollups/segments.ts";
@@ -103,7 +103,7 @@ function readActionsOnce(
   ranges: readonly TimeRange[],
   signal: AbortSignal,
 ): Promise<readonly ActionsByEvent[]> {
-  const key = formatReading([query.sources], ranges);
+  const key = formatWorkKey([query.sources], ranges);
   const read = () => readActionsByEvent(reader, query, ranges, signal);
   return shareWork(reader, { name: "event actions", key }, read);
 }

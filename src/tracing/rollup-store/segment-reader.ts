@@ -9,7 +9,13 @@ import { createCalleeTest } from "../spans/callees.ts";
 import { suppressShareSpent } from "../spans/read-budget.ts";
 import { listTraceIds } from "../spans/requests.ts";
 import { isInSelection } from "../spans/selection.ts";
-import { createSpanIdSet, hasSpanId, listSpanIds, type SpanIdSet } from "../spans/span-ids.ts";
+import {
+  addSpanId,
+  createSpanIdSet,
+  hasSpanId,
+  listSpanIds,
+  type MutableSpanIdSet,
+} from "../spans/span-ids.ts";
 
 interface Segment {
   readonly sources: SpanSources;
@@ -44,7 +50,7 @@ interface HeldSegment {
   /** All spans of the traces that have any in the range. */
   readonly byTrace: Map<string, Span[]>;
   /** The callers in the range. All requests that link to one of them are held. */
-  readonly callers: SpanIdSet;
+  readonly callers: MutableSpanIdSet;
   /** Those with links, also of other traces. */
   readonly linking: Span[];
   /** Those that end outside of the range. */
@@ -56,47 +62,46 @@ async function holdSegment(
   { sources, range, budget }: Segment,
   signal: AbortSignal,
 ): Promise<HeldSegment> {
-  const spansByTrace = { byTrace: new Map<string, Span[]>(), linking: [] as Span[] };
+  const held: HeldSegment = {
+    ...{ range, sources: formatSources(sources), spans: [], linking: [], outer: [] },
+    ...{ byTrace: new Map(), callers: new Map() },
+  };
   const how = { sources, withoutEvents: true, budget } as const;
-  const spans: Span[] = [];
   for await (const batch of reader.scan({ ...how, range, select: "all" }, signal)) {
     for (const span of batch) {
       const kept = omitAttributes(span);
-      spans.push(kept);
-      addToTrace(spansByTrace, kept);
+      held.spans.push(kept);
+      addToTrace(held, kept);
+      if (isInSelection("calls", kept)) addSpanId(held.callers, kept.trace_id, kept.span_id);
     }
   }
-  const callers = createSpanIdSet(spans.filter((span) => isInSelection("calls", span)));
-  const outer: Span[] = [];
-  const held = { range, sources: formatSources(sources), spans, callers, outer, ...spansByTrace };
   const traceIds = [...held.byTrace.keys()];
   if (traceIds.length === 0) return held;
   const ofTraces = { by: "trace", traceIds, select: "all" } as const;
   for await (const batch of reader.find({ ...how, of: ofTraces, outside: range }, signal)) {
-    for (const span of batch) {
-      if (isWithin(span, range)) continue;
-      const kept = omitAttributes(span);
-      outer.push(kept);
-      addToTrace(held, kept);
-    }
+    for (const span of batch) if (!isWithin(span, range)) addToTrace(held, omitAttributes(span));
   }
-  const ofCallers = { by: "caller", spans: listSpanIds(callers), areTracesRead: true } as const;
+  const ofCallers = { by: "caller", spans: listSpanIds(held.callers), areTracesRead: true } as const;
   for await (const batch of reader.find({ ...how, of: ofCallers, outside: range }, signal)) {
-    for (const span of batch) {
-      if (held.byTrace.has(span.trace_id)) continue;
-      const kept = omitAttributes(span);
-      held.linking.push(kept);
-      if (!isWithin(span, range)) outer.push(kept);
-    }
+    for (const span of batch) addLinking(held, span);
   }
   return held;
 }
 
-function addToTrace({ byTrace, linking }: Pick<HeldSegment, "byTrace" | "linking">, span: Span): void {
+function addToTrace({ range, byTrace, linking, outer }: HeldSegment, span: Span): void {
+  if (!isWithin(span, range)) outer.push(span);
   if (span.links.length > 0) linking.push(span);
   const known = byTrace.get(span.trace_id);
   if (known === undefined) byTrace.set(span.trace_id, [span]);
   else known.push(span);
+}
+
+/** Adds a span that links to a caller; those of the traces that are held are there already. */
+function addLinking({ range, byTrace, linking, outer }: HeldSegment, span: Span): void {
+  if (byTrace.has(span.trace_id)) return;
+  const kept = omitAttributes(span);
+  linking.push(kept);
+  if (!isWithin(kept, range)) outer.push(kept);
 }
 
 const none: Attributes = {};
@@ -105,8 +110,8 @@ function omitAttributes(span: Span): Span {
   return { ...span, resource_attributes: none, span_attributes: none, tags: none, events: [] };
 }
 
-function covers(outer: TimeRange | undefined, { from, to }: TimeRange): boolean {
-  return outer !== undefined && outer.from <= from && outer.to >= to;
+function isWithinRange({ from, to }: TimeRange, outer: TimeRange): boolean {
+  return from >= outer.from && to <= outer.to;
 }
 
 function isWithin({ end }: Span, { from, to }: TimeRange): boolean {
@@ -128,8 +133,7 @@ function hasSources(held: HeldSegment, sources: readonly SpanSource[]): boolean 
 }
 
 function isHeld(held: HeldSegment, { sources, range, select }: SpanScan): boolean {
-  const isInRange = range.from >= held.range.from && range.to <= held.range.to;
-  return isInRange && select !== "exceptions" && hasSources(held, sources);
+  return isWithinRange(range, held.range) && select !== "exceptions" && hasSources(held, sources);
 }
 
 /** Exceptions are events, which are not held. */
@@ -205,10 +209,11 @@ function divideLookup(held: HeldSegment, { of, outside }: SpanLookup): DividedLo
       );
       const accepts = createCalleeTest(known);
       return {
-        // What ends outside has all that is sought, and nearly all that is held ends within.
-        candidates: covers(outside, held.range)
-          ? held.outer
-          : listCalleeCandidates(held, listTraceIds(known)),
+        // Where only spans that end outside are asked for, few of those that are held have to be looked at.
+        candidates:
+          outside !== undefined && isWithinRange(held.range, outside)
+            ? held.outer
+            : listCalleeCandidates(held, listTraceIds(known)),
         accepts,
         rest: others.length === 0 ? undefined : { ...of, spans: others },
         isInBoth: accepts,

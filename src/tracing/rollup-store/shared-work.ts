@@ -1,5 +1,5 @@
-// What several kinds of figures make of the same spans, made once. Only readers of one moment share it, which find the same
-// whenever they are asked.
+// Shares work between kinds of figures that are made of the same spans. Only for readers that hold one moment: any other may
+// find other spans the next time.
 import type { TimeRange } from "../../core/time.ts";
 import type { SpanReader, SpanSource } from "../../store/spans.ts";
 
@@ -10,12 +10,12 @@ interface SharedResult {
 
 const resultsByReader = new WeakMap<SpanReader, Map<string, SharedResult>>();
 
-/** From now on what `shareWork` makes from this reader is shared. It has to hold one moment. */
+/** Has `shareWork` keep what is made from this reader, which has to hold one moment. */
 export function startSharing(reader: SpanReader): void {
   if (!resultsByReader.has(reader)) resultsByReader.set(reader, new Map());
 }
 
-/** What `make` returned for this name and key last; of a reader that shares nothing it is made each time. */
+/** Returns what was made last under this name, where the key is the same and the reader shares work; else makes it. */
 export function shareWork<Result>(
   reader: SpanReader,
   { name, key }: { readonly name: string; readonly key: string },
@@ -31,8 +31,8 @@ export function shareWork<Result>(
   return result;
 }
 
-/** The key of what is made of the spans of these sources and ranges. */
-export function formatReading(
+/** The key of work on the spans of these sources and ranges. */
+export function formatWorkKey(
   sources: readonly (readonly SpanSource[])[],
   ranges: readonly TimeRange[],
 ): string {

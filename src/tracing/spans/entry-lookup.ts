@@ -3,7 +3,7 @@ import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
 import { chooseDocuments } from "./repeated-spans.ts";
 import { type AncestorIndex, createAncestorIndex, listTraceIds } from "./requests.ts";
-import { addSpanId } from "./span-ids.ts";
+import { addSpanId, type MutableSpanIdSet } from "./span-ids.ts";
 
 export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
   const spans: Span[] = [];
@@ -35,7 +35,7 @@ export async function loadAncestors(
   signal: AbortSignal,
 ): Promise<AncestorIndex> {
   const ancestors = createAncestorIndex(spans);
-  const requested = new Map<string, Set<string>>();
+  const requested: MutableSpanIdSet = new Map();
   let parents = listNewParents(spans, requested);
   for (let level = 1; parents.length > 0; level++) {
     const isLast = level > maxLevels;
@@ -51,12 +51,11 @@ export async function loadAncestors(
 }
 
 /** The parents of spans below an entry that are not requested yet. Marks them as requested. */
-function listNewParents(spans: readonly Span[], requested: Map<string, Set<string>>): readonly SpanId[] {
+function listNewParents(spans: readonly Span[], requested: MutableSpanIdSet): readonly SpanId[] {
   const parents: SpanId[] = [];
   for (const { trace_id, parent_span_id: span_id, entry } of spans) {
     if (entry || span_id === undefined) continue;
-    const parent = { trace_id, span_id };
-    if (addSpanId(requested, parent)) parents.push(parent);
+    if (addSpanId(requested, trace_id, span_id)) parents.push({ trace_id, span_id });
   }
   return parents;
 }

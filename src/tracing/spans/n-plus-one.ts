@@ -1,5 +1,6 @@
 // N+1 queries: many database calls of one parent that differ in their values only.
 
+import { requireFirst } from "../../core/collections.ts";
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanReader, SpanSources } from "../../store/spans.ts";
 import { findSpans, formatEntryKey, loadAncestors } from "./entry-lookup.ts";
@@ -14,39 +15,33 @@ export const npoThreshold = 5;
  */
 export function findNPlusOnes(spans: Iterable<Span>): readonly Span[] {
   const normalise = createNormaliser();
-  return listSiblings(spans).flatMap((siblings) => {
-    const groups = new Map<string, { readonly span: Span; count: number }>();
-    for (const { span, statement } of siblings) {
-      const key = normalise(statement);
-      const group = groups.get(key);
-      if (group === undefined) groups.set(key, { span, count: span.count });
-      else group.count += span.count;
-    }
-    return [...groups.values()].filter(isNPlusOne).map(({ span }) => span);
+  const byParent = Map.groupBy(
+    [...spans].filter(isQuery),
+    ({ site_id, trace_id, parent_span_id }) => `${site_id} ${trace_id} ${parent_span_id}`,
+  );
+  // Most parents have too few, so that their statements are not looked at.
+  return [...byParent.values()].filter(areEnough).flatMap((siblings) => {
+    const byStatement = Map.groupBy(siblings, ({ statement }) => normalise(statement));
+    return [...byStatement.values()].filter(areEnough).map(requireFirst);
   });
 }
 
-interface StatementSpan {
-  readonly span: Span;
+interface Query extends Span {
   readonly statement: string;
 }
 
-/** Client spans with statements, by parent. Most parents have too few for an N+1 and are left out. */
-function listSiblings(spans: Iterable<Span>): readonly (readonly StatementSpan[])[] {
-  const byParent = new Map<string, { count: number; readonly own: StatementSpan[] }>();
-  for (const span of spans) {
-    const { site_id, trace_id, parent_span_id, span_kind, statement, entry } = span;
-    if (entry || span_kind !== "client" || statement === undefined || parent_span_id === undefined) continue;
-    const key = `${site_id} ${trace_id} ${parent_span_id}`;
-    const siblings = byParent.get(key) ?? { count: 0, own: [] };
-    if (siblings.own.length === 0) byParent.set(key, siblings);
-    siblings.count += span.count;
-    siblings.own.push({ span, statement });
-  }
-  return [...byParent.values()].filter(isNPlusOne).map(({ own }) => own);
+function isQuery(span: Span): span is Query {
+  return (
+    !span.entry &&
+    span.span_kind === "client" &&
+    span.statement !== undefined &&
+    span.parent_span_id !== undefined
+  );
 }
 
-const isNPlusOne = ({ count }: { readonly count: number }): boolean => count >= npoThreshold;
+function areEnough(queries: readonly Query[]): boolean {
+  return queries.reduce((sum, { count }) => sum + count, 0) >= npoThreshold;
+}
 
 /** The keys (`formatEntryKey`) of the entries in these traces that have an N+1 below them. */
 export async function findEntriesWithNpo(

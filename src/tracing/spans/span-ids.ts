@@ -16,20 +16,22 @@ export function normaliseId(text: string, digits: 16 | 32): string {
 /** Span ids by trace, so that no text is built to look one up: a long range has hundred thousands of spans. */
 export type SpanIdSet = ReadonlyMap<string, ReadonlySet<string>>;
 
+export type MutableSpanIdSet = Map<string, Set<string>>;
+
 export function createSpanIdSet(ids: Iterable<SpanId>): SpanIdSet {
-  const set = new Map<string, Set<string>>();
-  for (const id of ids) addSpanId(set, id);
+  const set: MutableSpanIdSet = new Map();
+  for (const { trace_id, span_id } of ids) addSpanId(set, trace_id, span_id);
   return set;
 }
 
 /** Returns whether the id is new. */
-export function addSpanId(set: Map<string, Set<string>>, { trace_id, span_id }: SpanId): boolean {
-  const known = set.get(trace_id);
+export function addSpanId(set: MutableSpanIdSet, traceId: string, spanId: string): boolean {
+  const known = set.get(traceId);
   if (known === undefined) {
-    set.set(trace_id, new Set([span_id]));
+    set.set(traceId, new Set([spanId]));
     return true;
   }
-  return known.size < known.add(span_id).size;
+  return known.size < known.add(spanId).size;
 }
 
 export function hasSpanId(set: SpanIdSet, traceId: string, spanId: string): boolean {

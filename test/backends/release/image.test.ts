@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { askEveryRoute } from "../../support/demo-questions.ts";
-import { buildImage, enterImage, type Image, openImage, startImage } from "../../support/image.ts";
+import { buildImage, buildUnshareArguments, type Image, openImage, startImage } from "../../support/image.ts";
 
 let image: Image;
 beforeAll(() => {
@@ -63,9 +63,13 @@ describe("the program of the image", () => {
     writeFileSync(join(folder, "readout.yaml"), "sites: {}\n");
     chmodSync(folder, 0o755);
     const call = () =>
-      execFileSync("unshare", enterImage(image, ["check", "--config", "/mnt/readout.yaml"], folder), {
-        stdio: "pipe",
-      });
+      execFileSync(
+        "unshare",
+        buildUnshareArguments(image, ["check", "--config", "/mnt/readout.yaml"], folder),
+        {
+          stdio: "pipe",
+        },
+      );
     try {
       expect(call).toThrow(/tokens|sites|backends/);
     } finally {

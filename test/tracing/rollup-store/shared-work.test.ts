@@ -1,6 +1,6 @@
 // Work that several kinds of figures share: only of readers that hold one moment.
 import { expect, test } from "vitest";
-import { formatReading, shareWork, startSharing } from "#src/tracing/rollup-store/shared-work.ts";
+import { formatWorkKey, shareWork, startSharing } from "#src/tracing/rollup-store/shared-work.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
 import { at, createSource } from "../span-builder.ts";
 
@@ -36,12 +36,12 @@ test("is told apart by sources, by their sides and by ranges", () => {
   const [a, b] = [createSource("a"), createSource("b")];
   const hour = { from: at(0), to: at(3_600_000) };
   const keys = [
-    formatReading([[a], [b]], [hour]),
-    formatReading([[b], [a]], [hour]),
-    formatReading([[a, b]], [hour]),
-    formatReading([[a], [b]], [{ ...hour, to: at(1) }]),
-    formatReading([[a], [b]], [hour, hour]),
+    formatWorkKey([[a], [b]], [hour]),
+    formatWorkKey([[b], [a]], [hour]),
+    formatWorkKey([[a, b]], [hour]),
+    formatWorkKey([[a], [b]], [{ ...hour, to: at(1) }]),
+    formatWorkKey([[a], [b]], [hour, hour]),
   ];
   expect(new Set(keys).size).toBe(keys.length);
-  expect(formatReading([[createSource("a")], [b]], [{ ...hour }])).toBe(keys[0]);
+  expect(formatWorkKey([[createSource("a")], [b]], [{ ...hour }])).toBe(keys[0]);
 });

@@ -121,11 +121,11 @@ export async function start(
   { security, nodes = 1, data }: StartOptions = {},
 ): Promise<Running> {
   const files = await downloadServer(name, signal);
-  const port = await findFreePort();
+  const port = await findFreePort(nodes);
   try {
     return await startAt(port, name, files, { security, nodes, data }, signal);
   } finally {
-    reserved.delete(port); // from now on the port itself tells
+    release(listPorts(port, nodes)); // from now on the ports themselves tell
   }
 }
 
@@ -142,8 +142,7 @@ async function startAt(
   const daemon = await prepare(place, signal);
   const url = `${security === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   try {
-    const allNodes = nodes === 1 ? "" : `?wait_for_nodes=${nodes}&timeout=2s`;
-    await awaitReady(name, `${url}${server.ready}${allNodes}`, place, daemon, signal);
+    await awaitReady(name, `${url}${server.ready}`, place, daemon, signal);
   } catch (error) {
     await daemon.kill();
     throw error;
@@ -182,6 +181,14 @@ async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
 type Settings = Readonly<Record<string, string | number | boolean>>;
 
 const aloneSettings: Settings = { "discovery.type": "single-node" };
+/** Of one of several nodes. By itself a node looks for others at six ports only, and those may be other servers'. */
+const placeAmongNodes = ({ port, nodes }: Place, node: number): Settings => {
+  const ports = listPorts(20_000 + port, nodes);
+  return {
+    "transport.port": 20_000 + port + node - 1,
+    "discovery.seed_hosts": ports.map((of) => `127.0.0.1:${of}`).join(","),
+  };
+};
 const commonSettings: Settings = {
   "network.host": "127.0.0.1",
   // A disk that is nearly full would make the indices read-only.
@@ -222,11 +229,11 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
   opensearch: async (place) => {
     if (place.security !== undefined) throw new StartFailed("the runner of OpenSearch has no security");
     const jdk = await findJdk(place.server.java);
-    const settings = { ...commonSettings, ...(place.nodes === 1 ? aloneSettings : {}) };
     for (let node = 1; node <= place.nodes; node += 1) {
       const config = join(place.folder, `node_${node}`, "config");
       await mkdir(config, { recursive: true });
-      await writeSettings(join(config, "opensearch.yml"), settings);
+      const own = place.nodes === 1 ? aloneSettings : placeAmongNodes(place, node);
+      await writeSettings(join(config, "opensearch.yml"), { ...commonSettings, ...own });
     }
     return {
       program: join(jdk, "bin", "java"),
@@ -304,17 +311,27 @@ const ports = { from: 9210, to: 9299 };
 /** Chosen for a server that does not listen yet. */
 const reserved = new Set<number>();
 
-async function findFreePort(): Promise<number> {
-  const count = ports.to - ports.from + 1;
+/** The first of `nodes` ports in a row that nobody listens at. */
+async function findFreePort(nodes: number): Promise<number> {
+  const count = ports.to - ports.from + 2 - nodes;
   const offset = Math.floor(Math.random() * count);
   for (let i = 0; i < count; i++) {
-    const port = ports.from + ((offset + i) % count);
-    if (reserved.has(port)) continue;
-    reserved.add(port); // before the await: two starts must not choose the same
-    if (await isFree(port)) return port;
-    reserved.delete(port);
+    const first = ports.from + ((offset + i) % count);
+    const wanted = listPorts(first, nodes);
+    if (wanted.some((port) => reserved.has(port))) continue;
+    for (const port of wanted) reserved.add(port); // before the await: two starts must not choose the same
+    if ((await Promise.all(wanted.map(isFree))).every(Boolean)) return first;
+    release(wanted);
   }
   throw new StartFailed(`No free port from ${ports.from} to ${ports.to}`);
+}
+
+function listPorts(first: number, nodes: number): readonly number[] {
+  return Array.from({ length: nodes }, (_, node) => first + node);
+}
+
+function release(ports: readonly number[]): void {
+  for (const port of ports) reserved.delete(port);
 }
 
 function isFree(port: number): Promise<boolean> {
@@ -348,8 +365,12 @@ async function createStartFailure(name: ServerName, what: string, daemon: Daemon
   return new StartFailed(`${name} ${what}. The last lines of its log:\n${await daemon.tail()}`);
 }
 
-/** Whether our own server answers: somebody else may have taken the port before it did. */
-async function isReady(url: string, { cluster, security }: Place, signal?: AbortSignal): Promise<boolean> {
+/** Whether our own server answers, with all its nodes: somebody else may have taken the port before it did. */
+async function isReady(
+  url: string,
+  { cluster, security, nodes }: Place,
+  signal?: AbortSignal,
+): Promise<boolean> {
   const patience = AbortSignal.timeout(5000);
   const limited = signal ? AbortSignal.any([signal, patience]) : patience;
   try {
@@ -357,7 +378,8 @@ async function isReady(url: string, { cluster, security }: Place, signal?: Abort
       security === undefined
         ? await (await fetch(url, { signal: limited })).json()
         : JSON.parse(await fetchSecured(url, security, limited));
-    return Object(body).cluster_name === cluster;
+    const { cluster_name, number_of_nodes } = Object(body);
+    return cluster_name === cluster && number_of_nodes === nodes;
   } catch {
     return false; // not listening yet, or not talking JSON yet
   }

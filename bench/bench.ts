@@ -3,8 +3,8 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, parse, intake, isolation,
-//                        console, release; in results.json the others stay as they are
+//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, sites, parse, intake,
+//                        isolation, console, release; in results.json the others stay as they are
 //   --sizes 100,1000     lines per request in `compare`; results.json is left alone
 //   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
@@ -38,6 +38,7 @@ import { measureGroupedMetrics } from "./suites/grouped-metrics.ts";
 import { measureIntake } from "./suites/intake.ts";
 import { measureIsolation } from "./suites/isolation.ts";
 import { measureLoad } from "./suites/load.ts";
+import { measureManySites } from "./suites/many-sites.ts";
 import { measureMetrics } from "./suites/metrics.ts";
 import { measureParsing } from "./suites/parsing.ts";
 import { measureRelease } from "./suites/release.ts";
@@ -92,6 +93,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
     return figures;
   },
   start: ({ ascii }) => measureStart(ascii),
+  sites: () => measureManySites(quick ? 2 : 7, folder),
   parse: async () => measureParsing(),
   intake: ({ ascii }) => measureIntake(quick, folder, ascii),
   isolation: () => measureIsolation(quick, folder),

@@ -15,7 +15,7 @@ const layers: readonly Layer[] = [
     folder: "src/cli/**",
     imports: [
       "src/cli/**",
-      "src/{server,graphql,intake,visuals,audit,access,telemetry,config,core,core/json}",
+      "src/{server,graphql,intake,visuals,audit,access,telemetry,config,config/yaml,core,core/json}",
       ...["src/operations/**", "src/tracing/{figures,rollup-store}"],
     ],
     types: ["src/store"],
@@ -100,7 +100,8 @@ const layers: readonly Layer[] = [
     types: ["src/config"],
   },
   { folder: "src/telemetry", imports: ["src/core/**"], types: ["src/{config,store}"] },
-  { folder: "src/config", imports: ["src/core/**"], types: ["src/store"] },
+  { folder: "src/config", imports: ["src/config/yaml", "src/core/**"], types: ["src/store"] },
+  { folder: "src/config/yaml", imports: ["src/core"] },
   { folder: "src/visuals", imports: ["src/files", "src/core/**"], types: ["src/store"] },
   { folder: "src/files", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core/**"], types: ["src/{log-query,metrics}"] },
@@ -245,7 +246,12 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   pino: ["src/telemetry/telemetry.ts"],
   "prom-client": ["src/telemetry/telemetry.ts"],
   undici: ["resolvers/prometheus/client/transport.ts"],
-  yaml: ["src/config/yaml.ts", "src/visuals/visual.ts", "resolvers/elastic/layout"],
+  yaml: [
+    "src/config/yaml/yaml.ts",
+    "src/config/yaml/document-parts.ts",
+    "src/visuals/visual.ts",
+    "resolvers/elastic/layout",
+  ],
   zod: [
     ...[
       "src/access/signing-keys.ts",

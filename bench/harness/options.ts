@@ -25,6 +25,7 @@ const sectionNames = [
   "scale",
   "graphql",
   "start",
+  "sites",
   "parse",
   "intake",
   "isolation",

@@ -14,6 +14,7 @@ import type { SitePart } from "../config/schema.ts";
 import { toPlaces } from "../core/collections.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { Millis } from "../core/time.ts";
+import { runSteps, type Steps } from "../core/turns.ts";
 import { createFederatedKubernetes } from "../federation/federated-kubernetes.ts";
 import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
 import { createFederatedMetrics } from "../federation/federated-metrics.ts";
@@ -112,13 +113,24 @@ export interface Part<Store> {
 
 /** Connects each site with the stores of its backends. The configuration has checked that these exist. */
 export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
+  return runSteps(connectSitesInSteps(config, backends));
+}
+
+/** How many sites are connected in one step. */
+const sitesPerStep = 1_000;
+
+/** As `connectSites`, for a program that has other work. */
+export function* connectSitesInSteps(config: Config, backends: ReadonlyMap<string, Backend>): Steps<Sites> {
   const spans = createSpanPlaces();
   const label = (backend: string) => config.backends[backend]?.label ?? encodeURIComponent(backend);
   const find: FindStore = (kind, backend) =>
     backend === undefined ? undefined : backends.get(backend)?.stores[kind];
-  return new Map(
-    Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find, spans, label)]),
-  );
+  const sites = new Map<string, Site>();
+  for (const [id, site] of Object.entries(config.sites)) {
+    sites.set(id, connectSite(id, site, find, spans, label));
+    if (sites.size % sitesPerStep === 0) yield;
+  }
+  return sites;
 }
 
 type FindStore = <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined;

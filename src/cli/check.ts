@@ -24,7 +24,13 @@ import { openConfigFile } from "./support/config-file.ts";
 import { findMeshProblems } from "./support/graphql-loader.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
 import { exitCodes, type Shell } from "./support/shell.ts";
-import { type InspectionResult, listInspections, type SiteInspection } from "./support/site-inspections.ts";
+import {
+  groupSitesByBackend,
+  type InspectionResult,
+  listInspections,
+  type NamedSite,
+  type SiteInspection,
+} from "./support/site-inspections.ts";
 
 export const usage = `Usage: readout check [--config readout.yaml]
 
@@ -49,8 +55,9 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   const opened = openConfigFile("check", usage, args, shell);
   if (typeof opened === "number") return opened;
   const { file, config } = opened;
+  const sites = groupSitesByBackend(config.sites);
   const inspections = Object.keys(config.backends).map((name) =>
-    inspectBackend(name, config, file, shell, deadline),
+    inspectBackend(name, sites.get(name) ?? [], config, file, shell, deadline),
   );
   const [mesh, rollups, ...findings] = await Promise.all([
     inspectMesh(config, shell, deadline),
@@ -165,6 +172,7 @@ async function inspectRollups(
 /** Probes a backend, then inspects every part that it serves. Rejects only when `shell.signal` is aborted. */
 async function inspectBackend(
   name: string,
+  sites: readonly NamedSite[],
   config: Config,
   file: string,
   shell: Shell,
@@ -181,7 +189,7 @@ async function inspectBackend(
     const info = await tryInTime((signal) => connected.probe(signal), shell, deadline);
     const roundTrip = performance.now() - start;
     const clockAhead = "value" in info ? await compareClocks(connected, shell, deadline) : 0;
-    const questions = "value" in info ? listInspections(connected, config) : [];
+    const questions = "value" in info ? listInspections(connected, sites) : [];
     const parts = await mapConcurrent(
       questions,
       maxConcurrentInspections,

@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 import { connectSites, listPartBackends } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
-import { printYaml } from "../config/yaml.ts";
+import { printYaml } from "../config/yaml/yaml.ts";
 import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
 import { operations } from "../operations/index.ts";

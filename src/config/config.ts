@@ -6,6 +6,7 @@ import { ConfigError } from "../core/errors.ts";
 import type { Scope } from "../core/scopes.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { Millis } from "../core/time.ts";
+import { runSteps, type Steps } from "../core/turns.ts";
 import {
   type AuditConfig,
   type CertificateEntry,
@@ -26,12 +27,13 @@ import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./
 import {
   formatPathKey,
   type InterpolationContext,
+  type Path,
   quoteAsWritten,
   readYamlTree,
   resolveBeside,
   sortInFileOrder,
   type YamlTree,
-} from "./yaml.ts";
+} from "./yaml/yaml.ts";
 
 /** Which GraphQL queries are taken. */
 interface GraphqlConfig {
@@ -232,7 +234,12 @@ interface KindParser {
  * @throws {ConfigError} all issues at once, in the order of the file
  */
 export function parseConfig(text: string, file: string, context: ConfigContext): Config {
-  const written = readYamlTree(text, file, context);
+  return runSteps(parseConfigInSteps(text, file, context));
+}
+
+/** As `parseConfig`, for a program that has other work: no step is long, however many sites there are. */
+export function* parseConfigInSteps(text: string, file: string, context: ConfigContext): Steps<Config> {
+  const written = yield* readYamlTree(text, file, context);
   // A substitution that failed is reported already; further issues of that value would distract.
   const unreadable = new Set(
     written.issues.map(({ path }) => formatPathKey(path)).filter((key) => written.templates.has(key)),
@@ -245,15 +252,54 @@ export function parseConfig(text: string, file: string, context: ConfigContext):
   const tree = { ...written, value };
   const report: IssueReporter = (path, message) => reportWritten(toWrittenPath(path), message);
   const backends = parseBackends(tree, context.kinds, report);
+  yield;
   checkReferences(tree, report);
+  yield;
   const readText = (path: string) => context.readText(resolveBeside(file, path));
   const layouts = readCustomLayouts(tree.value, context.kinds, readText, report);
   const tls = readTlsFiles(tree.value, readText, report);
-  const parsed = fileSchema.safeParse(tree.value, { error: explainIssue });
-  for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
-  if (issues.length > 0 || !parsed.success) throw new ConfigError(file, sortInFileOrder(issues, tree));
-  const config = assemble(parsed.data, backends, layouts, (path) => resolveBeside(file, path));
+  const parsed = yield* parseFile(tree.value, report);
+  if (issues.length > 0 || parsed === undefined) throw new ConfigError(file, sortInFileOrder(issues, tree));
+  const config = assemble(parsed, backends, layouts, (path) => resolveBeside(file, path));
+  yield;
   return deepFreeze({ ...config, tls });
+}
+
+type ParsedFile = z.infer<typeof fileSchema>;
+
+/** How many sites are parsed in one step. */
+const sitesPerStep = 200;
+
+/** Returns undefined where the schema is broken, which is then reported. */
+function* parseFile(value: unknown, report: IssueReporter): Steps<ParsedFile | undefined> {
+  const all = toMapping(value).sites;
+  // What is no map is left to the schema.
+  const entries = Object.entries(toMapping(all));
+  const file = parseBy(
+    fileSchema,
+    entries.length === 0 ? value : { ...toMapping(value), sites: {} },
+    [],
+    report,
+  );
+  const sites: ParsedFile["sites"][] = [];
+  for (let first = 0; first < entries.length; first += sitesPerStep) {
+    yield;
+    const some = Object.fromEntries(entries.slice(first, first + sitesPerStep));
+    sites.push(parseBy(fileSchema.shape.sites, some, ["sites"], report) ?? {});
+  }
+  return file && (entries.length === 0 ? file : { ...file, sites: Object.assign({}, ...sites) });
+}
+
+/** Returns undefined where the schema is broken, which is then reported. */
+function parseBy<T extends z.ZodType>(
+  schema: T,
+  value: unknown,
+  path: Path,
+  report: IssueReporter,
+): z.output<T> | undefined {
+  const parsed = schema.safeParse(value, { error: explainIssue });
+  for (const issue of parsed.error?.issues ?? []) reportIssue(issue, path, report);
+  return parsed.data;
 }
 
 /** Returns the settings of each backend, parsed by its kind. Reports issues under `backends.<name>`. */
@@ -298,7 +344,7 @@ function parseBackends(
 }
 
 function assemble(
-  file: z.infer<typeof fileSchema>,
+  file: ParsedFile,
   settings: ReadonlyMap<string, unknown>,
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,

@@ -7,7 +7,7 @@ import type { BackendKind, CustomLayouts, LayoutReader } from "../store/backend.
 import { listWrittenPlaces } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
-import type { Path } from "./yaml.ts";
+import type { Path } from "./yaml/yaml.ts";
 
 /** What a kind of backend knows of layouts: of log lines, and of spans. */
 export type LayoutReadersByPart = NonNullable<BackendKind<unknown>["layouts"]>;
@@ -55,8 +55,7 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
         toMapping(entry)[part],
       )) {
         const backend = String(named);
-        const kind = kinds.get(String(toMapping(toMapping(backends)[backend]).kind));
-        const layouts = kind?.layouts?.[of];
+        const layouts = findKind(toMapping(backends)[backend], kinds)?.layouts?.[of];
         if (layouts === undefined) continue;
         const { layout: name } = place;
         if (typeof name !== "string" || name === "" || name === "auto" || layouts.names.has(name)) continue;
@@ -64,6 +63,11 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
       }
     }
   }
+}
+
+function findKind(backend: unknown, kinds: Kinds): ReturnType<Kinds["get"]> {
+  const { kind } = toMapping(backend);
+  return typeof kind === "string" ? kinds.get(kind) : undefined;
 }
 
 /** Returns undefined where the file is no layout, which is then reported. */

@@ -1,7 +1,7 @@
 // Checks a `.meshrc.yaml` without loading Mesh, so that a file which cannot work is reported when the server starts.
 import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
-import { readPlainYaml } from "./yaml.ts";
+import { readPlainYaml } from "./yaml/yaml.ts";
 
 /** The name of the source that is Readout itself. */
 export const ownSource = "telemetry";

@@ -3,7 +3,7 @@
 
 import { toMapping } from "./plain-values.ts";
 import type { IssueReporter } from "./validation.ts";
-import { formatPathKey, type Path } from "./yaml.ts";
+import { formatPathKey, type Path } from "./yaml/yaml.ts";
 
 interface RenamedKey {
   /** The path of the map that holds the key; `*` stands for any key. */
@@ -48,7 +48,7 @@ export function renameOlderKeys(file: unknown, report: IssueReporter): RenamedFi
 
 type Mapping = Readonly<Record<string, unknown>>;
 
-/** Changes the maps at a path of keys, in which `*` stands for any key; what is no map stays as it is. */
+/** Changes the maps at a path of keys, in which `*` stands for any key. What is no map, or unchanged, is returned as it is. */
 function changeMaps(
   value: unknown,
   [next, ...rest]: Path,
@@ -58,10 +58,9 @@ function changeMaps(
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   const map = toMapping(value);
   if (next === undefined) return change(map, path);
-  return Object.fromEntries(
-    Object.entries(map).map(([key, child]) => [
-      key,
-      next === "*" || next === key ? changeMaps(child, rest, [...path, key], change) : child,
-    ]),
-  );
+  const changed = Object.entries(map)
+    .filter(([key]) => next === "*" || next === key)
+    .map(([key, child]) => [key, changeMaps(child, rest, [...path, key], change)] as const)
+    .filter(([key, child]) => child !== map[key]);
+  return changed.length === 0 ? map : { ...map, ...Object.fromEntries(changed) };
 }

@@ -2,7 +2,7 @@
 // that no check of it forgets a backend.
 import { toMapping } from "./plain-values.ts";
 import type { SitePart } from "./schema.ts";
-import type { Path } from "./yaml.ts";
+import type { Path } from "./yaml/yaml.ts";
 
 /** An entry of the file that reads from a backend. */
 export interface WrittenPlace {

@@ -5,7 +5,7 @@ import { listWrittenPlaces, type WrittenPlace } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
 import { siteParts } from "./schema.ts";
 import type { IssueReporter } from "./validation.ts";
-import { type Path, quoteAsWritten, type YamlTree } from "./yaml.ts";
+import { type Path, quoteAsWritten, type YamlTree } from "./yaml/yaml.ts";
 
 type Sites = Readonly<Record<string, unknown>>;
 

@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { day, type Millis, parseDuration } from "../core/time.ts";
-import type { Path } from "./yaml.ts";
+import type { Path } from "./yaml/yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
 

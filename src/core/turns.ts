@@ -25,3 +25,24 @@ export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): A
   }
   if (chunk.length > 0) yield chunk;
 }
+
+/** Work that can pause after each of its steps, some milliseconds long. */
+export type Steps<T> = Generator<undefined, T>;
+
+/** Does all steps without a pause. */
+export function runSteps<T>(steps: Steps<T>): T {
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
+}
+
+/** Does each step in a turn of the event loop of its own. @throws the signal's reason */
+export async function takeSteps<T>(steps: Steps<T>, signal: AbortSignal): Promise<T> {
+  let step = steps.next();
+  while (step.done !== true) {
+    await yieldToEventLoop();
+    signal.throwIfAborted();
+    step = steps.next();
+  }
+  return step.value;
+}

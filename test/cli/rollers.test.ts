@@ -1,6 +1,7 @@
 // Who makes figures of spans, and of which sites: nobody without `rollups`.
 import { expect, test, vi } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
+import { connectSites } from "#src/access/sites.ts";
 import { openRollupStore, runRollers } from "#src/cli/serve/rollers.ts";
 import { parseConfig } from "#src/config/config.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -42,7 +43,7 @@ function open(rollups: string) {
   const recordRolled = vi.fn();
   const stop = new AbortController();
   const ended = runRollers(
-    { config, backends },
+    { config, sites: connectSites(config, backends) },
     openRollupStore(config, backends),
     { log: () => undefined, recordRolled },
     () => at(0),

@@ -30,6 +30,19 @@ sites:
     expect(prom?.layouts).toBeUndefined();
   });
 
+  test("are looked for in the kinds that the file names, and in no others", () => {
+    const asked = new Set<string>();
+    const get = (name: string) => {
+      asked.add(name);
+      return realKinds.get(name);
+    };
+    parseConfig(`${site("ecs", "otel")}  bare: {}\n  numbers: { metrics: { backend: prom } }\n`, "f.yaml", {
+      ...{ env: {}, readText: () => "", kinds: { get, keys: () => realKinds.keys() } },
+    });
+    // A name that is no kind would be loaded as a module.
+    expect([...asked].toSorted()).toEqual(["elastic", "prometheus"]);
+  });
+
   test("report a missing or wrong layout file", () => {
     const app = "9 sites.shop.logs.sources.app.layout:";
     expect(listIssues(site("other.yaml", "auto"))).toEqual([

@@ -1,7 +1,8 @@
 // Parts of a site that name several backends: what is taken, and what is reported where.
 import { expect, test } from "vitest";
+import { parseConfigInSteps } from "#src/config/config.ts";
 import { sampleRuns } from "../support/law-runs.ts";
-import { listIssues, parse } from "./fixture.ts";
+import { env, kinds, listIssues, parse, readText } from "./fixture.ts";
 
 const backends = `backends:
   old: { kind: elastic, url: "http://old:9200" }
@@ -142,7 +143,15 @@ test(`a file may have ${manySites} sites`, () => {
     (_, n) =>
       `  s${n}: { traces: { backend: ${n % 2 === 0 ? "old" : "new"}, index: i, where: "tenant=${n}" } }\n`,
   );
-  expect(Object.keys(parse(`${backends}sites:\n${sites.join("")}`).sites)).toHaveLength(manySites);
+  const text = `${backends}sites:\n${sites.join("")}`;
+  const steps = parseConfigInSteps(text, "conf/r.yaml", { kinds, env, readText });
+  let count = 0;
+  let step = steps.next();
+  for (; !step.done; step = steps.next()) count += 1;
+  expect(Object.keys(step.value.sites)).toHaveLength(manySites);
+  expect(step.value).toEqual(parse(text));
+  // Reading and checking: a program that answers requests meanwhile may go on with them after each.
+  expect(count).toBeGreaterThan(manySites / 100);
 });
 
 test("metrics and Kubernetes are one part or a list of parts, each with a replica or none", () => {

@@ -1,21 +1,30 @@
 // A configuration with its backends: connecting, inspecting and watching them.
+import { connectSitesInSteps, type Sites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
-import { resolveBeside } from "../../config/yaml.ts";
+import { resolveBeside } from "../../config/yaml/yaml.ts";
 import { mapConcurrent } from "../../core/concurrency.ts";
 import { BackendError, ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
+import { type Steps, yieldToEventLoop } from "../../core/turns.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
 import { openKinds } from "../support/backend-kinds.ts";
 import type { Shell } from "../support/shell.ts";
-import { listInspections, type SiteInspection } from "../support/site-inspections.ts";
+import {
+  groupSitesByBackend,
+  listInspections,
+  type NamedSite,
+  type SiteInspection,
+} from "../support/site-inspections.ts";
 import { openRollupStore } from "./rollers.ts";
 
 /** A configuration that is served or about to be: its backends, and what is known of them. */
 export interface ConnectedConfig {
   readonly config: Config;
   readonly backends: ReadonlyMap<string, Backend>;
+  readonly sites: Sites;
+  readonly sitesByBackend: ReadonlyMap<string, readonly NamedSite[]>;
   /** Where figures of spans are kept. */
   readonly rollupStore: RollupStore | undefined;
   /** The state of each backend, for `/readyz`. */
@@ -41,13 +50,13 @@ const answerTimeout: Millis = 10_000;
 /** How many sources of one backend are inspected at once. */
 const maxConcurrentInspections = 4;
 
-/** @throws {ConfigError} when a backend's settings cannot be used */
-export function connectConfig(
+/** No step is long, however many sites there are. @throws {ConfigError} when a backend's settings cannot be used */
+export function* connectConfig(
   config: Config,
   shell: Shell,
   file: string,
   telemetry: Telemetry,
-): ConnectedConfig {
+): Steps<ConnectedConfig> {
   let rollupStore: RollupStore | undefined;
   const findRollupStore = config.rollups && (() => rollupStore);
   const backends = connectBackends(config, shell, file, telemetry, findRollupStore);
@@ -59,9 +68,14 @@ export function connectConfig(
   }
   const states = new Map([...backends.keys()].map((name) => [name, "not probed yet"]));
   const untried = new Set(backends.keys());
+  yield;
+  const sites = yield* connectSitesInSteps(config, backends);
+  yield;
   return {
     config,
     backends,
+    sites,
+    sitesByBackend: groupSitesByBackend(config.sites),
     rollupStore,
     states,
     inspected: new Set(),
@@ -112,7 +126,7 @@ function connectBackends(
  * is watched as after a start.
  */
 export async function connectChangedConfig(
-  connect: () => ConnectedConfig,
+  connect: () => Promise<ConnectedConfig>,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<ConnectedConfig | undefined> {
@@ -121,13 +135,15 @@ export async function connectChangedConfig(
   };
   let next: ConnectedConfig;
   try {
-    next = connect();
+    next = await connect();
   } catch (error) {
+    if (signal.aborted) return undefined;
     if (!(error instanceof ConfigError)) throw error;
     return refuse(error.message.split("\n"));
   }
   const inspections = [...next.backends.values()].map(async (backend) => {
-    const broken = await inspectSources(backend, next.config, telemetry, signal).catch(() => undefined);
+    await yieldToEventLoop();
+    const broken = await inspectSources(backend, next, telemetry, signal).catch(() => undefined);
     if (broken !== undefined) next.inspected.add(backend.name);
     return broken ?? [];
   });
@@ -148,10 +164,11 @@ export async function closeAll(backends: ReadonlyMap<string, Backend>): Promise<
  */
 export async function watchBackend(
   backend: Backend,
-  { config, states, inspected, untried }: ConnectedConfig,
+  connected: ConnectedConfig,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
+  const { states, inspected, untried } = connected;
   const setState = (state: string, error?: unknown): void => {
     if (states.get(backend.name) === state) return;
     states.set(backend.name, state);
@@ -159,11 +176,12 @@ export async function watchBackend(
     const reason = error instanceof Error ? error.message : undefined;
     telemetry.log({ level, message: "backend", backend: backend.name, state, reason });
   };
+  await yieldToEventLoop();
   while (!signal.aborted) {
     try {
       const { product, version } = await backend.probe(addAnswerTimeout(signal));
       if (!inspected.has(backend.name)) {
-        const broken = await inspectSources(backend, config, telemetry, signal);
+        const broken = await inspectSources(backend, connected, telemetry, signal);
         if (broken.length > 0) return broken;
         inspected.add(backend.name);
       }
@@ -184,7 +202,7 @@ export async function watchBackend(
  */
 async function inspectSources(
   backend: Backend,
-  config: Config,
+  { sitesByBackend }: ConnectedConfig,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
@@ -204,7 +222,7 @@ async function inspectSources(
     for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
     return tenantFilterFault === undefined ? [] : [`${path}: ${tenantFilterFault}`];
   };
-  const inspections = listInspections(backend, config);
+  const inspections = listInspections(backend, sitesByBackend.get(backend.name) ?? []);
   const broken = (await mapConcurrent(inspections, maxConcurrentInspections, inspectSource, signal)).flat();
   if (broken.length === 0 && failures.length > 0) throw failures[0];
   return broken;

@@ -5,7 +5,7 @@ import { mapConcurrent } from "../../core/concurrency.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Backend } from "../../store/backend.ts";
 import type { SourceLabels, Telemetry } from "../../telemetry/telemetry.ts";
-import { listOwnPlaces } from "../support/site-inspections.ts";
+import { groupSitesByBackend, listOwnPlaces, type NamedSite } from "../support/site-inspections.ts";
 import { addAnswerTimeout, awaitAbort } from "./connected-config.ts";
 
 /** Sources of one backend that are asked at once. */
@@ -19,9 +19,10 @@ export async function watchFreshness(
 ): Promise<void> {
   const { freshness: every } = config;
   if (every === undefined) return;
+  const sites = groupSitesByBackend(config.sites);
   await Promise.all(
     [...backends.values()].map(async (backend) => {
-      const questions = listQuestions(backend, config);
+      const questions = listQuestions(backend, sites.get(backend.name) ?? []);
       const ask = async ({ source, ask }: Question, signal: AbortSignal): Promise<void> => {
         try {
           const newest = await ask(addAnswerTimeout(signal));
@@ -47,15 +48,15 @@ interface Question {
 }
 
 /** One for each source that the backend holds. A list of places names each backend once. */
-function listQuestions(backend: Backend, config: Config): readonly Question[] {
-  return Object.entries(config.sites).flatMap(([site, parts]) => [
+function listQuestions(backend: Backend, sites: readonly NamedSite[]): readonly Question[] {
+  return sites.flatMap(([site, parts]) => [
     ...listLogQuestions(backend, site, parts),
     ...listTraceQuestions(backend, site, parts),
     ...listMetricQuestions(backend, site, parts),
   ]);
 }
 
-type SiteParts = Config["sites"][string];
+type SiteParts = NamedSite[1];
 
 function listLogQuestions(
   { name, findNewest: { logs: find } = {} }: Backend,

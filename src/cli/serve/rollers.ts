@@ -1,7 +1,7 @@
 // The rollers of a configuration: one for each backend whose spans have figures kept at a source. Without `rollups` there is none.
 // What they make follows from the configuration alone, and never from what is asked: for each site the figures that each of its
 // tokens may ask for.
-import { connectSites, createSiteViews, type Sites } from "../../access/sites.ts";
+import { createSiteViews, type Sites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
 import type { RollupsConfig } from "../../config/rollup-settings.ts";
 import type { Scope } from "../../core/scopes.ts";
@@ -26,7 +26,7 @@ export function openRollupStore(
 
 /** Makes figures until the signal is aborted. Never rejects. */
 export async function runRollers(
-  { config, backends }: { readonly config: Config; readonly backends: ReadonlyMap<string, Backend> },
+  { config, sites }: { readonly config: Config; readonly sites: Sites },
   store: RollupStore | undefined,
   telemetry: Pick<Telemetry, "log" | "recordRolled">,
   now: () => Instant,
@@ -34,7 +34,7 @@ export async function runRollers(
 ): Promise<void> {
   const { rollups } = config;
   if (rollups === undefined || store === undefined) return;
-  const rollers = listRollers(config, rollups, connectSites(config, backends), { store, telemetry, now });
+  const rollers = listRollers(config, rollups, sites, { store, telemetry, now });
   await Promise.all(rollers.map((roller) => runRoller(roller, signal)));
 }
 

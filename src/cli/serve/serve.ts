@@ -7,10 +7,10 @@ import { createAuthenticator, createTokenCheck } from "../../access/auth.ts";
 import { createCertificateUsers } from "../../access/certificates.ts";
 import { createReloadableJwtVerifier } from "../../access/jwt.ts";
 import { createReloadableRateLimit } from "../../access/rate-limit.ts";
-import { connectSites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
 import { ConfigError, formatErrorCode } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
+import { runSteps, takeSteps } from "../../core/turns.ts";
 import { version } from "../../core/version.ts";
 import { type DocumentDirectory, openDocumentDirectory } from "../../graphql/document-directory.ts";
 import { clientOperations, operations } from "../../operations/index.ts";
@@ -21,7 +21,7 @@ import { createServer, type ServedConfig } from "../../server/server.ts";
 import { createOtlpExporter } from "../../telemetry/otlp-exporter.ts";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/telemetry.ts";
 import { openVisualDirectory } from "../../visuals/visual-directory.ts";
-import { openConfigFile, readConfig } from "../support/config-file.ts";
+import { openConfigFile, readConfigInSteps } from "../support/config-file.ts";
 import { createGraphqlLoader } from "../support/graphql-loader.ts";
 import { exitCodes, type Shell } from "../support/shell.ts";
 import { type AuditKeeper, openAuditKeeper } from "./audit.ts";
@@ -61,7 +61,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   const { file, config } = opened;
   return serve(config, reading, {
     file,
-    again: { read: () => readConfig(file, reading), watch },
+    again: { read: (signal) => takeSteps(readConfigInSteps(file, reading), signal), watch },
     level: "info",
     listening: (address) => shell.out(`Readout listens on ${address}\n`),
     inUse: (address) => `${address} is in use; set another \`listen\` in ${file}`,
@@ -74,7 +74,7 @@ interface ServeOptions {
   /** Absent where no file can change. */
   readonly again?: {
     /** @throws {ConfigError} */
-    readonly read: () => Config;
+    readonly read: (signal: AbortSignal) => Promise<Config>;
     /** Calls `changed` when any file changes from which the configuration was read, until `signal` aborts. */
     readonly watch: (changed: () => void, signal: AbortSignal) => void;
   };
@@ -140,7 +140,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const exporter = createOtlpExporter({ config: config.otlp, now, log, exported });
   const createVerifier = createReloadableJwtVerifier(now);
   const createRateLimit = createReloadableRateLimit(() => performance.now());
-  const toServed = ({ config, backends }: ConnectedConfig): ServedConfig => ({
+  const toServed = ({ config, sites }: ConnectedConfig): ServedConfig => ({
     authenticate: createAuthenticator(config.tokens, now, {
       rate: createRateLimit(config.limits.rate),
       recordUse: telemetry.recordUse,
@@ -148,7 +148,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
       findCertificateUser: createCertificateUsers(config.certificates ?? [], now),
     }),
     isToken: createTokenCheck(config.tokens),
-    sites: connectSites(config, backends),
+    sites,
     limits: config.limits,
     compression: config.compression,
     proxies: config.proxies,
@@ -157,7 +157,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     queryRules: describeQueryRules(config, documents),
   });
   telemetry.watchLimits(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
-  const state = { current: connectConfig(config, shell, options.file, telemetry) };
+  const state = { current: runSteps(connectConfig(config, shell, options.file, telemetry)) };
   const documents = await openDocumentDirectory({
     folder: () => state.current.config.graphql?.documents,
     log,
@@ -278,9 +278,13 @@ function reloadOnChange(running: RunningServer): void {
   shell.onHangup(() => running.audit.reopen(), signal);
 }
 
-async function reloadConfig(running: RunningServer, read: () => Config): Promise<void> {
+async function reloadConfig(
+  running: RunningServer,
+  read: (signal: AbortSignal) => Promise<Config>,
+): Promise<void> {
   const { shell, options, telemetry, graphql, first, signal } = running;
-  const connect = () => connectConfig(read(), shell, options.file, telemetry);
+  const connect = async () =>
+    takeSteps(connectConfig(await read(signal), shell, options.file, telemetry), signal);
   const next = await connectChangedConfig(connect, telemetry, signal);
   if (next === undefined) return;
   if (!(await replaceAudit(running, next.config))) return closeAll(next.backends);

@@ -1,7 +1,8 @@
 // Reads and checks the configuration file of a command, in the same way for all of them.
 import { parseArgs } from "node:util";
-import { type Config, parseConfig } from "../../config/config.ts";
+import { type Config, parseConfigInSteps } from "../../config/config.ts";
 import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
+import { runSteps, type Steps } from "../../core/turns.ts";
 import { openKinds } from "./backend-kinds.ts";
 import { exitCodes, printUsageError, type Shell } from "./shell.ts";
 
@@ -45,7 +46,13 @@ export function printConfigError(error: unknown, file: string, shell: Shell): nu
 
 /** @throws {ConfigError} all issues at once; that the file cannot be read is one */
 export function readConfig(file: string, shell: Shell): Config {
-  return parseConfig(readConfigText(file, shell), file, { ...shell, kinds: openKinds(file, shell) });
+  return runSteps(readConfigInSteps(file, shell));
+}
+
+/** As `readConfig`, for a program that has other work. */
+export function* readConfigInSteps(file: string, shell: Shell): Steps<Config> {
+  const context = { ...shell, kinds: openKinds(file, shell) };
+  return yield* parseConfigInSteps(readConfigText(file, shell), file, context);
 }
 
 /** @throws {ConfigError} */

@@ -1,7 +1,7 @@
 // Opens backends for commands that end. Their calls return or throw what goes wrong, and the commands print it, so nothing
 // is logged or counted.
 import type { Config } from "../../config/config.ts";
-import { resolveBeside } from "../../config/yaml.ts";
+import { resolveBeside } from "../../config/yaml/yaml.ts";
 import { BackendError, toErrorMessage } from "../../core/errors.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import { openKinds } from "./backend-kinds.ts";

@@ -1,9 +1,9 @@
 // Lists the inspections of a backend for a configuration: one for each log source of a site, and one for each other part.
 // `check` prints the results, `serve` logs the problems. Both use this list, so neither can forget a part.
 
-import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
+import { buildSpanSource, listLogPlaces, listPartBackends } from "../../access/sites.ts";
 import type { Config, MetricsPart, SiteConfig, TracesPart } from "../../config/config.ts";
-import type { SitePart } from "../../config/schema.ts";
+import { type SitePart, siteParts } from "../../config/schema.ts";
 import { toPlaces } from "../../core/collections.ts";
 import { type Instant, now } from "../../core/time.ts";
 import { formatIndexName } from "../../intake/intake.ts";
@@ -32,9 +32,24 @@ export interface InspectionResult {
   readonly tenantFilterFault?: string;
 }
 
-/** Returns the inspections in the order of the configuration, without parts for which the backend has no store. */
-export function listInspections(backend: Backend, config: Config): readonly SiteInspection[] {
-  return Object.entries(config.sites).flatMap(([site, entry]) => [
+export type NamedSite = readonly [id: string, site: SiteConfig];
+
+/** Groups the sites by the backends of all their parts, in the order of the configuration. */
+export function groupSitesByBackend(sites: Config["sites"]): ReadonlyMap<string, readonly NamedSite[]> {
+  const groups = new Map<string, NamedSite[]>();
+  for (const [id, site] of Object.entries(sites)) {
+    for (const backend of new Set(siteParts.flatMap((part) => listPartBackends(site, part)))) {
+      const own = groups.get(backend);
+      if (own === undefined) groups.set(backend, [[id, site]]);
+      else own.push([id, site]);
+    }
+  }
+  return groups;
+}
+
+/** Returns the inspections in the order of the sites, without parts for which the backend has no store. */
+export function listInspections(backend: Backend, sites: readonly NamedSite[]): readonly SiteInspection[] {
+  return sites.flatMap(([site, entry]) => [
     ...listLogInspections(backend, site, entry),
     ...listSpanInspections(backend, site, entry),
     ...listMetricInspections(backend, site, entry),

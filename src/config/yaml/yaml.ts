@@ -15,8 +15,11 @@ import {
   visit,
   type YAMLError,
   type YAMLMap,
+  type YAMLSeq,
 } from "yaml";
-import { ConfigError, formatErrorCode, type Issue } from "../core/errors.ts";
+import { ConfigError, formatErrorCode, type Issue } from "../../core/errors.ts";
+import { runSteps, type Steps } from "../../core/turns.ts";
+import { parseInParts } from "./document-parts.ts";
 
 export interface InterpolationContext {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -35,7 +38,7 @@ type LocatedIssue = { readonly path: Path; readonly message: string; readonly li
 export interface YamlTree {
   readonly value: unknown;
   /** The line of each path, by `formatPathKey`. */
-  readonly lines: ReadonlyMap<string, number>;
+  readonly findLines: () => ReadonlyMap<string, number>;
   /** The text as written of each value with a substitution, also a failed one; by `formatPathKey`. */
   readonly templates: ReadonlyMap<string, string>;
   /** Every text that was substituted. */
@@ -62,95 +65,169 @@ export function readPlainYaml(text: string, file: string): unknown {
   );
 }
 
-/** @throws {ConfigError} when the text is no YAML, so that its content cannot be checked */
-export function readYamlTree(text: string, file: string, context: InterpolationContext): YamlTree {
-  const counter = new LineCounter();
-  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, uniqueKeys: false });
-  const lineAt = (offset: number): number => counter.linePos(offset).line;
-  const faults = new Map<string, LocatedIssue>(); // one broken line may bring a thousand equal errors
-  for (const error of [...document.errors, ...document.warnings]) {
-    const [line, message] = [lineAt(error.pos[0]), yamlMessages[error.code] ?? "is not YAML"];
-    faults.set(`${line} ${message}`, { path: [], line, message });
-  }
-  const issues: LocatedIssue[] = [...faults.values()];
-  if (document.errors.length > 0) throw new ConfigError(file, issues.map(printIssue));
-  const reading: Reading = {
-    ...{ file, context, document, lineAt, issues, openAliases: 0, aliasedNodes: 0 },
-    ...{ lines: new Map(), templates: new Map(), secrets: new Set() },
-  };
-  const value = readNode(reading, document.contents, []);
-  const { lines, templates, secrets } = reading;
-  return { value, lines, templates, secrets, issues };
+/**
+ * Reads a file, a step for each part of it.
+ *
+ * @throws {ConfigError} when the text is no YAML, so that its content cannot be checked
+ */
+export function* readYamlTree(text: string, file: string, context: InterpolationContext): Steps<YamlTree> {
+  const reading = beginReading(file, context);
+  const value = yield* readParts(reading, text);
+  const { templates, secrets, issues } = reading;
+  return { value, findLines: () => findLines(text, file), templates, secrets, issues };
 }
+
+/** Reads the file once more, without substitutions: only a file with a fault needs its lines. */
+function findLines(text: string, file: string): ReadonlyMap<string, number> {
+  const lines = new Map<string, number>();
+  runSteps(readParts({ ...beginReading(file), lines }, text));
+  return lines;
+}
+
+type Collection = Record<string, unknown> | unknown[];
 
 /** One reading of a file: what it needs, and what it collects. */
 interface Reading {
   readonly file: string;
-  readonly context: InterpolationContext;
-  readonly document: Document.Parsed;
-  readonly lineAt: (offset: number) => number;
-  readonly lines: Map<string, number>;
+  /** Absent: nothing is substituted. */
+  readonly context: InterpolationContext | undefined;
+  readonly counter: LineCounter;
+  /** Absent: they are not wanted. */
+  readonly lines?: Map<string, number>;
   readonly templates: Map<string, string>;
   readonly secrets: Set<string>;
   readonly issues: LocatedIssue[];
+  /** The root as far as it is read, and by its key each value of it: more parts may follow. */
+  readonly begun: Map<string | undefined, Collection>;
+  /** The newest node of each anchor. */
+  readonly anchors: Map<string, ParsedNode>;
+  /** What each alias stands for: its anchor may have another node later. */
+  readonly aliases: Map<Alias.Parsed, ParsedNode | undefined>;
   /** The aliases that the node being read is behind. */
   openAliases: number;
   /** How many nodes behind aliases were read, each as often as it was. */
   aliasedNodes: number;
 }
 
+function beginReading(file: string, context?: InterpolationContext): Reading {
+  return {
+    ...{ file, context, counter: new LineCounter(), templates: new Map(), secrets: new Set(), issues: [] },
+    ...{ begun: new Map(), anchors: new Map(), aliases: new Map(), openAliases: 0, aliasedNodes: 0 },
+  };
+}
+
+/** Returns the value of the root. @throws {ConfigError} when the text is no YAML */
+function* readParts(reading: Reading, text: string): Steps<unknown> {
+  const { file, counter, issues } = reading;
+  const faults = new Map<string, LocatedIssue>(); // one broken line may bring a thousand equal errors
+  let isYaml = true;
+  let root: unknown = null;
+  for (const { key, document } of parseInParts(text, counter)) {
+    for (const error of [...document.errors, ...document.warnings]) {
+      const line = counter.linePos(error.pos[0]).line;
+      const message = yamlMessages[error.code] ?? "is not YAML";
+      faults.set(`${line} ${message}`, { path: [], line, message });
+    }
+    isYaml &&= document.errors.length === 0;
+    if (isYaml && key === undefined) root = readNode(reading, document.contents, []);
+    if (isYaml && key !== undefined) readEntries(reading, key, document.contents);
+    yield;
+  }
+  if (!isYaml) throw new ConfigError(file, [...faults.values()].map(printIssue));
+  issues.unshift(...faults.values());
+  return root;
+}
+
+/** Reads entries of the value of a key of the root, but for the last ones. */
+function readEntries(reading: Reading, key: string, entries: ParsedNode | null): void {
+  const root = reading.begun.get(undefined) ?? {};
+  // A wrong key is reported where its own entry is read; its value is not read.
+  if (findKeyProblem(key) === undefined && !Object.hasOwn(root, key)) readCollection(reading, entries, [key]);
+}
+
 /** @throws {ConfigError} when there are too many nodes, or they are nested too deeply */
 function readNode(reading: Reading, node: ParsedNode | null, path: Path): unknown {
   if (reading.openAliases > 0) reading.aliasedNodes += 1;
   if (reading.aliasedNodes > maxAliasedNodes || path.length > maxDepth) {
-    const line = reading.lineAt(node === null ? 0 : node.range[0]);
+    const line = node === null ? 1 : findLine(reading, node);
     const issue = { path, line, message: "too many or too deeply nested values" };
     throw new ConfigError(reading.file, [printIssue(issue)]);
   }
   if (node === null) return null;
-  keepFirstLine(reading, path, node.range[0]);
+  keepFirstLine(reading, path, node);
   if (isAlias(node)) return readAlias(reading, node, path);
-  if (isSeq<ParsedNode>(node)) {
-    return node.items.map((item, index) => readNode(reading, item, [...path, String(index)]));
-  }
-  if (isMap<ParsedNode, ParsedNode | null>(node)) return readMap(reading, node, path);
-  return readScalar(reading, node.value, path);
+  keepAnchor(reading, node);
+  return isScalar(node) ? readScalar(reading, node.value, path) : readCollection(reading, node, path);
 }
 
-function keepFirstLine({ lines, lineAt }: Reading, path: Path, offset: number): void {
-  const key = formatPathKey(path);
-  if (!lines.has(key)) lines.set(key, lineAt(offset));
+function readCollection(reading: Reading, node: ParsedNode | null, path: Path): Collection | null {
+  const mayBegin = path.length < 2;
+  const begun = mayBegin ? reading.begun.get(path[0]) : undefined;
+  let value: Collection;
+  if (isSeq<ParsedNode>(node)) value = readList(reading, node, path, Array.isArray(begun) ? begun : []);
+  else if (isMap<ParsedNode, ParsedNode | null>(node))
+    value = readMap(reading, node, path, begun === undefined || Array.isArray(begun) ? {} : begun);
+  else return null;
+  if (mayBegin) reading.begun.set(path[0], value);
+  return value;
+}
+
+function findLine({ counter }: Reading, { range }: ParsedNode): number {
+  return counter.linePos(range[0]).line;
+}
+
+function keepFirstLine(reading: Reading, path: Path, node: ParsedNode): void {
+  const { lines } = reading;
+  const key = lines && formatPathKey(path);
+  if (key !== undefined && !lines?.has(key)) lines?.set(key, findLine(reading, node));
+}
+
+function keepAnchor({ anchors }: Reading, node: Exclude<ParsedNode, Alias.Parsed>): void {
+  if (node.anchor !== undefined) anchors.set(node.anchor, node);
 }
 
 function readAlias(reading: Reading, alias: Alias.Parsed, path: Path): unknown {
-  const target = alias.resolve(reading.document as Document) as ParsedNode | undefined;
+  const { aliases, anchors } = reading;
+  if (!aliases.has(alias)) aliases.set(alias, anchors.get(alias.source));
+  const target = aliases.get(alias);
   if (target !== undefined) {
     reading.openAliases += 1;
     const value = readNode(reading, target, path);
     reading.openAliases -= 1;
     return value;
   }
-  reading.issues.push({ path, line: reading.lineAt(alias.range[0]), message: missingAnchor });
+  reading.issues.push({ path, line: findLine(reading, alias), message: missingAnchor });
   reading.templates.set(formatPathKey(path), `*${alias.source}`);
   return null;
 }
 
-function readMap(reading: Reading, map: YAMLMap<ParsedNode, ParsedNode | null>, path: Path): unknown {
-  const value: Record<string, unknown> = {};
+/** Adds the items to those of earlier parts. */
+function readList(reading: Reading, { items }: YAMLSeq<ParsedNode>, path: Path, list: unknown[]): Collection {
+  for (const item of items) list.push(readNode(reading, item, [...path, String(list.length)]));
+  return list;
+}
+
+/** Adds the entries to those of earlier parts. */
+function readMap(
+  reading: Reading,
+  map: YAMLMap<ParsedNode, ParsedNode | null>,
+  path: Path,
+  value: Record<string, unknown>,
+): Collection {
   for (const { key, value: child } of map.items) {
     const name = isScalar(key) ? (key.source ?? String(key.value)) : undefined;
-    const line = key.range === undefined ? undefined : reading.lineAt(key.range[0]);
-    const at = line === undefined ? {} : { line };
+    const line = findLine(reading, key);
     const wrong = findKeyProblem(name);
     if (name === undefined || wrong !== undefined) {
       const message = wrong ?? forbiddenKey;
-      reading.issues.push({ path: name === undefined ? path : [...path, name], message, ...at });
+      reading.issues.push({ path: name === undefined ? path : [...path, name], message, line });
       continue;
     }
     const childPath = [...path, name];
-    if (key.range !== undefined) keepFirstLine(reading, childPath, key.range[0]);
+    keepFirstLine(reading, childPath, key);
+    if (!isAlias(key)) keepAnchor(reading, key);
     if (Object.hasOwn(value, name)) {
-      reading.issues.push({ path: childPath, message: "duplicate key", ...at });
+      reading.issues.push({ path: childPath, message: "duplicate key", line });
     } else value[name] = readNode(reading, child, childPath);
   }
   return value;
@@ -164,8 +241,9 @@ function findKeyProblem(name: string | undefined): string | undefined {
 }
 
 function readScalar(reading: Reading, value: unknown, path: Path): unknown {
-  if (typeof value !== "string" || !value.includes("${")) return value;
-  const { result, put, problems } = substitute(value, reading.file, reading.context);
+  const { file, context } = reading;
+  if (typeof value !== "string" || !value.includes("${") || context === undefined) return value;
+  const { result, put, problems } = substitute(value, file, context);
   for (const message of problems) reading.issues.push({ path, message });
   if (put.length > 0 || problems.length > 0) reading.templates.set(formatPathKey(path), value);
   for (const secret of put) reading.secrets.add(secret);
@@ -246,9 +324,10 @@ export function sortInFileOrder(
   issues: readonly LocatedIssue[],
   tree: YamlTree,
 ): readonly (Issue & { readonly line?: number })[] {
+  const lines = tree.findLines();
   const lineOf = (path: Path): number => {
     for (let length = path.length; length > 0; length -= 1) {
-      const line = tree.lines.get(formatPathKey(path.slice(0, length)));
+      const line = lines.get(formatPathKey(path.slice(0, length)));
       if (line !== undefined) return line;
     }
     return 1;

@@ -16,6 +16,8 @@ export interface Fault {
   readonly after: number;
   readonly delay: number;
   readonly failure: "unreachable" | "timeout" | "partial";
+  /** Called for each failure. */
+  readonly told?: () => void;
 }
 
 export interface Cluster {
@@ -36,7 +38,8 @@ export function openCluster(
   const step = async (): Promise<void> => {
     steps += 1;
     if (fault === undefined || steps <= fault.after) return;
-    const { failure, delay } = fault;
+    const { failure, delay, told } = fault;
+    told?.();
     if (delay > 0) await wait(delay);
     throw new BackendError(name, failure, `${name} is made to fail`);
   };

@@ -1,7 +1,7 @@
 // Answers that lack what a failed cluster holds: whoever asks for one gets what the site would answer if that cluster held
 // nothing, and is told so. Nobody else ever does, and nothing of it is remembered.
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 import { connectSites } from "#src/access/sites.ts";
 import type { AuditEntry, AuditLog } from "#src/audit/audit-log.ts";
@@ -247,6 +247,51 @@ describe("an answer is whole or fails", () => {
     clusters.next.fail({ ...dead, failure: "timeout" });
     for (const [path, body] of listQuestions("shop"))
       expect(await ask(path, body, glance), path).toMatchObject({ status: 500, missing: null });
+  });
+
+  test("a tail, which goes on with all lines when the cluster is back", async () => {
+    const clusters = openClusters(everywhere);
+    const { server } = serve(clusters);
+    const response = await server.fetch("http://readout/api/v2/logs/lines", {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${token}`,
+        accept: `text/event-stream; partial=allow, ${glance};q=0.1`,
+        "content-type": "application/json",
+      },
+      body: JSON.stringify({
+        ...lines,
+        from: new Date(base + 59_000).toISOString(),
+        to: undefined,
+        pagination: page,
+      }),
+    });
+    expect([response.status, response.headers.get("x-readout-missing")]).toEqual([200, null]);
+    expect(response.headers.get("content-type")).toContain("text/event-stream");
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let seen = "";
+    const listIds = () => [...seen.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id);
+    const reading = (async () => {
+      for (let part = await reader?.read(); part?.done === false; part = await reader?.read())
+        seen += part.value;
+    })();
+    // The server's clock stands still here.
+    const time = fromMillis(base + 60_000);
+    const line = { severity: "info", message: "late", json: "{}" } as const;
+    let asked = 0;
+    clusters.old.fail({ ...dead, told: () => (asked += 1) });
+    clusters.next.logs.add("app", [{ ...line, id: "of-the-one-that-answers", time }]);
+    await vi.waitFor(() => expect(asked).toBeGreaterThan(1), { timeout: 20_000 });
+    expect(listIds()).toEqual([]);
+    clusters.old.logs.add("app", [{ ...line, id: "of-the-dead-one", time: (time - 1n) as Instant }]);
+    clusters.old.fail(undefined);
+    await vi.waitFor(() => expect(listIds()).toHaveLength(2), { timeout: 20_000 });
+    expect(listIds().map((id) => id?.replace(/^.*:/, ""))).toEqual([
+      "of-the-dead-one",
+      "new|of-the-one-that-answers",
+    ]);
+    await reader?.cancel();
+    await reading;
   });
 
   test("for agents", async () => {

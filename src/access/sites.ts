@@ -338,8 +338,11 @@ export function listPartBackends(site: SiteConfig, part: SitePart): readonly str
   if (part !== "logs")
     return toPlaces<{ readonly backend: string }>(site[part]).map(({ backend }) => backend);
   if (logs === undefined) return [];
-  const named = Object.entries(logs.sources).flatMap(([id, source]) => listLogPlaces(id, source, logs));
-  return [...new Set(named.map(({ backend }) => backend))];
+  const { backend: ofPart = "" } = logs;
+  const named = Object.values(logs.sources).flatMap(({ backends, backend = ofPart }) =>
+    backends === undefined ? [backend] : backends.map((place) => place.backend),
+  );
+  return [...new Set(named)];
 }
 
 /** Fills in the defaults of a part: contract, "Requests and their names". */

@@ -261,7 +261,10 @@ export function* parseConfigInSteps(text: string, file: string, context: ConfigC
   const parsed = yield* parseFile(tree.value, report);
   if (issues.length > 0 || parsed === undefined) throw new ConfigError(file, sortInFileOrder(issues, tree));
   const config = assemble(parsed, backends, layouts, (path) => resolveBeside(file, path));
-  yield;
+  for (const [at, site] of Object.values(config.sites).entries()) {
+    if (at % sitesPerStep === 0) yield;
+    deepFreeze(site);
+  }
   return deepFreeze({ ...config, tls });
 }
 

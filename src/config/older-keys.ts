@@ -48,19 +48,24 @@ export function renameOlderKeys(file: unknown, report: IssueReporter): RenamedFi
 
 type Mapping = Readonly<Record<string, unknown>>;
 
-/** Changes the maps at a path of keys, in which `*` stands for any key. What is no map, or unchanged, is returned as it is. */
+/**
+ * Changes the maps at `keys`, in which `*` stands for any key, within the value at `path`. What is no map, or unchanged, is
+ * returned as it is.
+ */
 function changeMaps(
   value: unknown,
-  [next, ...rest]: Path,
+  keys: Path,
   path: Path,
   change: (map: Mapping, path: Path) => Mapping,
 ): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   const map = toMapping(value);
+  const next = keys[path.length];
   if (next === undefined) return change(map, path);
-  const changed = Object.entries(map)
-    .filter(([key]) => next === "*" || next === key)
-    .map(([key, child]) => [key, changeMaps(child, rest, [...path, key], change)] as const)
-    .filter(([key, child]) => child !== map[key]);
-  return changed.length === 0 ? map : { ...map, ...Object.fromEntries(changed) };
+  const changed: Record<string, unknown> = {};
+  for (const key of next === "*" ? Object.keys(map) : [next]) {
+    const child = changeMaps(map[key], keys, [...path, key], change);
+    if (child !== map[key]) changed[key] = child;
+  }
+  return Object.keys(changed).length === 0 ? map : { ...map, ...changed };
 }

@@ -31,8 +31,9 @@ function checkBackendNames(
   known: readonly string[],
   report: IssueReporter,
 ): void {
+  const names = new Set(known);
   const checkName = (path: Path, backend: unknown) => {
-    if (typeof backend !== "string" || backend === "" || known.includes(backend)) return;
+    if (typeof backend !== "string" || backend === "" || names.has(backend)) return;
     report(path, `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, known)}`);
   };
   checkName(["rollups", "backend"], toMapping(toMapping(tree.value).rollups).backend);

@@ -59,7 +59,7 @@ export function* connectConfig(
 ): Steps<ConnectedConfig> {
   let rollupStore: RollupStore | undefined;
   const findRollupStore = config.rollups && (() => rollupStore);
-  const backends = connectBackends(config, shell, file, telemetry, findRollupStore);
+  const backends = yield* connectBackends(config, shell, file, telemetry, findRollupStore);
   rollupStore = openRollupStore(config, backends);
   if (config.rollups !== undefined && rollupStore === undefined) {
     void closeAll(backends);
@@ -84,13 +84,16 @@ export function* connectConfig(
   };
 }
 
-function connectBackends(
+/** How many backends are opened in one step. */
+const backendsPerStep = 20;
+
+function* connectBackends(
   config: Config,
   shell: Shell,
   file: string,
   telemetry: Telemetry,
   findRollupStore: IO["findRollupStore"],
-): ReadonlyMap<string, Backend> {
+): Steps<ReadonlyMap<string, Backend>> {
   const io: IO = {
     ...(findRollupStore !== undefined && { findRollupStore }),
     now: () => shell.now(),
@@ -107,6 +110,7 @@ function connectBackends(
   const backends = new Map<string, Backend>();
   const issues: Issue[] = [];
   for (const [name, { kind, settings, layouts }] of Object.entries(config.backends)) {
+    if (backends.size % backendsPerStep === 0) yield;
     try {
       const backend = kinds.get(kind)?.create(name, settings, io, layouts);
       if (backend !== undefined) backends.set(name, backend);

@@ -13,7 +13,7 @@ interface DocumentPart {
 }
 
 /** How many entries make a part: some milliseconds of work where each is a site. */
-const entriesPerPart = 100;
+const entriesPerPart = 50;
 
 const options = { prettyErrors: false, uniqueKeys: false };
 
@@ -33,7 +33,7 @@ export function* parseInParts(text: string, counter: LineCounter): Generator<Doc
   counter.addNewLine(0);
   for (const lexeme of new Lexer().lex(text)) {
     add(parser.next(lexeme));
-    if (isPlain) yield* takeEntries(parser.stack);
+    if (isPlain && hasManyEntries(parser.stack[2])) yield* takeEntries(parser.stack);
   }
   add(parser.end());
   documents.push(...composer.end(true, text.length));
@@ -47,17 +47,21 @@ function findStart({ range: [from, to] }: Document.Parsed): [number, number] {
   return [from, to];
 }
 
-/** Takes out complete entries where there are many. `stack` is what the parser is in, from the outermost. */
+/** Asked after each lexeme. The last entry is not complete. */
+function hasManyEntries(collection: CST.Token | undefined): boolean {
+  return collection !== undefined && "items" in collection && collection.items.length > entriesPerPart;
+}
+
+/** Takes out complete entries of the collection that the parser is in. `stack` begins with the outermost. */
 function* takeEntries([document, root, inner]: readonly CST.Token[]): Generator<DocumentPart> {
+  if (document?.type !== "document" || root?.type !== "block-map") return;
   if (inner?.type !== "block-map" && inner?.type !== "block-seq") return;
-  const complete = inner.items.length - 1;
-  if (complete < entriesPerPart || root?.type !== "block-map" || document?.type !== "document") return;
   const entry = root.items.at(-1);
   const key = findPlainKey(entry);
   // An alias of the whole would be one of its last entries only.
   if (key === undefined || document.start.some(isProperty) || entry?.sep?.some(isProperty)) return;
   if (root.items.length > 1) yield composePart(undefined, takeFirst(root, root.items.length - 1));
-  yield composePart(key, takeFirst(inner, complete));
+  yield composePart(key, takeFirst(inner, inner.items.length - 1));
 }
 
 /** Takes entries out. Both what is taken and what is left begin where the first of their own entries does. */

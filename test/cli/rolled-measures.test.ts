@@ -25,7 +25,7 @@ function createMeasure(
   segments: readonly StoredSegment[],
   merged: readonly StoredSegment[] = [],
 ) {
-  const manifest = { at: 0, version: "1", segments, merged };
+  const manifest = { at: 0, version: "1", segments, merged, apart: [] };
   return { backend: "es", site: "shop", kind: "site_edges", took: 500, documents: 10, group, manifest };
 }
 

@@ -16,6 +16,7 @@ import {
   findReach,
   formatManifestId,
   hashGroup,
+  isIntact,
   type Manifest,
   parseManifest,
   parseSegment,
@@ -131,6 +132,31 @@ export async function loadSegments<Figures>(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<StoredSegment, Figures>> {
   const loaded = new Map<StoredSegment, Figures>();
+  for await (const { segment, body } of readBodies(store, segments, signal)) {
+    const figures = body === undefined ? undefined : await decode(parseSegment(group, segment, body));
+    if (figures !== undefined) loaded.set(segment, figures);
+  }
+  return loaded;
+}
+
+/** Returns the segments whose documents are not there, or are not those that were written. */
+export async function findDamagedSegments(
+  store: RollupStore,
+  segments: readonly StoredSegment[],
+  signal: AbortSignal,
+): Promise<readonly StoredSegment[]> {
+  const damaged: StoredSegment[] = [];
+  for await (const { segment, body } of readBodies(store, segments, signal))
+    if (body === undefined || !isIntact(segment, body)) damaged.push(segment);
+  return damaged;
+}
+
+/** Each in a turn of the event loop of its own. */
+async function* readBodies(
+  store: RollupStore,
+  segments: readonly StoredSegment[],
+  signal: AbortSignal,
+): AsyncGenerator<{ readonly segment: StoredSegment; readonly body: string | undefined }> {
   for (const part of cutByBytes(segments)) {
     const documents = await store.read(
       part.map(({ id }) => id),
@@ -138,13 +164,10 @@ export async function loadSegments<Figures>(
     );
     const bodies = new Map(documents.map(({ id, body }) => [id, body]));
     for (const segment of part) {
-      const body = bodies.get(segment.id);
-      const figures = body === undefined ? undefined : await decode(parseSegment(group, segment, body));
-      if (figures !== undefined) loaded.set(segment, figures);
+      yield { segment, body: bodies.get(segment.id) };
       await yieldToEventLoop();
     }
   }
-  return loaded;
 }
 
 function cutByBytes(segments: readonly StoredSegment[]): readonly (readonly StoredSegment[])[] {

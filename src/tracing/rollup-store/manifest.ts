@@ -20,9 +20,11 @@ export interface Manifest {
   readonly segments: readonly StoredSegment[];
   /** Hours and days, each with the figures of the segments that fill it, which may be hours in turn. */
   readonly merged: readonly StoredSegment[];
+  /** Of segments that fill an hour or a day but whose sum is too long, the id of the last one: its content is in the id. */
+  readonly apart: readonly string[];
 }
 
-export const emptyManifest: Manifest = { at: 0, version: undefined, segments: [], merged: [] };
+export const emptyManifest: Manifest = { at: 0, version: undefined, segments: [], merged: [], apart: [] };
 
 const nanosPerMinute = BigInt(minute) * nanosPerMilli;
 const dayInMinutes = 1_440;
@@ -61,6 +63,8 @@ const manifestSchema = z.strictObject({
   version: z.string().optional(),
   segments: segmentsSchema,
   merged: mergedSchema,
+  /** What follows the group in the ids. */
+  apart: z.array(z.string().regex(/^[\w-]{1,80}$/)).optional(),
 });
 
 /** Identifies a group in the ids of documents. */
@@ -75,7 +79,11 @@ export function formatManifestId(group: string): string {
 
 /** The id of a segment's document; `content` tells apart what was made of it at other times. */
 function formatSegmentId(group: string, start: number, minutes: number, content: string): string {
-  return `segment-${group}-${start}-${minutes}-${content}`;
+  return `${formatSegmentPrefix(group)}${start}-${minutes}-${content}`;
+}
+
+function formatSegmentPrefix(group: string): string {
+  return `segment-${group}-`;
 }
 
 /** The group of a manifest's or a segment's document; undefined for any other. */
@@ -83,11 +91,13 @@ export function parseGroupOfId(id: string): string | undefined {
   return /^(?:manifest|segment)-([\w-]{24})(?:-|$)/.exec(id)?.[1];
 }
 
-export function printManifest(group: string, { at, version, segments, merged }: Manifest): string {
+export function printManifest(group: string, { at, version, segments, merged, apart }: Manifest): string {
+  const before = formatSegmentPrefix(group).length;
   const written: z.input<typeof manifestSchema> = {
     ...{ format, group, at, version },
     segments: segments.map(toWritten),
     merged: merged.map(toWritten),
+    ...(apart.length > 0 && { apart: apart.map((id) => id.slice(before)) }),
   };
   return JSON.stringify(written);
 }
@@ -96,12 +106,15 @@ export function printManifest(group: string, { at, version, segments, merged }: 
 export function parseManifest(group: string, text: string): Manifest | undefined {
   const { data } = manifestSchema.safeParse(tryParseJson(text));
   if (data === undefined || data.group !== group) return undefined;
-  const { at, version, segments, merged } = data;
+  const { at, version, segments, merged, apart = [] } = data;
   const read = ([start, minutes, content, bytes]: WrittenSegment): StoredSegment => {
     const id = formatSegmentId(group, start, minutes, content);
     return { range: toRange(start, minutes), id, bytes };
   };
-  return { at, version, segments: segments.map(read), merged: merged.map(read) };
+  return {
+    ...{ at, version, segments: segments.map(read), merged: merged.map(read) },
+    apart: apart.map((rest) => `${formatSegmentPrefix(group)}${rest}`),
+  };
 }
 
 function toWritten({ range: { from, to }, id, bytes }: StoredSegment): WrittenSegment {
@@ -141,9 +154,17 @@ export function printSegment(
   const start = Number(range.from / nanosPerMinute);
   const minutes = Number((range.to + 1n - range.from) / nanosPerMinute);
   const body = JSON.stringify({ format, group, start, minutes, figures });
-  const content = createHash("sha256").update(body).digest("base64url").slice(0, 16);
-  const id = formatSegmentId(group, start, minutes, content);
+  const id = formatSegmentId(group, start, minutes, hashContent(body));
   return { segment: { range, id, bytes: body.length }, body };
+}
+
+function hashContent(body: string): string {
+  return createHash("sha256").update(body).digest("base64url").slice(0, 16);
+}
+
+/** Whether a document is as it was written: its id tells its content. */
+export function isIntact({ id }: StoredSegment, body: string): boolean {
+  return id.endsWith(`-${hashContent(body)}`);
 }
 
 /** The figures of a segment's document, as a value to be decoded; undefined for a text that is no such document. */

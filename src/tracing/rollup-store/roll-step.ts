@@ -20,6 +20,7 @@ import type { SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/span
 import { findChangedMinutes } from "../rollups/changes.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
+import { findDamagedSegments } from "./catalogue.ts";
 import {
   emptyManifest,
   formatManifestId,
@@ -53,8 +54,6 @@ export interface RollContext {
   readonly maxHeldSpans: number;
   /** Segments whose sum has more bytes stay apart: a request parses each document in one turn. */
   readonly maxMergedBytes: number;
-  /** Of segments whose sum was too long, the id of the last one, which belongs to one content. */
-  readonly unmergeable: Set<string>;
 }
 
 /** A group, in a step for several. */
@@ -98,6 +97,8 @@ interface Work {
   readonly documents: NewDocument[];
   segments: readonly StoredSegment[];
   merged: readonly StoredSegment[];
+  /** As `Manifest.apart`. */
+  readonly apart: Set<string>;
   /** Pieces that were made. */
   made: number;
   /** Documents that were read for it. */
@@ -151,11 +152,11 @@ async function startWorks(
   }
   const works: Work[] = [];
   for (const before of found) {
-    const { segments, merged } = before.manifest;
+    const { segments, merged, apart } = before.manifest;
     const changes = requireKey(known, formatChanges(before));
     const work: Work = {
       ...{ context, order: before.order, before, changes },
-      ...{ documents: [], made: 0, read: 0, refused: undefined },
+      ...{ documents: [], apart: new Set(apart), made: 0, read: 0, refused: undefined },
       ...(changes.minutes === undefined
         ? { segments: [], merged: [] }
         : dropFromCover({ segments, merged }, changes.minutes)),
@@ -226,6 +227,7 @@ async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork>
   const next: Manifest = {
     ...{ at: toMillis(context.now()), version: changes.version },
     ...{ segments: work.segments, merged: work.merged },
+    apart: [...work.segments, ...work.merged].map(({ id }) => id).filter((id) => work.apart.has(id)),
   };
   const did = refused !== undefined ? "refused" : made > 0 ? "made" : isMerged ? "merged" : "idle";
   return { work, did, next, isWorthWriting: isWorthWriting(before.manifest, next, did, work) };
@@ -295,13 +297,27 @@ function dropOld(work: Work): void {
   work.merged = work.merged.filter(isKept);
 }
 
-/** Drops segments whose documents are gone or cannot be read. */
+/** Drops segments whose documents are gone, or are not those that were written. */
 async function dropMissing(work: Work, signal: AbortSignal): Promise<void> {
-  const { context, order, segments, merged } = work;
-  dropSegments(work, await order.target.findMissing(context.store, [...segments, ...merged], signal));
+  const { context, segments, merged } = work;
+  await dropSegments(
+    work,
+    await findDamagedSegments(context.store, [...segments, ...merged], signal),
+    signal,
+  );
 }
 
-function dropSegments(work: Work, segments: readonly StoredSegment[]): void {
+/** Deletes their documents too: those that are made anew may have the same ids, and would not be written. */
+async function dropSegments(
+  work: Work,
+  segments: readonly StoredSegment[],
+  signal: AbortSignal,
+): Promise<void> {
+  if (segments.length === 0) return;
+  await work.context.store.remove(
+    segments.map(({ id }) => id),
+    signal,
+  );
   const dropped = new Set(segments);
   work.segments = work.segments.filter((segment) => !dropped.has(segment));
   work.merged = work.merged.filter((segment) => !dropped.has(segment));
@@ -408,11 +424,12 @@ function addSegment(work: Work, list: "segments" | "merged", range: TimeRange, f
 
 /** Merges one hour or one day, if there is any. Segments that are missing are given up, and made anew later. */
 async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
-  const { now: readClock, unmergeable, maxMergedBytes } = work.context;
+  const { apart } = work;
+  const { now: readClock, maxMergedBytes } = work.context;
   const now = readClock();
   // How long the sum is shows only when it is there: most of it is in all of them.
   const isApart = (segments: readonly StoredSegment[]): boolean =>
-    unmergeable.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
+    apart.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
   const kept = replaceOldSegments(work, now);
   work.segments = kept.segments;
   work.merged = kept.merged;
@@ -422,8 +439,8 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   // One that this step has made is not to be read yet.
   if (merge.segments.some(({ id }) => written.has(id))) return false;
   const { figures, missing } = await work.order.target.merge(work.context.store, merge.segments, signal);
-  if (missing.length > 0) dropSegments(work, missing);
-  else if (isLongerThan(figures, maxMergedBytes)) unmergeable.add(requireLast(merge.segments).id);
+  if (missing.length > 0) await dropSegments(work, missing, signal);
+  else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
   else addSegment(work, "merged", merge.range, figures);
   return true;
 }

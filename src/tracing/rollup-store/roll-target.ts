@@ -31,12 +31,6 @@ export interface RollTarget {
     segments: readonly StoredSegment[],
     signal: AbortSignal,
   ) => Promise<MergedFigures>;
-  /** The segments whose documents are gone or cannot be read. */
-  readonly findMissing: (
-    store: RollupStore,
-    segments: readonly StoredSegment[],
-    signal: AbortSignal,
-  ) => Promise<readonly StoredSegment[]>;
 }
 
 interface MergedFigures {
@@ -56,14 +50,9 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
   const anyQuery = buildQuery(emptyRange, noBudget);
   const name = nameGroup(kind, anyQuery);
   const group = hashGroup(name);
-  async function* loadInParts(
-    store: RollupStore,
-    segments: readonly StoredSegment[],
-    size: number,
-    signal: AbortSignal,
-  ) {
-    for (let first = 0; first < segments.length; first += size) {
-      const part = segments.slice(first, first + size);
+  async function* loadInParts(store: RollupStore, segments: readonly StoredSegment[], signal: AbortSignal) {
+    for (let first = 0; first < segments.length; first += segmentsPerMerge) {
+      const part = segments.slice(first, first + segmentsPerMerge);
       const loaded = await loadSegments(store, group, part, codec.decode, signal);
       yield { figures: [...loaded.values()], missing: part.filter((segment) => !loaded.has(segment)) };
     }
@@ -87,17 +76,11 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
       const missing: StoredSegment[] = [];
       let sum = await codec.merge([]);
       // Not all at once: their figures take many times the memory of their sum.
-      for await (const part of loadInParts(store, segments, segmentsPerMerge, signal)) {
+      for await (const part of loadInParts(store, segments, signal)) {
         missing.push(...part.missing);
         sum = await codec.merge([sum, ...part.figures]);
       }
       return { figures: await codec.encode(sum), missing };
-    },
-    findMissing: async (store, segments, signal) => {
-      const missing: StoredSegment[] = [];
-      for await (const part of loadInParts(store, segments, segmentsPerCheck, signal))
-        missing.push(...part.missing);
-      return missing;
     },
   };
 }
@@ -129,7 +112,6 @@ function formatSource(source: SpanSource): string {
 }
 
 /** Few enough to hold all of their figures in memory. */
-const segmentsPerCheck = 20;
 const segmentsPerMerge = 6;
 
 /** What a group's figures depend on besides the range is the same for every range. */

@@ -32,7 +32,7 @@ export interface RollerSettings {
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;
   readonly record: (measured: RolledMeasure) => void;
-  readonly limits?: Partial<Omit<RollContext, "store" | "now" | "unmergeable">>;
+  readonly limits?: Partial<Omit<RollContext, "store" | "now">>;
   readonly pauses?: Partial<RollerPauses>;
 }
 
@@ -110,7 +110,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
   const state: RollerState = {
     ...{ settings, pauses, refused: new Map(), failing: new Map(), apart: new Map() },
     ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
-    context: { store, now, unmergeable: new Set(), ...defaultLimits, ...settings.limits },
+    context: { store, now, ...defaultLimits, ...settings.limits },
     lease: {
       store,
       // Instances with one configuration share the work; those with others have other groups.

@@ -200,7 +200,6 @@ function testFigures({ shipper, open, copies }: Place): void {
         maxDocuments: 100_000,
         maxHeldSpans: 10_000,
         maxMergedBytes: 2_000_000,
-        unmergeable: new Set<string>(),
       };
       for (const own of groupTargets(targets)) {
         const orders = own.map((target) => ({ target, skipped: [], isUnverified: false }));

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { minute } from "#src/core/time.ts";
+import type { RollupStore } from "#src/store/rollups.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 import { at, createSpan } from "../span-builder.ts";
 import {
@@ -120,11 +121,16 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
 }
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
+/** From the first span on; the time before has one segment at most for each length. */
+const skipped = [{ from: at(-1e9), to: at(-1) }];
+
+const listRecent = ({ targets }: RolledSpans) =>
+  targets.map((target) => ({ ...target, retention: length + 20 * minute }));
+
 /** Until nothing is missing and nothing is left to be merged. */
-async function rollAll({ context, targets }: RolledSpans): Promise<void> {
-  const recent = targets.map((target) => ({ ...target, retention: length + 20 * minute }));
-  // From the first span on; the time before has one segment at most for each length.
-  const skipped = [{ from: at(-1e9), to: at(-1) }];
+async function rollAll(rolled: RolledSpans): Promise<void> {
+  const { context } = rolled;
+  const recent = listRecent(rolled);
   for (const target of recent) {
     for (let steps = 0; steps < 500; steps += 1) {
       const taken = await rollWithOthers(context, recent, target, { skipped });
@@ -164,5 +170,33 @@ describe("the segments of an hour", () => {
 
   test("stay apart where it is not", async () => {
     expect(await rollBusyHours(100)).toEqual([]);
+  });
+
+  test("are not added up again by a roller that starts anew, where their sum was too long", async () => {
+    const rolled = openRolledSpans(0, 2_000);
+    for (let time = 0; time < length; time += minute / 4) {
+      const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
+      rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_name: `GET /${time}` })]);
+    }
+    await rollAll(rolled);
+    const read: string[] = [];
+    const store: RollupStore = {
+      ...rolled.store,
+      read: (ids, own) => {
+        read.push(...ids);
+        return rolled.store.read(ids, own);
+      },
+    };
+    const steps = await Promise.all(
+      listRecent(rolled).map((target) => rollGroup({ ...rolled.context, store }, target, { skipped })),
+    );
+    expect(new Set(steps.map(({ did }) => did))).toEqual(new Set(["idle"]));
+    expect(steps.some(({ manifest }) => manifest.apart.length > 0)).toBe(true);
+    expect(read.filter((id) => !id.startsWith("manifest-"))).toEqual([]);
+    // What no segment has any more is forgotten.
+    for (let place = rolled.spans.listSpans().length - 1; place >= 0; place -= 1) rolled.spans.remove(place);
+    await rollAll(rolled);
+    for (const target of listRecent(rolled))
+      expect((await rollGroup(rolled.context, target, { skipped })).manifest.apart).toEqual([]);
   });
 });

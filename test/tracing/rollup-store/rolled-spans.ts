@@ -139,7 +139,7 @@ export function openRolledSpans(maxBytes = 0, maxMergedBytes = 2_000_000) {
   const definition = () => createSpanAnalytics(createArrayReader(spans.listSpans()));
   const context: RollContext = {
     ...{ store, now: () => at(rolledAt), segmentSpans: 4 },
-    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000, maxMergedBytes, unmergeable: new Set() },
+    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000, maxMergedBytes },
   };
   return { spans, inner, store, killer, targets, context, analytics, definition, stored, sources: { a, b } };
 }

@@ -14,6 +14,7 @@ import { announceGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { type RollerSettings, runRoller } from "#src/tracing/rollup-store/roller.ts";
 import { sweepRollups } from "#src/tracing/rollup-store/sweep.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
+import type { StoredSegment } from "#src/tracing/rollups/stored-cover.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { at, base, createSpan, signal } from "../span-builder.ts";
 import { length, openRolledSpans, rolledAt, rollGroup } from "./rolled-spans.ts";
@@ -243,7 +244,7 @@ describe("rollers", () => {
     expect(await list()).toEqual([...kept, "mine"].sort());
   });
 
-  test("drop what the retention has passed, and make anew what is gone", async () => {
+  test("drop what the retention has passed, and make anew what is gone or was changed", async () => {
     const site = openBusySite();
     const [target] = site.targets;
     if (target === undefined) throw new Error("no target");
@@ -260,14 +261,28 @@ describe("rollers", () => {
     const later = await roll(rolledAt + length);
     expect(later.filter(({ range: { to } }) => to < at(rolledAt - 5 * minute))).toEqual([]);
     expect(all.length).toBeGreaterThan(5);
-    const [gone] = later;
-    await site.inner.remove([gone?.id ?? ""], signal);
+    const list = async (segments: readonly StoredSegment[]) =>
+      new Map(
+        (
+          await site.inner.read(
+            segments.map(({ id }) => id),
+            signal,
+          )
+        ).map((document) => [document.id, document]),
+      );
+    const written = await list(later);
+    const [gone, changed] = later.map(({ id }) => id);
+    await site.inner.remove([gone ?? ""], signal);
+    const { body = "", revision } = written.get(changed ?? "") ?? {};
+    // Still figures, but not those of its spans.
+    const other = body.replace(/\d+(?=\D*$)/, (digits) => `${digits}1`);
+    expect(other).not.toBe(body);
+    await site.inner.replace({ id: changed ?? "", site: "a", made: 0, body: other }, revision, signal);
     const again = await roll(rolledAt + length, { isUnverified: true });
-    expect(
-      await site.inner.read(
-        again.map(({ id }) => id),
-        signal,
-      ),
-    ).toHaveLength(again.length);
+    const made = await list(again);
+    expect(made.size).toBe(again.length);
+    for (const [id, { body }] of written)
+      if (id !== gone && id !== changed) expect(made.get(id)?.body).toBe(body);
+    expect([...made.values()].map(({ body }) => body)).not.toContain(other);
   });
 });

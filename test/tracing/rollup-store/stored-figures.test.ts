@@ -244,6 +244,7 @@ describe("manifests", () => {
     ...{ at: 7, version: "v" },
     segments: [segmentOf(0, 60), segmentOf(65, 5), segmentOf(70, 1)],
     merged: [segmentOf(-600, 1_440), segmentOf(0, 60)],
+    apart: [segmentOf(0, 60).id],
   };
 
   test("come back equal, and say how far they reach without a gap", () => {

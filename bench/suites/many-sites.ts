@@ -6,7 +6,7 @@ import { findFreePort, readMemoryMegabytes } from "../harness/process.ts";
 import { type Figure, summarise } from "../harness/report.ts";
 import { buildStallPreload, readStall, type Server, serve } from "../harness/servers.ts";
 
-/** The most that each figure may be (docs/explanation/performance.md, "Many sites"). */
+/** The most that each figure may be (docs/explanation/performance.md). */
 const floors = { readyMillis: 3_000, peakMegabytes: 300, stallMillis: 50 };
 
 const size = { sites: 10_000, backends: 200 };

@@ -238,13 +238,14 @@ async function measureRolling(
   ];
 }
 
-/** The day, and all days where there are several, asked of a process that holds nothing. */
+/** The day, and all days where there are several, asked of a process that holds nothing, but has looked through the index. */
 async function measureStored(
   bench: Bench,
   { url: source, dayBegins }: KeptServer,
   configuration: readonly string[],
 ): Promise<readonly Figure[]> {
   const { subject, url } = await bench.serve(configuration, { deadline });
+  await waitForReach(url, dayBegins - (bench.days - 1) * dayLength);
   const target = { url, pid: subject.pid, source };
   const day = findRange(dayBegins, 24);
   const all = { from: dayBegins - (bench.days - 1) * dayLength, to: day.to };

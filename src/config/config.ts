@@ -259,7 +259,8 @@ export function* parseConfigInSteps(text: string, file: string, context: ConfigC
   const layouts = readCustomLayouts(tree.value, context.kinds, readText, report);
   const tls = readTlsFiles(tree.value, readText, report);
   const parsed = yield* parseFile(tree.value, report);
-  if (issues.length > 0 || parsed === undefined) throw new ConfigError(file, sortInFileOrder(issues, tree));
+  if (issues.length > 0 || parsed === undefined)
+    throw new ConfigError(file, sortInFileOrder(issues, yield* tree.findLines()));
   const config = assemble(parsed, backends, layouts, (path) => resolveBeside(file, path));
   for (const [at, site] of Object.values(config.sites).entries()) {
     if (at % sitesPerStep === 0) yield;

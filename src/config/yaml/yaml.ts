@@ -18,7 +18,7 @@ import {
   type YAMLSeq,
 } from "yaml";
 import { ConfigError, formatErrorCode, type Issue } from "../../core/errors.ts";
-import { runSteps, type Steps } from "../../core/turns.ts";
+import type { Steps } from "../../core/turns.ts";
 import { parseInParts } from "./document-parts.ts";
 
 export interface InterpolationContext {
@@ -35,10 +35,12 @@ export function resolveBeside(file: string, path: string): string {
 export type Path = readonly string[];
 type LocatedIssue = { readonly path: Path; readonly message: string; readonly line?: number };
 
+type Lines = ReadonlyMap<string, number>;
+
 export interface YamlTree {
   readonly value: unknown;
-  /** The line of each path, by `formatPathKey`. */
-  readonly findLines: () => ReadonlyMap<string, number>;
+  /** Returns the line of each path, by `formatPathKey`. */
+  readonly findLines: () => Steps<Lines>;
   /** The text as written of each value with a substitution, also a failed one; by `formatPathKey`. */
   readonly templates: ReadonlyMap<string, string>;
   /** Every text that was substituted. */
@@ -78,9 +80,9 @@ export function* readYamlTree(text: string, file: string, context: Interpolation
 }
 
 /** Reads the file once more, without substitutions: only a file with a fault needs its lines. */
-function findLines(text: string, file: string): ReadonlyMap<string, number> {
+function* findLines(text: string, file: string): Steps<Lines> {
   const lines = new Map<string, number>();
-  runSteps(readParts({ ...beginReading(file), lines }, text));
+  yield* readParts({ ...beginReading(file), lines }, text);
   return lines;
 }
 
@@ -322,9 +324,8 @@ export function quoteAsWritten(tree: YamlTree, path: Path, value: string): strin
 /** Returns the issues by line. An issue has the line of its path, or of the nearest path above that has one. */
 export function sortInFileOrder(
   issues: readonly LocatedIssue[],
-  tree: YamlTree,
+  lines: Lines,
 ): readonly (Issue & { readonly line?: number })[] {
-  const lines = tree.findLines();
   const lineOf = (path: Path): number => {
     for (let length = path.length; length > 0; length -= 1) {
       const line = lines.get(formatPathKey(path.slice(0, length)));

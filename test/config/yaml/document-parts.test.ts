@@ -151,7 +151,7 @@ test.each([
 });
 
 test("finds the line of each value", () => {
-  const lines = read(`a: 1\nsites:\n${many(300)}b: 2\n`).findLines();
+  const lines = runSteps(read(`a: 1\nsites:\n${many(300)}b: 2\n`).findLines());
   expect(
     ["a", "sites", "sites\0s0", "sites\0s299", "sites\0s299\0a", "b"].map((key) => lines.get(key)),
   ).toEqual([1, 2, 3, 302, 302, 303]);

@@ -3,8 +3,8 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, sites, parse, intake,
-//                        isolation, console, release; in results.json the others stay as they are
+//   --only a,b           of: compare, load, metrics, graphql, tracing, scale, streams, start, sites, merge, parse,
+//                        intake, isolation, console, release; in results.json the others stay as they are
 //   --sizes 100,1000     lines per request in `compare`; results.json is left alone
 //   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
@@ -39,6 +39,7 @@ import { measureIntake } from "./suites/intake.ts";
 import { measureIsolation } from "./suites/isolation.ts";
 import { measureLoad } from "./suites/load.ts";
 import { measureManySites } from "./suites/many-sites.ts";
+import { measureMerge } from "./suites/merge.ts";
 import { measureMetrics } from "./suites/metrics.ts";
 import { measureParsing } from "./suites/parsing.ts";
 import { measureRelease } from "./suites/release.ts";
@@ -94,6 +95,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
   },
   start: ({ ascii }) => measureStart(ascii),
   sites: () => measureManySites(quick ? 2 : 7, folder),
+  merge: () => measureMerge({ agent, token, rounds, serve }),
   parse: async () => measureParsing(),
   intake: ({ ascii }) => measureIntake(quick, folder, ascii),
   isolation: () => measureIsolation(quick, folder),

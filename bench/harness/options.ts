@@ -26,6 +26,7 @@ const sectionNames = [
   "graphql",
   "start",
   "sites",
+  "merge",
   "parse",
   "intake",
   "isolation",

@@ -73,9 +73,41 @@ export async function findNewestSample(
   const info = select(match, [matchEqual(metricName, "target_info")]);
   const scraped = binary(call("timestamp", up), "and", binary(up, ">", number(0)));
   const newest = binary(aggregate("max", [], scraped), "or", aggregate("max", [], call("timestamp", info)));
-  const [found] = await client.query(newest, { at: now }, collectSeries, signal);
-  const seconds = found?.values[0];
-  return seconds === undefined ? undefined : fromMillis(Math.round(seconds * 1_000));
+  return askTime(client, newest, now, signal);
+}
+
+/**
+ * The newest sample of what pods are taken from; without any, of what nodes are, by the first exporter that there is. Undefined
+ * where the server takes all of them for ended. @throws {BackendError}
+ */
+export async function findNewestSnapshot(
+  client: PrometheusClient,
+  match: ForcedLabels,
+  now: Millis,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const newest = clusterMetrics
+    .map((name) => aggregate("max", [], call("timestamp", select(match, [matchEqual(metricName, name)]))))
+    .reduce((first, next) => binary(first, "or", next));
+  return askTime(client, newest, now, signal);
+}
+
+/** Of kube-state-metrics, cAdvisor and the node exporter. */
+const clusterMetrics = [
+  ...["kube_pod_info", "kube_node_info"],
+  ...["container_cpu_usage_seconds_total", "node_uname_info"],
+] as const;
+
+/** `seconds` has one series at most, whose value is a time. */
+async function askTime(
+  client: PrometheusClient,
+  seconds: Expression,
+  now: Millis,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const [found] = await client.query(seconds, { at: now }, collectSeries, signal);
+  const time = found?.values[0];
+  return time === undefined ? undefined : fromMillis(Math.round(time * 1_000));
 }
 
 function buildNewestSamples(name: string, labels: readonly string[]): Expression {

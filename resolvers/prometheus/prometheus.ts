@@ -9,7 +9,7 @@ import { basicOrBearer, createConnectionSchema, openLogin, readTls } from "../ht
 import { guardDefaults } from "../http/guard.ts";
 import { createPrometheusClient, type PrometheusClient } from "./client/client.ts";
 import type { ClientSettings } from "./client/transport.ts";
-import { findNewestSample, surveyMetrics } from "./discovery.ts";
+import { findNewestSample, findNewestSnapshot, surveyMetrics } from "./discovery.ts";
 import { inspectCluster } from "./kubernetes/coverage.ts";
 import { createKubernetesStore } from "./kubernetes/kubernetes-store.ts";
 import { createMetricFamilies, type MetricFamilies } from "./metrics/metric-families.ts";
@@ -52,7 +52,10 @@ export const prometheus: BackendKind<PrometheusConfig> = {
         metrics: (match, signal) => inspectMetrics(client, families, match, toMillis(io.now()), signal),
         kubernetes: (match, signal) => inspectCluster(client, match, toMillis(io.now()), signal),
       },
-      findNewest: { metrics: (match, signal) => findNewestSample(client, match, toMillis(io.now()), signal) },
+      findNewest: {
+        metrics: (match, signal) => findNewestSample(client, match, toMillis(io.now()), signal),
+        kubernetes: (match, signal) => findNewestSnapshot(client, match, toMillis(io.now()), signal),
+      },
       survey: (_, signal) => surveyMetrics(client, families, toMillis(io.now()), signal),
       close: () => client.close(),
     };

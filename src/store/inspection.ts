@@ -24,6 +24,7 @@ export interface NewestTimes {
   readonly logs: (source: LogSource, signal: AbortSignal) => Promise<Instant | undefined>;
   readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<Instant | undefined>;
   readonly metrics: (match: ForcedLabels, signal: AbortSignal) => Promise<Instant | undefined>;
+  readonly kubernetes: (match: ForcedLabels, signal: AbortSignal) => Promise<Instant | undefined>;
 }
 
 /** What was found behind an index pattern. Its texts are for operators. */

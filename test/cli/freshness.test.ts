@@ -17,6 +17,7 @@ sites:
         nginx: { backend: new, index: nginx, where: "tenant=shop" }
     traces: [{ backend: old, index: spans-a }, { backend: new, index: spans-b }]
     metrics: { backend: prom, match: { site: shop } }
+    kubernetes: { backend: prom, match: { site: shop-pods } }
   blog:
     logs: { backend: blind, sources: { app: { index: blog } } }
 `;
@@ -46,6 +47,7 @@ function watch(answers: Answers, freshness: number | null = 5) {
     logs: ({ index, tenantFilter = "" }) => find(`${index}${tenantFilter && ` where ${tenantFilter}`}`),
     traces: ({ index }) => find(index),
     metrics: ({ site }) => find(site),
+    kubernetes: ({ site }) => find(site),
   };
   const backends = new Map(
     ["old", "new", "prom", "blind"].map((name): [string, Backend] => [
@@ -76,7 +78,7 @@ const metric = (backend: string, part: string, source: string, seconds: number) 
   `readout_newest_timestamp_seconds{backend="${backend}",site="shop",part="${part}",source="${source}"} ${seconds}`;
 const answers = (): Answers => ({
   ...{ "app-old": at(100), "app-new": at(160), "nginx where tenant=shop": at(150) },
-  ...{ "spans-a": at(90), "spans-b": at(140), shop: at(170) },
+  ...{ "spans-a": at(90), "spans-b": at(140), shop: at(170), "shop-pods": at(180) },
 });
 
 test("each source of each backend has the time of its newest row", async () => {
@@ -90,6 +92,7 @@ test("each source of each backend has the time of its newest row", async () => {
         metric("old", "traces", "", 90),
         metric("new", "traces", "", 140),
         metric("prom", "metrics", "", 170),
+        metric("prom", "kubernetes", "", 180),
       ].sort(),
     );
   });
@@ -114,7 +117,7 @@ test("a source is asked again, keeps what it told while it fails, and loses it w
 
 test("nothing is told when it has ended, such as by another configuration", async () => {
   const { list, stop, ended } = watch(answers());
-  await vi.waitFor(async () => expect(await list()).toHaveLength(6));
+  await vi.waitFor(async () => expect(await list()).toHaveLength(7));
   stop.abort();
   await ended;
   expect(await list()).toEqual([]);

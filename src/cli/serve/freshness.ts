@@ -53,6 +53,7 @@ function listQuestions(backend: Backend, sites: readonly NamedSite[]): readonly 
     ...listLogQuestions(backend, site, parts),
     ...listTraceQuestions(backend, site, parts),
     ...listMetricQuestions(backend, site, parts),
+    ...listKubernetesQuestions(backend, site, parts),
   ]);
 }
 
@@ -94,6 +95,18 @@ function listMetricQuestions(
   if (find === undefined) return [];
   return listOwnPlaces<MetricsPart>(name, metrics).map(({ place: { match } }) => ({
     source: { backend: name, site, part: "metrics", source: "" },
+    ask: (signal) => find(match, signal),
+  }));
+}
+
+function listKubernetesQuestions(
+  { name, findNewest: { kubernetes: find } = {} }: Backend,
+  site: string,
+  { kubernetes }: SiteParts,
+): readonly Question[] {
+  if (find === undefined) return [];
+  return listOwnPlaces<MetricsPart>(name, kubernetes).map(({ place: { match } }) => ({
+    source: { backend: name, site, part: "kubernetes", source: "" },
     ask: (signal) => find(match, signal),
   }));
 }

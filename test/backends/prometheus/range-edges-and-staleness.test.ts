@@ -39,6 +39,10 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
       { labels: { __name__: "up", site: "scraped", host: "dead" }, samples: [[base + 61_000, 0]] },
       { labels: { __name__: "target_info", site: "scraped" }, samples: [[base + 62_000, 1]] },
       { labels: { __name__: "target_info", site: "pushed" }, samples: [[base + 62_000, 1]] },
+      { labels: { __name__: "kube_pod_info", site: "pods", pod: "a" }, samples: [[base + 60_000, 1]] },
+      { labels: { __name__: "kube_pod_info", site: "pods", pod: "b" }, samples: [[base + 63_000, 1]] },
+      { labels: { __name__: "kube_node_info", site: "pods" }, samples: [[base + 64_000, 1]] },
+      { labels: { __name__: "node_uname_info", site: "nodes" }, samples: [[base + 65_000, 1]] },
       { labels: { __name__: "native", site: "a", host: "x" }, histograms: buildNativeHistograms() },
       {
         labels: { __name__: "blinks_total", site: "a" },
@@ -91,6 +95,16 @@ describe.each(namedPrometheus())("$name", ({ name, version }) => {
     expect(await ask("pushed", base + 90_000)).toBe(fromMillis(base + 62_000));
     expect(await ask("scraped", base + 400_000)).toBeUndefined();
     expect(await ask("nobody", base + 90_000)).toBeUndefined();
+  });
+
+  test("tells when pods, or without any nodes, were seen for the last time", async () => {
+    const io = { ...testIO, now: () => fromMillis(base + 90_000) };
+    const own = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), io);
+    const ask = (site: string) => own.findNewest?.kubernetes?.({ site }, signal);
+    expect(await ask("pods")).toBe(fromMillis(base + 63_000));
+    expect(await ask("nodes")).toBe(fromMillis(base + 65_000));
+    expect(await ask("pushed")).toBeUndefined();
+    await own.close();
   });
 
   test("reports its version, and has that version's range edge", async () => {

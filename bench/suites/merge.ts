@@ -1,0 +1,173 @@
+// What a site over two clusters costs beside the same rows in one, in the same rounds: lines, and traces. Both clusters are one real
+// server with indices of their own, so that what differs is the merge. Documents are split at random.
+import type { Agent } from "node:http";
+import { start as startServer } from "../../test/servers/servers.ts";
+import { filebeat, printDocument } from "../../test/support/elastic/filebeat.ts";
+import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
+import { openCluster } from "../../test/support/elastic/test-index.ts";
+import { generateRequest, planBusyDay } from "../fixtures/busy-site.ts";
+import { type Call, send } from "../harness/http-client.ts";
+import { readCpuMillis, type Subject } from "../harness/process.ts";
+import { type Figure, summarise } from "../harness/report.ts";
+
+interface Bench {
+  readonly agent: Agent;
+  readonly token: string;
+  readonly rounds: number;
+  readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
+}
+
+/** The CPU time of two clusters over that of one, at most. */
+const mergeRatio = 1.15;
+
+/** Lines, and spans. */
+const documents = 40_000;
+const begin = Date.UTC(2026, 0, 15);
+/** Which index a document goes to beside that of all: drawn by its number, the same in each run. */
+const chooseSide = (n: number): "a" | "b" => ((Math.imul(n + 1, 2_654_435_761) >>> 13) % 2 === 0 ? "a" : "b");
+
+const range = {
+  from: new Date(begin).toISOString(),
+  to: new Date(begin + 24 * 3_600_000).toISOString(),
+};
+const askLines = (per_page: number): Question => ({
+  title: `${per_page.toLocaleString("en")} lines`,
+  route: "logs/lines",
+  body: { source_ids: ["app"], query: "", pagination: { per_page, order: "DESC", cursor: { time: null } } },
+});
+const questions: readonly Question[] = [
+  askLines(1_000),
+  askLines(10_000),
+  {
+    title: "a page of 100 traces",
+    route: "tracing/traces/performance",
+    body: { pagination: { per_page: 100, order: "DESC", cursor: "Time" } },
+  },
+  { title: "edges of a site", route: "tracing/site_edges", body: {} },
+  { title: "slow events", route: "tracing/slow_events", body: {} },
+];
+
+interface Question {
+  readonly title: string;
+  readonly route: string;
+  readonly body: object;
+}
+
+export async function measureMerge(bench: Bench): Promise<readonly Figure[]> {
+  const source = await startServer("es8");
+  try {
+    await fill(source.url);
+    const backend = `{ kind: elastic, url: "${source.url}" }`;
+    const spans = (prefix: string) => `index: "${otel.pattern(prefix)}", layout: otel`;
+    const { subject, url } = await bench.serve([
+      `backends: { one: ${backend}, left: ${backend}, right: ${backend} }`,
+      "sites:",
+      "  whole:",
+      "    retention: 3650d",
+      "    logs: { backend: one, sources: { app: { index: lines-all, layout: ecs } } }",
+      `    traces: { backend: one, ${spans("all")} }`,
+      "  split:",
+      "    retention: 3650d",
+      "    logs:",
+      "      sources:",
+      "        app:",
+      "          backends:",
+      "            - { backend: left, index: lines-a, layout: ecs }",
+      "            - { backend: right, index: lines-b, layout: ecs }",
+      `    traces: [{ backend: left, ${spans("a")} }, { backend: right, ${spans("b")} }]`,
+    ]);
+    const figures: Figure[] = [];
+    for (const question of questions) figures.push(await compare(bench, { subject, url }, question));
+    await subject.stop();
+    return figures;
+  } finally {
+    await source.stop();
+  }
+}
+
+interface Asked {
+  readonly cpu: number;
+  /** Of the answer: as many as there are in the other one. */
+  readonly texts: number;
+}
+
+/** @throws where the two answers differ */
+async function compare(
+  { agent, token, rounds }: Bench,
+  { subject, url }: { readonly subject: Subject; readonly url: string },
+  { title, route, body }: Question,
+): Promise<Figure> {
+  const ask = async (site: string): Promise<Asked> => {
+    const of = route.startsWith("tracing/traces") ? { site_ids: [site] } : { site_id: site };
+    const call: Call = {
+      ...{ url: `${url}/api/v2/${route}`, method: "POST", token },
+      body: JSON.stringify({ ...of, ...range, ...body }),
+    };
+    const before = readCpuMillis(subject.pid);
+    const answer = await send(agent, call, true);
+    return { cpu: readCpuMillis(subject.pid) - before, texts: answer.body.split('"').length };
+  };
+  const ratios: number[] = [];
+  for (let round = -2; round < rounds; round += 1) {
+    // In turns, so that neither profits from what the other has warmed.
+    const order = round % 2 === 0 ? ["whole", "split"] : ["split", "whole"];
+    const asked = new Map<string, Asked>();
+    for (const site of order) asked.set(site, await ask(site));
+    const [one, two] = [asked.get("whole"), asked.get("split")];
+    if (one === undefined || two === undefined) throw new Error("both are asked");
+    if (one.texts !== two.texts) throw new Error(`${title}: ${one.texts} and ${two.texts}`);
+    if (round >= 0) ratios.push(two.cpu / one.cpu);
+  }
+  return {
+    name: `two clusters against one, ${title}: CPU`,
+    unit: "×",
+    ...summarise(ratios),
+    floor: mergeRatio,
+  };
+}
+
+async function fill(url: string): Promise<void> {
+  const cluster = openCluster(url);
+  const add = async (
+    documents: readonly { readonly index: (side: string) => string; readonly text: string }[],
+  ) => {
+    const writes = new Map<string, [undefined, string][]>();
+    for (const [n, { index, text }] of documents.entries()) {
+      for (const name of [index("all"), index(chooseSide(n))]) {
+        const own = writes.get(name) ?? [];
+        writes.set(name, own);
+        own.push([undefined, text]);
+      }
+    }
+    for (const [name, own] of writes)
+      for (let first = 0; first < own.length; first += 10_000)
+        await cluster.write(name, own.slice(first, first + 10_000));
+  };
+  for (const side of ["all", "a", "b"]) {
+    await cluster.createIndex(`lines-${side}`, filebeat);
+    for (const [name, definition] of Object.entries(otel.indices(side)))
+      await cluster.createIndex(name, definition);
+  }
+  await add(
+    Array.from({ length: documents }, (_, n) => ({ index: (side) => `lines-${side}`, text: renderLine(n) })),
+  );
+  const day = planBusyDay(begin, documents);
+  const spans = Array.from({ length: day.requests }, (_, n) => generateRequest(n, day)).flat();
+  await add(
+    spans
+      .filter(({ stream }) => stream === "traces")
+      .map(({ text }) => ({ index: (side) => `${side}-traces-generic.otel-default`, text })),
+  );
+  await cluster.close();
+}
+
+function renderLine(n: number): string {
+  return printDocument({
+    time: new Date(begin + n * 2_000).toISOString(),
+    message: `GET /products/${n % 977} 200 ${n % 313}ms`,
+    severity: n % 50 === 0 ? "error" : "info",
+    hostname: `web-${n % 12}`,
+    group: "nginx.access",
+    json: `{"http":{"response":{"status_code":200,"body":{"bytes":${n}}}},"client":{"ip":"10.1.2.${n % 250}"}}`,
+  });
+}

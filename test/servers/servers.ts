@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
-import { createServer } from "node:net";
+import { createServer, type Server as Listener } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -121,11 +121,11 @@ export async function start(
   { security, nodes = 1, data }: StartOptions = {},
 ): Promise<Running> {
   const files = await downloadServer(name, signal);
-  const port = await findFreePort(nodes);
+  const { first, release } = await reservePorts(nodes);
   try {
-    return await startAt(port, name, files, { security, nodes, data }, signal);
+    return await startAt(first, name, files, { security, nodes, data }, signal);
   } finally {
-    release(listPorts(port, nodes)); // from now on the ports themselves tell
+    release(); // from now on the ports themselves tell
   }
 }
 
@@ -305,23 +305,36 @@ async function readAccountId(flag: "-u" | "-g"): Promise<number> {
   return Number(await run("id", [flag, systemUser]));
 }
 
-/** The runner of OpenSearch takes no port above 9299. Starting anywhere in the range keeps
- *  two test runs on one machine apart. */
+/** The runner of OpenSearch takes no port above 9299. */
 const ports = { from: 9210, to: 9299 };
-/** Chosen for a server that does not listen yet. */
-const reserved = new Set<number>();
+/**
+ * Whoever wants a port listens at another one, so many above, until the server does: two starts must not choose the same, also
+ * not those of two test runs on one machine.
+ */
+const guardOffset = 10_000;
 
-/** The first of `nodes` ports in a row that nobody listens at. */
-async function findFreePort(nodes: number): Promise<number> {
+interface ReservedPorts {
+  readonly first: number;
+  readonly release: () => void;
+}
+
+/** Reserves `nodes` ports in a row that nobody listens at. */
+async function reservePorts(nodes: number): Promise<ReservedPorts> {
   const count = ports.to - ports.from + 2 - nodes;
   const offset = Math.floor(Math.random() * count);
   for (let i = 0; i < count; i++) {
     const first = ports.from + ((offset + i) % count);
     const wanted = listPorts(first, nodes);
-    if (wanted.some((port) => reserved.has(port))) continue;
-    for (const port of wanted) reserved.add(port); // before the await: two starts must not choose the same
-    if ((await Promise.all(wanted.map(isFree))).every(Boolean)) return first;
-    release(wanted);
+    const guards = await Promise.all(wanted.map((port) => listen(guardOffset + port)));
+    const release = () => {
+      for (const guard of guards) guard?.close();
+    };
+    if (
+      guards.every((guard) => guard !== undefined) &&
+      (await Promise.all(wanted.map(isFree))).every(Boolean)
+    )
+      return { first, release };
+    release();
   }
   throw new StartFailed(`No free port from ${ports.from} to ${ports.to}`);
 }
@@ -330,15 +343,19 @@ function listPorts(first: number, nodes: number): readonly number[] {
   return Array.from({ length: nodes }, (_, node) => first + node);
 }
 
-function release(ports: readonly number[]): void {
-  for (const port of ports) reserved.delete(port);
+async function isFree(port: number): Promise<boolean> {
+  const listener = await listen(port);
+  if (listener === undefined) return false;
+  await new Promise((resolve) => listener.close(resolve));
+  return true;
 }
 
-function isFree(port: number): Promise<boolean> {
+/** Undefined where somebody listens there. Keeps no process running. */
+function listen(port: number): Promise<Listener | undefined> {
   return new Promise((resolve) => {
     const listener = createServer();
-    listener.once("error", () => resolve(false));
-    listener.listen(port, "127.0.0.1", () => listener.close(() => resolve(true)));
+    listener.once("error", () => resolve(undefined));
+    listener.listen(port, "127.0.0.1", () => resolve(listener.unref()));
   });
 }
 

@@ -95,7 +95,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
   },
   start: ({ ascii }) => measureStart(ascii),
   sites: () => measureManySites(quick ? 2 : 7, folder),
-  merge: () => measureMerge({ agent, token, rounds, serve }),
+  merge: () => measureMerge({ agent, token, rounds, serve: (yaml, limits) => serve(yaml, {}, limits) }),
   parse: async () => measureParsing(),
   intake: ({ ascii }) => measureIntake(quick, folder, ascii),
   isolation: () => measureIsolation(quick, folder),

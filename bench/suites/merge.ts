@@ -14,7 +14,10 @@ interface Bench {
   readonly agent: Agent;
   readonly token: string;
   readonly rounds: number;
-  readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
+  readonly serve: (
+    yaml: readonly string[],
+    limits: Readonly<Record<string, number>>,
+  ) => Promise<{ subject: Subject; url: string }>;
 }
 
 /** The CPU time of two clusters over that of one, at most. */
@@ -59,7 +62,9 @@ export async function measureMerge(bench: Bench): Promise<readonly Figure[]> {
     await fill(source.url);
     const backend = `{ kind: elastic, url: "${source.url}" }`;
     const spans = (prefix: string) => `index: "${otel.pattern(prefix)}", layout: otel`;
-    const { subject, url } = await bench.serve([
+    // What one cluster has been asked before is kept in memory, of several nothing is: that is no cost of the merge.
+    const limits = { rollup_bytes: 0 };
+    const configuration = [
       `backends: { one: ${backend}, left: ${backend}, right: ${backend} }`,
       "sites:",
       "  whole:",
@@ -75,7 +80,8 @@ export async function measureMerge(bench: Bench): Promise<readonly Figure[]> {
       "            - { backend: left, index: lines-a, layout: ecs }",
       "            - { backend: right, index: lines-b, layout: ecs }",
       `    traces: [{ backend: left, ${spans("a")} }, { backend: right, ${spans("b")} }]`,
-    ]);
+    ];
+    const { subject, url } = await bench.serve(configuration, limits);
     const figures: Figure[] = [];
     for (const question of questions) figures.push(await compare(bench, { subject, url }, question));
     await subject.stop();

@@ -12,7 +12,7 @@ const floors = { readyMillis: 3_000, peakMegabytes: 300, stallMillis: 50 };
 const size = { sites: 10_000, backends: 200 };
 
 export async function measureManySites(runs: number, folder: string): Promise<readonly Figure[]> {
-  // Nobody listens there: what backends answer is no matter of the configuration.
+  // Nobody listens there: what backends answer does not matter here.
   const yaml = writeSites(await findFreePort());
   const ready: number[] = [];
   const peaks: number[] = [];

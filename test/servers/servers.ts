@@ -181,11 +181,13 @@ async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
 type Settings = Readonly<Record<string, string | number | boolean>>;
 
 const aloneSettings: Settings = { "discovery.type": "single-node" };
+/** The nodes' own ports are so many above those of HTTP. */
+const transportOffset = 20_000;
 /** Of one of several nodes. By itself a node looks for others at six ports only, and those may be other servers'. */
 const placeAmongNodes = ({ port, nodes }: Place, node: number): Settings => {
-  const ports = listPorts(20_000 + port, nodes);
+  const ports = listPorts(transportOffset + port, nodes);
   return {
-    "transport.port": 20_000 + port + node - 1,
+    "transport.port": transportOffset + port + node - 1,
     "discovery.seed_hosts": ports.map((of) => `127.0.0.1:${of}`).join(","),
   };
 };

@@ -52,8 +52,7 @@ function listQuestions(backend: Backend, sites: readonly NamedSite[]): readonly 
   return sites.flatMap(([site, parts]) => [
     ...listLogQuestions(backend, site, parts),
     ...listTraceQuestions(backend, site, parts),
-    ...listMetricQuestions(backend, site, parts),
-    ...listKubernetesQuestions(backend, site, parts),
+    ...listSeriesQuestions(backend, site, parts),
   ]);
 }
 
@@ -87,26 +86,18 @@ function listTraceQuestions(
   }));
 }
 
-function listMetricQuestions(
-  { name, findNewest: { metrics: find } = {} }: Backend,
+/** Of both parts whose source is a set of forced labels. */
+function listSeriesQuestions(
+  { name, findNewest = {} }: Backend,
   site: string,
-  { metrics }: SiteParts,
+  parts: SiteParts,
 ): readonly Question[] {
-  if (find === undefined) return [];
-  return listOwnPlaces<MetricsPart>(name, metrics).map(({ place: { match } }) => ({
-    source: { backend: name, site, part: "metrics", source: "" },
-    ask: (signal) => find(match, signal),
-  }));
-}
-
-function listKubernetesQuestions(
-  { name, findNewest: { kubernetes: find } = {} }: Backend,
-  site: string,
-  { kubernetes }: SiteParts,
-): readonly Question[] {
-  if (find === undefined) return [];
-  return listOwnPlaces<MetricsPart>(name, kubernetes).map(({ place: { match } }) => ({
-    source: { backend: name, site, part: "kubernetes", source: "" },
-    ask: (signal) => find(match, signal),
-  }));
+  return (["metrics", "kubernetes"] as const).flatMap((part) => {
+    const find = findNewest[part];
+    if (find === undefined) return [];
+    return listOwnPlaces<MetricsPart>(name, parts[part]).map(({ place: { match } }) => ({
+      source: { backend: name, site, part, source: "" },
+      ask: (signal: AbortSignal) => find(match, signal),
+    }));
+  });
 }

@@ -38,7 +38,7 @@ export type NamedSite = readonly [id: string, site: SiteConfig];
 export function groupSitesByBackend(sites: Config["sites"]): ReadonlyMap<string, readonly NamedSite[]> {
   const groups = new Map<string, NamedSite[]>();
   for (const [id, site] of Object.entries(sites)) {
-    const backends = new Set(siteParts.flatMap((part) => (site[part] ? listPartBackends(site, part) : [])));
+    const backends = new Set(siteParts.flatMap((part) => listPartBackends(site, part)));
     for (const backend of backends) {
       const own = groups.get(backend);
       if (own === undefined) groups.set(backend, [[id, site]]);

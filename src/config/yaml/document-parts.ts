@@ -39,12 +39,11 @@ export function* parseInParts(text: string, counter: LineCounter): Generator<Doc
   documents.push(...composer.end(true, text.length));
   const [first, second] = documents;
   if (first === undefined) return; // `end` has made one at the latest
-  if (second !== undefined) first.errors.push(new YAMLParseError(findStart(second), "MULTIPLE_DOCS", ""));
+  if (second !== undefined) {
+    const [from, to] = second.range;
+    first.errors.push(new YAMLParseError([from, to], "MULTIPLE_DOCS", ""));
+  }
   yield { key: undefined, document: first };
-}
-
-function findStart({ range: [from, to] }: Document.Parsed): [number, number] {
-  return [from, to];
 }
 
 /** Asked after each lexeme. The last entry is not complete. */

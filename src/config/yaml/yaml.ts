@@ -1,4 +1,4 @@
-// Reads a YAML file as plain values, substitutes environment variables and files, and remembers the line of each value.
+// Reads a YAML file as plain values, substitutes environment variables and files, and finds the line of each value.
 // Messages quote neither what was substituted nor a file that is no YAML: either may be a password.
 import { dirname, isAbsolute, join } from "node:path";
 import {

@@ -256,6 +256,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
     ...[
       "src/access/signing-keys.ts",
       "src/config",
+      "src/federation/federated-snapshot.ts",
       "src/operations/**",
       "src/intake/openapi.ts",
       "src/visuals/visual.ts",

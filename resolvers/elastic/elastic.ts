@@ -1,12 +1,9 @@
 // The backend for Elasticsearch and OpenSearch: its configuration, its stores, and what the command line inspects of it.
 import { z } from "zod";
 import { explainIssue, httpUrl, parseSettings } from "../../src/config/validation.ts";
-import { parseDuration, toMillis } from "../../src/core/time.ts";
+import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, CustomLayouts, IO } from "../../src/store/backend.ts";
-import type { RollupStore } from "../../src/store/rollups.ts";
-import { createRollupCatalogue } from "../../src/tracing/rollup-store/catalogue.ts";
-import { createRollupCache } from "../../src/tracing/rollups/rollup-cache.ts";
-import type { StoredRollups } from "../../src/tracing/rollups/stored-cover.ts";
+import { openKeptFigures } from "../../src/tracing/rollup-store/kept-figures.ts";
 import { anyLogin, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";
@@ -42,12 +39,7 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   create(name, config, io, own): Backend {
     const client = createElasticClient(name, toClientSettings(name, config, io, own), io);
     const mappingCache = createMappingCache(name, client, io, own);
-    const rollups = createRollupCache({
-      ...{ backend: name, maxBytes: io.rollupBytes },
-      stored: io.findRollupStore && openCatalogue(name, io.findRollupStore, io),
-      recordLookup: (hit) => io.recordCacheLookup("rollups", hit),
-      recordBytes: (bytes) => io.recordRollupBytes?.(name, bytes),
-    });
+    const rollups = openKeptFigures(name, io);
     return {
       name,
       kind: "elastic",
@@ -81,15 +73,6 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
     };
   },
 };
-
-/** What the store of rollups has; it is found when it is first needed. */
-function openCatalogue(name: string, findStore: () => RollupStore | undefined, io: IO): StoredRollups {
-  return createRollupCatalogue(
-    findStore,
-    () => toMillis(io.now()),
-    (err) => io.log({ level: "warn", message: "kept figures cannot be read", backend: name, err }),
-  );
-}
 
 function toClientSettings(
   name: string,

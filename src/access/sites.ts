@@ -25,8 +25,8 @@ import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { KubernetesStore } from "../store/kubernetes.ts";
 import type { LogSource, LogStore } from "../store/logs.ts";
 import type { ForcedLabels, MetricStore } from "../store/metrics.ts";
-import type { SpanStore } from "../store/span-analytics.ts";
-import type { SpanSource } from "../store/spans.ts";
+import type { SpanAnalytics, SpanStore } from "../store/span-analytics.ts";
+import type { SpanReader, SpanSource } from "../store/spans.ts";
 import type { Principal } from "./auth.ts";
 
 /** A part is absent where the configuration lacks it, or its backend has no store for it. */
@@ -112,19 +112,30 @@ export interface Part<Store> {
 }
 
 /** Connects each site with the stores of its backends. The configuration has checked that these exist. */
-export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
-  return runSteps(connectSitesInSteps(config, backends));
+export function connectSites(
+  config: Config,
+  backends: ReadonlyMap<string, Backend>,
+  createAnalytics?: CreateAnalytics,
+): Sites {
+  return runSteps(connectSitesInSteps(config, backends, createAnalytics));
 }
+
+/** The figures over spans that lie in several backends; without it they are read each time. */
+type CreateAnalytics = (reader: SpanReader) => SpanAnalytics;
 
 /** How many sites are connected in one step. */
 const sitesPerStep = 1_000;
 
 /** As `connectSites`, for a program that has other work. */
-export function* connectSitesInSteps(config: Config, backends: ReadonlyMap<string, Backend>): Steps<Sites> {
-  const spans = createSpanPlaces();
+export function* connectSitesInSteps(
+  config: Config,
+  backends: ReadonlyMap<string, Backend>,
+  createAnalytics?: CreateAnalytics,
+): Steps<Sites> {
   const label = (backend: string) => config.backends[backend]?.label ?? encodeURIComponent(backend);
   const find: FindStore = (kind, backend) =>
     backend === undefined ? undefined : backends.get(backend)?.stores[kind];
+  const spans = createSpanPlaces((backend) => find("traces", backend), createAnalytics);
   const sites = new Map<string, Site>();
   for (const [id, site] of Object.entries(config.sites)) {
     sites.set(id, connectSite(id, site, find, spans, label));
@@ -190,21 +201,24 @@ interface SpanPlaces {
 }
 
 interface ConnectedSpans extends SpanPlace {
-  readonly backend: string;
   readonly mayBeMissing: boolean;
 }
 
-function createSpanPlaces(): SpanPlaces {
+function createSpanPlaces(
+  findStore: (backend: string) => SpanStore | undefined,
+  createAnalytics: CreateAnalytics | undefined,
+): SpanPlaces {
   const places = new Map<SpanSource, readonly ConnectedSpans[]>();
   const opened = new WeakMap<MissingBackends, SpanStore>();
   const listPlaces = (source: SpanSource) => places.get(source) ?? [];
   const openWithout = (missing: MissingBackends): SpanStore =>
-    createFederatedSpans((source) =>
-      listPlaces(source).filter(({ backend, mayBeMissing }) => !mayBeMissing || !missing.has(backend)),
-    );
+    createFederatedSpans({
+      listPlaces: (source) =>
+        listPlaces(source).filter(({ backend, mayBeMissing }) => !mayBeMissing || !missing.has(backend)),
+    });
   return {
     places,
-    store: createFederatedSpans(listPlaces),
+    store: createFederatedSpans({ listPlaces, findStore }, createAnalytics),
     openWithout: (missing) => {
       const store = opened.get(missing) ?? openWithout(missing);
       opened.set(missing, store);
@@ -231,7 +245,8 @@ function connectTraces(
     places.set(first.source, connected);
     return { traces: { backend: first.backend, store: first.store, source: first.source } };
   }
-  const source = { ...first.source, index: connected.map(({ source }) => source.index).join(",") };
+  const all = connected.map(({ source }) => source);
+  const source = { ...first.source, index: all.map(({ index }) => index).join(","), places: all };
   places.set(source, connected);
   const backends = connected.map(({ backend }) => backend);
   return { traces: { backend: backends.join(", "), backends, store, openWithout, source } };

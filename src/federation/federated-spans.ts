@@ -3,57 +3,80 @@
 //
 // A span that several backends hold is one span, as during a migration that writes to two clusters. Counts of one source do
 // not show copies, so nothing is counted at the sources.
-import { isNonEmpty } from "../core/collections.ts";
+import { isNonEmpty, requireKey } from "../core/collections.ts";
 import { mergeConcurrent } from "../core/concurrency.ts";
 import { compare, type Span } from "../core/rows.ts";
-import type { SpanStore } from "../store/span-analytics.ts";
+import type { SpanAnalytics, SpanStore } from "../store/span-analytics.ts";
 import type { SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
 import { createSpanAnalytics } from "../tracing/analytics.ts";
+import { openFederatedSnapshot, parseFederatedVersion, type SourcesInBackend } from "./federated-snapshot.ts";
 
 /** One place of a source's spans. */
 export interface SpanPlace {
+  readonly backend: string;
   readonly store: SpanStore;
   /** As the backend reads it. */
   readonly source: SpanSource;
 }
 
-/** `listPlaces` knows each source that a query may name: those of sites in one backend may be partners of others. */
-export function createFederatedSpans(listPlaces: ListPlaces): SpanStore {
-  const reader = createFederatedReader((sources) => groupByStore(sources.flatMap(listPlaces)));
-  return { ...reader, ...createSpanAnalytics(reader) };
+/**
+ * `listPlaces` knows each source that a query may name: those of sites in one backend may be partners of others. Figures of
+ * snapshots can be kept where `findStore` knows the stores of all places by the names of their backends.
+ */
+interface PlacedSpans {
+  readonly listPlaces: (source: SpanSource) => readonly SpanPlace[];
+  readonly findStore?: (backend: string) => SpanStore | undefined;
 }
 
-type ListPlaces = (source: SpanSource) => readonly SpanPlace[];
+export function createFederatedSpans(
+  placed: PlacedSpans,
+  createAnalytics: (reader: SpanReader) => SpanAnalytics = createSpanAnalytics,
+): SpanStore {
+  const reader = createPlacedReader(placed);
+  return { ...reader, ...createAnalytics(reader) };
+}
 
-interface StoreSources {
-  readonly store: SpanStore;
-  readonly sources: SpanSources;
+function createPlacedReader({ listPlaces, findStore }: PlacedSpans): SpanReader {
+  const divide: Divide = (sources) => groupByBackend(sources.flatMap(listPlaces));
+  const reader = createFederatedReader(divide);
+  if (findStore === undefined) return reader;
+  const joinReaders = (readers: ReadonlyMap<string, SpanReader>) =>
+    createFederatedReader((sources) =>
+      divide(sources).map((part) => ({ ...part, reader: requireKey(readers, part.backend) })),
+    );
+  return {
+    ...reader,
+    openSnapshot: (sources, since, signal) =>
+      openFederatedSnapshot({ divide, joinReaders }, sources, since, signal),
+    parseVersion: (text) => parseFederatedVersion(text, findStore),
+  };
 }
 
 /** What each backend is asked for. */
-function groupByStore(places: readonly SpanPlace[]): readonly StoreSources[] {
-  return [...Map.groupBy(places, ({ store }) => store)].flatMap(([store, own]) => {
+function groupByBackend(places: readonly SpanPlace[]): readonly SourcesInBackend[] {
+  return [...Map.groupBy(places, ({ backend }) => backend)].flatMap(([backend, own]) => {
     const sources = own.map(({ source }) => source);
-    return isNonEmpty(sources) ? [{ store, sources }] : [];
+    const [first] = own;
+    return first !== undefined && isNonEmpty(sources) ? [{ backend, reader: first.store, sources }] : [];
   });
 }
 
-type Divide = (sources: SpanSources) => readonly StoreSources[];
+type Divide = (sources: SpanSources) => readonly SourcesInBackend[];
 
 function createFederatedReader(divide: Divide): SpanReader {
   return {
     scan: (query, signal) =>
-      readSpans(divide(query.sources), signal, ({ store, sources }, own) =>
-        store.scan({ ...query, sources }, own),
+      readSpans(divide(query.sources), signal, ({ reader, sources }, own) =>
+        reader.scan({ ...query, sources }, own),
       ),
     find: (query, signal) =>
-      readSpans(divide(query.sources), signal, ({ store, sources }, own) =>
-        store.find({ ...query, sources }, own),
+      readSpans(divide(query.sources), signal, ({ reader, sources }, own) =>
+        reader.find({ ...query, sources }, own),
       ),
     findSplitPoint: async (query, signal) => {
       const found = await Promise.all(
-        divide(query.sources).map(({ store, sources }) =>
-          store.findSplitPoint?.({ ...query, sources }, signal),
+        divide(query.sources).map(({ reader, sources }) =>
+          reader.findSplitPoint?.({ ...query, sources }, signal),
         ),
       );
       const known = found.filter((value) => value !== undefined).sort(compare);
@@ -61,15 +84,15 @@ function createFederatedReader(divide: Divide): SpanReader {
     },
     findTraceIdsWithExceptions: async (query, signal) => {
       const lists = await Promise.all(
-        divide(query.sources).map(({ store, sources }) =>
-          store.findTraceIdsWithExceptions?.({ ...query, sources }, signal),
+        divide(query.sources).map(({ reader, sources }) =>
+          reader.findTraceIdsWithExceptions?.({ ...query, sources }, signal),
         ),
       );
       return lists.every((list) => list !== undefined) ? [...new Set(lists.flat())] : undefined;
     },
     count: async (query, signal) => {
       const counts = await Promise.all(
-        divide(query.sources).map(({ store, sources }) => store.count?.({ ...query, sources }, signal)),
+        divide(query.sources).map(({ reader, sources }) => reader.count?.({ ...query, sources }, signal)),
       );
       return counts.every((count) => count !== undefined)
         ? counts.reduce((sum, count) => sum + count, 0)
@@ -80,9 +103,9 @@ function createFederatedReader(divide: Divide): SpanReader {
 
 /** Reads all backends at the same time. One that fails fails the answer, and the others are given up. */
 async function* readSpans(
-  parts: readonly StoreSources[],
+  parts: readonly SourcesInBackend[],
   signal: AbortSignal,
-  read: (part: StoreSources, signal: AbortSignal) => AsyncIterable<readonly Span[]>,
+  read: (part: SourcesInBackend, signal: AbortSignal) => AsyncIterable<readonly Span[]>,
 ): AsyncGenerator<readonly Span[]> {
   const [only] = parts;
   if (only !== undefined && parts.length === 1) {
@@ -93,7 +116,7 @@ async function* readSpans(
   const leaving = new AbortController();
   const limited = AbortSignal.any([signal, leaving.signal]);
   const isCopy = createCopyTest(parts.length);
-  const readPart = async function* (part: StoreSources, at: number): AsyncGenerator<readonly Span[]> {
+  const readPart = async function* (part: SourcesInBackend, at: number): AsyncGenerator<readonly Span[]> {
     for await (const spans of read(part, limited)) {
       const own = spans.filter((span) => !isCopy(at, span));
       if (own.length > 0) yield own;
@@ -110,13 +133,14 @@ async function* readSpans(
 }
 
 /**
- * Returns a test of whether another backend has returned the span already. A backend that returns a span several times, since
- * it counts documents, has it as often in the answer, whichever backend is faster.
+ * Returns a test of whether another backend has returned the span already. Spans with other times are others: a span was sent
+ * twice, and no part of a range may depend on which backend is faster. A backend that returns a span several times, since
+ * it counts documents, has it as often in the answer.
  */
 function createCopyTest(backends: number): (backend: number, span: Span) => boolean {
   const seen = Array.from({ length: backends }, () => new Map<string, number>());
-  return (backend, { site_id, trace_id, span_id, span_kind, start }) => {
-    const key = `${site_id} ${trace_id}${span_id}${span_kind}${start}`;
+  return (backend, { site_id, trace_id, span_id, span_kind, start, end }) => {
+    const key = `${site_id} ${trace_id}${span_id}${span_kind}${start} ${end}`;
     const count = (seen[backend]?.get(key) ?? 0) + 1;
     seen[backend]?.set(key, count);
     return seen.some((other, at) => at !== backend && (other.get(key) ?? 0) >= count);

@@ -81,6 +81,8 @@ export interface SpanSource {
   readonly tagPrefixes: readonly string[];
   readonly namespaceAttribute: string;
   readonly actionAttribute: string;
+  /** Where spans lie in several backends: as each of these reads them. What is kept of the spans depends on all of it. */
+  readonly places?: readonly SpanSource[];
 }
 
 export type SpanSources = readonly [SpanSource, ...SpanSource[]];

@@ -2,7 +2,7 @@
 import { expect, test, vi } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
 import { connectSites } from "#src/access/sites.ts";
-import { openRollupStore, runRollers } from "#src/cli/serve/rollers.ts";
+import { listRollers, openRollupStore, runRollers } from "#src/cli/serve/rollers.ts";
 import { parseConfig } from "#src/config/config.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
@@ -21,14 +21,18 @@ tokens:
   - { user: all, sha256: "${hash("1")}", sites: [a, b] }
   - { user: one, sha256: "${hash("2")}", sites: [a] }
   - { user: same, sha256: "${hash("3")}", sites: [a] }
+  - { user: both, sha256: "${hash("5")}", sites: [a, c] }
   - { user: logs, sha256: "${hash("4")}", sites: [b], scopes: [logs] }
 `;
 
-function open(rollups: string) {
-  const config = parseConfig(sites + rollups, "readout.yaml", {
+const parse = (text: string) =>
+  parseConfig(text, "readout.yaml", {
     kinds: new Map([["fake", { parseConfig: () => undefined }]]),
     ...{ env: {}, readText: () => "" },
   });
+
+function open(rollups: string) {
+  const config = parse(sites + rollups);
   const { reader } = createStoredSpans();
   const openSnapshot = vi.fn(reader.openSnapshot);
   const store = createMemoryRollups();
@@ -61,7 +65,7 @@ test("nothing is read or written where the configuration has no rollups", async 
 
 test("figures are made of each site, for what each token may see, until the end", async () => {
   const { openRollups, recordRolled, store, stop, ended } = open("rollups: { backend: other, rate: 1 }");
-  await vi.waitFor(() => expect(recordRolled.mock.calls.length).toBeGreaterThanOrEqual(42), {
+  await vi.waitFor(() => expect(recordRolled.mock.calls.length).toBeGreaterThanOrEqual(64), {
     timeout: 20_000,
   });
   expect(openRollups).toHaveBeenCalledWith("readout-rollups");
@@ -81,13 +85,74 @@ test("figures are made of each site, for what each token may see, until the end"
     "elk b site_edges",
     "elk b slow_event_actions",
     "elk b slow_events",
+    "elk, other a action_edges",
+    "elk, other a site_edges",
+    "elk, other c action_edges",
+    "elk, other c actions",
+    "elk, other c site_edges",
+    "elk, other c slow_event_actions",
+    "elk, other c slow_events",
   ]);
   const groups: string[] = [];
   for await (const batch of store.list(new AbortController().signal)) {
     for (const { id, site } of batch)
       if (id.startsWith("manifest-") && parseGroupOfId(id) !== undefined) groups.push(site);
   }
-  // Requests, slow events, their actions in 16 parts, and edges and those of actions, of `a` alone and with `b`; those of `b` with
-  // `a` only, since no token sees the traces of `b` alone.
-  expect(groups.sort()).toEqual([...Array(22).fill("a"), ...Array(20).fill("b")]);
+  // Requests, slow events, their actions in 16 parts, and edges and those of actions, of `a` alone, with `b` and with `c`; those of
+  // `b` with `a` only, since no token sees the traces of `b` alone, and those of `c` with `a`.
+  expect(groups.sort()).toEqual([...Array(24).fill("a"), ...Array(20).fill("b"), ...Array(20).fill("c")]);
+});
+
+/** The rollers over `elk`, `other` and `far`, and what they would make. */
+function list(sites: string) {
+  const config = parse(`
+backends: { elk: { kind: fake }, other: { kind: fake }, far: { kind: fake } }
+sites: { ${sites} }
+tokens: [{ user: all, sha256: "${hash("1")}", sites: "*" }]
+rollups: { backend: far, rate: 0.5 }
+`);
+  const { reader } = createStoredSpans();
+  const backends = new Map(
+    Object.keys(config.backends).map((name): [string, Backend] => [
+      name,
+      {
+        ...{ name, kind: "fake", inspections: {} },
+        stores: { traces: { ...reader, ...createSpanAnalytics(reader) } },
+        probe: async () => ({ product: "fake", version: "1" }),
+        close: async () => undefined,
+      },
+    ]),
+  );
+  if (config.rollups === undefined) throw new Error("no rollups");
+  const telemetry = { log: () => undefined, recordRolled: () => undefined };
+  const of = { store: createMemoryRollups(), telemetry, now: () => at(0) };
+  return listRollers(config, config.rollups, connectSites(config, backends), of);
+}
+
+test("rollers that read one backend divide its rate", () => {
+  const rollers = list(`
+  a: { traces: { backend: elk, index: t } },
+  b: { traces: [{ backend: other, index: t }, { backend: elk, index: t }] },
+  c: { traces: { backend: far, index: t } }`);
+  expect(rollers.map(({ backend, rate }) => [backend, rate]).sort()).toEqual([
+    ["elk, other", 0.25],
+    ["elk", 0.25],
+    ["far", 0.5],
+  ]);
+});
+
+test.each([
+  "index: t, where: x",
+  "index: t, tag_prefixes: [x.]",
+  "index: t, action_attribute: x",
+  "index: t, layout: otlp",
+  "index: u",
+])("figures of a site in two backends are others where the second one has %s", (change) => {
+  const listGroups = (second: string) =>
+    list(`a: { traces: [{ backend: elk, index: t }, { backend: other, ${second} }] }`).flatMap(
+      ({ targets }) => targets.map(({ group }) => group),
+    );
+  const before = new Set(listGroups("index: t"));
+  expect(before.size).toBe(20);
+  expect(listGroups(change).filter((group) => before.has(group))).toEqual([]);
 });

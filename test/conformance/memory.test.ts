@@ -110,7 +110,7 @@ spanStoreSuite({
       const { findTraceIdsWithExceptions: _, ...store } = createFederatedSpans(places);
       return store;
     };
-    let store = join(() => []);
+    let store = join({ listPlaces: () => [] });
     return {
       get store() {
         return store;
@@ -128,10 +128,11 @@ spanStoreSuite({
           }
         }
         const places = names.map((site) => {
-          return [sources[site], stores.map((store) => ({ store, source: sources[site] }))] as const;
+          const all = stores.map((store, at) => ({ backend: String(at), store, source: sources[site] }));
+          return [sources[site], all] as const;
         });
         const placesOf = new Map(places);
-        store = join((source) => placesOf.get(source) ?? []);
+        store = join({ listPlaces: (source) => placesOf.get(source) ?? [] });
       },
       stop: async () => {},
     };

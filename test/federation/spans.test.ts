@@ -5,9 +5,11 @@ import { describe, expect, test } from "vitest";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { BackendError } from "#src/core/errors.ts";
+import type { Instant } from "#src/core/time.ts";
 import { createFederatedSpans, type SpanPlace } from "#src/federation/federated-spans.ts";
 import type { SpanStore } from "#src/store/span-analytics.ts";
-import type { SpanSource } from "#src/store/spans.ts";
+import type { SpanReader, SpanSource } from "#src/store/spans.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { makeTraces, midnight } from "../conformance/trace-fixture.ts";
 import {
   ask,
@@ -44,7 +46,7 @@ function serve(
   const stores = backends.map(() => createMemorySpans());
   const changed = stores.map(change);
   const places = new Map<SpanSource, readonly SpanPlace[]>();
-  const federated = createFederatedSpans((source) => places.get(source) ?? []);
+  const federated = createFederatedSpans({ listPlaces: (source) => places.get(source) ?? [] });
   const [joined, divided]: [Site[], Site[]] = [[], []];
   for (const id of Object.keys(placesOf)) {
     const own = spans.filter(({ site_id }) => site_id === id);
@@ -57,7 +59,10 @@ function serve(
         own.filter((_, n) => choose(n, used).includes(at)),
       );
     joined.push(connect(id, ["old"], whole, source));
-    const all = used.flatMap((at) => changed[at] ?? []).map((store) => ({ store, source: { ...source } }));
+    const all = used.flatMap((at) => {
+      const store = changed[at];
+      return store === undefined ? [] : [{ backend: backends[at] ?? "", store, source: { ...source } }];
+    });
     const [only] = all;
     if (only !== undefined && all.length === 1) {
       places.set(only.source, all);
@@ -177,6 +182,34 @@ test("a span that one backend has twice counts twice, whatever copies another ha
   const { several } = serve(spans, { shop: [0, 1] }, (n) => (n === 0 ? [0, 1] : [1]));
   const one = { site_id: "shop", from: "2026-01-15T00:00:00Z", to: "2026-01-17T00:00:00Z" };
   expect(await several("tracing/actions", one)).toMatchObject([{ throughput: 2 }]);
+});
+
+test("a span that was sent with two ends counts twice, in whichever order two backends have it", async () => {
+  const first = { ...request(), site_id: "shop" };
+  const spans = [first, { ...first, end: (first.end + 1_000_000n) as Instant }];
+  const wait = async (turns: number) => {
+    for (let turn = 0; turn < turns; turn += 1) await new Promise(setImmediate);
+  };
+  // The second backend has them in the other order, its first one early and its last one late.
+  const reorder = (store: SpanStore, at: number): SpanStore => {
+    const reader: SpanReader = {
+      ...store,
+      scan: async function* (query, signal) {
+        for await (const batch of store.scan(query, signal)) {
+          for (const [turn, span] of (at === 1 ? batch.toReversed() : batch).entries()) {
+            await wait(at === 1 ? 10 * turn : 1);
+            yield [span];
+          }
+        }
+      },
+    };
+    return { ...reader, ...createSpanAnalytics(reader) };
+  };
+  const { one, several } = serve(spans, { shop: [0, 1] }, () => [0, 1], reorder);
+  const day = { site_id: "shop", from: "2026-01-15T00:00:00Z", to: "2026-01-17T00:00:00Z" };
+  const found = await several<Json>("tracing/actions", day);
+  expect(found).toMatchObject([{ throughput: 2 }]);
+  expect(found).toEqual(await one("tracing/actions", day));
 });
 
 test("partners are looked for only where a backend is shared", async () => {

@@ -9,6 +9,8 @@ import { type Steps, yieldToEventLoop } from "../../core/turns.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
+import { createRollupAnalytics } from "../../tracing/figures/rollup-analytics.ts";
+import { openKeptFigures } from "../../tracing/rollup-store/kept-figures.ts";
 import { openKinds } from "../support/backend-kinds.ts";
 import type { Shell } from "../support/shell.ts";
 import {
@@ -58,8 +60,8 @@ export function* connectConfig(
   telemetry: Telemetry,
 ): Steps<ConnectedConfig> {
   let rollupStore: RollupStore | undefined;
-  const findRollupStore = config.rollups && (() => rollupStore);
-  const backends = yield* connectBackends(config, shell, file, telemetry, findRollupStore);
+  const io = createIO(config, shell, file, telemetry, config.rollups && (() => rollupStore));
+  const backends = yield* connectBackends(config, shell, file, io);
   rollupStore = openRollupStore(config, backends);
   if (config.rollups !== undefined && rollupStore === undefined) {
     void closeAll(backends);
@@ -69,7 +71,8 @@ export function* connectConfig(
   const states = new Map([...backends.keys()].map((name) => [name, "not probed yet"]));
   const untried = new Set(backends.keys());
   yield;
-  const sites = yield* connectSitesInSteps(config, backends);
+  const kept = openKeptFigures(severalBackends, io);
+  const sites = yield* connectSitesInSteps(config, backends, (reader) => createRollupAnalytics(reader, kept));
   yield;
   return {
     config,
@@ -84,17 +87,17 @@ export function* connectConfig(
   };
 }
 
-/** How many backends are opened in one step. */
-const backendsPerStep = 20;
+/** Whose figures those of sites in several backends are, in explanations and metrics. */
+const severalBackends = "several backends";
 
-function* connectBackends(
+function createIO(
   config: Config,
   shell: Shell,
   file: string,
   telemetry: Telemetry,
   findRollupStore: IO["findRollupStore"],
-): Steps<ReadonlyMap<string, Backend>> {
-  const io: IO = {
+): IO {
+  return {
     ...(findRollupStore !== undefined && { findRollupStore }),
     now: () => shell.now(),
     log: telemetry.log,
@@ -106,6 +109,17 @@ function* connectBackends(
     recordMetricCacheBytes: telemetry.recordMetricCacheBytes,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
+}
+
+/** How many backends are opened in one step. */
+const backendsPerStep = 20;
+
+function* connectBackends(
+  config: Config,
+  shell: Shell,
+  file: string,
+  io: IO,
+): Steps<ReadonlyMap<string, Backend>> {
   const kinds = openKinds(file, shell);
   const backends = new Map<string, Backend>();
   const issues: Issue[] = [];

@@ -1,18 +1,24 @@
-// The rollers of a configuration: one for each backend whose spans have figures kept at a source. Without `rollups` there is none.
+// The rollers of a configuration: one for each backend whose spans have figures kept at a source, and one for each set of backends
+// that sites or their partners have together. Without `rollups` there is none.
 // What they make follows from the configuration alone, and never from what is asked: for each site the figures that each of its
 // tokens may ask for.
-import { createSiteViews, type Sites } from "../../access/sites.ts";
+import { createSiteViews, type Site, type Sites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
 import type { RollupsConfig } from "../../config/rollup-settings.ts";
+import { requireFirst } from "../../core/collections.ts";
 import type { Scope } from "../../core/scopes.ts";
 import type { Instant } from "../../core/time.ts";
 import { selectPartners } from "../../operations/traces/analytics.ts";
 import type { Backend } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
-import type { SpanStore } from "../../store/span-analytics.ts";
-import type { SpanSource } from "../../store/spans.ts";
+import type { SpanReader, SpanSources } from "../../store/spans.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
-import { createRollTargets, type RolledSite } from "../../tracing/figures/roll-targets.ts";
+import {
+  createPartnerTargets,
+  createSiteTargets,
+  type RolledSource,
+} from "../../tracing/figures/roll-targets.ts";
+import type { RollTarget } from "../../tracing/rollup-store/roll-target.ts";
 import { type RolledMeasure, type RollerSettings, runRoller } from "../../tracing/rollup-store/roller.ts";
 import { createMeasureSums } from "./rolled-measures.ts";
 
@@ -38,7 +44,8 @@ export async function runRollers(
   await Promise.all(rollers.map((roller) => runRoller(roller, signal)));
 }
 
-function listRollers(
+/** Those of a configuration with `rollups`. */
+export function listRollers(
   config: Config,
   { rate }: RollupsConfig,
   sites: Sites,
@@ -54,35 +61,62 @@ function listRollers(
 ): readonly RollerSettings[] {
   const addUp = createMeasureSums();
   const record = (measure: RolledMeasure) => telemetry.recordRolled(addUp(measure, now()));
-  return [...groupByBackend(config, sites)].map(([backend, own]) => ({
-    ...{ backend, store, rate, now, record, log: telemetry.log },
-    targets: own.flatMap(({ reader, site }) => createRollTargets(reader, site)),
+  const all = groupByBackends(listTargets(config, sites));
+  return all.map(({ backends, targets }) => ({
+    ...{ backend: backends.join(", "), targets, store, now, record, log: telemetry.log },
+    rate: rate / countMostRollers(backends, all),
   }));
 }
 
-interface OwnedSite {
-  readonly reader: SpanStore;
-  readonly site: RolledSite;
+/** Rollers that read one backend work at the same time, so they divide the rate. */
+function countMostRollers(backends: readonly string[], all: readonly TargetsOfRoller[]): number {
+  return Math.max(...backends.map((name) => all.filter((other) => other.backends.includes(name)).length));
 }
 
-/** Sites in several backends are left out: nobody holds one moment of all of them. */
-function groupByBackend(config: Config, sites: Sites): ReadonlyMap<string, readonly OwnedSite[]> {
+/** What one roller makes, and the backends that it reads, in the order of their names. */
+interface TargetsOfRoller {
+  readonly backends: readonly string[];
+  readonly targets: readonly RollTarget[];
+}
+
+/** A roller reads all backends of its targets, so that one that does not answer stops no figures of others. */
+function groupByBackends(all: readonly TargetsOfRoller[]): readonly TargetsOfRoller[] {
+  return [...Map.groupBy(all, ({ backends }) => JSON.stringify(backends)).values()].map((own) => {
+    const targets = own.flatMap((one) => one.targets);
+    // Several tokens may see the same partners.
+    const byGroup = new Map(targets.map((target) => [target.group, target]));
+    return { backends: requireFirst(own).backends, targets: [...byGroup.values()] };
+  });
+}
+
+function listTargets(config: Config, sites: Sites): readonly TargetsOfRoller[] {
   const views = listViews(config, sites);
-  const owned = new Map<string, OwnedSite[]>();
-  for (const { id, retention, traces } of sites.values()) {
-    if (traces === undefined || traces.backends !== undefined || traces.store.openSnapshot === undefined)
-      continue;
-    const partners = views.flatMap((view): readonly (readonly SpanSource[])[] => {
-      if (view.get(id)?.traces === undefined) return [];
-      const selected = selectPartners(id, traces, { sites: view });
-      return selected.store === traces.store ? [selected.partners] : [];
-    });
-    const site: RolledSite = { source: traces.source, retention, views: partners };
-    const known = owned.get(traces.backend);
-    if (known === undefined) owned.set(traces.backend, [{ reader: traces.store, site }]);
-    else known.push({ reader: traces.store, site });
+  const parts = [...sites.values()].flatMap(({ traces }) => traces ?? []);
+  const backendsOf = new Map(parts.map((part) => [part.source, part.backends ?? [part.backend]]));
+  const found: TargetsOfRoller[] = [];
+  const add = (
+    { retention }: Site,
+    [source, ...partners]: SpanSources,
+    reader: SpanReader,
+    createTargets: (rolled: RolledSource) => readonly RollTarget[],
+  ): void => {
+    if (reader.openSnapshot === undefined) return;
+    const named = [source, ...partners].flatMap((one) => backendsOf.get(one) ?? []);
+    const backends = [...new Set(named)].sort();
+    const rolled = { backend: backends.join(", "), reader, source, retention };
+    found.push({ backends, targets: createTargets(rolled) });
+  };
+  for (const site of sites.values()) {
+    const { id, traces } = site;
+    if (traces === undefined) continue;
+    add(site, [traces.source], traces.store, createSiteTargets);
+    for (const view of views) {
+      if (view.get(id)?.traces === undefined) continue;
+      const { partners, store } = selectPartners(id, traces, { sites: view });
+      add(site, [traces.source, ...partners], store, (rolled) => createPartnerTargets(rolled, partners));
+    }
   }
-  return owned;
+  return found;
 }
 
 /** What the tokens of the file, and each group of an identity provider, may see. */

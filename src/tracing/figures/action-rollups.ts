@@ -109,7 +109,7 @@ type RequestKind<Query extends RollupQuery, Answer> = RollupKind<Query, Requests
 /** What the answers over requests share. */
 const answered = {
   ...requestRollups,
-  isAddedUp: true,
+  isTallied: true,
   measure: (figures: RequestsByPart) =>
     [...figures.values()]
       .flatMap((actions) => [...actions])

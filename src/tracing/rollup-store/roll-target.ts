@@ -9,6 +9,8 @@ import { loadSegments } from "./catalogue.ts";
 import { hashGroup } from "./manifest.ts";
 
 export interface RollTarget {
+  /** For people: where the spans lie. */
+  readonly backend: string;
   readonly kind: string;
   readonly name: GroupName;
   /** Of the group in the ids of documents. */
@@ -42,8 +44,7 @@ interface MergedFigures {
 /** The target of a kind. `buildQuery` returns the query whose figures are made, of a range. */
 export function createRollTarget<Query extends RollupQuery, Figures>(
   kind: StorableKind<Query, Figures>,
-  reader: SpanReader,
-  retention: Millis,
+  { backend, reader, retention }: Pick<RollTarget, "backend" | "reader" | "retention">,
   buildQuery: (range: TimeRange, budget: Budget) => Query,
 ): RollTarget {
   const { codec, select, isLocal } = kind;
@@ -58,16 +59,8 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
     }
   }
   return {
-    ...{
-      kind: kind.name,
-      name,
-      group,
-      reader,
-      sources: kind.listSources(anyQuery),
-      select,
-      isLocal,
-      retention,
-    },
+    ...{ backend, kind: kind.name, name, group, reader },
+    ...{ sources: kind.listSources(anyQuery), select, isLocal, retention },
     make: async (own, range, budget, signal) => {
       const all = await kind.read(own, buildQuery(range, budget), [range], signal);
       return codec.encode(await codec.merge(all));

@@ -23,7 +23,7 @@ import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
 
 export interface RollerSettings {
-  /** The source whose figures are made. */
+  /** For people: where the spans lie whose figures are made. */
   readonly backend: string;
   readonly store: RollupStore;
   readonly targets: readonly RollTarget[];

@@ -67,8 +67,8 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
   readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;
-  /** Whether the source adds up most of what the definition asks for: then figures pay only where little has to be read. */
-  readonly isAddedUp?: boolean;
+  /** Whether a source that can tally adds up most of what the definition asks for: then figures pay only where little is read. */
+  readonly isTallied?: boolean;
   /** The spans of any time that the source searches besides, where it adds up. */
   readonly searched?: SpanSelection;
   readonly stored: StoredForm<Query, Figures>;
@@ -117,7 +117,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   if (cache.maxBytes === 0 && cache.stored === undefined) {
     return read("limits.rollup_bytes is 0, so no figures are kept");
   }
-  if (kind.isAddedUp === true && cache.stored === undefined) {
+  if (isAddedUp(kind, reader) && cache.stored === undefined) {
     return read("the source adds requests up, and no index keeps figures of them");
   }
   if (reader.openSnapshot === undefined) return read("the source cannot hold one moment");
@@ -149,6 +149,13 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   } finally {
     releaseGroup(cache, group);
   }
+}
+
+function isAddedUp<Query extends RollupQuery, Figures, Answer>(
+  { isTallied = false }: RollupKind<Query, Figures, Answer>,
+  { tally }: SpanReader,
+): boolean {
+  return isTallied && tally !== undefined;
 }
 
 /** Which figures answer a query: the text is of all that they depend on, besides the range. */
@@ -186,22 +193,23 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   }
   const { snapshot, known, awaited, own, choices } = plan;
   const { budget, spent } = trackBudget(query.budget);
+  const isTally = isAddedUp(kind, reader);
   const all = [...known];
   try {
     const pieces = own.map(({ piece }) => piece);
     const toRead = await countSpans(pieces, { sources, budget }, kind, snapshot, signal);
     const isMuch = toRead > segmentsReadInstead * cache.segmentSpans;
-    if (plan.failure !== undefined && kind.isAddedUp !== true && isMuch) throw plan.failure;
+    if (plan.failure !== undefined && !isTally && isMuch) throw plan.failure;
     if (toRead > budget.limit) {
       return { instead: "what is not kept exceeds limits.documents, unless the source counts it" };
     }
     const cost = { spans: task.spans, toRead, searched: kind.searched, sources, budget };
-    if (kind.isAddedUp === true && !(await isReadingCheaper(reader, cost, signal))) {
+    if (isTally && !(await isReadingCheaper(reader, cost, signal))) {
       return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }
     const read = (budget: Budget) =>
       readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal);
-    const figures = await (kind.isAddedUp === true ? readWithinLimit(budget, read) : read(budget));
+    const figures = await (isTally ? readWithinLimit(budget, read) : read(budget));
     if (figures === undefined) return { instead: "what is not kept exceeds limits.documents" };
     all.push(...figures);
   } finally {

@@ -33,11 +33,13 @@ describe.runIf(one !== undefined && two !== undefined)("es7 and os3", () => {
           buildSpanSource(site, { index: jaeger.pattern(`${own}-*-${site}`), layout: "auto" });
         const sources = { shop: source("shop"), stock: source("stock"), blog: source("blog") };
         const places = siteNames.map((site) => {
-          const all = clusters.map(({ traces }) => ({ store: traces, source: sources[site] }));
+          const all = clusters.map(({ traces }, at) => ({
+            ...{ backend: String(at), store: traces, source: sources[site] },
+          }));
           return [sources[site], all] as const;
         });
         return {
-          store: createFederatedSpans((source) => new Map(places).get(source) ?? []),
+          store: createFederatedSpans({ listPlaces: (source) => new Map(places).get(source) ?? [] }),
           sources,
           seed: async (models) => {
             round += 1;

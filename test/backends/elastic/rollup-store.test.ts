@@ -1,12 +1,13 @@
 // Rollups in an index of real servers: the store, and figures that a roller keeps there, against reading.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
-import { isNonEmpty, requireAt, requireFirst } from "#src/core/collections.ts";
+import { isNonEmpty, type NonEmpty, requireAt, requireFirst, requireLast } from "#src/core/collections.ts";
 import type { Span } from "#src/core/rows.ts";
 import { minute } from "#src/core/time.ts";
+import { createFederatedSpans } from "#src/federation/federated-spans.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
-import type { ActionEdges } from "#src/store/span-analytics.ts";
-import { createRollTargets } from "#src/tracing/figures/roll-targets.ts";
+import type { ActionEdges, SpanStore } from "#src/store/span-analytics.ts";
+import { createPartnerTargets, createSiteTargets } from "#src/tracing/figures/roll-targets.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { rollGroups } from "#src/tracing/rollup-store/roll-step.ts";
@@ -17,9 +18,10 @@ import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { describeRollups } from "../../conformance/rollups.ts";
 import { createRandom } from "../../conformance/trace-fixture.ts";
 import { type Running, start as startServer } from "../../servers/servers.ts";
+import { jaeger } from "../../support/elastic/span-shippers/jaeger.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { at, base, createSpan, signal } from "../../tracing/span-builder.ts";
-import { isShort, onServers, wantedServers } from "../selected-servers.ts";
+import { isShort, named, onServers, wantedServers } from "../selected-servers.ts";
 import { chooseShipper } from "./span-cluster.ts";
 
 const prefix = "rolled";
@@ -53,13 +55,46 @@ onServers((server) => {
   });
 
   describe("figures in an index", () => {
-    testFigures({ shipper, open: () => ({ cluster, store }) });
+    testFigures({ shipper, open: () => ({ clusters: [cluster], store, traces: cluster.traces }) });
+  });
+});
+
+const [one, other] = ["es7", "os3"].flatMap((name) => named().find((server) => server.name === name) ?? []);
+
+describe.runIf(one !== undefined && other !== undefined)("figures of spans in es7 and os3", () => {
+  if (one === undefined || other === undefined) return;
+  const clusters: Cluster[] = [];
+  beforeAll(() => void clusters.push(openCluster(one.url), openCluster(other.url)));
+  afterAll(async () => {
+    for (const cluster of clusters) {
+      await cluster.remove(`${index}*`);
+      await cluster.remove(`${prefix}-*`);
+      await cluster.close();
+    }
+  });
+  testFigures({
+    shipper: jaeger,
+    open: () => {
+      const stores = new Map(clusters.map(({ traces }, at) => [String(at), traces] as const));
+      const traces = createFederatedSpans({
+        listPlaces: (source) => [...stores].map(([backend, store]) => ({ backend, store, source })),
+        findStore: (backend) => stores.get(backend),
+      });
+      const store = clusters[1]?.backend.openRollups?.(index);
+      if (store === undefined || !isNonEmpty(clusters)) throw new Error("no store of rollups");
+      return { clusters, store, traces };
+    },
   });
 });
 
 interface Place {
   readonly shipper: ReturnType<typeof chooseShipper>["shipper"];
-  readonly open: () => { readonly cluster: Cluster; readonly store: RollupStore };
+  /** `traces` are over the spans of all clusters. The figures' index is in the last one. */
+  readonly open: () => {
+    readonly clusters: NonEmpty<Cluster>;
+    readonly store: RollupStore;
+    readonly traces: SpanStore;
+  };
   /** Of indices whose shards have copies, which show new documents at different times. */
   readonly copies?: object;
 }
@@ -68,7 +103,8 @@ function testFigures({ shipper, open, copies }: Place): void {
   const random = createRandom(31);
   const pick = <T>(list: readonly T[]): T => requireAt(list, Math.floor(random() * list.length));
   let written = 0;
-  const ids: string[] = [];
+  /** Of documents, and of the clusters that have them. */
+  const ids: { readonly path: string; readonly clusters: readonly Cluster[] }[] = [];
 
   const makeSpan = (): Span => {
     written += 1;
@@ -88,38 +124,53 @@ function testFigures({ shipper, open, copies }: Place): void {
   };
   const isLagging = copies !== undefined;
   const refresh = isLagging ? "" : "?refresh=true";
+  /** Each span in one cluster, every fifth in all. */
+  const chooseClusters = (number: number): readonly Cluster[] => {
+    const { clusters } = open();
+    return number % 5 === 0 ? clusters : [requireAt(clusters, number % clusters.length)];
+  };
   async function write(count: number): Promise<void> {
-    const { cluster } = open();
-    const spans = Array.from({ length: count }, makeSpan);
-    const lines = spans.flatMap((span) => {
+    const { clusters } = open();
+    const lines = new Map(clusters.map((cluster) => [cluster, [] as string[]]));
+    for (const span of Array.from({ length: count }, makeSpan)) {
       const shipped = requireFirst(shipper.write(prefix, [span]));
-      ids.push(`${shipped.index}/_doc/${span.span_id}`);
-      return [JSON.stringify({ index: { _index: shipped.index, _id: span.span_id } }), shipped.document];
-    });
-    const answer = await cluster.request("POST", `/_bulk${refresh}`, `${lines.join("\n")}\n`);
-    expect(answer).toMatchObject({ errors: false });
+      const chosen = chooseClusters(written);
+      ids.push({ path: `${shipped.index}/_doc/${span.span_id}`, clusters: chosen });
+      const action = JSON.stringify({ index: { _index: shipped.index, _id: span.span_id } });
+      for (const cluster of chosen) lines.get(cluster)?.push(action, shipped.document);
+    }
+    for (const [cluster, own] of lines) {
+      if (own.length === 0) continue;
+      const answer = await cluster.request("POST", `/_bulk${refresh}`, `${own.join("\n")}\n`);
+      expect(answer).toMatchObject({ errors: false });
+    }
+  }
+  async function removeLast(): Promise<void> {
+    const last = ids.pop();
+    for (const cluster of last?.clusters ?? []) await cluster.request("DELETE", `/${last?.path}${refresh}`);
   }
 
   test("answer as reading does, while rollers are killed and spans come and go", {
     timeout: 600_000,
   }, async () => {
-    const { cluster, store } = open();
-    await cluster.remove(`${index}*`);
-    await cluster.remove(`${prefix}-*`);
-    for (const [name, definition] of Object.entries(shipper.indices(prefix))) {
-      await cluster.createIndex(name, { ...definition, ...copies });
+    const { clusters, store, traces } = open();
+    for (const cluster of clusters) {
+      await cluster.remove(`${index}*`);
+      await cluster.remove(`${prefix}-*`);
+      for (const [name, definition] of Object.entries(shipper.indices(prefix))) {
+        await cluster.createIndex(name, { ...definition, ...copies });
+      }
     }
     /** Rollers may see what came last in some copies only. */
     const settle = async () => {
-      if (isLagging) await cluster.request("POST", `/${prefix}-*/_refresh`);
+      if (!isLagging) return;
+      for (const cluster of clusters) await cluster.request("POST", `/${prefix}-*/_refresh`);
     };
     const source = buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" });
     const now = () => at(length + 10 * minute);
-    const targets = createRollTargets(cluster.traces, {
-      source,
-      retention: length + 20 * minute,
-      views: [[]],
-    });
+    const retention = length + 20 * minute;
+    const rolled = { backend: "es", reader: traces, source, retention };
+    const targets = [...createSiteTargets(rolled), ...createPartnerTargets(rolled, [])];
     let time = base;
     const catalogue = createRollupCatalogue(
       () => store,
@@ -136,7 +187,7 @@ function testFigures({ shipper, open, copies }: Place): void {
       ...{ backend: "es", maxBytes: 0, minSpans: 0, stored: catalogue },
       recordLookup: (hit) => void lookups.push(hit),
     });
-    const analytics = createRollupAnalytics(cluster.traces, cache);
+    const analytics = createRollupAnalytics(traces, cache);
     const compareAnswers = async () => {
       await settle();
       const sources = [source] as const;
@@ -145,7 +196,7 @@ function testFigures({ shipper, open, copies }: Place): void {
       const attributes = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
       const budget = () => ({ budget: createBudget(100_000) });
       const ofSite = await analytics.siteEdges({ ...edges, ...budget() }, signal);
-      const readOfSite = await cluster.traces.siteEdges({ ...edges, ...budget() }, signal);
+      const readOfSite = await traces.siteEdges({ ...edges, ...budget() }, signal);
       const format = (rows: typeof ofSite.downstream) =>
         rows
           .map(
@@ -161,23 +212,23 @@ function testFigures({ shipper, open, copies }: Place): void {
       ] as const) {
         const of = { ...edges, service, namespace: "web", action };
         const found = await analytics.actionEdges({ ...of, ...budget() }, signal);
-        const read = await cluster.traces.actionEdges({ ...of, ...budget() }, signal);
+        const read = await traces.actionEdges({ ...of, ...budget() }, signal);
         compared += read.upstream.length + read.downstream.length;
         for (const side of ["upstream", "downstream"] as const)
           expect(formatActionEdges(found[side])).toEqual(formatActionEdges(read[side]));
       }
       for (const revision of [undefined, "r1"]) {
         const of = { sources, range, namespaces: [], revision };
-        const read = await cluster.traces.actions({ ...of, ...budget() }, signal);
+        const read = await traces.actions({ ...of, ...budget() }, signal);
         const found = await analytics.actions({ ...of, ...budget() }, signal);
         expect(found.map(printMeasured).sort()).toEqual(read.map(printMeasured).sort());
         compared += read.length;
       }
       const ofRevision = { sources, range, revision: "r1" };
-      const stats = await cluster.traces.revisionStats({ ...ofRevision, ...budget() }, signal);
+      const stats = await traces.revisionStats({ ...ofRevision, ...budget() }, signal);
       const found = await analytics.revisionStats({ ...ofRevision, ...budget() }, signal);
       expect(found && printMeasured(found)).toEqual(stats && printMeasured(stats));
-      const events = await cluster.traces.slowEvents({ sources, range, ...attributes, ...budget() }, signal);
+      const events = await traces.slowEvents({ sources, range, ...attributes, ...budget() }, signal);
       expect(await analytics.slowEvents({ sources, range, ...attributes, ...budget() }, signal)).toEqual(
         events,
       );
@@ -187,7 +238,7 @@ function testFigures({ shipper, open, copies }: Place): void {
         const digest = encodeEventDigest({ service, kind, name, statement: undefined });
         const of = { sources, range, digest };
         const sort = (rows: readonly object[]) => rows.map((row) => printRow(row)).sort();
-        const read = await cluster.traces.slowEventActions({ ...of, ...budget() }, signal);
+        const read = await traces.slowEventActions({ ...of, ...budget() }, signal);
         compared += read.length;
         expect(sort(await analytics.slowEventActions({ ...of, ...budget() }, signal))).toEqual(sort(read));
       }
@@ -213,7 +264,7 @@ function testFigures({ shipper, open, copies }: Place): void {
     await roll();
     for (let round = 0; round < rounds; round += 1) {
       await compareAnswers();
-      if (round % 2 === 1) await cluster.request("DELETE", `/${ids.pop()}${refresh}`);
+      if (round % 2 === 1) await removeLast();
       else await write(2);
       if (!isLagging) await compareAnswers();
       await roll(killAfter(store, Math.floor(random() * 8)), 3).catch((error: Error) => {
@@ -230,7 +281,7 @@ function testFigures({ shipper, open, copies }: Place): void {
     expect(lookups.filter((hit) => !hit)).toEqual([]);
     expect(lookups.length).toBeGreaterThan(5);
     expect(compared).toBeGreaterThan(2 * rounds);
-    await cluster.request("POST", `/${index}/_refresh`);
+    await requireLast(clusters).request("POST", `/${index}/_refresh`);
   });
 }
 
@@ -253,7 +304,7 @@ describe.runIf(wantedServers().names.includes("os3"))("figures over shards with 
     open: () => {
       const store = cluster.backend.openRollups?.(index);
       if (store === undefined) throw new Error("no store of rollups");
-      return { cluster, store };
+      return { clusters: [cluster], store, traces: cluster.traces };
     },
     copies,
   });

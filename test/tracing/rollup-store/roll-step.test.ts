@@ -4,6 +4,8 @@ import { describe, expect, test } from "vitest";
 import { minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
+import { createFederatedStoredSpans } from "../rollups/federated-stored-spans.ts";
+import { createStoredSpans } from "../rollups/stored-spans.ts";
 import { at, createSpan } from "../span-builder.ts";
 import {
   type ComparedRows,
@@ -60,10 +62,12 @@ describe("rollers", () => {
     const property = fc.asyncProperty(
       fc.array(documents, { minLength: 5, maxLength: 40 }),
       fc.array(fc.record({ step, ends }), { minLength: 3, maxLength: 14 }),
-      fc.boolean(),
+      fc.constantFrom(0, 1_000_000),
       fc.constantFrom(0, 2_000, 2_000_000),
-      async (first, steps, isCached, maxMergedBytes) => {
-        const rolled = openRolledSpans(isCached ? 1_000_000 : 0, maxMergedBytes);
+      // Of one backend and of two.
+      fc.constantFrom(createStoredSpans, createFederatedStoredSpans),
+      async (first, steps, cacheBytes, maxMergedBytes, open) => {
+        const rolled = openRolledSpans(cacheBytes, maxMergedBytes, open());
         [...requestWithNpo, ...first].forEach(rolled.spans.add);
         for (const { step, ends } of steps) {
           if (await takeStep(rolled, step)) kills += 1;

@@ -8,7 +8,7 @@ import { day, minute, type TimeRange } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
-import { createRollTargets } from "#src/tracing/figures/roll-targets.ts";
+import { createPartnerTargets, createSiteTargets } from "#src/tracing/figures/roll-targets.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import {
@@ -109,17 +109,17 @@ function createKilledStore(store: RollupStore, killer: Killer): RollupStore {
 }
 
 /** Sites `a` and `b` on one source; `a` is seen alone and with `b`. `maxBytes` are of the figures in memory. */
-export function openRolledSpans(maxBytes = 0, maxMergedBytes = 2_000_000) {
-  const spans = createStoredSpans();
+export function openRolledSpans(maxBytes = 0, maxMergedBytes = 2_000_000, spans = createStoredSpans()) {
   const killer: Killer = { calls: undefined, isAfter: false };
   const inner = createMemoryRollups();
   const store = createKilledStore(inner, killer);
   const [a, b] = [createSource("a"), createSource("b")] as const;
-  const targets = createRollTargets(countByRange(spans), {
-    source: a,
-    retention: 30 * day,
-    views: [[], [b]],
-  });
+  const rolled = { backend: "es", reader: countByRange(spans), source: a, retention: 30 * day };
+  const targets = [
+    ...createSiteTargets(rolled),
+    ...createPartnerTargets(rolled, []),
+    ...createPartnerTargets(rolled, [b]),
+  ];
   // Each request reads the manifest anew.
   let time = base;
   const catalogue = createRollupCatalogue(

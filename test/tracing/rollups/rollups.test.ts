@@ -14,6 +14,7 @@ import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createArrayReader } from "../../conformance/trace-fixture.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 import { at, createSource, createSpan, signal } from "../span-builder.ts";
+import { createFederatedStoredSpans } from "./federated-stored-spans.ts";
 import { createStoredSpans, type DocumentCopies, type StoredSpans } from "./stored-spans.ts";
 
 const siteNames = ["a", "b", "c"] as const;
@@ -134,34 +135,40 @@ interface Question {
 const budget = () => createBudget(Number.MAX_SAFE_INTEGER);
 
 describe("rollups", () => {
-  test("answer as reading does, through additions, deletions and updates, for each view", async () => {
-    let [kept, asked] = [0, 0];
-    const property = fc.asyncProperty(history, async ({ segmentSpans, first, late, steps }) => {
-      const store = createStoredSpans();
-      const recordLookup = (hit: boolean) => {
-        asked += 1;
-        if (hit) kept += 1;
-      };
-      const cache = createRollupCache({
-        backend: "es",
-        maxBytes: 1_000_000,
-        minSpans: 0,
-        segmentSpans,
-        recordLookup,
+  test.each([
+    ["one backend", createStoredSpans],
+    ["two backends", createFederatedStoredSpans],
+  ] as const)(
+    "of %s answer as reading does, through additions, deletions and updates, for each view",
+    async (_, open) => {
+      let [kept, asked] = [0, 0];
+      const property = fc.asyncProperty(history, async ({ segmentSpans, first, late, steps }) => {
+        const store = open();
+        const recordLookup = (hit: boolean) => {
+          asked += 1;
+          if (hit) kept += 1;
+        };
+        const cache = createRollupCache({
+          backend: "es",
+          maxBytes: 1_000_000,
+          minSpans: 0,
+          segmentSpans,
+          recordLookup,
+        });
+        const analytics = createRollupAnalytics(store.reader, cache);
+        store.addLate(late);
+        first.forEach(store.add);
+        for (const { change, question } of steps) {
+          await compareAnswers(question, store.listSpans(), analytics);
+          applyChange(store, change);
+          await compareAnswers(question, store.listSpans(), analytics);
+        }
       });
-      const analytics = createRollupAnalytics(store.reader, cache);
-      store.addLate(late);
-      first.forEach(store.add);
-      for (const { change, question } of steps) {
-        await compareAnswers(question, store.listSpans(), analytics);
-        applyChange(store, change);
-        await compareAnswers(question, store.listSpans(), analytics);
-      }
-    });
-    await fc.assert(property, { numRuns: sampleRuns(200) });
-    // Else the property would compare reading with itself.
-    expect(kept / asked).toBeGreaterThan(0.2);
-  });
+      await fc.assert(property, { numRuns: sampleRuns(200) });
+      // Else the property would compare reading with itself.
+      expect(kept / asked).toBeGreaterThan(0.2);
+    },
+  );
 
   test("answer as reading at one moment does, also while others ask and documents come", async () => {
     let shared = 0;

@@ -11,7 +11,7 @@ export async function mapConcurrent<Item, Result>(
   signal: AbortSignal,
 ): Promise<readonly Result[]> {
   const stop = new AbortController();
-  const both = AbortSignal.any([signal, stop.signal]);
+  const both = combineSignals(signal, stop.signal);
   const entries = items.entries();
   const results: Result[] = [];
   const worker = async (): Promise<void> => {
@@ -68,6 +68,20 @@ export async function* mergeConcurrent<T>(
     // Each frees what it holds at the backend. One that still waits does so once its signal has stopped it.
     for (const source of pending.keys()) source.return(undefined).catch(() => undefined);
   }
+}
+
+const originals = new WeakMap<AbortSignal, AbortSignal>();
+
+/** A signal of the same request that may end earlier. */
+export function combineSignals(signal: AbortSignal, earlier: AbortSignal): AbortSignal {
+  const both = AbortSignal.any([signal, earlier]);
+  originals.set(both, findOriginalSignal(signal));
+  return both;
+}
+
+/** The signal that others of a request were combined from. What is known for one of them holds for all. */
+export function findOriginalSignal(signal: AbortSignal): AbortSignal {
+  return originals.get(signal) ?? signal;
 }
 
 /** Settles with `shared`, or rejects with the signal's reason as soon as this caller leaves. */

@@ -1,5 +1,6 @@
 // A log store over the log stores of several backends. It answers as one store would that holds the lines of all: streams
 // of whole milliseconds are merged, so order, pages and the parts of a crowded millisecond stay what they are.
+import { combineSignals } from "../core/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
 import { limitTies, mergeStreams } from "../core/line-order.ts";
 import { addLineCounts, createLineCounts, type LineCounts } from "../core/line-tally.ts";
@@ -83,7 +84,7 @@ async function* readLines(
 ): AsyncGenerator<readonly LogLine[]> {
   // A place that fails fails the answer, and nobody waits for the others.
   const failed = new AbortController();
-  const both = AbortSignal.any([signal, failed.signal]);
+  const both = combineSignals(signal, failed.signal);
   const budget = { documents: 0 };
   const ranks = new WeakMap<LogLine, number>();
   // Of equal lines the merge yields the one of the earlier stream first.
@@ -150,7 +151,7 @@ async function areWithinLimits(
 ): Promise<boolean> {
   const budget = { documents: 0 };
   const failed = new AbortController();
-  const both = AbortSignal.any([signal, failed.signal]);
+  const both = combineSignals(signal, failed.signal);
   const isWithin = async ({ store, source }: ReadPlace): Promise<boolean> =>
     (await store.isWithinLimits?.({ ...query, sources: [source], budget }, both)) ?? false;
   try {

@@ -3,6 +3,7 @@
 //
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
+import { combineSignals } from "../core/concurrency.ts";
 import { createUnsupportedError } from "../core/errors.ts";
 import type { MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
@@ -52,7 +53,7 @@ async function askAll<Place, T>(
   ask: (place: Place, signal: AbortSignal) => Promise<T>,
 ): Promise<readonly T[]> {
   const failed = new AbortController();
-  const own = AbortSignal.any([signal, failed.signal]);
+  const own = combineSignals(signal, failed.signal);
   try {
     return await Promise.all(places.map((place) => ask(place, own)));
   } catch (error) {

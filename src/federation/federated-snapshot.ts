@@ -3,6 +3,7 @@
 // what it had.
 import { z } from "zod";
 import { requireKey } from "../core/collections.ts";
+import { combineSignals } from "../core/concurrency.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import type { AddedSpans, SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../store/spans.ts";
 
@@ -61,7 +62,7 @@ async function openEach(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, SpanSnapshot> | undefined> {
   const leaving = new AbortController();
-  const limited = AbortSignal.any([signal, leaving.signal]);
+  const limited = combineSignals(signal, leaving.signal);
   const opened = new Map<string, SpanSnapshot>();
   const open = async ({ backend, reader, sources }: SourcesInBackend): Promise<void> => {
     const snapshot = await reader.openSnapshot?.(sources, since?.get(backend), limited);

@@ -4,7 +4,7 @@
 // A span that several backends hold is one span, as during a migration that writes to two clusters. Counts of one source do
 // not show copies, so nothing is counted at the sources.
 import { isNonEmpty, requireKey } from "../core/collections.ts";
-import { mergeConcurrent } from "../core/concurrency.ts";
+import { combineSignals, mergeConcurrent } from "../core/concurrency.ts";
 import { compare, type Span } from "../core/rows.ts";
 import type { SpanAnalytics, SpanStore } from "../store/span-analytics.ts";
 import type { SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
@@ -114,7 +114,7 @@ async function* readSpans(
   }
   signal.throwIfAborted();
   const leaving = new AbortController();
-  const limited = AbortSignal.any([signal, leaving.signal]);
+  const limited = combineSignals(signal, leaving.signal);
   const isCopy = createCopyTest(parts.length);
   const readPart = async function* (part: SourcesInBackend, at: number): AsyncGenerator<readonly Span[]> {
     for await (const spans of read(part, limited)) {
@@ -138,11 +138,38 @@ async function* readSpans(
  * it counts documents, has it as often in the answer.
  */
 function createCopyTest(backends: number): (backend: number, span: Span) => boolean {
-  const seen = Array.from({ length: backends }, () => new Map<string, number>());
-  return (backend, { site_id, trace_id, span_id, span_kind, start, end }) => {
-    const key = `${site_id} ${trace_id}${span_id}${span_kind}${start} ${end}`;
-    const count = (seen[backend]?.get(key) ?? 0) + 1;
-    seen[backend]?.set(key, count);
-    return seen.some((other, at) => at !== backend && (other.get(key) ?? 0) >= count);
+  /** By span id; traces may share one. */
+  const firsts = new Map<string, FirstSpan>();
+  const counts = Array.from({ length: backends }, () => new Map<string, number>());
+  const countCopy = (backend: number, span: ComparedFields): boolean => {
+    const key = formatCopyKey(span);
+    const count = (counts[backend]?.get(key) ?? 0) + 1;
+    counts[backend]?.set(key, count);
+    return counts.some((other, at) => at !== backend && (other.get(key) ?? 0) >= count);
   };
+  return (backend, span) => {
+    const { site_id, trace_id, span_id, span_kind, start, end } = span;
+    const first = firsts.get(span_id);
+    // Nearly all are the only ones of their id: a text of all fields for each would take more than reading them.
+    if (first === undefined) {
+      const isCounted = false;
+      firsts.set(span_id, { backend, isCounted, site_id, trace_id, span_id, span_kind, start, end });
+      return false;
+    }
+    if (!first.isCounted) countCopy(first.backend, first);
+    first.isCounted = true;
+    return countCopy(backend, span);
+  };
+}
+
+type ComparedFields = Pick<Span, "site_id" | "trace_id" | "span_id" | "span_kind" | "start" | "end">;
+
+/** The first span of its id. */
+interface FirstSpan extends ComparedFields {
+  readonly backend: number;
+  isCounted: boolean;
+}
+
+function formatCopyKey({ site_id, trace_id, span_id, span_kind, start, end }: ComparedFields): string {
+  return `${site_id} ${trace_id}${span_id}${span_kind}${start} ${end}`;
 }

@@ -3,6 +3,7 @@
 // an index holds a form that its mapping, as it was read, excludes.
 
 import { LRUCache } from "lru-cache";
+import { findOriginalSignal } from "../../../src/core/concurrency.ts";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -36,10 +37,8 @@ export interface SpanSearchContext {
   readonly placedForms: WeakMap<IndexMetadata, Map<string, PlacedForms>>;
   /** When mappings were read because they might be behind. */
   readonly refreshedAt: WeakMap<IndexMetadata, Millis>;
-  /** By the signal of a read: when forms were last found not to be behind. */
+  /** By the signal of a request: when forms were last found not to be behind. */
   readonly checkedAt: WeakMap<AbortSignal, Map<PlacedForms, Millis>>;
-  /** By a derived signal: the signal of its read. */
-  readonly readSignals: WeakMap<AbortSignal, AbortSignal>;
   /** Which fields matter, by the JSON text of the sources: those of the configuration and of what tokens may see. */
   readonly fieldFilters: LRUCache<string, (field: string) => boolean>;
   /** Where it is set, all searches are of these points in time. */
@@ -82,24 +81,8 @@ export function createSpanSearchContext(
     placedForms: new WeakMap(),
     refreshedAt: new WeakMap(),
     checkedAt: new WeakMap(),
-    readSignals: new WeakMap(),
     fieldFilters: new LRUCache({ max: 1_000 }),
   };
-}
-
-/** A signal of the same read that may end earlier. What is known for the one signal holds for the other. */
-export function combineSignals(
-  context: SpanSearchContext,
-  signal: AbortSignal,
-  earlier: AbortSignal,
-): AbortSignal {
-  const both = AbortSignal.any([signal, earlier]);
-  context.readSignals.set(both, findReadSignal(context, signal));
-  return both;
-}
-
-function findReadSignal({ readSignals }: SpanSearchContext, signal: AbortSignal): AbortSignal {
-  return readSignals.get(signal) ?? signal;
 }
 
 /** A plan that is not behind. @throws {Refused} `not_supported_by_backend` @throws {BackendError} */
@@ -211,7 +194,7 @@ export async function isPlanBehind(
   return refreshed === undefined || performance.now() - refreshed >= refreshInterval;
 }
 
-/** `searchNewForm`, run once for all searches of one read as long as the result cannot have changed. */
+/** `searchNewForm`, run once for all searches of one request as long as the result cannot have changed. */
 async function hasNewForm(
   context: SpanSearchContext,
   source: SpanSource,
@@ -219,12 +202,12 @@ async function hasNewForm(
   signal: AbortSignal,
 ): Promise<boolean> {
   const { checkedAt } = context;
-  const read = findReadSignal(context, signal);
-  const checked = checkedAt.get(read)?.get(forms);
+  const request = findOriginalSignal(signal);
+  const checked = checkedAt.get(request)?.get(forms);
   if (checked !== undefined && performance.now() - checked < refreshInterval) return false;
   const now = performance.now();
   if (await searchNewForm(context, source, forms, signal)) return true;
-  checkedAt.set(read, (checkedAt.get(read) ?? new Map()).set(forms, now));
+  checkedAt.set(request, (checkedAt.get(request) ?? new Map()).set(forms, now));
   return false;
 }
 

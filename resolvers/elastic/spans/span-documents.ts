@@ -3,6 +3,7 @@
 // first is read.
 
 import { requireKey } from "../../../src/core/collections.ts";
+import { combineSignals } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
@@ -26,7 +27,6 @@ import {
   type SnapshotSources,
 } from "../snapshot/snapshot.ts";
 import {
-  combineSignals,
   createSpanSearchContext,
   isPlanBehind,
   planSearch,
@@ -80,8 +80,6 @@ export interface SpanDocuments {
     budget: Budget,
     signal: AbortSignal,
   ): Promise<DocumentBatches<SpanForm | EventForm> | undefined>;
-  /** A signal of the same read that may end earlier. What is known for the one signal holds for the other. */
-  combineSignals(signal: AbortSignal, earlier: AbortSignal): AbortSignal;
   /**
    * A plan by the current mappings. All searches with one plan are about the same indices: one that meets others throws
    * `PlanOutdatedError`, before anything is read.
@@ -176,7 +174,6 @@ function createDocumentsOf(context: SpanSearchContext): SpanDocuments {
     planSearch: (source, signal) => planSearch(context, source, signal),
     refreshMappings: async ({ index }, signal) => void (await mappingCache.refresh(index, signal)),
     aggregate: (query, body, signal) => aggregate(context, query, body, signal),
-    combineSignals: (signal, earlier) => combineSignals(context, signal, earlier),
     readSpans: ({ source, condition, ...options }, budget, signal) =>
       readDocuments(context, { source, condition, selectForms: selectSpanForms }, options, budget, signal),
     readEvents: (source, condition, budget, signal) =>
@@ -366,7 +363,7 @@ async function* scrollDocuments<Form extends SpanForm | EventForm>(
   const { backend, client } = context;
   const { size, plan: fixedPlan, spent } = options;
   const leaving = new AbortController();
-  const limited = combineSignals(context, signal, leaving.signal);
+  const limited = combineSignals(signal, leaving.signal);
   const started = await startSearch(context, query, { size, isScroll: true, plan: fixedPlan }, limited);
   const { plan } = started;
   let { response } = started;

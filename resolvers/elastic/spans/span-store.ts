@@ -2,7 +2,7 @@
 // their definition over these. Queries narrow what is read; whether a span matches is decided on the decoded span.
 
 import { isNonEmpty } from "../../../src/core/collections.ts";
-import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import { combineSignals, mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { compare } from "../../../src/core/rows.ts";
 import { allTime } from "../../../src/core/time.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
@@ -151,7 +151,7 @@ async function* readShards<T>(
   const contexts = sites.flatMap((own) => {
     const seen = createSeenSpans();
     return shards.map(({ documents, sources: held }): ReadContext => {
-      const limited = documents.combineSignals(signal, leaving.signal);
+      const limited = combineSignals(signal, leaving.signal);
       return { documents, sources: selectSources(own, held), budget, signal: limited, seen };
     });
   });

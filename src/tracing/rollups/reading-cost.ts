@@ -7,7 +7,7 @@ const readingOverAddingUp = 20;
 /** Reading a span with what belongs to it costs about so many times as much as the source's search through one span. */
 const readingOverSearching = 200;
 /** What is read for a span of the scan takes about so many documents. */
-const documentsPerSpan = 8;
+export const documentsPerSpan = 8;
 
 interface Comparison {
   /** About how many spans are in the range, and how many of them would be read. */

@@ -12,7 +12,7 @@ import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/rea
 import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
-import { isReadingCheaper } from "./reading-cost.ts";
+import { documentsPerSpan, isReadingCheaper } from "./reading-cost.ts";
 import {
   dropSegment,
   dropSegments,
@@ -114,9 +114,8 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   const { range, budget } = query;
   const named = { backend: cache.backend, of: kind.name };
   const read = (why: string): undefined => recordChoice(named, "read", why);
-  if (cache.maxBytes === 0 && cache.stored === undefined) {
-    return read("limits.rollup_bytes is 0, so no figures are kept");
-  }
+  const isKept = cache.maxBytes > 0 || cache.stored !== undefined;
+  if (!isKept) return read("limits.rollup_bytes is 0, so no figures are kept");
   if (isAddedUp(kind, reader) && cache.stored === undefined) {
     return read("the source adds requests up, and no index keeps figures of them");
   }
@@ -125,9 +124,9 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
   if (spans === undefined) return read("the source does not know how many spans there are");
-  if (spans < cache.minSpans) {
-    return read(`figures are kept of ${cache.minSpans} spans or more, and there are about ${spans}`);
-  }
+  // Few spans are read in as little time, but only where they may be.
+  const least = Math.min(cache.minSpans, Math.ceil(budget.limit / documentsPerSpan));
+  if (spans < least) return read(`figures are kept of ${least} spans or more, and there are about ${spans}`);
   const group = findGroup(cache, nameGroup(kind, query).key);
   if (group.definitionRequests > 0) {
     group.definitionRequests -= 1;
@@ -136,7 +135,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   group.users += 1;
   try {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-      const task = { kind, sources, reader, query, spans };
+      const task = { kind, sources, reader, query, spans, least };
       const collected = await collectFigures(cache, group, task, signal);
       if (collected === "again") continue;
       if ("instead" in collected) return read(collected.instead);
@@ -174,6 +173,8 @@ interface Task<Query extends RollupQuery, Figures, Answer> {
   readonly query: Query;
   /** About how many there are in the range. */
   readonly spans: number;
+  /** Fewer are not worth keeping figures of. */
+  readonly least: number;
 }
 
 /**
@@ -219,7 +220,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
       if (isPending(group, piece.segment, pending)) group.pending.delete(piece.segment);
     }
   }
-  if (known.length === 0 && awaited.length === 0 && spent() < cache.minSpans) {
+  if (known.length === 0 && awaited.length === 0 && spent() < task.least) {
     group.definitionRequests = definitionRequests;
     dropSegments(cache, group);
   }

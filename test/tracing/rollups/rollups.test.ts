@@ -347,8 +347,11 @@ describe("rollups", () => {
     expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
   });
 
-  test("answer a range beyond the budget once its parts are kept", async () => {
-    const { store, cache, ask } = openBusyStore();
+  test.each([
+    ["all are kept", 0],
+    ["few spans are mostly read", 10_000],
+  ])("answer a range beyond the budget once its parts are kept, where %s", async (_, minSpans) => {
+    const { store, cache, ask } = openBusyStore({ minSpans });
     await expect(ask({ limit: 90 })).rejects.toMatchObject({ slug: "result_too_large" });
     const analytics = createRollupAnalytics(store.reader, cache);
     for (const half of [0, 1]) {

@@ -56,12 +56,13 @@ async function answer<Query extends RollupQuery, Figures, Answer>(
   signal: AbortSignal,
 ): Promise<Answer> {
   const found = await answerFromRollups(cache, kind, reader, query, signal);
-  if (found !== undefined) return found.answer;
+  if ("answer" in found) return found.answer;
   try {
     return await define(query, signal);
   } catch (error) {
     const isTooLarge = error instanceof Refused && error.slug === "result_too_large";
     if (!isTooLarge || cache.stored === undefined) throw error;
-    throw (await cache.stored.explainMissing(kind.stored.nameGroup(query), signal)) ?? error;
+    const explain = () => cache.stored?.explainMissing(kind.stored.nameGroup(query), signal);
+    throw found.refusal ?? (await explain()) ?? error;
   }
 }

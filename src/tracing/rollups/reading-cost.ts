@@ -1,6 +1,8 @@
 // What reading spans costs, against an answer that the source adds up.
+import { Refused } from "../../core/errors.ts";
 import { allTime } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanScan, SpanSelection, SpanSources } from "../../store/spans.ts";
+import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
 
 /** Reading a span costs about so many times as much as adding it up at the source. */
 const readingOverAddingUp = 20;
@@ -45,4 +47,22 @@ export async function isCheaperThanSearch(
 ): Promise<boolean> {
   const all = await reader.count?.({ ...searched, range: allTime }, signal);
   return all !== undefined && cost <= all;
+}
+
+/** Undefined where it takes more than the limit: the definition then has the whole budget. */
+export async function readWithinLimit<Figures>(
+  budget: Budget,
+  read: (budget: Budget) => Promise<readonly Figures[]>,
+): Promise<readonly Figures[] | undefined> {
+  const apart = { limit: budget.limit, spend: () => undefined };
+  const { budget: tracked, spent } = trackBudget(createBudgetShare(apart, budget.limit));
+  const figures = await suppressShareSpent(read(tracked));
+  if (figures !== undefined) budget.spend(spent());
+  return figures;
+}
+
+/** Where nothing but the ends of a range, which cut kept segments, are to be read. */
+export function createEndsError(limit: number, wanted: number): Refused {
+  const of = `The ends of the range have about ${wanted} spans to be read, of at most ${limit}`;
+  return new Refused("result_too_large", `${of}; begin and end it at full hours`, { limit, wanted });
 }

@@ -4,15 +4,15 @@
 // the answer is the definition's over one moment.
 import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
 import { raceAbort } from "../../core/concurrency.ts";
-import { BackendError, isTrouble } from "../../core/errors.ts";
+import { BackendError, isTrouble, type Refused } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
+import { trackBudget } from "../spans/read-budget.ts";
 import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
-import { documentsPerSpan, isReadingCheaper } from "./reading-cost.ts";
+import { createEndsError, documentsPerSpan, isReadingCheaper, readWithinLimit } from "./reading-cost.ts";
 import {
   dropSegment,
   dropSegments,
@@ -26,6 +26,7 @@ import {
 } from "./rollup-cache.ts";
 import { countPieces, divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
 import {
+  coversRange,
   dropFromCover,
   type FiguresCodec,
   findGaps,
@@ -100,9 +101,9 @@ const maxAttempts = 3;
 const segmentsReadInstead = 6;
 
 /**
- * The answer from kept figures and from what has to be read besides. Undefined where the definition should read the whole range:
+ * The answer from kept figures and from what has to be read besides. None where the definition should read the whole range:
  * it is short, the source has no snapshots, or there is more to read than the budget allows, which the definition may still
- * count at the source or refuse at once. Errors as those of the kind's `read`.
+ * count at the source or refuse at once. `refusal` is then what to say, where more is known. Errors as those of the kind's `read`.
  */
 export async function answerFromRollups<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
@@ -110,10 +111,13 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   reader: SpanReader,
   query: Query,
   signal: AbortSignal,
-): Promise<{ readonly answer: Answer } | undefined> {
+): Promise<{ readonly answer: Answer } | { readonly refusal: Refused | undefined }> {
   const { range, budget } = query;
   const named = { backend: cache.backend, of: kind.name };
-  const read = (why: string): undefined => recordChoice(named, "read", why);
+  const read = (why: string, refusal?: Refused) => {
+    recordChoice(named, "read", why);
+    return { refusal };
+  };
   const isKept = cache.maxBytes > 0 || cache.stored !== undefined;
   if (!isKept) return read("limits.rollup_bytes is 0, so no figures are kept");
   if (isAddedUp(kind, reader) && cache.stored === undefined) {
@@ -138,7 +142,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
       const task = { kind, sources, reader, query, spans, least };
       const collected = await collectFigures(cache, group, task, signal);
       if (collected === "again") continue;
-      if ("instead" in collected) return read(collected.instead);
+      if ("instead" in collected) return read(collected.instead, collected.refusal);
       const { figures, pieces } = collected;
       const kept = pieces.filter(({ how }) => how !== "read").length;
       recordChoice(named, "rollups", `figures of ${kept} of ${pieces.length} pieces were there`, pieces);
@@ -202,7 +206,8 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     const isMuch = toRead > segmentsReadInstead * cache.segmentSpans;
     if (plan.failure !== undefined && !isTally && isMuch) throw plan.failure;
     if (toRead > budget.limit) {
-      return { instead: "what is not kept exceeds limits.documents, unless the source counts it" };
+      const instead = "what is not kept exceeds limits.documents, unless the source counts it";
+      return plan.isFinished ? { instead, refusal: createEndsError(budget.limit, toRead) } : { instead };
     }
     const cost = { spans: task.spans, toRead, searched: kind.searched, sources, budget };
     if (isTally && !(await isReadingCheaper(reader, cost, signal))) {
@@ -233,22 +238,10 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   return { figures: all, pieces: choices };
 }
 
-/** Undefined where it takes more than the limit: the definition then has the whole budget. */
-async function readWithinLimit<Figures>(
-  budget: Budget,
-  read: (budget: Budget) => Promise<readonly Figures[]>,
-): Promise<readonly Figures[] | undefined> {
-  const apart = { limit: budget.limit, spend: () => undefined };
-  const { budget: tracked, spent } = trackBudget(createBudgetShare(apart, budget.limit));
-  const figures = await suppressShareSpent(read(tracked));
-  if (figures !== undefined) budget.spend(spent());
-  return figures;
-}
-
 type CollectedFigures<Figures> =
   | { readonly figures: readonly Figures[]; readonly pieces: readonly PieceChoice[] }
-  /** Why the definition should read the whole range. */
-  | { readonly instead: string };
+  /** Why the definition should read the whole range, and what to say where it refuses. */
+  | { readonly instead: string; readonly refusal?: Refused };
 
 interface ReadingPlan<Figures> {
   readonly snapshot: SpanSnapshot;
@@ -259,6 +252,8 @@ interface ReadingPlan<Figures> {
   /** Of each piece. */
   readonly choices: readonly PieceChoice[];
   readonly failure: BackendError | undefined;
+  /** Whether the index keeps all of the range, of which only the ends of segments are to be read. */
+  readonly isFinished: boolean;
 }
 
 interface OwnPiece {
@@ -306,7 +301,8 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     for (const { piece, pending } of own)
       if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
     choices.sort((a, b) => compare(a.range.from, b.range.from));
-    return { snapshot, known, awaited, own, choices, failure };
+    const isFinished = gaps.every((gap) => coversRange(group.cover, gap));
+    return { snapshot, known, awaited, own, choices, failure, isFinished };
   } catch (error) {
     snapshot?.close();
     throw error;

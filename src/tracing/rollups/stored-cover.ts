@@ -159,3 +159,9 @@ export function findGaps({ from, to }: TimeRange, segments: readonly StoredSegme
   if (next <= to) gaps.push({ from: next, to });
   return gaps;
 }
+
+/** Whether segments hold all of a range, which may cut them. */
+export function coversRange(cover: KeptSegments | undefined, range: TimeRange): boolean {
+  const cut = cover?.segments.filter(({ range: own }) => own.to >= range.from && own.from <= range.to);
+  return cut !== undefined && findGaps(range, cut).length === 0;
+}

@@ -124,6 +124,24 @@ describe("rollers", () => {
     });
   });
 
+  test("let a request know that only the ends of its range are too long", async () => {
+    const site = openBusySite();
+    for (const target of site.targets)
+      for (let step = 0; step < 100; step += 1)
+        if ((await rollGroup(site.context, target)).did === "idle") break;
+    const ask = () => {
+      const cut = { from: at(3 * minute), to: at(142 * minute) };
+      return site.analytics.siteEdges({ ...site.query(1), range: cut }, signal);
+    };
+    await expect(ask()).rejects.toMatchObject({
+      slug: "result_too_large",
+      message: expect.stringContaining("begin and end it at full hours"),
+    });
+    // Its segment is made anew: asking again helps.
+    site.spans.add([createSpan({ site_id: "a", span_id: "late", from: 2 * minute, to: 4 * minute })]);
+    await expect(ask()).rejects.toBeInstanceOf(FiguresUnfinished);
+  });
+
   test("work one at a time, and the next one when the first has ended", async () => {
     const site = openBusySite();
     const first = start(site, site.inner);

@@ -3,7 +3,7 @@
 // what it had.
 import { z } from "zod";
 import { requireKey } from "../core/collections.ts";
-import { combineSignals } from "../core/concurrency.ts";
+import { mapConcurrent } from "../core/concurrency.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import type { AddedSpans, SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../store/spans.ts";
 
@@ -61,18 +61,15 @@ async function openEach(
   since: Versions | undefined,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, SpanSnapshot> | undefined> {
-  const leaving = new AbortController();
-  const limited = combineSignals(signal, leaving.signal);
   const opened = new Map<string, SpanSnapshot>();
-  const open = async ({ backend, reader, sources }: SourcesInBackend): Promise<void> => {
-    const snapshot = await reader.openSnapshot?.(sources, since?.get(backend), limited);
-    if (limited.aborted) snapshot?.close();
+  const open = async ({ backend, reader, sources }: SourcesInBackend, own: AbortSignal): Promise<void> => {
+    const snapshot = await reader.openSnapshot?.(sources, since?.get(backend), own);
+    if (own.aborted) snapshot?.close();
     else if (snapshot !== undefined) opened.set(backend, snapshot);
   };
   try {
-    await Promise.all(parts.map(open));
+    await mapConcurrent(parts, parts.length, open, signal);
   } catch (error) {
-    leaving.abort(error);
     closeEach(opened);
     throw error;
   }

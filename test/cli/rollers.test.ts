@@ -3,8 +3,9 @@ import { expect, test, vi } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
 import { connectSites } from "#src/access/sites.ts";
 import { listRollers, openRollupStore, runRollers } from "#src/cli/serve/rollers.ts";
-import { parseConfig } from "#src/config/config.ts";
+import { type Config, parseConfig } from "#src/config/config.ts";
 import type { Backend } from "#src/store/backend.ts";
+import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { parseGroupOfId } from "#src/tracing/rollup-store/manifest.ts";
 import { createStoredSpans } from "../tracing/rollups/stored-spans.ts";
@@ -31,19 +32,28 @@ const parse = (text: string) =>
     ...{ env: {}, readText: () => "" },
   });
 
+/** Those of the configuration, with the same spans each. */
+function createBackends(
+  { backends }: Config,
+  reader: SpanReader,
+  openRollups?: Backend["openRollups"],
+): ReadonlyMap<string, Backend> {
+  const create = (name: string): Backend => ({
+    ...{ name, kind: "fake", inspections: {}, ...(openRollups && { openRollups }) },
+    stores: { traces: { ...reader, ...createSpanAnalytics(reader) } },
+    probe: async () => ({ product: "fake", version: "1" }),
+    close: async () => undefined,
+  });
+  return new Map(Object.keys(backends).map((name) => [name, create(name)]));
+}
+
 function open(rollups: string) {
   const config = parse(sites + rollups);
   const { reader } = createStoredSpans();
   const openSnapshot = vi.fn(reader.openSnapshot);
   const store = createMemoryRollups();
   const openRollups = vi.fn(() => store);
-  const createBackend = (name: string): Backend => ({
-    ...{ name, kind: "fake", inspections: {}, openRollups },
-    stores: { traces: { ...reader, openSnapshot, ...createSpanAnalytics(reader) } },
-    probe: async () => ({ product: "fake", version: "1" }),
-    close: async () => undefined,
-  });
-  const backends = new Map(["elk", "other"].map((name) => [name, createBackend(name)]));
+  const backends = createBackends(config, { ...reader, openSnapshot }, openRollups);
   const recordRolled = vi.fn();
   const stop = new AbortController();
   const ended = runRollers(
@@ -112,17 +122,7 @@ tokens: [{ user: all, sha256: "${hash("1")}", sites: "*" }]
 rollups: { backend: far, rate: 0.5 }
 `);
   const { reader } = createStoredSpans();
-  const backends = new Map(
-    Object.keys(config.backends).map((name): [string, Backend] => [
-      name,
-      {
-        ...{ name, kind: "fake", inspections: {} },
-        stores: { traces: { ...reader, ...createSpanAnalytics(reader) } },
-        probe: async () => ({ product: "fake", version: "1" }),
-        close: async () => undefined,
-      },
-    ]),
-  );
+  const backends = createBackends(config, reader);
   if (config.rollups === undefined) throw new Error("no rollups");
   const telemetry = { log: () => undefined, recordRolled: () => undefined };
   const of = { store: createMemoryRollups(), telemetry, now: () => at(0) };

@@ -61,7 +61,7 @@ export async function readWithinLimit<Figures>(
   return figures;
 }
 
-/** Where nothing but the ends of a range, which cut kept segments, are to be read. */
+/** The refusal where only the ends of a range, which cut kept segments, would have to be read. */
 export function createEndsError(limit: number, wanted: number): Refused {
   const of = `The ends of the range have about ${wanted} spans to be read, of at most ${limit}`;
   return new Refused("result_too_large", `${of}; begin and end it at full hours`, { limit, wanted });

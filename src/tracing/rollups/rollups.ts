@@ -198,24 +198,24 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   }
   const { snapshot, known, awaited, own, choices } = plan;
   const { budget, spent } = trackBudget(query.budget);
-  const isTally = isAddedUp(kind, reader);
+  const isAddedAtSource = isAddedUp(kind, reader);
   const all = [...known];
   try {
     const pieces = own.map(({ piece }) => piece);
     const toRead = await countSpans(pieces, { sources, budget }, kind, snapshot, signal);
     const isMuch = toRead > segmentsReadInstead * cache.segmentSpans;
-    if (plan.failure !== undefined && !isTally && isMuch) throw plan.failure;
+    if (plan.failure !== undefined && !isAddedAtSource && isMuch) throw plan.failure;
     if (toRead > budget.limit) {
       const instead = "what is not kept exceeds limits.documents, unless the source counts it";
       return plan.isFinished ? { instead, refusal: createEndsError(budget.limit, toRead) } : { instead };
     }
     const cost = { spans: task.spans, toRead, searched: kind.searched, sources, budget };
-    if (isTally && !(await isReadingCheaper(reader, cost, signal))) {
+    if (isAddedAtSource && !(await isReadingCheaper(reader, cost, signal))) {
       return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }
     const read = (budget: Budget) =>
       readPieces(cache, group, own, kind, snapshot, { ...query, budget }, signal);
-    const figures = await (isTally ? readWithinLimit(budget, read) : read(budget));
+    const figures = await (isAddedAtSource ? readWithinLimit(budget, read) : read(budget));
     if (figures === undefined) return { instead: "what is not kept exceeds limits.documents" };
     all.push(...figures);
   } finally {

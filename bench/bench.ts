@@ -13,10 +13,9 @@
 //   --days N             of `scale`, each with so many spans: 1
 //   --server NAME        of `scale`: es8, or another search server
 //   --strict             exit code 1 when a floor is missed
-import { spawnSync } from "node:child_process";
 import { loadavg } from "node:os";
 import { chosen, options, rounds, type SectionName, scaleServer, sections } from "./harness/options.ts";
-import { pinned } from "./harness/process.ts";
+import { holdTo } from "./harness/process.ts";
 import type { Figure } from "./harness/report.ts";
 import { type MeasuredSections, printResults, writeResults } from "./harness/results.ts";
 import {
@@ -114,7 +113,7 @@ async function measureSections(sources: Sources): Promise<MeasuredSections> {
   return measured;
 }
 
-if (pinned) spawnSync("taskset", ["-a", "-p", "-c", "0", String(process.pid)]);
+holdTo(0);
 const begin = performance.now();
 const loadBefore = loadavg()[0] ?? 0;
 const sources = { ascii: await startSource("ascii"), unicode: await startSource("unicode") };

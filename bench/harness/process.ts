@@ -9,6 +9,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** Whether programs can be held to cores: the server has core 1 to itself; clients and source share core 0. */
 export const pinned = availableParallelism() > 1 && spawnSync("taskset", ["-c", "1", "true"]).status === 0;
+/** Before this process is held to one of them. */
+const availableCores = availableParallelism();
+
+/** Holds this process to a core, or to none, and with it what it starts from now on. */
+export function holdTo(core: 0 | undefined): void {
+  const cores = core === undefined ? `0-${availableCores - 1}` : String(core);
+  if (pinned) spawnSync("taskset", ["-a", "-p", "-c", cores, String(process.pid)]);
+}
 
 export interface Subject {
   readonly pid: number;

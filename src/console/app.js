@@ -12,12 +12,8 @@ import {
 } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
-import { startRefresh } from "./refresh.js";
-import { createSignInChoice } from "./sign-in/choice.js";
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
-import { startTheme } from "./theme.js";
-import { createTokenForm } from "./token-form.js";
-import { startZone } from "./zone.js";
+import { startRefresh, startTheme, startZone } from "./tools.js";
 
 /** @typedef {import("./base/address.js").ViewName} ViewName */
 /** @typedef {import("./base/api.js").Site} Site */
@@ -106,11 +102,6 @@ function openAddress(address) {
   void showView();
 }
 
-/** @param {string} address of what is shown already */
-function keepAddress(address) {
-  history.replaceState(null, "", address);
-}
-
 async function showView() {
   running.abort();
   running = new AbortController();
@@ -155,18 +146,20 @@ async function makeView(name, signal) {
     if (signal.aborted) return undefined;
     return make({
       go: (next) => openAddress(printAddress(name, next)),
-      keep: (next) => keepAddress(printAddress(name, next)),
+      keep: (next) => history.replaceState(null, "", printAddress(name, next)),
     });
   } catch {
     if (signal.aborted) return undefined;
-    const failure = new Failure(0, "A part of this page could not be read from the server.");
-    current = undefined;
-    replaceChildren(
-      main,
-      createFailureState(failure, () => location.reload()),
-    );
+    showUnreadPart();
     return undefined;
   }
+}
+
+function showUnreadPart() {
+  current = undefined;
+  const failure = new Failure(0, "A part of this page could not be read from the server.");
+  const shown = createFailureState(failure, () => location.reload());
+  replaceChildren(main, shown);
 }
 
 /** @param {ViewName} shown @param {string} site */
@@ -192,16 +185,26 @@ function askToken(told) {
   running.abort();
   running = new AbortController();
   document.title = "Readout";
-  siteField.hidden = true;
-  refreshField.hidden = true;
-  forget.hidden = true;
-  tabs.hidden = true;
-  const form = createTokenForm(createSignInChoice(askToken), told, (token) => {
-    storeToken(token);
-    void start({ focus: true });
-  });
-  replaceChildren(main, form.root);
-  form.focus();
+  for (const element of [siteField, refreshField, forget, tabs]) element.hidden = true;
+  void showTokenForm(told, running.signal);
+}
+
+/** @param {string | undefined} told @param {AbortSignal} signal */
+async function showTokenForm(told, signal) {
+  replaceChildren(main);
+  try {
+    const { createTokenForm } = await import("./sign-in/token-form.js");
+    if (signal.aborted) return;
+    const submit = (/** @type {string} */ token) => {
+      storeToken(token);
+      void start({ focus: true });
+    };
+    const form = createTokenForm(told, { submit, refuse: askToken });
+    replaceChildren(main, form.root);
+    form.focus();
+  } catch {
+    if (!signal.aborted) showUnreadPart();
+  }
 }
 
 /** @param {string} [told] why */
@@ -214,7 +217,7 @@ async function signInAgain(told) {
 /** The first view, also of whoever comes back from a provider. */
 async function open() {
   const outcome = await finishSignIn();
-  if (outcome?.address) keepAddress(outcome.address);
+  if (outcome?.address) history.replaceState(null, "", outcome.address);
   if (readToken() === "") return outcome === undefined ? signInAgain() : askToken(outcome.told);
   return start();
 }
@@ -222,10 +225,11 @@ async function open() {
 /** @param {{ readonly focus?: boolean }} [options] `focus`: whoever was in the form is led to the view's first field */
 async function start({ focus = false } = {}) {
   if (readToken() === "") return askToken();
-  const { signal } = running;
   replaceChildren(main, createLoadingState("the sites"));
+  // Its modules come meanwhile. Whoever shows the view learns whether they could be read.
+  views[readAddress(location.hash).view].load().catch(() => {});
   try {
-    const viewer = await requestViewer(signal);
+    const viewer = await requestViewer(running.signal);
     ({ sites } = viewer);
     confirmSignIn();
     forget.title = `Signed in as ${viewer.user}`;
@@ -233,17 +237,13 @@ async function start({ focus = false } = {}) {
       siteChoice,
       viewer.sites.map(({ id }) => [id, id]),
     );
-    siteField.hidden = false;
-    refreshField.hidden = false;
-    forget.hidden = false;
+    for (const element of [siteField, refreshField, forget]) element.hidden = false;
     await showView();
     if (focus) current?.view.focus?.();
   } catch (error) {
-    if (!isAborted(error) && readToken() !== "")
-      replaceChildren(
-        main,
-        createFailureState(error, () => void start()),
-      );
+    if (isAborted(error) || readToken() === "") return;
+    const shown = createFailureState(error, () => void start());
+    replaceChildren(main, shown);
   }
 }
 

@@ -12,7 +12,7 @@ import { names, typeAndTags } from "./metrics/names.ts";
 import { timeseries } from "./metrics/timeseries.ts";
 import { savedVisual, savedVisualCsv } from "./metrics/visuals.ts";
 import { createEndpoint, type Endpoint } from "./runtime/operation.ts";
-import { auth } from "./token-check.ts";
+import { auth, viewer } from "./token-check.ts";
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./traces/analytics.ts";
 import { deployStats } from "./traces/deploys.ts";
 import { errorTraces, performanceTraces } from "./traces/listings.ts";
@@ -46,7 +46,7 @@ export const operations: readonly Endpoint[] = [
   createEndpoint(auth),
 ];
 
-/** Routes of existing clients beside `/api/v2`, which are served and not documented by schemas. */
+/** Routes of existing clients and of the console beside `/api/v2`, which are served and not documented by schemas. */
 export const clientOperations: readonly Endpoint[] = [
   createEndpoint(markers),
   createEndpoint(samples),
@@ -54,4 +54,5 @@ export const clientOperations: readonly Endpoint[] = [
   createEndpoint(performanceSamples),
   createEndpoint(sample),
   createEndpoint(tokenInfo),
+  createEndpoint(viewer),
 ];

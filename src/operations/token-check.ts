@@ -23,3 +23,21 @@ export const auth: Operation<undefined, { readonly message: string }> = {
   sites: () => [],
   run: async (_, { user }) => ({ message: `Authenticated as ${user}` }),
 };
+
+interface Viewer {
+  readonly user: string;
+  readonly sites: readonly { readonly id: string; readonly sources: readonly string[] }[];
+}
+
+/** What the console opens with; the same is in GraphQL, which a server loads with its first query only. */
+export const viewer: Operation<undefined, Viewer> = {
+  ...{ name: "console_viewer", method: "GET", path: "/console/viewer", access: "token", scope: "none" },
+  summary: "Whose token this is, the sites that it may see, and their log sources",
+  request: z.unknown().transform(() => undefined),
+  answer: z.unknown(),
+  sites: () => [],
+  run: async (_, { user, sites }) => ({
+    user,
+    sites: [...sites].map(([id, { logs }]) => ({ id, sources: [...(logs?.sources.keys() ?? [])] })),
+  }),
+};

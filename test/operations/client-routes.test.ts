@@ -1,4 +1,5 @@
 // Routes of existing clients beside `/api/v2`: their answers against the listings of the specification.
+import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { clientOperations, operations } from "#src/operations/index.ts";
 import { createDemo, type Demo } from "../support/demo-server.ts";
@@ -20,6 +21,13 @@ interface Sample {
   readonly time: number;
   readonly is_exception: boolean;
   readonly exception: { readonly name: string | null };
+}
+interface Viewer {
+  readonly name: string;
+  readonly apps: readonly {
+    readonly id: string;
+    readonly logs: { readonly sources: readonly { readonly id: string }[] };
+  }[];
 }
 const readSamples = async (path: string) => (await get(path)).body.log_entries as Sample[];
 
@@ -109,6 +117,53 @@ test("markers are the revisions, newest first", async () => {
 
 test("the organization of a token is the one that GraphQL has", async () => {
   expect(await get("/oauth/token/info")).toEqual({ status: 200, body: { account: { slug: "readout" } } });
+});
+
+describe("what the console opens with", () => {
+  const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+  let others: Demo;
+  beforeAll(async () => {
+    others = await createDemo({
+      tokens: [
+        { user: "of nothing", sha256: sha256("nothing"), sites: [] },
+        { user: "of metrics", sha256: sha256("metrics"), sites: "*", scopes: ["metrics", "graphql"] },
+        { user: "without GraphQL", sha256: sha256("plain"), sites: ["demo-shop"], scopes: ["logs"] },
+        { user: "of logs", sha256: sha256("logs"), sites: ["demo-shop"], scopes: ["logs", "graphql"] },
+      ],
+    });
+  });
+  afterAll(() => others.close());
+
+  test.each([
+    ["demo-token", "demo", 2, true],
+    ["nothing", "of nothing", 0, false],
+    ["metrics", "of metrics", 2, false],
+    ["logs", "of logs", 1, true],
+  ])("is for the token %s what GraphQL tells", async (token, user, sites, hasLogs) => {
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const query = "{ viewer { name apps { id logs { sources { id } } } } }";
+    const { data } = await others.graphql(query, {}, { headers });
+    const { viewer } = data as { viewer: Viewer };
+    const answer = await others.server.fetch("http://readout/console/viewer", { headers });
+    const told = (await answer.json()) as { sites: readonly { sources: readonly string[] }[] };
+    expect([answer.status, told]).toEqual([
+      200,
+      {
+        user,
+        sites: viewer.apps.map(({ id, logs }) => ({ id, sources: logs.sources.map((source) => source.id) })),
+      },
+    ]);
+    expect(told.sites).toHaveLength(sites);
+    expect(told.sites.some(({ sources }) => sources.length > 0)).toBe(hasLogs);
+  });
+
+  test("needs a token, and no scope", async () => {
+    const ask = (headers: Record<string, string>) =>
+      others.server.fetch("http://readout/console/viewer", { headers });
+    expect((await ask({})).status).toBe(401);
+    const answer = await ask({ authorization: "Bearer plain" });
+    expect(await answer.json()).toMatchObject({ user: "without GraphQL", sites: [{ id: "demo-shop" }] });
+  });
 });
 
 test.each([

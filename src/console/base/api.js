@@ -172,15 +172,8 @@ export async function requestGraphql(query, variables, signal) {
  * @returns {Promise<{ readonly user: string, readonly sites: readonly Site[] }>}
  * @throws {Failure}
  */
-export async function requestViewer(signal) {
-  const query = "{ viewer { name apps { id logs { sources { id } } } } }";
-  /** @type {{ viewer: { name: string, apps?: { id: string, logs?: { sources?: { id: string }[] } }[] } }} */
-  const { viewer } = await requestGraphql(query, {}, signal);
-  const sites = (viewer.apps ?? []).map(({ id, logs }) => ({
-    id,
-    sources: (logs?.sources ?? []).map((source) => source.id),
-  }));
-  return { user: viewer.name, sites };
+export function requestViewer(signal) {
+  return requestJson({ method: "GET", path: "/console/viewer" }, signal);
 }
 
 /**

@@ -6,6 +6,10 @@ import uPlot from "./uplot.js";
 
 /** @typedef {{ readonly label: string, readonly data: readonly { readonly timestamp: string, readonly value: number }[] }} Series */
 
+// Before the page's own, which go beyond it.
+const sheet = createElement("link", { rel: "stylesheet", href: "/console/metrics/uplot.css" });
+document.querySelector("link[rel=stylesheet]")?.before(sheet);
+
 export const colourCount = 8;
 const height = 300;
 

@@ -17,7 +17,7 @@ export interface Operation<Input, Output> {
   readonly name: string;
   readonly method: "GET" | "POST";
   /** Placeholders as the specification writes them: `{site_id}`. */
-  readonly path: `/api/v2/${string}` | `/api/{app}/${string}` | "/oauth/token/info";
+  readonly path: `/api/v2/${string}` | `/api/{app}/${string}` | "/oauth/token/info" | "/console/viewer";
   /** Of a GET whose request is also in the query of its address. */
   readonly readsQuery?: boolean;
   readonly access: "token" | "public";

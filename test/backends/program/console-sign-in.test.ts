@@ -89,7 +89,7 @@ test("keeps where the reader was, and the token in memory alone", async () => {
   page.on("request", (request) => seen.push(request.url()));
   const headers: (string | undefined)[] = [];
   page.on("request", (request) => {
-    if (request.url().startsWith(`${origin}/graphql`)) headers.push(request.headers().authorization);
+    if (request.url() === `${origin}/console/viewer`) headers.push(request.headers().authorization);
   });
   await signIn("#/logs?site=demo-shop&query=severity%3Derror");
   await firstLine().waitFor();
@@ -246,7 +246,9 @@ test("begins at no other address than the public one", async () => {
 test("does not go around when the server refuses the tokens", async () => {
   provider.forgery = {};
   await openContext({});
-  await page.route("**/graphql", (route) => route.fulfill({ status: 401, body: '{"error":"Unauthorized"}' }));
+  await page.route("**/console/viewer", (route) =>
+    route.fulfill({ status: 401, body: '{"error":"Unauthorized"}' }),
+  );
   await signIn();
   await page.getByRole("alert").waitFor();
   expect(await readAlert()).toBe("This token is not accepted: it is unknown or has expired.");

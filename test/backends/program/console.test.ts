@@ -253,12 +253,15 @@ describe("logs", () => {
     expect(await page.getByRole("button", { name: "Try again" }).count()).toBe(0);
   });
 
-  test("a server whose GraphQL is not there says so", async () => {
+  test("a server whose GraphQL is not there has lines, and says so where it is asked", async () => {
     const told = "GraphQL is not available: its schema could not be loaded";
     await page.route("**/graphql", (route) =>
       route.fulfill({ status: 500, json: { errors: [{ message: told, extensions: { status: 500 } }] } }),
     );
     await open();
+    await page.locator(".line-item").first().waitFor();
+    expect(await page.getByRole("alert").count()).toBe(0);
+    await page.goto(`${origin}/#/errors`);
     await page.getByRole("alert").filter({ hasText: told }).waitFor();
   });
 });

@@ -1,0 +1,87 @@
+// What stands at the top of the page, on every view: how often it is read anew, the time zone, and the theme.
+import { createElement, createHiddenText, createSelect } from "./base/dom.js";
+import { setZone } from "./base/format.js";
+
+const intervals = /** @type {const} */ ([
+  ["0", "No refresh"],
+  ["10", "Every 10 s"],
+  ["60", "Every minute"],
+  ["300", "Every 5 min"],
+]);
+
+/**
+ * Reads what is shown anew every while, as long as someone looks and does nothing else.
+ * @param {() => void} refresh @returns {HTMLSelectElement} how often
+ */
+export function startRefresh(refresh) {
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  let timer;
+  const made = createSelect(intervals, (value) => {
+    clearInterval(timer);
+    timer = value === "0" ? undefined : setInterval(act, Number(value) * 1_000);
+  });
+  return made;
+
+  function act() {
+    const isBusy = document.activeElement?.matches("main :is(input, textarea, select)") === true;
+    const hasMenu = document.querySelector("main .menu[open], dialog[open]") !== null;
+    if (!document.hidden && !isBusy && !hasMenu) refresh();
+  }
+}
+
+const zoneKey = "readout.zone";
+
+/** The time zone: UTC until someone chooses. Applies what was chosen before, and returns the switch. @param {() => void} changed */
+export function startZone(changed) {
+  let isLocal = localStorage.getItem(zoneKey) === "local";
+  const word = createElement("span");
+  const made = createElement(
+    "button",
+    { type: "button", class: "zone" },
+    createHiddenText("Time zone: "),
+    word,
+  );
+  made.addEventListener("click", () => {
+    isLocal = !isLocal;
+    if (isLocal) localStorage.setItem(zoneKey, "local");
+    else localStorage.removeItem(zoneKey);
+    apply();
+    changed();
+  });
+  function apply() {
+    setZone(isLocal ? "local" : "utc");
+    word.textContent = isLocal ? "Local" : "UTC";
+    made.title = isLocal ? "Times are those of this browser" : "Times are UTC";
+  }
+  apply();
+  return made;
+}
+
+const themeKey = "readout.theme";
+const themes = /** @type {const} */ (["system", "light", "dark"]);
+/** @typedef {typeof themes[number]} Theme */
+
+/** Light or dark: as the system is, until someone chooses. Applies what was chosen before, and returns the switch. */
+export function startTheme() {
+  let theme = themes.find((one) => one === localStorage.getItem(themeKey)) ?? "system";
+  const word = createElement("span");
+  const made = createElement("button", { type: "button", class: "theme" }, createHiddenText("Theme: "), word);
+  made.addEventListener("click", () => {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length] ?? "system";
+    if (theme === "system") localStorage.removeItem(themeKey);
+    else localStorage.setItem(themeKey, theme);
+    apply();
+  });
+  function apply() {
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    word.textContent = { system: "Auto", light: "Light", dark: "Dark" }[theme];
+    made.title = {
+      system: "The theme is the system's",
+      light: "The theme is light",
+      dark: "The theme is dark",
+    }[theme];
+  }
+  apply();
+  return made;
+}

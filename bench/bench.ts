@@ -30,6 +30,7 @@ import {
   startSource,
   token,
 } from "./harness/servers.ts";
+import { measureAgents } from "./suites/agents.ts";
 import { compareLines, compareUnicodeLines } from "./suites/compare.ts";
 import { measureConsole } from "./suites/console.ts";
 import { measureGraphql } from "./suites/graphql.ts";
@@ -92,6 +93,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
     await server.subject.stop();
     return figures;
   },
+  agents: () => measureAgents({ agent, token, rounds, serve }),
   start: ({ ascii }) => measureStart(ascii),
   sites: () => measureManySites(quick ? 2 : 7, folder),
   merge: () => measureMerge({ agent, token, rounds, serve: (yaml, limits) => serve(yaml, {}, limits) }),

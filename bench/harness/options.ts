@@ -24,6 +24,7 @@ const sectionNames = [
   "tracing",
   "scale",
   "graphql",
+  "agents",
   "start",
   "sites",
   "merge",

@@ -2,10 +2,8 @@
 // server with indices of their own, so that what differs is the merge. Documents are split at random.
 import type { Agent } from "node:http";
 import { start as startServer } from "../../test/servers/servers.ts";
-import { filebeat, printDocument } from "../../test/support/elastic/filebeat.ts";
 import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
-import { openCluster } from "../../test/support/elastic/test-index.ts";
-import { generateRequest, planBusyDay } from "../fixtures/busy-site.ts";
+import { fillSplitDay, range } from "../fixtures/split-day.ts";
 import { type Call, send } from "../harness/http-client.ts";
 import { readCpuMillis, type Subject } from "../harness/process.ts";
 import { type Figure, summarise } from "../harness/report.ts";
@@ -23,16 +21,6 @@ interface Bench {
 /** The CPU time of two clusters over that of one, at most. */
 const mergeRatio = 1.15;
 
-/** Lines, and spans. */
-const documents = 40_000;
-const begin = Date.UTC(2026, 0, 15);
-/** Which index a document goes to beside that of all: drawn by its number, the same in each run. */
-const chooseSide = (n: number): "a" | "b" => ((Math.imul(n + 1, 2_654_435_761) >>> 13) % 2 === 0 ? "a" : "b");
-
-const range = {
-  from: new Date(begin).toISOString(),
-  to: new Date(begin + 24 * 3_600_000).toISOString(),
-};
 const askLines = (per_page: number): Question => ({
   title: `${per_page.toLocaleString("en")} lines`,
   route: "logs/lines",
@@ -65,7 +53,7 @@ interface Question {
 export async function measureMerge(bench: Bench): Promise<readonly Figure[]> {
   const source = await startServer("es8");
   try {
-    await fill(source.url);
+    await fillSplitDay(source.url);
     const backend = `{ kind: elastic, url: "${source.url}" }`;
     const spans = (prefix: string) => `index: "${otel.pattern(prefix)}", layout: otel`;
     const configuration = [
@@ -147,50 +135,4 @@ async function compare(
     ...summarise(ratios),
     floor: mergeRatio,
   };
-}
-
-async function fill(url: string): Promise<void> {
-  const cluster = openCluster(url);
-  const add = async (
-    documents: readonly { readonly index: (side: string) => string; readonly text: string }[],
-  ) => {
-    const writes = new Map<string, [undefined, string][]>();
-    for (const [n, { index, text }] of documents.entries()) {
-      for (const name of [index("all"), index(chooseSide(n))]) {
-        const own = writes.get(name) ?? [];
-        writes.set(name, own);
-        own.push([undefined, text]);
-      }
-    }
-    for (const [name, own] of writes)
-      for (let first = 0; first < own.length; first += 10_000)
-        await cluster.write(name, own.slice(first, first + 10_000));
-  };
-  for (const side of ["all", "a", "b"]) {
-    await cluster.createIndex(`lines-${side}`, filebeat);
-    for (const [name, definition] of Object.entries(otel.indices(side)))
-      await cluster.createIndex(name, definition);
-  }
-  await add(
-    Array.from({ length: documents }, (_, n) => ({ index: (side) => `lines-${side}`, text: renderLine(n) })),
-  );
-  const day = planBusyDay(begin, documents);
-  const spans = Array.from({ length: day.requests }, (_, n) => generateRequest(n, day)).flat();
-  await add(
-    spans
-      .filter(({ stream }) => stream === "traces")
-      .map(({ text }) => ({ index: (side) => `${side}-traces-generic.otel-default`, text })),
-  );
-  await cluster.close();
-}
-
-function renderLine(n: number): string {
-  return printDocument({
-    time: new Date(begin + n * 2_000).toISOString(),
-    message: `GET /products/${n % 977} 200 ${n % 313}ms`,
-    severity: n % 50 === 0 ? "error" : "info",
-    hostname: `web-${n % 12}`,
-    group: "nginx.access",
-    json: `{"http":{"response":{"status_code":200,"body":{"bytes":${n}}}},"client":{"ip":"10.1.2.${n % 250}"}}`,
-  });
 }

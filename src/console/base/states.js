@@ -52,6 +52,8 @@ export function createFailureState(error, retry) {
   if (isMissingPart)
     return createEmptyState(`${message}.`, "Nothing is configured for this part of the site.");
   const title = status === 0 ? "No connection" : status === 404 ? "Not found" : "This could not be answered";
+  // The API does not tell which of both it is.
+  const told = status === 404 ? "It is not there, or this token may not read it." : renderUntrusted(message);
   const issues = Array.isArray(details.issues) ? details.issues : [];
   // The same request gets the same answer.
   const isFinal = status === 404 || status === 422;
@@ -60,7 +62,7 @@ export function createFailureState(error, retry) {
     { class: "state state-failed", role: "alert" },
     createElement("p", { class: "state-title" }, title),
     // It repeats the issues.
-    createElement("p", {}, issues.length > 0 ? "The request is not valid:" : renderUntrusted(message)),
+    createElement("p", {}, issues.length > 0 ? "The request is not valid:" : told),
     issues.length > 0 &&
       createElement(
         "ul",

@@ -15,6 +15,7 @@ import {
 import { endAll } from "../../support/process.ts";
 import {
   complaints,
+  open,
   openContext,
   origin,
   page,
@@ -24,6 +25,7 @@ import {
   token,
 } from "./console-harness.ts";
 
+const logsToken = "a-token-of-logs-alone";
 let folder: string;
 let provider: IdentityProvider;
 
@@ -38,7 +40,9 @@ prepareConsole(async () => {
     `
 listen: 127.0.0.1:${port}
 public_url: ${publicUrl}
-tokens: [{ user: tim, sha256: "${hashToken(token)}", sites: "*" }]
+tokens:
+  - { user: tim, sha256: "${hashToken(token)}", sites: "*" }
+  - { user: lea, sha256: "${hashToken(logsToken)}", sites: [demo-blog], scopes: [logs] }
 auth:
   jwt:
     - issuer: ${provider.issuer}
@@ -235,6 +239,15 @@ test("takes no answer that nobody of the tab has asked for, and keeps the token 
   await firstLine().waitFor();
   await page.goto(`${origin}/console/signed-in?code=c&state=s&iss=${provider.issuer}`);
   await firstLine().waitFor();
+});
+
+test("shows a token without the scope of GraphQL what it may read, and says what it may not", async () => {
+  await open("#/logs", logsToken);
+  await firstLine().waitFor();
+  expect(await page.getByLabel("Site").innerText()).toBe("demo-blog");
+  await page.getByRole("link", { name: "Traces" }).click();
+  await page.getByRole("alert").waitFor();
+  expect(await readAlert()).toContain("It is not there, or this token may not read it.");
 });
 
 test("begins at no other address than the public one", async () => {

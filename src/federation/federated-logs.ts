@@ -87,10 +87,11 @@ async function* readLines(
   const both = combineSignals(signal, failed.signal);
   const budget = { documents: 0 };
   const ranks = new WeakMap<LogLine, number>();
+  const own: LogQuery = { ...query, budget, expectedShare: 1 / places.length };
   // Of equal lines the merge yields the one of the earlier stream first.
   const streams = places
     .toSorted((a, b) => a.rank - b.rank)
-    .map((place) => readPlace(place, { ...query, budget }, ranks, both, failed));
+    .map((place) => readPlace(place, own, ranks, both, failed));
   const merged = mergeStreams(streams, query.order);
   const isDeduplicated = places.some((place) => place.isDeduplicated);
   yield* limitTies(isDeduplicated ? omitCopies(merged, places, ranks) : merged, query.tieLimit);

@@ -59,6 +59,11 @@ export interface LogQuery {
   readonly order: "asc" | "desc";
   /** How many lines the caller expects to read: a hint for the size of backend requests, not a limit. */
   readonly expectedLines: number;
+  /**
+   * The part of them that this store will probably give, where several stores or sources answer one query together: a hint
+   * for what is asked ahead, since any of them may have to give all. Absent is 1.
+   */
+  readonly expectedShare?: number | undefined;
   /** How many documents the query may read from the source, whether they match or not. */
   readonly documentLimit: number;
   /** How many lines of one millisecond may be held for sorting. */

@@ -5,6 +5,7 @@ import { requireAt, requireLast } from "../../../src/core/collections.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
+import type { LogQuery } from "../../../src/store/logs.ts";
 import { requireSameIndices } from "../search/search.ts";
 import {
   batchSizes,
@@ -42,13 +43,14 @@ export async function* streamGroup(
   else signal.addEventListener("abort", leave, { once: true });
   const reader = createGroupReader(openContext(leaving.signal), budget);
   const { query } = reader.context;
+  const probable = estimateLines(query);
   let pending: Promise<Page> | undefined = readPage(reader, query.range);
   try {
     while (pending !== undefined) {
       const { lines, rest }: Page = await pending;
       if (rest === undefined) await finishReading(reader);
-      // The next search runs while the caller works on this batch, but only if more lines are expected.
-      const isExpected = reader.lineCount < query.expectedLines;
+      // The next search runs while the caller works on this batch, but only if more lines are expected of this group.
+      const isExpected = reader.lineCount < probable;
       pending = rest !== undefined && isExpected ? readPage(reader, rest) : undefined;
       // A failure is reported when this page is awaited.
       pending?.catch(() => undefined);
@@ -85,13 +87,29 @@ async function readPage(
   return completePage(reader, planned, range, rest, size);
 }
 
+/** To read so many lines for nothing costs more than the second request of those groups that turn out to have more. */
+const linesWorthRequest = 500;
+
+/**
+ * How many lines this group will probably give. It is all that are expected where the groups that share them are so few that all of
+ * them may be asked for as many.
+ */
+function estimateLines({ expectedLines, expectedShare = 1 }: LogQuery): number {
+  const mean = expectedLines * expectedShare;
+  const unneeded = (expectedLines - mean) / expectedShare;
+  // Of lines that fall to the groups at random, a group has more than this once in some seven hundred times.
+  return unneeded < linesWorthRequest ? expectedLines : Math.ceil(mean + 3 * Math.sqrt(mean));
+}
+
 /**
  * The hits to ask for. One line beyond the expected ones shows that the last millisecond has ended, and one hit of each
  * search is held back. What is missing is divided evenly, so that no search runs for the last two lines.
  */
 function chooseSize({ window, context, lineCount, selectivity }: GroupReader): number {
   if (window !== undefined) return window.size;
-  const missing = Math.max(1, Math.ceil((context.query.expectedLines + 1 - lineCount) / selectivity));
+  const probable = estimateLines(context.query);
+  const wanted = lineCount < probable ? probable : context.query.expectedLines;
+  const missing = Math.max(1, Math.ceil((wanted + 1 - lineCount) / selectivity));
   const searches = Math.ceil(missing / (batchSizes.most - 1));
   const size = Math.ceil(missing / searches) + (lineCount === 0 && searches === 1 ? 0 : 1);
   return selectivity < 1 ? Math.max(batchSizes.least, size) : size;

@@ -37,7 +37,8 @@ export function createLogStore(backend: string, client: ElasticClient, mappingCa
   return {
     lines(query, signal) {
       const budget = query.budget ?? { documents: 0 };
-      const streams = query.sources.map((source) => readSource(store, source, query, budget, signal));
+      const own: LogQuery = { ...query, expectedShare: (query.expectedShare ?? 1) / query.sources.length };
+      const streams = query.sources.map((source) => readSource(store, source, own, budget, signal));
       return limitTies(mergeStreams(streams, query.order), query.tieLimit);
     },
     async isWithinLimits(query, signal) {

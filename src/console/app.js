@@ -191,7 +191,7 @@ function askToken(told) {
 
 /** @param {string | undefined} told @param {AbortSignal} signal */
 async function showTokenForm(told, signal) {
-  replaceChildren(main);
+  replaceChildren(main, createLoadingState("the form"));
   try {
     const { createTokenForm } = await import("./sign-in/token-form.js");
     if (signal.aborted) return;

@@ -87,7 +87,9 @@ async function* readLines(
   const both = combineSignals(signal, failed.signal);
   const budget = { documents: 0 };
   const ranks = new WeakMap<LogLine, number>();
-  const own: LogQuery = { ...query, budget, expectedShare: 1 / places.length };
+  // Places whose lines are copies of one another give as many lines as one of them.
+  const parts = new Set(places.map((place) => (place.isDeduplicated ? place.source.id : place))).size;
+  const own: LogQuery = { ...query, budget, expectedShare: 1 / parts };
   // Of equal lines the merge yields the one of the earlier stream first.
   const streams = places
     .toSorted((a, b) => a.rank - b.rank)

@@ -110,6 +110,27 @@ describe("a corpus split over several stores", () => {
   });
 });
 
+test.each([
+  [undefined, 0.25],
+  ["id", 0.5],
+] as const)("with `dedupe: %s` each place is told its probable part of a page", async (dedupe, share) => {
+  const shares: unknown[] = [];
+  const placeOf = (backend: string, id: string) => {
+    const store = createMemoryLogs();
+    const lines: LogStore["lines"] = (query, signal) => {
+      shares.push(query.expectedShare);
+      return store.lines(query, signal);
+    };
+    return { backend, store: { ...store, lines }, source: buildSource(id) };
+  };
+  const sources = new Map(
+    ["app", "nginx"].map((id) => [id, { dedupe, places: [placeOf("old", id), placeOf("new", id)] }]),
+  );
+  const query = buildQuery({ sources: [buildSource("app"), buildSource("nginx")] });
+  for await (const batch of createFederatedLogs(sources).lines(query, never())) expect(batch).toEqual([]);
+  expect(shares).toEqual([share, share, share, share]);
+});
+
 describe("limits are on what all backends read together", () => {
   const corpus = Array.from(
     { length: 100 },

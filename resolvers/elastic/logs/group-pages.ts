@@ -43,19 +43,22 @@ export async function* streamGroup(
   else signal.addEventListener("abort", leave, { once: true });
   const reader = createGroupReader(openContext(leaving.signal), budget);
   const { query } = reader.context;
-  const probable = estimateLines(query);
+  let isMoreThanProbable = false;
   let pending: Promise<Page> | undefined = readPage(reader, query.range);
   try {
     while (pending !== undefined) {
       const { lines, rest }: Page = await pending;
       if (rest === undefined) await finishReading(reader);
       // The next search runs while the caller works on this batch, but only if more lines are expected of this group.
-      const isExpected = reader.lineCount < probable;
+      const expected = isMoreThanProbable ? query.expectedLines : estimateLines(query);
+      const isExpected = reader.lineCount < expected;
       pending = rest !== undefined && isExpected ? readPage(reader, rest) : undefined;
       // A failure is reported when this page is awaited.
       pending?.catch(() => undefined);
       if (lines.length > 0) yield lines;
-      if (rest !== undefined) pending ??= readPage(reader, rest);
+      if (rest === undefined || pending !== undefined) continue;
+      isMoreThanProbable = true;
+      pending = readPage(reader, rest);
     }
   } finally {
     signal.removeEventListener("abort", leave);
@@ -89,26 +92,37 @@ async function readPage(
 
 /** To read so many lines for nothing costs more than the second request of those groups that turn out to have more. */
 const linesWorthRequest = 500;
+/** A search for fewer hits costs no less, and often finds only a part of a second. */
+const leastProbableLines = 20;
 
 /**
- * How many lines this group will probably give. It is all that are expected where the groups that share them are so few that all of
- * them may be asked for as many.
+ * How many lines this group will probably give: of lines that fall to the sources at random, few sources have more. All that are
+ * expected where there are so few sources that to ask each of them for all costs little.
  */
 function estimateLines({ expectedLines, expectedShare = 1 }: LogQuery): number {
   const mean = expectedLines * expectedShare;
   const unneeded = (expectedLines - mean) / expectedShare;
-  // Of lines that fall to the groups at random, a group has more than this once in some seven hundred times.
-  return unneeded < linesWorthRequest ? expectedLines : Math.ceil(mean + 3 * Math.sqrt(mean));
+  if (unneeded < linesWorthRequest) return expectedLines;
+  const most = Math.ceil(mean + 3 * Math.sqrt(mean));
+  return Math.min(expectedLines, Math.max(leastProbableLines, most));
+}
+
+/** The hits to ask for. Where the filter is verified by reading, a part of the lines is not worth a search of its own. */
+function chooseSize(reader: GroupReader): number {
+  const { window, context, lineCount, selectivity } = reader;
+  if (window !== undefined) return window.size;
+  const { expectedLines } = context.query;
+  // Whoever reads on wants more than was expected.
+  if (lineCount >= expectedLines) return batchSizes.most;
+  const probable = estimateLines(context.query);
+  return computeSize(reader, selectivity === 1 && lineCount < probable ? probable : expectedLines);
 }
 
 /**
- * The hits to ask for. One line beyond the expected ones shows that the last millisecond has ended, and one hit of each
+ * The hits to ask for to have so many lines. One line beyond them shows that the last millisecond has ended, and one hit of each
  * search is held back. What is missing is divided evenly, so that no search runs for the last two lines.
  */
-function chooseSize({ window, context, lineCount, selectivity }: GroupReader): number {
-  if (window !== undefined) return window.size;
-  const probable = estimateLines(context.query);
-  const wanted = lineCount < probable ? probable : context.query.expectedLines;
+function computeSize({ lineCount, selectivity }: GroupReader, wanted: number): number {
   const missing = Math.max(1, Math.ceil((wanted + 1 - lineCount) / selectivity));
   const searches = Math.ceil(missing / (batchSizes.most - 1));
   const size = Math.ceil(missing / searches) + (lineCount === 0 && searches === 1 ? 0 : 1);
@@ -152,7 +166,8 @@ async function completePage(
   }
   // All hits are of one millisecond.
   const maxSize = window?.maxSize ?? batchSizes.most;
-  if (size < maxSize) return readPage(reader, rest, maxSize);
+  const fullSize = window === undefined ? computeSize(reader, context.query.expectedLines) : maxSize;
+  if (size < maxSize) return readPage(reader, rest, size < fullSize ? fullSize : maxSize);
   const lines = await readMillisecond(reader, plan, last, range);
   if (lines === undefined) {
     await context.mappingCache.refresh(context.source.index, context.signal);

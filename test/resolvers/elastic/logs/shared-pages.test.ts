@@ -61,8 +61,13 @@ async function serve(indices: readonly (readonly number[])[]): Promise<{ url: st
   return { url: fake.url, asked };
 }
 
-/** The first lines of all indices, each a source, as a request for a page reads them. */
-async function readPage(url: string, count: number, expectedLines: number): Promise<readonly string[]> {
+/** The first lines of all indices, each a source, as a request for a page reads them; `most` where it reads on. */
+async function readPage(
+  url: string,
+  count: number,
+  expectedLines: number,
+  most: number = expectedLines,
+): Promise<readonly string[]> {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO);
   const toSource = (n: number): LogSource => ({
     ...{ id: `s${n}`, index: `logs-${n}`, layout: "ecs", tenantFilter: undefined },
@@ -82,12 +87,12 @@ async function readPage(url: string, count: number, expectedLines: number): Prom
   try {
     for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? []) {
       read.push(...batch.map(({ id, source_id }) => `${source_id} ${id}`));
-      if (read.length >= expectedLines) break;
+      if (read.length >= most) break;
     }
   } finally {
     await backend.close();
   }
-  return read.slice(0, expectedLines);
+  return read.slice(0, most);
 }
 
 /** What the contract has: by time, then by source, then by id, all from the last. */
@@ -126,6 +131,30 @@ describe("a page that several sources share", () => {
     expect(await readPage(url, 10, 100)).toEqual(sortAll(indices, 100));
     expect(asked.filter(({ index }) => index === "logs-4")).toHaveLength(2);
     expect(asked).toHaveLength(11);
+  });
+
+  test.each([
+    // Where times are of whole seconds, all that a small search finds may be of one of them.
+    [50, 20, 4],
+    [20, 100, 15],
+  ])(
+    "of %i sources and %i lines, %i in each second, costs at most half as much again as all for each",
+    async (count, lines, ties) => {
+      const indices = Array.from({ length: count }, () =>
+        Array.from({ length: 600 }, (_, m) => Math.floor(m / ties) * 1_000),
+      );
+      const { url, asked } = await serve(indices);
+      expect(await readPage(url, count, lines)).toEqual(sortAll(indices, lines));
+      const all = asked.reduce((sum, { size }) => sum + size, 0);
+      expect(all).toBeLessThanOrEqual(1.5 * count * (lines + 1 + ties));
+    },
+  );
+
+  test("is read on in full searches by whoever wants more than was expected", async () => {
+    const indices = spread(1, 6_000);
+    const { url, asked } = await serve(indices);
+    expect(await readPage(url, 1, 1_000, 6_000)).toEqual(sortAll(indices, 6_000));
+    expect(asked.length).toBeLessThan(6 + 5_000 / 200);
   });
 
   test("has all lines in their order, however they are spread", async () => {

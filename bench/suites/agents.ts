@@ -51,8 +51,8 @@ const questions: readonly Question[] = [
     },
   },
   {
-    ...{ title: "slow events", tool: "get_slow_events", arguments: bounds },
-    ...{ route: "tracing/slow_events", body: { ...range, site_id: "day" } },
+    ...{ title: "20 slow events", tool: "get_slow_events", arguments: { ...bounds, limit: 20 } },
+    ...{ route: "tracing/slow_events", body: { ...range, site_id: "day", limit: 20 } },
   },
 ];
 

@@ -5,18 +5,15 @@ import { start as startServer } from "../../test/servers/servers.ts";
 import { otel } from "../../test/support/elastic/span-shippers/otel.ts";
 import { fillSplitDay, range } from "../fixtures/split-day.ts";
 import { type Call, send } from "../harness/http-client.ts";
-import { readCpuMillis, readMemoryMegabytes, type Subject } from "../harness/process.ts";
+import { readCpuMillis, readMemoryMegabytes } from "../harness/process.ts";
 import { type Figure, summarise } from "../harness/report.ts";
+import type { Server } from "../harness/servers.ts";
 
 interface Bench {
   readonly agent: Agent;
   readonly token: string;
   readonly rounds: number;
   readonly serve: (yaml: readonly string[]) => Promise<Server>;
-}
-interface Server {
-  readonly subject: Subject;
-  readonly url: string;
 }
 
 /** The most that a call may take of its REST route. */
@@ -39,8 +36,9 @@ const askLines = (per_page: number): Question => ({
     pagination: { per_page, order: "DESC", cursor: { time: null } },
   },
 });
+const fewLines = askLines(10);
 const questions: readonly Question[] = [
-  askLines(10),
+  fewLines,
   askLines(50),
   {
     ...{ title: "20 traces", tool: "get_traces", arguments: { ...bounds, per_page: 20 } },
@@ -68,10 +66,9 @@ export async function measureAgents(bench: Bench): Promise<readonly Figure[]> {
       "    logs: { backend: one, sources: { app: { index: lines-all, layout: ecs } } }",
       `    traces: { backend: one, index: "${otel.pattern("all")}", layout: otel }`,
     ]);
-    const [first = askLines(10)] = questions;
-    await send(bench.agent, buildRestCall(bench, server, first));
+    await send(bench.agent, buildRestCall(bench, server, fewLines));
     const idle = readMemoryMegabytes(server.subject.pid, "VmRSS");
-    await send(bench.agent, buildToolCall(bench, server, first));
+    await send(bench.agent, buildToolCall(bench, server, fewLines));
     const loaded = readMemoryMegabytes(server.subject.pid, "VmRSS");
     const figures: Figure[] = [{ name: "memory that the first call adds", unit: "MB", value: loaded - idle }];
     for (const question of questions) figures.push(await compare(bench, server, question));

@@ -5,7 +5,6 @@ import { requireAt, requireLast } from "../../../src/core/collections.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
-import type { LogQuery } from "../../../src/store/logs.ts";
 import { requireSameIndices } from "../search/search.ts";
 import {
   batchSizes,
@@ -42,22 +41,21 @@ export async function* streamGroup(
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });
   const reader = createGroupReader(openContext(leaving.signal), budget);
-  const { query } = reader.context;
-  let isMoreThanProbable = false;
-  let pending: Promise<Page> | undefined = readPage(reader, query.range);
+  const { range, expectedLines } = reader.context.query;
+  let pending: Promise<Page> | undefined = readPage(reader, range);
   try {
     while (pending !== undefined) {
       const { lines, rest }: Page = await pending;
       if (rest === undefined) await finishReading(reader);
       // The next search runs while the caller works on this batch, but only if more lines are expected of this group.
-      const expected = isMoreThanProbable ? query.expectedLines : estimateLines(query);
-      const isExpected = reader.lineCount < expected;
+      const isExpected = reader.lineCount < reader.expectedLines;
       pending = rest !== undefined && isExpected ? readPage(reader, rest) : undefined;
       // A failure is reported when this page is awaited.
       pending?.catch(() => undefined);
       if (lines.length > 0) yield lines;
       if (rest === undefined || pending !== undefined) continue;
-      isMoreThanProbable = true;
+      // Whoever reads on may want all of them of this group.
+      reader.expectedLines = expectedLines;
       pending = readPage(reader, rest);
     }
   } finally {
@@ -90,23 +88,6 @@ async function readPage(
   return completePage(reader, planned, range, rest, size);
 }
 
-/** To read so many lines for nothing costs more than the second request of those groups that turn out to have more. */
-const linesWorthRequest = 500;
-/** A search for fewer hits costs no less, and often finds only a part of a second. */
-const leastProbableLines = 20;
-
-/**
- * How many lines this group will probably give: of lines that fall to the sources at random, few sources have more. All that are
- * expected where there are so few sources that to ask each of them for all costs little.
- */
-function estimateLines({ expectedLines, expectedShare = 1 }: LogQuery): number {
-  const mean = expectedLines * expectedShare;
-  const unneeded = (expectedLines - mean) / expectedShare;
-  if (unneeded < linesWorthRequest) return expectedLines;
-  const most = Math.ceil(mean + 3 * Math.sqrt(mean));
-  return Math.min(expectedLines, Math.max(leastProbableLines, most));
-}
-
 /** The hits to ask for. Where the filter is verified by reading, a part of the lines is not worth a search of its own. */
 function chooseSize(reader: GroupReader): number {
   const { window, context, lineCount, selectivity } = reader;
@@ -114,8 +95,7 @@ function chooseSize(reader: GroupReader): number {
   const { expectedLines } = context.query;
   // Whoever reads on wants more than was expected.
   if (lineCount >= expectedLines) return batchSizes.most;
-  const probable = estimateLines(context.query);
-  return computeSize(reader, selectivity === 1 && lineCount < probable ? probable : expectedLines);
+  return computeSize(reader, selectivity === 1 ? reader.expectedLines : expectedLines);
 }
 
 /**

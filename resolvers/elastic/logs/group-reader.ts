@@ -36,6 +36,8 @@ export interface GroupReader {
   readonly window: ExportWindow | undefined;
   readonly matches: (line: LogLine) => boolean;
   readonly recorder: Recorder | undefined;
+  /** How many lines this group will probably give; all that the query expects, once more than these have been asked for. */
+  expectedLines: number;
   /** Lines read so far. */
   lineCount: number;
   /** The share of documents that were lines, on the last page. */
@@ -64,6 +66,7 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
     window: createExportWindow(context.query),
     matches: compileLineTest(context.query),
     recorder: findCurrentRecorder(),
+    expectedLines: estimateLines(context.query),
     lineCount: 0,
     selectivity: 1,
     plan: undefined,
@@ -75,6 +78,23 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
     lastMetadata: undefined,
     hasContinued: false,
   };
+}
+
+/** To read so many lines for nothing costs more than the second request of those groups that turn out to have more. */
+const linesWorthRequest = 500;
+/** A search for fewer hits costs no less, and often finds only a part of a second. */
+const leastProbableLines = 20;
+
+/**
+ * How many lines this group will probably give: of lines that fall to the sources at random, few sources have more. All that are
+ * expected where there are so few sources that to ask each of them for all costs little.
+ */
+function estimateLines({ expectedLines, expectedShare = 1 }: LogQuery): number {
+  const mean = expectedLines * expectedShare;
+  const unneeded = (expectedLines - mean) / expectedShare;
+  if (unneeded < linesWorthRequest) return expectedLines;
+  const most = Math.ceil(mean + 3 * Math.sqrt(mean));
+  return Math.min(expectedLines, Math.max(leastProbableLines, most));
 }
 
 /** Whether a line is one of those that a query asks for, but for its range. */

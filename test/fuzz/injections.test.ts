@@ -321,7 +321,8 @@ function checkSearches(text: string): void {
 }
 
 const harmless = [
-  ...["ignore_unavailable", "allow_no_indices", "expand_wildcards", "allow_partial_search_results", "scroll"],
+  ...["ignore_unavailable", "allow_no_indices", "expand_wildcards", "allow_partial_search_results"],
+  ...["scroll", "pre_filter_shard_size"],
   ...[
     "request_cache",
     "preference",

@@ -46,8 +46,9 @@ export function searchPointInTime(
   point: PointInTime,
   body: object,
   signal: AbortSignal,
+  parameters: Readonly<Record<string, string>> = {},
 ): Promise<Buffer> {
-  return client.send(buildSearchRequest(point, body), signal);
+  return client.send(buildSearchRequest(point, body, parameters), signal);
 }
 
 /** As `searchPointInTime`; returns the parsed response. */
@@ -57,14 +58,18 @@ export function searchPointInTimeJson(
   body: object,
   signal: AbortSignal,
 ): Promise<unknown> {
-  return client.sendJson(buildSearchRequest(point, body), signal);
+  return client.sendJson(buildSearchRequest(point, body, {}), signal);
 }
 
-function buildSearchRequest({ id }: PointInTime, body: object): ElasticRequest {
+function buildSearchRequest(
+  { id }: PointInTime,
+  body: object,
+  parameters: Readonly<Record<string, string>>,
+): ElasticRequest {
   return {
     method: "POST",
     path: "/_search",
-    query: { allow_partial_search_results: "false" },
+    query: { allow_partial_search_results: "false", ...parameters },
     body: JSON.stringify({ ...body, pit: { id, keep_alive: keepAlive } }),
   };
 }

@@ -72,6 +72,12 @@ export const mappingOptions = { ...indexOptions, expand_wildcards: "open,closed"
 /** Every search has these: a partial response is an error. */
 export const searchOptions = { ...indexOptions, allow_partial_search_results: "false" } as const;
 
+/**
+ * Aggregations are made on no shard that cannot match. Otherwise such a shard may read all values of a field for nothing,
+ * because the server asks beforehand only where there are more than 128 shards.
+ */
+export const aggregationOptions = { pre_filter_shard_size: "1" } as const;
+
 /** With these the server refuses a pattern that matches a closed index or names a missing one. */
 export const strictOptions = {
   ...searchOptions,

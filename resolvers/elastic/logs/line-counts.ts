@@ -5,7 +5,7 @@ import { BackendError } from "../../../src/core/errors.ts";
 import { addCount, addGroup, type LineCounts } from "../../../src/core/line-tally.ts";
 import { fromMillis, type Millis, nanosPerMilli, type TimeRange, toMillis } from "../../../src/core/time.ts";
 import type { LineGrouping } from "../../../src/store/logs.ts";
-import { allOf, matchAll, not, type Query } from "../client/query-dsl.ts";
+import { aggregationOptions, allOf, matchAll, not, type Query } from "../client/query-dsl.ts";
 import { findFirstText } from "../document/dotted-names.ts";
 import { readSeverity } from "../layout/line-decoder.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
@@ -77,7 +77,8 @@ async function addPartCounts(
       counts.groupBuckets !== undefined,
     );
     if (counting === undefined) return { ...describePlan(plan), answer: undefined, counting };
-    const sent = sendSearch(client, source.index, JSON.stringify(counting.body), signal);
+    const body = JSON.stringify(counting.body);
+    const sent = sendSearch(client, source.index, body, signal, aggregationOptions);
     const bytes = await sent.catch(ignoreRejection);
     if (bytes === undefined) return { ...describePlan(plan), answer: undefined, counting };
     const answer = parseAnswer(backend, bytes);

@@ -5,9 +5,9 @@ import type { SpanId, SpanPushdown } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { allOf, matchNone } from "../client/query-dsl.ts";
-import type { EventForm } from "../layout/span-layout.ts";
+import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { buildExceptionQuery } from "../query/span-pushdown.ts";
-import { combineHints, listEventOwners, listSpanIdsOfEvents } from "./index-hints.ts";
+import { combineHints, listEventOwners, listSpanIdsOfEvents, listTraceIds } from "./index-hints.ts";
 import { createSeenSpans } from "./seen-spans.ts";
 import {
   hasEventForm,
@@ -25,7 +25,9 @@ import {
   type EventMatcher,
   type EventOwners,
   findOrphanedSpanIds,
+  matchEventsOfTraces,
   matchSpans,
+  maxTracesPerSearch,
   type SpanMatcher,
   type StandaloneMatcher,
   toEventOwners,
@@ -81,6 +83,29 @@ export async function listSpanIds(
     ),
   );
   return lists && deduplicateIds(lists.flat());
+}
+
+/** Those of `listSpanIds` whose traces have a span of a condition. */
+export async function listSpanIdsInTraces(
+  condition: Condition<EventForm>,
+  ofSpans: Condition<SpanForm>,
+  context: ReadContext,
+): Promise<readonly SpanId[] | undefined> {
+  const { documents, sources, budget, signal } = context;
+  const lists = combineHints(
+    await Promise.all(sources.map((source) => listTraceIds(documents, source, ofSpans, budget, signal))),
+  );
+  if (lists === undefined) return undefined;
+  const found: SpanId[] = [];
+  for (const traceIds of chunkIds([...new Set(lists.flat())], maxTracesPerSearch)) {
+    const inTraces = matchEventsOfTraces(traceIds);
+    const both: Condition<EventForm> = (placed, source) =>
+      allOf([condition(placed, source), inTraces.condition(placed, source)]);
+    const ids = await listSpanIds(both, context);
+    if (ids === undefined) return undefined;
+    found.push(...ids);
+  }
+  return deduplicateIds(found);
 }
 
 /** The same ids, from the documents of the events. */

@@ -169,6 +169,23 @@ export async function listTraceIdsWithExceptions(
   });
 }
 
+/** The traces of the spans of a condition. Undefined where the index cannot list them. */
+export async function listTraceIds(
+  documents: SpanDocuments,
+  source: SpanSource,
+  condition: Condition<SpanForm>,
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  return tryHint(async () => {
+    const plan = await documents.planSearch(source, signal);
+    const query = { source, plan, forms: plan.forms.spans, condition };
+    const list = await listIds(documents, query, ({ trace_id }) => trace_id, budget, signal);
+    const ids = list?.flat().filter((id) => id !== undefined);
+    return ids && [...new Set(ids.map((id) => normaliseId(id, 32)))];
+  });
+}
+
 /** Ids of the spans that separate events may belong to, each once. Undefined where the index cannot list them. */
 export async function listSpanIdsOfEvents(
   documents: SpanDocuments,

@@ -11,7 +11,14 @@ import type { Filter } from "../../../src/log-query/ast.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type PointInTime, searchPointInTime } from "../client/point-in-time.ts";
-import { allOf, anyOf, matchAll, type Query, restrictToIndices } from "../client/query-dsl.ts";
+import {
+  aggregationOptions,
+  allOf,
+  anyOf,
+  matchAll,
+  type Query,
+  restrictToIndices,
+} from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
@@ -162,14 +169,14 @@ function hasOnlyUnknownLayouts({ forms: { spans, events, unrecognised } }: Searc
   return spans.length === 0 && events.length === 0 && unrecognised.length > 0;
 }
 
-/** As `searchSource`; returns the parsed response. */
-export async function searchSourceJson(
+/** As `searchSource`, of aggregations; returns the parsed response. */
+export async function aggregateSource(
   context: SpanSearchContext,
   source: SpanSource,
   body: SearchBody,
   signal: AbortSignal,
 ): Promise<unknown> {
-  const bytes = await searchSource(context, source, body, signal);
+  const bytes = await searchSource(context, source, body, signal, aggregationOptions);
   try {
     return parseJson(bytes.toString("utf8"));
   } catch (cause) {
@@ -262,7 +269,7 @@ export function searchSource(
   if (view === undefined) return sendSearch(client, source.index, JSON.stringify(body), signal, parameters);
   const point = view.findPoint(source);
   const query = view.buildQuery === undefined ? body.query : allOf([body.query, view.buildQuery(point)]);
-  return searchPointInTime(client, point, { ...body, query }, signal);
+  return searchPointInTime(client, point, { ...body, query }, signal, parameters);
 }
 
 // ---- Shared with the searches ---------------------------------------------------------------------------------

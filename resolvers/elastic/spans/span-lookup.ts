@@ -42,6 +42,7 @@ export function findInSite(
   context: ReadContext,
 ): SpanBatches {
   const { by } = of;
+  const isPart = within !== undefined || outside !== undefined;
   const read = (matcher: SpanMatcher): SpanBatches =>
     withoutEvents ? readSpansWithoutEvents(matcher, context) : readSpansWithEvents(matcher, context);
   /** Each matcher by a read of its own. Without `withoutEvents`, standalone spans match as well. */
@@ -55,7 +56,7 @@ export function findInSite(
   switch (by) {
     case "trace":
       return mergeConcurrent(
-        [...chunkIds(of.traceIds, outside === undefined ? undefined : maxTracesPerSearch)].map(
+        [...chunkIds(of.traceIds, isPart ? maxTracesPerSearch : undefined)].map(
           (ids) => () => findTraces(ids, of.select, { within, outside }, read, context),
         ),
       );

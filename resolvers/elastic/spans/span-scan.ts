@@ -15,6 +15,7 @@ import { buildEndTimeQuery, buildTimeBoundsQuery } from "../query/span-times.ts"
 import {
   findStandaloneSpans,
   listSpanIds,
+  listSpanIdsInTraces,
   readOwnersWithExceptions,
   readSpanIdsOfEvents,
   readSpansWithOwnExceptions,
@@ -100,11 +101,13 @@ async function* tallyByScan(query: TallyQuery, context: ReadContext): AsyncGener
 
 /** Listing ids takes so much less of the budget than reading as many spans, but is slower for few spans. */
 const idListingSavings = 10;
+/** Spans of a busy site's trace, about. */
+const spansPerTrace = 8;
 
 /**
  * Spans with exceptions. A separate exception may belong to a span with any end. Either all separate exceptions lead to
  * their spans, or all spans of the range to their exceptions, whichever are fewer. Where an index can list the ids of the
- * exceptions' spans, their documents are not read.
+ * exceptions' spans, and the traces of the range, documents of neither are read for that.
  */
 async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadContext): SpanBatches {
   const errors = pushdown?.errors;
@@ -122,7 +125,12 @@ async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadConte
   }
   const isException: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
   const { events, spans } = await countEventsAndSpans(isException, matcher.condition, context);
-  const ids = spans * idListingSavings <= events ? undefined : await listSpanIds(isException, context);
+  const ids =
+    spans * idListingSavings <= events
+      ? undefined
+      : spans <= events * spansPerTrace
+        ? await listSpanIdsInTraces(isException, matcher.condition, context)
+        : await listSpanIds(isException, context);
   if (ids === undefined && spans <= events) {
     for await (const batch of readSpansWithEvents(matcher, context)) {
       yield* yieldNonEmpty(batch.filter(hasException));

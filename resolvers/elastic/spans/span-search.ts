@@ -30,6 +30,7 @@ import {
 } from "../search/search.ts";
 import { findLastSortValues, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import {
+  aggregateSource,
   countMatches,
   isPlanBehind,
   PlanOutdatedError,
@@ -41,7 +42,6 @@ import {
   type SearchPlan,
   type SpanSearchContext,
   searchSource,
-  searchSourceJson,
 } from "./search-plan.ts";
 
 /** The query that a document of a form has to match, as an upper bound. */
@@ -325,7 +325,7 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const query = compileFormsQuery(context, source, forms, condition);
   await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
   await refuseUnreadable(context, source, forms, condition, signal);
-  const answer = await searchSourceJson(context, source, { size: 0, query, ...body }, signal);
+  const answer = await aggregateSource(context, source, { size: 0, query, ...body }, signal);
   const { data, error } = aggregationSchema.safeParse(answer);
   if (data === undefined) {
     throw new BackendError(backend, "malformed", "an answer that is not a _search response", error);

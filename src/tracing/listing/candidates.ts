@@ -97,15 +97,24 @@ function isInRange(time: bigint, { from, to }: TimeRange): boolean {
 export async function readRequestsOfDuration(
   reader: SpanReader,
   query: Listing,
-  { min, max }: DurationBounds,
+  bounds: DurationBounds,
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const { pushdown, filter, range } = query;
-  const narrowed = { ...query, pushdown: { ...pushdown, minDuration: min, maxDuration: max } };
-  const entries = await readEntries(reader, narrowed, range, signal);
+  const { filter, range } = query;
+  const { min, max } = bounds;
+  const entries = await readEntries(reader, narrowDurations(query, bounds), range, signal);
   const isUnbounded = min <= (filter.minDuration ?? 0n) && max === undefined;
   const all = isUnbounded ? entries : await readCompetingEntries(reader, query, entries, signal);
   return chooseCandidates(query, await acceptRequests(reader, query, all, signal));
+}
+
+/** The same listing, of which a store may leave out what has other durations. */
+function narrowDurations(query: Listing, { min, max }: DurationBounds): Listing {
+  return { ...query, pushdown: { ...query.pushdown, minDuration: min, maxDuration: max } };
+}
+
+export function isWithinBounds(duration: bigint, { min, max }: DurationBounds): boolean {
+  return duration >= min && (max === undefined || duration <= max);
 }
 
 /** The entries of the window, or of the traces that the query names. */
@@ -186,20 +195,27 @@ const maxRequestsToRead = 10_000;
 /** The traces with exceptions of all times. Undefined where the store cannot list them, or the range has few requests. */
 export async function listFailedTraceIds(
   reader: SpanReader,
-  { sources, range, pushdown, budget }: Listing,
+  query: Listing,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
+  const { sources, range, pushdown, budget } = query;
   if (reader.findTraceIdsWithExceptions === undefined) return undefined;
   const scan = { sources, range, select: "entries", pushdown, budget } as const;
   const requests = await reader.count?.(scan, signal);
   if (requests !== undefined && requests <= maxRequestsToRead) return undefined;
-  return reader.findTraceIdsWithExceptions({ sources, errors: pushdown.errors, budget }, signal);
+  return listAllFailedTraceIds(reader, query, signal);
 }
 
-/**
- * The chosen errors in a window: from its entries in traces that have exceptions of any time, or from all exceptions where
- * the store cannot list these traces.
- */
+/** The traces with exceptions of all times, however many. Undefined where the store cannot list them. */
+export async function listAllFailedTraceIds(
+  reader: SpanReader,
+  { sources, pushdown: { errors }, budget }: Listing,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  return reader.findTraceIdsWithExceptions?.({ sources, errors, budget }, signal);
+}
+
+/** The chosen errors in a window, from all exceptions of any time. */
 export async function readAllErrors(
   reader: SpanReader,
   query: Listing,
@@ -208,8 +224,6 @@ export async function readAllErrors(
 ): Promise<readonly Candidate[]> {
   const { sources, budget } = query;
   const { errors } = query.pushdown;
-  const failed = await reader.findTraceIdsWithExceptions?.({ sources, errors, budget }, signal);
-  if (failed !== undefined) return readErrorsOfTraces(reader, query, failed, window, signal);
   const scan = { sources, range: allTime, select: "exceptions", pushdown: { errors }, budget } as const;
   const spans = await readAllSpans(reader.scan(scan, signal));
   return chooseWithin(query, await acceptErrors(reader, query, spans, signal), window);
@@ -229,6 +243,19 @@ export function readErrorsOfTraces(
   const reading = findSpans(reader, { sources, of, within, withoutEvents: true, budget }, signal);
   const entries = reading.then((found) => found.filter(({ end }) => isInRange(end, window)));
   return chooseErrors(reader, query, window, entries, signal);
+}
+
+/** As `readErrorsOfTraces` of the whole range, with durations within the bounds. */
+export async function readErrorsOfDuration(
+  reader: SpanReader,
+  query: Listing,
+  failed: readonly string[],
+  bounds: DurationBounds,
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const narrowed = narrowDurations(query, bounds);
+  const rows = await readErrorsOfTraces(reader, narrowed, failed, query.range, signal);
+  return rows.filter(({ row }) => isWithinBounds(row.duration, bounds));
 }
 
 /**

@@ -13,9 +13,12 @@ import {
 import {
   type Candidate,
   type DurationBounds,
+  isWithinBounds,
   type Listing,
+  listAllFailedTraceIds,
   listFailedTraceIds,
   readAllErrors,
+  readErrorsOfDuration,
   readErrorsOfTraces,
   readRequestsOfDuration,
   readRows,
@@ -40,16 +43,15 @@ export async function* readInOrder(
     yield* readByDuration(reader, query, signal);
     return;
   }
-  const failed = await listFailedTraceIds(reader, query, signal);
-  yield failed === undefined
-    ? await readRows(reader, query, query.range, signal)
-    : await readErrorsOfTraces(reader, query, failed, query.range, signal);
+  yield* readErrorsByDuration(reader, query, signal);
 }
 
 // ---- Windows of time ------------------------------------------------------------------------------------------
 
 const firstWindow: bigint = fromMillis(second);
 const maxWindowGrowth = 16;
+/** Parts of a range differ in how many rows they have. */
+const rowsMargin = 1.25;
 /** The percentage of the budget that may be spent on searching the requests of windows for errors. */
 const windowBudgetPercent = 25;
 /** So many documents are read in less time than failed traces are listed. */
@@ -68,32 +70,43 @@ async function* readByTime(
   let rest: TimeRange | undefined = deriveRemainingRange(query);
   const done = { length: 0n, rows: 0 };
   let listedAt = maxReadsWithoutListing;
+  let failed: readonly string[] | undefined;
   for (let size = firstWindow; rest !== undefined; ) {
     const window = cutWindow(rest, size, order);
-    if (candidates === "errors" && done.length > 0n) {
+    if (candidates === "errors" && failed === undefined && done.length > 0n) {
       const reads = estimateReads(query, rest, done, spent());
-      const failed = reads < listedAt ? undefined : await listFewFailedTraceIds(reader, query, reads, signal);
-      if (failed !== undefined) {
-        yield await readErrorsOfTraces(reader, query, failed, rest, signal);
-        return;
+      if (reads >= listedAt) {
+        failed = await listFewFailedTraceIds(reader, query, reads, signal);
+        // A list that was too long stays so until there is far more to read.
+        listedAt = reads * 4;
       }
-      // A list that was too long stays so until there is far more to read.
-      if (reads >= listedAt) listedAt = reads * 4;
       const next = (spent() * Number(measureLength(window))) / Number(done.length);
-      if (spent() + next > (budget.limit * windowBudgetPercent) / 100) {
+      if (failed === undefined && spent() + next > (budget.limit * windowBudgetPercent) / 100) {
         // Few requests fail: all exceptions together cost less than the requests that would have to be read.
-        yield await readAllErrors(reader, query, rest, signal);
-        return;
+        failed = await listAllFailedTraceIds(reader, query, signal);
+        if (failed === undefined) {
+          yield await readAllErrors(reader, query, rest, signal);
+          return;
+        }
       }
     }
-    const rows = await readRows(reader, { ...query, budget }, window, signal);
+    const within = { ...query, budget };
+    const rows =
+      failed === undefined
+        ? await readRows(reader, within, window, signal)
+        : await readErrorsOfTraces(reader, within, failed, window, signal);
     yield rows;
     done.length += measureLength(window);
     done.rows += rows.length;
-    const growth = rows.length === 0 ? maxWindowGrowth : Math.ceil(query.expectedRows / rows.length);
-    size *= BigInt(Math.min(growth, maxWindowGrowth));
+    size *= BigInt(deriveGrowth(query.expectedRows, done.rows, rows.length));
     rest = removeWindow(rest, window, order);
   }
+}
+
+/** How many times as long the next window is, so that it has the rest of the page, or another page. */
+function deriveGrowth(expected: number, found: number, rows: number): number {
+  const missing = found < expected ? Math.min(rowsMargin * (expected - found), expected) : expected;
+  return rows === 0 ? maxWindowGrowth : Math.min(Math.ceil(missing / rows), maxWindowGrowth);
 }
 
 /** How many documents further windows would read: for the rest of a page, or of the range if that is less. */
@@ -167,9 +180,8 @@ async function* readByDuration(
   query: Listing,
   signal: AbortSignal,
 ): AsyncGenerator<readonly Candidate[]> {
-  const { order, beyond, filter } = query;
-  let rest: DurationBounds = { min: filter.minDuration ?? 0n, max: undefined };
-  if (beyond !== undefined) rest = removeDurations(rest, beyond, order);
+  const { order } = query;
+  let rest = deriveBounds(query);
   for (let nth = Math.min(Math.max(2 * query.expectedRows, 100), maxSplitPointRank); ; ) {
     if (rest.max !== undefined && rest.max < rest.min) return;
     const cut = await findCut(reader, query, rest, nth, signal);
@@ -179,6 +191,40 @@ async function* readByDuration(
     if (cut === undefined) return;
     rest = removeDurations(rest, cut, order);
     nth = Math.min(nth * 4, maxSplitPointRank);
+  }
+}
+
+/** So many windows are read in the time in which all errors are. */
+const windowsPerRange = 6;
+
+/** The errors of the longest or shortest requests in windows, where a few of these have a page; then all others. */
+async function* readErrorsByDuration(
+  reader: SpanReader,
+  query: Listing,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Candidate[]> {
+  const { range, order, expectedRows } = query;
+  let rest = deriveBounds(query);
+  let cut = await findCut(reader, query, rest, maxSplitPointRank, signal);
+  const failed =
+    cut === undefined
+      ? await listFailedTraceIds(reader, query, signal)
+      : await listAllFailedTraceIds(reader, query, signal);
+  if (failed === undefined) {
+    yield await readRows(reader, query, range, signal);
+    return;
+  }
+  if (failed.length < expectedRows * windowsPerRange) cut = undefined;
+  for (let found = 0; ; ) {
+    const window = cut === undefined ? rest : cutDurations(rest, cut, order);
+    const rows = await readErrorsOfDuration(reader, query, failed, window, signal);
+    yield rows;
+    if (cut === undefined) return;
+    found += rows.length;
+    rest = removeDurations(rest, cut, order);
+    const missing = found < expectedRows ? expectedRows - found : expectedRows;
+    const isInFew = rows.length * windowsPerRange >= missing;
+    cut = isInFew ? await findCut(reader, query, rest, maxSplitPointRank, signal) : undefined;
   }
 }
 
@@ -207,6 +253,12 @@ function narrowPastUnit({ min, max }: DurationBounds, order: ListingQuery["order
   return { minDuration: min, maxDuration: max === undefined || max < within ? max : max - within };
 }
 
+/** What the filter leaves, beyond the page position. */
+function deriveBounds({ filter, beyond, order }: ListingQuery): DurationBounds {
+  const all = { min: filter.minDuration ?? 0n, max: undefined };
+  return beyond === undefined ? all : removeDurations(all, beyond, order);
+}
+
 /** The first part of the bounds, up to and with `cut`. */
 function cutDurations(
   { min, max }: DurationBounds,
@@ -224,8 +276,4 @@ function removeDurations(
 ): DurationBounds {
   if (order === "asc") return { min: cut + 1n > min ? cut + 1n : min, max };
   return { min, max: max === undefined || cut - 1n < max ? cut - 1n : max };
-}
-
-function isWithinBounds(duration: bigint, { min, max }: DurationBounds): boolean {
-  return duration >= min && (max === undefined || duration <= max);
 }

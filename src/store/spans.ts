@@ -51,6 +51,11 @@ export interface SpanReader {
     query: ExceptionTracesQuery,
     signal: AbortSignal,
   ): Promise<readonly string[] | undefined>;
+  /**
+   * Returns ids of the traces that may have a span of the scan: a superset of those that have one. Undefined where the source
+   * cannot list them without reading spans. Errors as `scan`.
+   */
+  findTraceIds?(query: SpanScan, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** Estimates how many spans a scan would read: a hint, which never changes an answer. Undefined where unknown. */
   count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
   /**
@@ -208,6 +213,8 @@ export interface NPlusOneQuery {
   readonly sources: SpanSources;
   /** The least number of children. A span that stands for several counts as that many. */
   readonly least: number;
+  /** Lets a store omit parents whose children are in other traces. */
+  readonly traceIds?: readonly string[] | undefined;
   readonly budget: Budget;
 }
 

@@ -19,6 +19,8 @@ const firstParentsPerAction = 8;
 const parentsPerRound = { first: 100, max: 4_000 } as const;
 /** Reading a span by its trace costs about so many times as much as the source's search through one query of any time. */
 const readingOverSearching = 20;
+/** And so does a search through the queries of a request, by its trace. */
+const namingOverSearching = 6;
 /** The factor by which an estimate may be too low. */
 const estimateMargin = 1.25;
 
@@ -118,8 +120,9 @@ async function searchTraces(
 // ---- By candidate parents -------------------------------------------------------------------------------------
 
 /**
- * Searches the parents that may have an N+1, whenever they were. Returns false where the store cannot list them, or where
- * the traces of the requests cost less. As long as these can be read, their part of the budget is not touched.
+ * Searches the parents that may have an N+1, in the traces of the requests or whenever they were. Returns false where the
+ * store cannot list them, or where reading the traces costs less. As long as these can be read, their part of the budget is
+ * not touched.
  */
 async function searchCandidates(
   reader: SpanReader,
@@ -128,21 +131,46 @@ async function searchCandidates(
   signal: AbortSignal,
 ): Promise<boolean> {
   if (reader.findNPlusOneParents === undefined) return false;
-  const { sources, requests, scan, spent } = search;
-  const { budget } = scan;
-  const left = budget.limit - spent();
+  const { budget } = search.scan;
+  const left = budget.limit - search.spent();
   const costOfTraces = (await estimateCostOfTraces(reader, search, signal)) ?? left;
   const canReadTraces = costOfTraces < left;
-  const searched = { sources, select: "statements", budget } as const;
-  const cost = costOfTraces * readingOverSearching;
-  if (canReadTraces && (await isCheaperThanSearch(reader, cost, searched, signal))) return false;
-  const parents = await reader.findNPlusOneParents({ sources, least: npoThreshold, budget }, signal);
-  if (parents === undefined) return false;
-  // Each parent costs at least a look-up, and so does the request above it.
-  if (canReadTraces && parents.length > requests) return false;
   const share = canReadTraces ? createBudgetShare(budget, left - costOfTraces) : budget;
-  const searching = searchParents(reader, search, parents, share, found, signal).then(() => true);
-  return (await suppressShareSpent(searching)) ?? false;
+  const searching = async (): Promise<boolean> => {
+    const parents = await listCandidates(
+      reader,
+      search,
+      canReadTraces ? costOfTraces : undefined,
+      share,
+      signal,
+    );
+    if (parents === undefined) return false;
+    await searchParents(reader, search, parents, share, found, signal);
+    return true;
+  };
+  return (await suppressShareSpent(searching())) ?? false;
+}
+
+/** Undefined where the store cannot list them, or where reading the traces, if that is possible, costs less. */
+async function listCandidates(
+  reader: SpanReader,
+  { sources, requests, scan }: NpoSearch,
+  costOfTraces: number | undefined,
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const searched = { sources, select: "statements", budget } as const;
+  const canName = await isCheaperThanSearch(reader, requests * namingOverSearching, searched, signal);
+  const traceIds = canName ? await reader.findTraceIds?.({ ...scan, budget }, signal) : undefined;
+  if (traceIds === undefined && costOfTraces !== undefined) {
+    const cost = costOfTraces * readingOverSearching;
+    if (await isCheaperThanSearch(reader, cost, searched, signal)) return undefined;
+  }
+  const query = { sources, least: npoThreshold, traceIds, budget };
+  const parents = await reader.findNPlusOneParents?.(query, signal);
+  // Each parent costs at least a look-up, and so does the request above it.
+  const isTooMany = costOfTraces !== undefined && parents !== undefined && parents.length > requests;
+  return isTooMany ? undefined : parents;
 }
 
 /** About how many spans are read for the traces of the requests; undefined where the source cannot tell. */

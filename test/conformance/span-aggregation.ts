@@ -134,11 +134,30 @@ export function countingSuite(subject: CountingSubject): void {
         expect(parents).toHaveLength(134);
         expect(found).toEqual(expect.arrayContaining(parents.map(({ id }) => id)));
         expect(found?.length).toBeLessThan(400);
+        const half = parents.slice(0, 60);
+        const traceIds = half.map(({ trace }) => trace);
+        const named = await running.store.findNPlusOneParents?.({ ...query, traceIds }, unaborted);
+        expect(named).toEqual(expect.arrayContaining(half.map(({ id }) => id)));
+        expect(named?.length).toBeLessThan(found?.length ?? 0);
         const spanIds = parents.slice(0, 3).map(({ id }) => id);
         const children: Span[] = [];
         const of = { by: "parent", spanIds } as const;
         for await (const batch of running.store.find({ ...query, of }, unaborted)) children.push(...batch);
         expect(children).toHaveLength(18);
+      });
+
+      test("lists the traces of a range and few others, or nothing for the stated reason", async () => {
+        const ended = spans.filter(({ entry }) => entry).slice(0, 100);
+        const range = { from: wide.from, to: ended.at(-1)?.end ?? wide.to };
+        const query = { range, select: "entries", budget: createWatchedBudget() } as const;
+        const sources = [running.sources.shop] as const;
+        const found = await running.store.findTraceIds?.({ ...query, sources }, unaborted);
+        if (found === undefined) {
+          expect(subject.reads.nPlusOne).toBeDefined();
+          return;
+        }
+        expect(found).toEqual(expect.arrayContaining(ended.map(({ trace_id }) => trace_id)));
+        expect(found.length).toBeLessThan(150);
       });
 
       test("reads the longest and the shortest requests without the others", async () => {

@@ -186,6 +186,17 @@ export async function listTraceIds(
   });
 }
 
+/** `SpanReader.findTraceIds` over one source. */
+export function listCandidateTraceIds(
+  documents: SpanDocuments,
+  source: SpanSource,
+  query: SpanScan,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const condition: Condition<SpanForm> = (placed, own) => buildCandidateQuery(placed, query, own);
+  return listTraceIds(documents, source, condition, query.budget, signal);
+}
+
 /** Ids of the spans that separate events may belong to, each once. Undefined where the index cannot list them. */
 export async function listSpanIdsOfEvents(
   documents: SpanDocuments,

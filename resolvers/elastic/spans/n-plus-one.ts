@@ -6,7 +6,7 @@ import { requireFirst, zip } from "../../../src/core/collections.ts";
 import type { NPlusOneQuery, SpanSource } from "../../../src/store/spans.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { createNormaliser } from "../../../src/tracing/spans/statement-cache.ts";
-import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { SpanForm } from "../layout/span-layout.ts";
 import {
@@ -15,11 +15,12 @@ import {
   deriveGroupableField,
   deriveGroupableFields,
 } from "../query/span-lower-bounds.ts";
-import { buildSelectionQuery } from "../query/span-upper-bounds.ts";
+import { buildIdQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";
 import { spendIds } from "./id-listing.ts";
 import { tryHint } from "./index-hints.ts";
 import type { SearchPlan } from "./search-plan.ts";
 import { hasDocuments, type SpanDocuments } from "./span-documents.ts";
+import { chunkIds } from "./span-matchers.ts";
 import type { AggregationQuery, AggregationResult, Condition } from "./span-search.ts";
 
 /** Children of one form, or of several that name the parent in the same field. */
@@ -27,12 +28,19 @@ interface ParentSearch extends NPlusOneQuery {
   readonly documents: SpanDocuments;
   readonly source: SpanSource;
   readonly plan: SearchPlan;
+  /** The only traces whose spans are counted. Undefined where all are. */
+  readonly traceIds: readonly string[] | undefined;
   /** The field that the index groups by. */
   readonly field: string;
   readonly forms: readonly PlacedForm<SpanForm>[];
   /** The parents found so far. */
   readonly found: Set<string>;
+  /** The fields whose spans have too many statements to be told apart. */
+  readonly manyStatements: Set<string>;
 }
+
+/** Few enough terms for one query, see `maxTracesPerSearch`. What is counted takes little more than naming the traces. */
+const maxTracesPerList = 10_000;
 
 /** `SpanReader.findNPlusOneParents` over one source. */
 export async function findNPlusOneParents(
@@ -43,12 +51,15 @@ export async function findNPlusOneParents(
 ): Promise<readonly string[] | undefined> {
   return tryHint(async () => {
     const plan = await documents.planSearch(source, signal);
-    const found = new Set<string>();
-    for (const [field, forms] of groupFormsByParentField(plan)) {
-      if (field === undefined) return undefined;
-      const search: ParentSearch = { ...query, documents, source, plan, field, forms, found };
-      const isCertain = await addParents(search, signal);
-      if (!isCertain) return undefined;
+    const [found, manyStatements] = [new Set<string>(), new Set<string>()];
+    const parts = query.traceIds === undefined ? [undefined] : chunkIds(query.traceIds, maxTracesPerList);
+    for (const traceIds of parts) {
+      for (const [field, forms] of groupFormsByParentField(plan)) {
+        if (field === undefined) return undefined;
+        const target = { documents, source, plan, traceIds, field, forms };
+        const isCertain = await addParents({ ...query, ...target, found, manyStatements }, signal);
+        if (!isCertain) return undefined;
+      }
     }
     return [...found];
   });
@@ -68,16 +79,17 @@ function groupFormsByParentField({
 /** Adds all candidates of one parent field; false where the field may lack the parent of a span, or there are too many. */
 async function addParents(search: ParentSearch, signal: AbortSignal): Promise<boolean> {
   const { documents, source, forms } = search;
+  const isCounted: Condition<SpanForm> = (placed) => buildCountedQuery(search, placed);
   const uncertain: Condition<SpanForm> = (placed) =>
-    allOf([buildStatementQuery(placed), not(buildCertainParentQuery(placed))]);
+    allOf([buildCountedQuery(search, placed), not(buildCertainParentQuery(placed))]);
   if (await hasDocuments(documents, toQuery(search, uncertain), signal)) return false;
   // A span that stands for several, which the index counts as one, makes its parent a candidate.
   const several: Condition<SpanForm> = (placed) =>
-    allOf([buildStatementQuery(placed), not(buildCertainCountOneQuery(placed))]);
+    allOf([buildCountedQuery(search, placed), not(buildCertainCountOneQuery(placed))]);
   const hasSeveral = forms.some((placed) => several(placed, source) !== matchNone);
   if (hasSeveral && !(await addParentsByCount(search, several, 1, signal))) return false;
   const byStatement = await listParentsByStatement(search, signal);
-  if (byStatement === undefined) return addParentsByCount(search, buildStatementQuery, search.least, signal);
+  if (byStatement === undefined) return addParentsByCount(search, isCounted, search.least, signal);
   addIds(search, byStatement);
   return true;
 }
@@ -96,6 +108,13 @@ function toQuery(
 
 function buildStatementQuery(placed: PlacedForm<SpanForm>): Query {
   return buildSelectionQuery(placed, "statements");
+}
+
+/** Statements of the traces that are searched. */
+function buildCountedQuery({ traceIds }: ParentSearch, placed: PlacedForm<SpanForm>): Query {
+  const { group, form } = placed;
+  const inTraces = traceIds === undefined ? matchAll : buildIdQuery(group, form.trace_id, traceIds);
+  return allOf([buildStatementQuery(placed), inTraces]);
 }
 
 /** Documents whose field certainly has the parent, if they name one. */
@@ -217,21 +236,25 @@ async function listParentsByStatement(
   search: ParentSearch,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
+  const { field, manyStatements } = search;
   const minPerShard = Math.ceil(search.least / countShards(search));
-  if (minPerShard < 2) return undefined;
+  if (minPerShard < 2 || manyStatements.has(field)) return undefined;
   const statements = await listStatements(search, signal);
-  if (statements === undefined) return undefined;
+  if (statements === undefined) {
+    manyStatements.add(field);
+    return undefined;
+  }
   const groups = partitionStatements(statements, search.least);
   if (groups.length === 0) return [];
   const size = Math.floor(maxBuckets / groups.length);
   const terms = {
-    ...{ field: search.field, size, shard_size: size },
+    ...{ field, size, shard_size: size },
     ...{ min_doc_count: minPerShard, shard_min_doc_count: minPerShard },
   };
   const aggs = groups.map((filter, index) => [`heap${index}`, { filter, aggs: { parents: { terms } } }]);
   const { aggregations } = await aggregateParents(
     search,
-    buildStatementQuery,
+    (placed) => buildCountedQuery(search, placed),
     Object.fromEntries(aggs),
     signal,
   );
@@ -253,7 +276,11 @@ async function listStatements(
   const { documents, forms } = search;
   const deriveFields = (placed: PlacedForm<SpanForm>) => deriveGroupableFields(placed, placed.form.statement);
   const uncertain: Condition<SpanForm> = (placed) =>
-    allOf([buildStatementQuery(placed), not(allOf(deriveFields(placed).map(({ certain }) => certain)))]);
+    allOf([
+      buildCountedQuery(search, placed),
+      not(allOf(deriveFields(placed).map(({ certain }) => certain))),
+    ]);
+  const isCounted: Condition<SpanForm> = (placed) => buildCountedQuery(search, placed);
   const fields = [
     ...new Set(
       forms.flatMap((placed) =>
@@ -269,7 +296,7 @@ async function listStatements(
   const body = { track_total_hits: true, aggs: Object.fromEntries(aggs) };
   const [isUncertain, { total, aggregations }] = await Promise.all([
     hasDocuments(documents, toQuery(search, uncertain), signal),
-    documents.aggregate(toQuery(search, buildStatementQuery), body, signal),
+    documents.aggregate(toQuery(search, isCounted), body, signal),
   ]);
   if (isUncertain || total > maxCountedSpans) return undefined;
   const lists = fields.map((_, index) => statementTermsSchema.parse(aggregations[`statements${index}`]));

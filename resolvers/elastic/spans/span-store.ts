@@ -19,7 +19,13 @@ import type { RollupCache } from "../../../src/tracing/rollups/rollup-cache.ts";
 import type { ElasticClient } from "../client/client.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { parseVersion } from "../snapshot/snapshot.ts";
-import { combineHints, countCandidates, findSplitPoint, listTraceIdsWithExceptions } from "./index-hints.ts";
+import {
+  combineHints,
+  countCandidates,
+  findSplitPoint,
+  listCandidateTraceIds,
+  listTraceIdsWithExceptions,
+} from "./index-hints.ts";
 import { findNPlusOneParents } from "./n-plus-one.ts";
 import { createSeenSpans } from "./seen-spans.ts";
 import type { ReadContext } from "./span-assembly.ts";
@@ -68,6 +74,10 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
         ),
       );
       return lists && [...new Set(lists.flat())];
+    },
+    findTraceIds: async (query, signal) => {
+      const [source, ...others] = query.sources;
+      return others.length > 0 ? undefined : listCandidateTraceIds(documents, source, query, signal);
     },
     openSnapshot: async (sources, since, signal) => {
       const snapshot = await documents.openSnapshot(sources, since, signal);

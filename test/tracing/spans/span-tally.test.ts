@@ -239,6 +239,35 @@ describe("N+1 detection over thousands of requests", () => {
     expect(reader.calls).toEqual(["find id", "find parent"]);
   });
 
+  test("has only the traces of the requests searched where these are few against all queries", async () => {
+    const inTraces = (traceIds: readonly string[] | undefined) =>
+      ["r4", "r7", "r9000"].filter((id) => traceIds?.includes(id.replace("r", "t")) !== false);
+    const searched: (number | undefined)[] = [];
+    const answer = async (statements: number, over: Partial<SpanReader> = {}) => {
+      const reader = createCountingReader(spans, 100_000);
+      const own: SpanReader = {
+        ...reader,
+        count: async ({ range }) => (range === allTime ? statements : 11),
+        findTraceIds: async ({ range: { from, to } }) =>
+          spans.filter(({ entry, end }) => entry && end >= from && end <= to).map(({ trace_id }) => trace_id),
+        findNPlusOneParents: async ({ traceIds }) => {
+          searched.push(traceIds?.length);
+          return inTraces(traceIds);
+        },
+        ...over,
+      };
+      const query = { ...scope, budget: createBudget(100_000) };
+      const rows = await createSpanAnalytics(own).actions(query, signal);
+      return rows.filter(({ has_npo }) => has_npo).map(({ action }) => action);
+    };
+    expect(await answer(36_000)).toEqual(["Even"]);
+    expect(searched.splice(0)).toEqual([6_000]);
+    // All queries are fewer, or the traces cannot be listed.
+    expect(await answer(35_999)).toEqual(["Even"]);
+    expect(await answer(100_000, { findTraceIds: async () => undefined })).toEqual(["Even"]);
+    expect(searched).toEqual([undefined, undefined]);
+  });
+
   describe("with several different queries per request", () => {
     const requests = Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd"));
     const various = (n: number) => queries(n, 5, (query) => `SELECT ${"a".repeat(query + 1)}`);

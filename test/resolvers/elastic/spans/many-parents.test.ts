@@ -54,7 +54,17 @@ afterEach(async () => {
   await fake?.close();
 });
 
-async function findParents(shards: readonly Shard[], lists: Terms[], limit = 1_000_000) {
+interface Asked {
+  readonly limit?: number;
+  readonly traceIds?: readonly string[];
+}
+
+async function findParents(
+  shards: readonly Shard[],
+  lists: Terms[],
+  { limit = 1_000_000, traceIds }: Asked = {},
+  bodies: string[] = [],
+) {
   const settings = { index: { number_of_shards: String(shards.length), version: { created: "8190899" } } };
   const properties = { db: { properties: { query: { properties: { text: { type: "keyword" } } } } } };
   const mappings = Object.fromEntries(
@@ -72,6 +82,7 @@ async function findParents(shards: readonly Shard[], lists: Terms[], limit = 1_0
   fake = await openScriptedSource((response, { url = "" }, body) => {
     if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
     if (!url.includes("/_search")) return sendJson(response, mappings);
+    bodies.push(body);
     const terms = bodySchema.parse(JSON.parse(body)).aggs?.parents?.terms;
     if (terms !== undefined) lists.push(terms);
     // More statements than are told apart.
@@ -85,7 +96,7 @@ async function findParents(shards: readonly Shard[], lists: Terms[], limit = 1_0
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   try {
     const sources = [buildSpanSource("shop", { index: "x-*", layout: "auto" })] as const;
-    const query = { sources, least: 5, budget: createBudget(limit) };
+    const query = { sources, least: 5, traceIds, budget: createBudget(limit) };
     return await backend.stores.traces?.findNPlusOneParents?.(query, AbortSignal.timeout(60_000));
   } finally {
     await backend.close();
@@ -115,7 +126,24 @@ test("lets a single shard send only the parents with enough children", async () 
   expect(lists).toMatchObject([{ min_doc_count: 5, shard_min_doc_count: 5 }]);
 });
 
+test("names the traces that it is asked for, and asks for their statements once where they are too many", async () => {
+  const traceIds = Array.from({ length: 25_000 }, (_, n) => (n + 1).toString(16).padStart(32, "0"));
+  const shards = [new Map([[7, 5]]), new Map([[8, 4]])];
+  const [lists, bodies]: [Terms[], string[]] = [[], []];
+  expect(await findParents(shards, lists, { traceIds }, bodies)).toEqual([formatId(7)]);
+  expect(lists).toHaveLength(3);
+  const counting = bodies.filter((body) => body.includes('"parents"') || body.includes('"statements0"'));
+  expect(counting.filter((body) => body.includes('"statements0"'))).toHaveLength(1);
+  for (let n = 0; n < traceIds.length; n += 2_499) {
+    const naming = counting.filter((body) => body.includes(`"${traceIds[n]}"`));
+    // Those of the first part also for their statements.
+    expect(naming).toHaveLength(n < 10_000 ? 2 : 1);
+  }
+});
+
 test("refuses more parents than the budget holds", async () => {
   const parents = new Map(Array.from({ length: 200_000 }, (_, n) => [n, 5] as const));
-  await expect(findParents([parents], [], 1_000)).rejects.toMatchObject({ slug: "result_too_large" });
+  await expect(findParents([parents], [], { limit: 1_000 })).rejects.toMatchObject({
+    slug: "result_too_large",
+  });
 });

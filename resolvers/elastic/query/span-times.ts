@@ -133,8 +133,7 @@ export function buildEndTimeQuery(placed: PlacedForm<SpanForm>, range: TimeRange
 
 function buildEndQueryByStart(placed: PlacedForm<SpanForm>, start: TimeRule, { from, to }: TimeRange): Query {
   const { group, form, listsIgnored } = placed;
-  const buildStartQuery = (since: Instant | undefined) => buildFieldBoundsQuery(placed, start, since, to);
-  const startsBefore = buildStartQuery(undefined);
+  const startsBefore = buildFieldBoundsQuery(placed, start, undefined, to);
   const { duration } = form;
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return startsBefore;
@@ -143,13 +142,16 @@ function buildEndQueryByStart(placed: PlacedForm<SpanForm>, start: TimeRule, { f
   if (!isSearchable || !(isWideNumber(field) || isApproximateNumber(field))) return startsBefore;
   const perMilli = durationUnitsPerMilli[duration.unit];
   const before = (millis: number) => (from - BigInt(millis) * nanosPerMilli) as Instant;
-  const byBucket = durationBuckets.map((least, at) =>
-    allOf([
+  // What starts later has a shorter bucket's clause: the server visits each document for few clauses.
+  const byBucket = durationBuckets.map((least, at) => {
+    const since = at + 1 < durationBuckets.length ? before(least * 8) : undefined;
+    return allOf([
       { range: { [duration.field]: { gte: roundOutwards(field, least * perMilli, "down") } } },
-      buildStartQuery(at + 1 < durationBuckets.length ? before(least * 8) : undefined),
-    ]),
-  );
-  return allOf([startsBefore, anyOf([buildStartQuery(before(1)), malformed, ...byBucket])]);
+      buildFieldBoundsQuery(placed, start, since, before(least)),
+    ]);
+  });
+  const lasting = buildFieldBoundsQuery(placed, start, before(1), to);
+  return allOf([startsBefore, anyOf([lasting, malformed, ...byBucket])]);
 }
 
 /** Why a range has to read every span of a form in these indices, for operators; undefined if the index bounds them. */

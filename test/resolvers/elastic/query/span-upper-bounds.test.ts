@@ -1,4 +1,5 @@
-// Upper-bound queries for spans: every matching document is a hit, and a range query does not read everything before it.
+// Upper-bound queries for spans: every matching document is a hit, and a range query does not read everything before it. And
+// the lower bound of ends: each hit matches, and few others do.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
@@ -6,6 +7,7 @@ import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elasti
 import { type PlacedForm, placeForms } from "#resolvers/elastic/layout/form-placement.ts";
 import { type SpanForm, spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
+import { buildCertainEndTimeQuery, findDurationColumn } from "#resolvers/elastic/query/span-lower-bounds.ts";
 import {
   buildErrorEventQuery,
   buildExceptionQuery,
@@ -48,7 +50,8 @@ type Fields = Readonly<Record<string, bigint>>;
 function hits(query: Query, fields: Fields, floats: readonly string[] = []): boolean {
   if (query === matchAll) return true;
   if (query === matchNone) return false;
-  const { bool, range, exists } = query as {
+  const { bool, range, exists, term } = query as {
+    term?: { _ignored?: string };
     bool?: Record<string, Query[]>;
     exists?: { field: string };
     range?: Record<string, Record<string, unknown>>;
@@ -62,6 +65,8 @@ function hits(query: Query, fields: Fields, floats: readonly string[] = []): boo
     );
   }
   if (exists !== undefined) return fields[exists.field] !== undefined;
+  // No value is malformed.
+  if (term?._ignored !== undefined) return false;
   if (range === undefined) throw new Error(`not a range: ${JSON.stringify(query)}`);
   const [[name, bounds] = ["", {}]] = Object.entries(range);
   const toIndexed = (number: bigint) =>
@@ -72,7 +77,8 @@ function hits(query: Query, fields: Fields, floats: readonly string[] = []): boo
   const bound = (text: unknown): bigint => parseInstant(String(text)) ?? toIndexed(BigInt(String(text)));
   return (
     (bounds.gte === undefined || value >= bound(bounds.gte)) &&
-    (bounds.lte === undefined || value <= bound(bounds.lte))
+    (bounds.lte === undefined || value <= bound(bounds.lte)) &&
+    (bounds.lt === undefined || value < bound(bounds.lt))
   );
 }
 
@@ -110,7 +116,7 @@ describe("end time query", () => {
       placed(otel),
       (start, end) => ({ "@timestamp": (start / 1_000_000n) * 1_000_000n, duration: end - start }),
     ],
-    ["data-prepper", placed(dataPrepper), (_, end) => ({ endTime: end })],
+    ["data-prepper", placed(dataPrepper), (start, end) => ({ endTime: end, durationInNanos: end - start })],
   ];
 
   test.each(layouts)("finds every span that ends in the range and few older ones: %s", (_, form, index) => {
@@ -127,6 +133,36 @@ describe("end time query", () => {
       { numRuns: sampleRuns(500) },
     );
   });
+
+  /** Near the start of a range a span ends after so many hundredths of its duration. */
+  const aroundBound = fc.record({
+    duration: fc.oneof(length, fc.bigInt({ min: 0n, max: 4_000_000_000n })),
+    isNear: fc.boolean(),
+    after: fc.bigInt({ min: -20n, max: 120n }),
+  });
+
+  test.each(layouts)(
+    "certainly finds only spans that end in the range, and nearly all: %s",
+    (_, form, index) => {
+      const milli = 1_000_000n;
+      fc.assert(
+        fc.property(instant, instant, instant, aroundBound, (a, b, any, { duration, isNear, after }) => {
+          const range = a < b ? { from: a, to: b } : { from: b, to: a };
+          const end = isNear ? range.from + (duration * after) / 100n : any;
+          const start = end - duration;
+          const hit = hits(buildCertainEndTimeQuery(form, range), index(start, end));
+          if (end < range.from || end > range.to) expect(hit).toBe(false);
+          // A duration counts as an eighth to eight times of it, and a time as up to two milliseconds earlier or later.
+          const latest = start + (duration > milli ? 8n * duration : milli) + 3n * milli;
+          const earliest = start + (duration > milli ? duration / 8n : 0n) - 2n * milli;
+          const isWell = earliest >= range.from && latest <= range.to && duration < 90n * 86_400_000n * milli;
+          const canCount = findDurationColumn(form) !== undefined;
+          if (isWell) expect(hit).toBe(canCount);
+        }),
+        { numRuns: sampleRuns(2_000) },
+      );
+    },
+  );
 
   const floats = ["timestamp.us", "transaction.duration.us"];
   const asFloats = placed(apm, {

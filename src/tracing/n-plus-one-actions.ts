@@ -2,8 +2,8 @@
 // very many requests, through the candidate parents that the store lists.
 
 import type { Span } from "../core/rows.ts";
+import { allTime } from "../core/time.ts";
 import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
-import { isCheaperThanSearch } from "./rollups/reading-cost.ts";
 import { findSpans, formatEntryKey, loadAncestors } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
 import { createBudgetShare, suppressShareSpent } from "./spans/read-budget.ts";
@@ -19,7 +19,7 @@ const firstParentsPerAction = 8;
 const parentsPerRound = { first: 100, max: 4_000 } as const;
 /** Reading a span by its trace costs about so many times as much as the source's search through one query of any time. */
 const readingOverSearching = 20;
-/** And so does a search through the queries of a request, by its trace. */
+/** And searching the queries of a request by its trace costs about so many times as much. */
 const namingOverSearching = 6;
 /** The factor by which an estimate may be too low. */
 const estimateMargin = 1.25;
@@ -133,17 +133,11 @@ async function searchCandidates(
   if (reader.findNPlusOneParents === undefined) return false;
   const { budget } = search.scan;
   const left = budget.limit - search.spent();
-  const costOfTraces = (await estimateCostOfTraces(reader, search, signal)) ?? left;
-  const canReadTraces = costOfTraces < left;
-  const share = canReadTraces ? createBudgetShare(budget, left - costOfTraces) : budget;
+  const cost = await estimateCostOfTraces(reader, search, signal);
+  const costOfTraces = cost !== undefined && cost < left ? cost : undefined;
+  const share = costOfTraces === undefined ? budget : createBudgetShare(budget, left - costOfTraces);
   const searching = async (): Promise<boolean> => {
-    const parents = await listCandidates(
-      reader,
-      search,
-      canReadTraces ? costOfTraces : undefined,
-      share,
-      signal,
-    );
+    const parents = await listCandidates(reader, search, costOfTraces, share, signal);
     if (parents === undefined) return false;
     await searchParents(reader, search, parents, share, found, signal);
     return true;
@@ -151,7 +145,10 @@ async function searchCandidates(
   return (await suppressShareSpent(searching())) ?? false;
 }
 
-/** Undefined where the store cannot list them, or where reading the traces, if that is possible, costs less. */
+/**
+ * Parents that may have an N+1. Undefined where the store cannot list them, or where reading the traces costs less;
+ * `costOfTraces` is undefined where these are too many to be read.
+ */
 async function listCandidates(
   reader: SpanReader,
   { sources, requests, scan }: NpoSearch,
@@ -160,12 +157,11 @@ async function listCandidates(
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   const searched = { sources, select: "statements", budget } as const;
-  const canName = await isCheaperThanSearch(reader, requests * namingOverSearching, searched, signal);
+  const all = (await reader.count?.({ ...searched, range: allTime }, signal)) ?? 0;
+  const canName = requests * namingOverSearching <= all;
   const traceIds = canName ? await reader.findTraceIds?.({ ...scan, budget }, signal) : undefined;
-  if (traceIds === undefined && costOfTraces !== undefined) {
-    const cost = costOfTraces * readingOverSearching;
-    if (await isCheaperThanSearch(reader, cost, searched, signal)) return undefined;
-  }
+  const canRead = costOfTraces !== undefined && costOfTraces * readingOverSearching <= all;
+  if (traceIds === undefined && canRead) return undefined;
   const query = { sources, least: npoThreshold, traceIds, budget };
   const parents = await reader.findNPlusOneParents?.(query, signal);
   // Each parent costs at least a look-up, and so does the request above it.

@@ -223,39 +223,39 @@ export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, { from, t
     return allOf([ends, length.certain, { range: { [length.field]: { gte: 0, lt: longest } } }]);
   }
   const shift = (instant: bigint, millis: number) => (instant - BigInt(millis) * nanosPerMilli) as Instant;
-  const lasts = (least: number, most: number): Query => ({
+  const buildLengthQuery = (least: number, most: number): Query => ({
     range: { [length.field]: { gte: least * perMilli, lt: most * perMilli } },
   });
   const short = findShortDuration({ from, to });
-  const endsByStart = (start: TimeRule): Query => {
-    const startsBetween = (since: Instant, until: Instant) =>
+  const buildEndsByStart = (start: TimeRule): Query => {
+    const buildStartQuery = (since: Instant, until: Instant) =>
       buildCertainTimeQuery(placed, start, since, until);
     const byBucket = durationBuckets.map((most, at) => {
       const least = at === 0 ? 0 : requireAt(durationBuckets, at - 1);
       const [since, until] = [shift(from, least), shift(to, most + 1)];
-      if (most > short) return allOf([lasts(least, most), startsBetween(since, until)]);
-      // What starts in the middle is in the clause of all short durations. Bounds overlap, because they are rounded inwards.
-      const isNearEnd = anyOf([
-        startsBetween(since, shift(from, -1)),
-        startsBetween(shift(to, short + 2), until),
+      if (most > short) return allOf([buildLengthQuery(least, most), buildStartQuery(since, until)]);
+      // `middle` has the other starts. Its bounds and these overlap, because all are rounded inwards.
+      const nearBounds = anyOf([
+        buildStartQuery(since, shift(from, -1)),
+        buildStartQuery(shift(to, short + 2), until),
       ]);
-      return allOf([lasts(least, most), isNearEnd]);
+      return allOf([buildLengthQuery(least, most), nearBounds]);
     });
-    const middle = allOf([lasts(0, short), startsBetween(from, shift(to, short + 1))]);
+    const middle = allOf([buildLengthQuery(0, short), buildStartQuery(from, shift(to, short + 1))]);
     return anyOf(short === 0 ? byBucket : [middle, ...byBucket]);
   };
-  return allOf([length.certain, combineCertainTimes(placed, form.start, endsByStart)]);
+  return allOf([length.certain, combineCertainTimes(placed, form.start, buildEndsByStart)]);
 }
 
-/** A short range has fewer than so many times the durations that count as short in it. */
-const shortPartsOfRange = 16n;
+/** A duration is short against a range that is so many times as long. */
+const rangeOverShort = 16n;
 
 /**
- * The bound of durations, milliseconds, that are short against a range; 0 where none is. Most spans have such a one and start in
- * the middle of the range, so that one clause for these spares a server a visit of each for its bucket.
+ * The longest bound of a bucket, milliseconds, that is short against a range; 0 without one. Most spans are shorter and start in
+ * the middle of the range. One clause for these costs a server less than the clauses of their buckets.
  */
 function findShortDuration({ from, to }: TimeRange): number {
-  const longest = (to - from) / (shortPartsOfRange * nanosPerMilli);
+  const longest = (to - from) / (rangeOverShort * nanosPerMilli);
   return durationBuckets.findLast((bound) => bound <= longest) ?? 0;
 }
 

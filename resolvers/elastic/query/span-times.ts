@@ -142,7 +142,7 @@ function buildEndQueryByStart(placed: PlacedForm<SpanForm>, start: TimeRule, { f
   if (!isSearchable || !(isWideNumber(field) || isApproximateNumber(field))) return startsBefore;
   const perMilli = durationUnitsPerMilli[duration.unit];
   const before = (millis: number) => (from - BigInt(millis) * nanosPerMilli) as Instant;
-  // What starts later has a shorter bucket's clause: the server visits each document for few clauses.
+  // Each clause leaves out the starts that the clause before it has, so that few clauses match the same document.
   const byBucket = durationBuckets.map((least, at) => {
     const since = at + 1 < durationBuckets.length ? before(least * 8) : undefined;
     return allOf([

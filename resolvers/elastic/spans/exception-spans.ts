@@ -108,7 +108,7 @@ export async function listSpanIdsInTraces(
   return deduplicateIds(found);
 }
 
-/** The same ids, from the documents of the events. */
+/** The ids of `listSpanIds`, from the documents of the events. */
 export async function readSpanIdsOfEvents(
   condition: Condition<EventForm>,
   context: ReadContext,

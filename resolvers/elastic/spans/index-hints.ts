@@ -162,11 +162,15 @@ export async function listTraceIdsWithExceptions(
         listEventTraceNames(form).filter((name) => !form.trace_id.includes(name)),
       ),
     ]);
-    const ids = combineHints(lists)
-      ?.flat(2)
-      .filter((id) => id !== undefined);
-    return ids && [...new Set(ids.map((id) => normaliseId(id, 32)))];
+    const tuples = combineHints(lists)?.flat();
+    return tuples && toTraceIds(tuples);
   });
+}
+
+/** The ids of traces that tuples have, each once. */
+function toTraceIds(tuples: readonly IdTuple[]): readonly string[] {
+  const ids = tuples.flat().filter((id) => id !== undefined);
+  return [...new Set(ids.map((id) => normaliseId(id, 32)))];
 }
 
 /** The traces of the spans of a condition. Undefined where the index cannot list them. */
@@ -180,9 +184,8 @@ export async function listTraceIds(
   return tryHint(async () => {
     const plan = await documents.planSearch(source, signal);
     const query = { source, plan, forms: plan.forms.spans, condition };
-    const list = await listIds(documents, query, ({ trace_id }) => trace_id, budget, signal);
-    const ids = list?.flat().filter((id) => id !== undefined);
-    return ids && [...new Set(ids.map((id) => normaliseId(id, 32)))];
+    const tuples = await listIds(documents, query, ({ trace_id }) => trace_id, budget, signal);
+    return tuples && toTraceIds(tuples);
   });
 }
 

@@ -28,8 +28,8 @@ interface ParentSearch extends NPlusOneQuery {
   readonly documents: SpanDocuments;
   readonly source: SpanSource;
   readonly plan: SearchPlan;
-  /** The only traces whose spans are counted. Undefined where all are. */
-  readonly traceIds: readonly string[] | undefined;
+  /** The statements that are searched: of some traces, or all. */
+  readonly statements: Condition<SpanForm>;
   /** The field that the index groups by. */
   readonly field: string;
   readonly forms: readonly PlacedForm<SpanForm>[];
@@ -39,7 +39,7 @@ interface ParentSearch extends NPlusOneQuery {
   readonly manyStatements: Set<string>;
 }
 
-/** Few enough terms for one query, see `maxTracesPerSearch`. What is counted takes little more than naming the traces. */
+/** More than `maxTracesPerSearch`, because counts are short answers; four spellings of each are still few enough terms. */
 const maxTracesPerList = 10_000;
 
 /** `SpanReader.findNPlusOneParents` over one source. */
@@ -54,9 +54,11 @@ export async function findNPlusOneParents(
     const [found, manyStatements] = [new Set<string>(), new Set<string>()];
     const parts = query.traceIds === undefined ? [undefined] : chunkIds(query.traceIds, maxTracesPerList);
     for (const traceIds of parts) {
+      const statements: Condition<SpanForm> = (placed) =>
+        allOf([buildStatementQuery(placed), buildTracesQuery(placed, traceIds)]);
       for (const [field, forms] of groupFormsByParentField(plan)) {
         if (field === undefined) return undefined;
-        const target = { documents, source, plan, traceIds, field, forms };
+        const target = { documents, source, plan, statements, field, forms };
         const isCertain = await addParents({ ...query, ...target, found, manyStatements }, signal);
         if (!isCertain) return undefined;
       }
@@ -78,18 +80,17 @@ function groupFormsByParentField({
 
 /** Adds all candidates of one parent field; false where the field may lack the parent of a span, or there are too many. */
 async function addParents(search: ParentSearch, signal: AbortSignal): Promise<boolean> {
-  const { documents, source, forms } = search;
-  const isCounted: Condition<SpanForm> = (placed) => buildCountedQuery(search, placed);
+  const { documents, source, statements, forms } = search;
   const uncertain: Condition<SpanForm> = (placed) =>
-    allOf([buildCountedQuery(search, placed), not(buildCertainParentQuery(placed))]);
+    allOf([statements(placed, source), not(buildCertainParentQuery(placed))]);
   if (await hasDocuments(documents, toQuery(search, uncertain), signal)) return false;
   // A span that stands for several, which the index counts as one, makes its parent a candidate.
   const several: Condition<SpanForm> = (placed) =>
-    allOf([buildCountedQuery(search, placed), not(buildCertainCountOneQuery(placed))]);
+    allOf([statements(placed, source), not(buildCertainCountOneQuery(placed))]);
   const hasSeveral = forms.some((placed) => several(placed, source) !== matchNone);
   if (hasSeveral && !(await addParentsByCount(search, several, 1, signal))) return false;
   const byStatement = await listParentsByStatement(search, signal);
-  if (byStatement === undefined) return addParentsByCount(search, isCounted, search.least, signal);
+  if (byStatement === undefined) return addParentsByCount(search, statements, search.least, signal);
   addIds(search, byStatement);
   return true;
 }
@@ -110,11 +111,11 @@ function buildStatementQuery(placed: PlacedForm<SpanForm>): Query {
   return buildSelectionQuery(placed, "statements");
 }
 
-/** Statements of the traces that are searched. */
-function buildCountedQuery({ traceIds }: ParentSearch, placed: PlacedForm<SpanForm>): Query {
-  const { group, form } = placed;
-  const inTraces = traceIds === undefined ? matchAll : buildIdQuery(group, form.trace_id, traceIds);
-  return allOf([buildStatementQuery(placed), inTraces]);
+function buildTracesQuery(
+  { group, form }: PlacedForm<SpanForm>,
+  traceIds: readonly string[] | undefined,
+): Query {
+  return traceIds === undefined ? matchAll : buildIdQuery(group, form.trace_id, traceIds);
 }
 
 /** Documents whose field certainly has the parent, if they name one. */
@@ -252,12 +253,8 @@ async function listParentsByStatement(
     ...{ min_doc_count: minPerShard, shard_min_doc_count: minPerShard },
   };
   const aggs = groups.map((filter, index) => [`heap${index}`, { filter, aggs: { parents: { terms } } }]);
-  const { aggregations } = await aggregateParents(
-    search,
-    (placed) => buildCountedQuery(search, placed),
-    Object.fromEntries(aggs),
-    signal,
-  );
+  const body = Object.fromEntries(aggs);
+  const { aggregations } = await aggregateParents(search, search.statements, body, signal);
   const ids = new Set<string>();
   for (const index of groups.keys()) {
     const { buckets } = statementGroupSchema.parse(aggregations[`heap${index}`]).parents;
@@ -273,14 +270,13 @@ async function listStatements(
   search: ParentSearch,
   signal: AbortSignal,
 ): Promise<readonly Statement[] | undefined> {
-  const { documents, forms } = search;
+  const { documents, source, forms } = search;
   const deriveFields = (placed: PlacedForm<SpanForm>) => deriveGroupableFields(placed, placed.form.statement);
   const uncertain: Condition<SpanForm> = (placed) =>
     allOf([
-      buildCountedQuery(search, placed),
+      search.statements(placed, source),
       not(allOf(deriveFields(placed).map(({ certain }) => certain))),
     ]);
-  const isCounted: Condition<SpanForm> = (placed) => buildCountedQuery(search, placed);
   const fields = [
     ...new Set(
       forms.flatMap((placed) =>
@@ -296,7 +292,7 @@ async function listStatements(
   const body = { track_total_hits: true, aggs: Object.fromEntries(aggs) };
   const [isUncertain, { total, aggregations }] = await Promise.all([
     hasDocuments(documents, toQuery(search, uncertain), signal),
-    documents.aggregate(toQuery(search, isCounted), body, signal),
+    documents.aggregate(toQuery(search, search.statements), body, signal),
   ]);
   if (isUncertain || total > maxCountedSpans) return undefined;
   const lists = fields.map((_, index) => statementTermsSchema.parse(aggregations[`statements${index}`]));

@@ -4,7 +4,7 @@ import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
-import type { SpanPushdown, SpanScan, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
+import type { SpanId, SpanPushdown, SpanScan, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { toTally } from "../../../src/tracing/spans/span-tally.ts";
@@ -101,7 +101,7 @@ async function* tallyByScan(query: TallyQuery, context: ReadContext): AsyncGener
 
 /** Listing ids takes so much less of the budget than reading as many spans, but is slower for few spans. */
 const idListingSavings = 10;
-/** Spans of a busy site's trace, about. */
+/** About so many spans of a range are in one trace. */
 const spansPerTrace = 8;
 
 /**
@@ -125,12 +125,14 @@ async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadConte
   }
   const isException: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
   const { events, spans } = await countEventsAndSpans(isException, matcher.condition, context);
-  const ids =
-    spans * idListingSavings <= events
-      ? undefined
-      : spans <= events * spansPerTrace
-        ? await listSpanIdsInTraces(isException, matcher.condition, context)
-        : await listSpanIds(isException, context);
+  const listIds = async (): Promise<readonly SpanId[] | undefined> => {
+    if (spans * idListingSavings <= events) return undefined;
+    const areTracesFewer = spans <= events * spansPerTrace;
+    return areTracesFewer
+      ? listSpanIdsInTraces(isException, matcher.condition, context)
+      : listSpanIds(isException, context);
+  };
+  const ids = await listIds();
   if (ids === undefined && spans <= events) {
     for await (const batch of readSpansWithEvents(matcher, context)) {
       yield* yieldNonEmpty(batch.filter(hasException));

@@ -93,7 +93,7 @@ function isInRange(time: bigint, { from, to }: TimeRange): boolean {
 
 // ---- Requests -------------------------------------------------------------------------------------------------
 
-/** The chosen requests of the traces that have one with a duration within the bounds; others among them are longer or shorter. */
+/** The chosen requests with durations within the bounds. */
 export async function readRequestsOfDuration(
   reader: SpanReader,
   query: Listing,
@@ -105,7 +105,8 @@ export async function readRequestsOfDuration(
   const entries = await readEntries(reader, narrowDurations(query, bounds), range, signal);
   const isUnbounded = min <= (filter.minDuration ?? 0n) && max === undefined;
   const all = isUnbounded ? entries : await readCompetingEntries(reader, query, entries, signal);
-  return chooseCandidates(query, await acceptRequests(reader, query, all, signal));
+  const chosen = chooseCandidates(query, await acceptRequests(reader, query, all, signal));
+  return chosen.filter(({ row }) => isWithinBounds(row.duration, bounds));
 }
 
 /** The same listing, of which a store may leave out what has other durations. */

@@ -105,8 +105,13 @@ async function* readByTime(
 
 /** How many times as long the next window is, so that it has the rest of the page, or another page. */
 function deriveGrowth(expected: number, found: number, rows: number): number {
-  const missing = found < expected ? Math.min(rowsMargin * (expected - found), expected) : expected;
+  const missing = Math.min(rowsMargin * countMissing(expected, found), expected);
   return rows === 0 ? maxWindowGrowth : Math.min(Math.ceil(missing / rows), maxWindowGrowth);
+}
+
+/** How many rows the page lacks, or the page after it. */
+function countMissing(expected: number, found: number): number {
+  return found < expected ? expected - found : expected;
 }
 
 /** How many documents further windows would read: for the rest of a page, or of the range if that is less. */
@@ -125,14 +130,12 @@ function estimateReads(
 /** The traces with exceptions of all times; undefined where reading so many documents costs less than their list. */
 async function listFewFailedTraceIds(
   reader: SpanReader,
-  { sources, pushdown, budget }: Listing,
+  query: Listing,
   reads: number,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  const share = createBudgetShare(budget, Math.ceil(reads / readsPerFailedTrace / idsPerBudgetUnit));
-  const { errors } = pushdown;
-  const listing = reader.findTraceIdsWithExceptions?.({ sources, errors, budget: share }, signal);
-  return listing && suppressShareSpent(listing);
+  const budget = createBudgetShare(query.budget, Math.ceil(reads / readsPerFailedTrace / idsPerBudgetUnit));
+  return suppressShareSpent(listAllFailedTraceIds(reader, { ...query, budget }, signal));
 }
 
 function measureLength({ from, to }: TimeRange): bigint {
@@ -186,18 +189,17 @@ async function* readByDuration(
     if (rest.max !== undefined && rest.max < rest.min) return;
     const cut = await findCut(reader, query, rest, nth, signal);
     const window = cut === undefined ? rest : cutDurations(rest, cut, order);
-    const rows = await readRequestsOfDuration(reader, query, window, signal);
-    yield rows.filter(({ row }) => isWithinBounds(row.duration, window));
+    yield await readRequestsOfDuration(reader, query, window, signal);
     if (cut === undefined) return;
     rest = removeDurations(rest, cut, order);
     nth = Math.min(nth * 4, maxSplitPointRank);
   }
 }
 
-/** So many windows are read in the time in which all errors are. */
+/** So many windows are read in the time in which all errors of the range are. */
 const windowsPerRange = 6;
 
-/** The errors of the longest or shortest requests in windows, where a few of these have a page; then all others. */
+/** Windows as of requests, as long as a few of them have a page; then all other errors at once. */
 async function* readErrorsByDuration(
   reader: SpanReader,
   query: Listing,
@@ -222,9 +224,8 @@ async function* readErrorsByDuration(
     if (cut === undefined) return;
     found += rows.length;
     rest = removeDurations(rest, cut, order);
-    const missing = found < expectedRows ? expectedRows - found : expectedRows;
-    const isInFew = rows.length * windowsPerRange >= missing;
-    cut = isInFew ? await findCut(reader, query, rest, maxSplitPointRank, signal) : undefined;
+    const needsFew = rows.length * windowsPerRange >= countMissing(expectedRows, found);
+    cut = needsFew ? await findCut(reader, query, rest, maxSplitPointRank, signal) : undefined;
   }
 }
 

@@ -1,7 +1,7 @@
 // What reading spans costs, against an answer that the source adds up.
 import { Refused } from "../../core/errors.ts";
 import { allTime } from "../../core/time.ts";
-import type { Budget, SpanReader, SpanScan, SpanSelection, SpanSources } from "../../store/spans.ts";
+import type { Budget, SpanReader, SpanSelection, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "../spans/read-budget.ts";
 
 /** Reading a span costs about so many times as much as adding it up at the source. */
@@ -30,23 +30,8 @@ export async function isReadingCheaper(
   if (toRead > budget.limit / documentsPerSpan) return false;
   if (toRead <= spans / readingOverAddingUp) return true;
   if (searched === undefined) return false;
-  return isCheaperThanSearch(
-    reader,
-    toRead * readingOverSearching,
-    { select: searched, sources, budget },
-    signal,
-  );
-}
-
-/** Whether a cost, in spans that the source searches through, is below that of a search through the spans of any time. */
-export async function isCheaperThanSearch(
-  reader: SpanReader,
-  cost: number,
-  searched: Pick<SpanScan, "select" | "sources" | "budget">,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const all = await reader.count?.({ ...searched, range: allTime }, signal);
-  return all !== undefined && cost <= all;
+  const all = await reader.count?.({ sources, range: allTime, select: searched, budget }, signal);
+  return all !== undefined && toRead * readingOverSearching <= all;
 }
 
 /** Undefined where it takes more than the limit: the definition then has the whole budget. */

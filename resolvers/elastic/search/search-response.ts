@@ -82,7 +82,7 @@ function splitResponse(bytes: Buffer, size: number): ParsedResponse | undefined 
   const end = bytes.lastIndexOf("]}");
   if (begin < beforeHit || end < begin) return undefined;
   const head = scanHead(bytes, begin, end);
-  if (head?.total === undefined) return undefined;
+  if (head === undefined) return undefined;
   const indices = new Set<string>();
   let count = 0;
   let [name, nameEnd] = [0, 0];
@@ -97,7 +97,7 @@ function splitResponse(bytes: Buffer, size: number): ParsedResponse | undefined 
     } else [name, nameEnd] = [start, start + length];
     count += 1;
   }
-  if (count !== Math.min(size, head.total)) return undefined;
+  if (count !== Math.min(size, head.total ?? size)) return undefined;
   return {
     ...head,
     indices,

@@ -43,6 +43,7 @@ import {
   type Condition,
   countDocuments,
   type DocumentQuery,
+  type StartedSearch,
   startSearch,
 } from "./span-search.ts";
 
@@ -327,24 +328,23 @@ async function* readDocuments<Form extends SpanForm | EventForm>(
   budget: Budget,
   signal: AbortSignal,
 ): DocumentBatches<Form> {
-  let size: number = pageSizes.scroll;
-  let spent = 0;
-  if (!exceedsFirstSearch) {
-    const options = { size: pageSizes.first, plan };
-    const first = await startSearch(context, query, options, signal).catch(suppressTooLarge);
-    if (first === undefined) size = pageSizes.large;
-    else {
-      spent = requireTotal(context.backend, first.response);
-      budget.spend(spent);
-      if (spent <= first.response.count) {
-        budget.reportRead?.(spent);
-        yield* expandForms(context, query, first.plan, first.response);
-        return;
-      }
-      size = choosePageSize(first.response);
-    }
+  const scroll = (size: number, spent = 0) =>
+    scrollDocuments(context, query, { size, plan, spent }, budget, signal);
+  if (exceedsFirstSearch) return yield* scroll(pageSizes.scroll);
+  const options = { size: pageSizes.first, plan };
+  const first = await startSearch(context, query, options, signal).catch(suppressTooLarge);
+  if (first === undefined) return yield* scroll(pageSizes.large);
+  const { response } = first;
+  const total = requireTotal(context.backend, response);
+  budget.spend(total);
+  if (total <= response.count) {
+    budget.reportRead?.(total);
+    return yield* expandForms(context, query, first.plan, response);
   }
-  yield* scrollDocuments(context, query, { size, plan, spent }, budget, signal);
+  const size = choosePageSize(response);
+  // In a view a page can follow any other; a scroll begins anew.
+  if (context.view === undefined) return yield* scroll(size, total);
+  yield* readPages(context, query, first, { size, spent: total }, budget, signal);
 }
 
 function choosePageSize({ bytes, count }: ParsedResponse): number {
@@ -352,29 +352,45 @@ function choosePageSize({ bytes, count }: ParsedResponse): number {
   return Math.min(Math.max(Math.floor((pageBytes * count) / bytes), pageSizes.scroll), pageSizes.first);
 }
 
-/** Reads by a scroll. `spent` documents are taken from the budget already. */
+/** Reads by a scroll, or the pages of a view. `spent` documents are taken from the budget already. */
 async function* scrollDocuments<Form extends SpanForm | EventForm>(
   context: SpanSearchContext,
   query: DocumentQuery<Form>,
-  options: { readonly size: number; readonly plan: SearchPlan | undefined; readonly spent: number },
+  { size, plan, spent }: PageOptions & { readonly plan: SearchPlan | undefined },
+  budget: Budget,
+  signal: AbortSignal,
+): DocumentBatches<Form> {
+  const started = await startSearch(context, query, { size, isScroll: true, plan }, signal);
+  yield* readPages(context, query, started, { size, spent }, budget, signal);
+}
+
+interface PageOptions {
+  /** Documents of a page. */
+  readonly size: number;
+  readonly spent: number;
+}
+
+/** The first page and all that follow it. `spent` documents are taken from the budget already. */
+async function* readPages<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  query: DocumentQuery<Form>,
+  { plan, response: first, fetchNext }: StartedSearch,
+  { size, spent }: PageOptions,
   budget: Budget,
   signal: AbortSignal,
 ): DocumentBatches<Form> {
   const { backend, client } = context;
-  const { size, plan: fixedPlan, spent } = options;
   const leaving = new AbortController();
   const limited = combineSignals(signal, leaving.signal);
-  const started = await startSearch(context, query, { size, isScroll: true, plan: fixedPlan }, limited);
-  const { plan } = started;
-  let { response } = started;
-  const total = requireTotal(backend, response);
-  if (total > spent) budget.spend(total - spent);
+  let response = first;
   let read = 0;
-  const readNextPage = async (page: ParsedResponse): Promise<ParsedResponse> => {
-    const bytes = await started.fetchNext(page, limited);
-    return parseCompleteResponse(backend, bytes, Math.min(size, total - read), true);
-  };
   try {
+    const total = requireTotal(backend, first);
+    if (total > spent) budget.spend(total - spent);
+    const readNextPage = async (page: ParsedResponse): Promise<ParsedResponse> => {
+      const bytes = await fetchNext(page, size, limited);
+      return parseCompleteResponse(backend, bytes, Math.min(size, total - read), true);
+    };
     while (response.count > 0) {
       read += response.count;
       budget.reportRead?.(response.count);

@@ -63,12 +63,15 @@ interface SearchOptions {
   readonly plan?: SearchPlan | undefined;
 }
 
-interface StartedSearch {
+export interface StartedSearch {
   readonly response: ParsedResponse;
   /** The plan that fits all indices of the response. */
   readonly plan: SearchPlan;
-  /** The bytes of the page that follows one; pages are asked for in order. Only where `isScroll`. @throws {BackendError} */
-  readonly fetchNext: (page: ParsedResponse, signal: AbortSignal) => Promise<Buffer>;
+  /**
+   * The bytes of the page that follows one; pages are asked for in order. Only where `isScroll`, and then all have the size of
+   * the first one, or in a view. @throws {BackendError}
+   */
+  readonly fetchNext: (page: ParsedResponse, size: number, signal: AbortSignal) => Promise<Buffer>;
 }
 
 const maxAttempts = 3;
@@ -193,11 +196,12 @@ function createPager(
   firstBytes: Buffer,
 ): StartedSearch["fetchNext"] {
   const { backend, client, view } = context;
-  if (view === undefined) return (page, signal) => fetchNextPage(backend, client, page, signal);
+  if (view === undefined) return (page, _, signal) => fetchNextPage(backend, client, page, signal);
   let last = findLastSortValues(firstBytes);
-  return async (_, signal) => {
+  return async (_, size, signal) => {
     if (last === undefined) throw new BackendError(backend, "malformed", "a document without sort values");
-    const next = { ...body, search_after: last };
+    // Whoever counts again visits all that match, for each page.
+    const next = { ...body, size, track_total_hits: false, search_after: last };
     const bytes = await searchSource(context, source, next, signal);
     last = findLastSortValues(bytes);
     return bytes;

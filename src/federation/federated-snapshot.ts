@@ -37,9 +37,14 @@ export async function openFederatedSnapshot(
   const parts = divide(sources);
   const opened = await openEach(parts, since && versionsOf.get(since), signal);
   if (opened === undefined) return undefined;
-  const readers = new Map([...opened].map(([backend, { reader }]) => [backend, reader]));
+  const joinFrom = (open: (snapshot: SpanSnapshot, backend: string) => SpanReader): SpanReader =>
+    joinReaders(new Map([...opened].map(([backend, snapshot]) => [backend, open(snapshot, backend)])));
   return {
-    reader: joinReaders(readers),
+    reader: joinFrom(({ reader }) => reader),
+    trackOrigins: (report) =>
+      joinFrom(({ trackOrigins }, backend) =>
+        trackOrigins((origin) => report(formatOrigin(backend, origin))),
+      ),
     ...joinStates(opened, since),
     select: async (selected, earlier, own) => {
       const before = earlier && versionsOf.get(earlier);
@@ -88,7 +93,7 @@ function joinStates(states: ReadonlyMap<string, State>, since: SnapshotVersion |
   const version = joinVersions(new Map(sorted.map(([backend, state]) => [backend, state.version])));
   const before = since && versionsOf.get(since);
   const isSame = before?.size === states.size && [...states.keys()].every((backend) => before.has(backend));
-  return { version, added: isSame ? joinAdded(sorted.map(([, { added }]) => added)) : undefined };
+  return { version, added: isSame ? joinAdded(sorted) : undefined };
 }
 
 function joinVersions(versions: Versions): SnapshotVersion {
@@ -121,13 +126,24 @@ export function parseFederatedVersion(
 }
 
 /** Undefined where one of them is: what its backend had has changed, or may have. */
-function joinAdded(all: readonly (AddedSpans | undefined)[]): AddedSpans | undefined {
-  const known = all.filter((added) => added !== undefined);
-  if (known.length < all.length) return undefined;
+function joinAdded(states: readonly (readonly [backend: string, State])[]): AddedSpans | undefined {
+  const known: AddedSpans[] = [];
+  const gone = new Set<string>();
+  for (const [backend, { added }] of states) {
+    if (added === undefined) return undefined;
+    known.push(added);
+    for (const origin of added.gone) gone.add(formatOrigin(backend, origin));
+  }
   return {
     documents: known.reduce((sum, { documents }) => sum + documents, 0),
+    gone,
     read: async function* (budget, signal) {
       for (const { read } of known) yield* read(budget, signal);
     },
   };
+}
+
+/** Backends may have indices of one name. */
+function formatOrigin(backend: string, origin: string): string {
+  return JSON.stringify([backend, origin]);
 }

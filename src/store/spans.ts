@@ -248,10 +248,15 @@ export interface SnapshotVersion {
 export interface SpanSnapshot {
   /** Reads the documents of the snapshot. Its scans and look-ups are `withoutEvents`. */
   readonly reader: SpanReader;
+  /**
+   * Returns a reader of the same documents that reports where they come from: at least each origin of what it returns. What is
+   * made of that holds as long as none of these is gone.
+   */
+  readonly trackOrigins: (report: (origin: string) => void) => SpanReader;
   readonly version: SnapshotVersion;
   /**
    * What this snapshot holds beyond an earlier one. Undefined without an earlier one, and where anything that the earlier one
-   * held has changed or is gone, or may have.
+   * held has changed or is gone, or may have, but for origins that are gone as a whole.
    */
   readonly added: AddedSpans | undefined;
   /** What the snapshot is for some of its sources, compared with an earlier version of these. Errors as `SpanReader.scan`. */
@@ -267,6 +272,8 @@ export interface SpanSnapshot {
 export interface AddedSpans {
   /** How many documents were added, of these sources or of others in the same place. */
   readonly documents: number;
+  /** Origins of which nothing holds any more: an index was deleted, or is another one. What it has now is added. */
+  readonly gone: ReadonlySet<string>;
   /** Returns the added spans of the sources. Errors as `SpanReader.scan`. */
   readonly read: (budget: Budget, signal: AbortSignal) => AsyncIterable<readonly Span[]>;
 }

@@ -17,6 +17,7 @@ function createSegments(count: number, bytes: number, seconds: bigint): readonly
     },
     id: String(n),
     bytes: n === 0 ? bytes : 0,
+    origins: [],
   }));
 }
 

@@ -29,9 +29,9 @@ const indexSchema = z
   .tuple([z.string(), optionalText, optionalText])
   .transform(([name, uuid, fields]) => [name, { uuid, fields }] as const);
 const stateSchema = z
-  .tuple([z.string(), z.int().min(1), z.int(), z.int(), z.string(), z.string()])
-  .transform(([name, documents, newest, term, id, recent]) => {
-    return [name, { documents, newest, term, id, recent }] as const;
+  .tuple([z.string(), z.int().min(1), z.int(), z.int(), z.string(), z.string(), z.int().min(1)])
+  .transform(([name, documents, newest, term, id, recent, block]) => {
+    return [name, { documents, newest, term, id, recent, block }] as const;
   });
 const heldSchema = z.strictObject({
   view: z.string(),
@@ -50,8 +50,9 @@ export function printHeld(held: Held, view: string): string {
       pattern,
       indices: [...indices].map(([name, { uuid = null, fields = null }]) => [name, uuid, fields]),
       states: states.map((shard) =>
-        [...shard].map(([name, { documents, newest, term, id, recent }]): z.input<typeof stateSchema> => {
-          return [name, documents, newest, term, id, recent];
+        [...shard].map(([name, state]): z.input<typeof stateSchema> => {
+          const { documents, newest, term, id, recent, block } = state;
+          return [name, documents, newest, term, id, recent, block];
         }),
       ),
     }),

@@ -21,6 +21,8 @@ interface ShardState extends RecentState {
 interface RecentState extends NewestDocument {
   /** A digest of the number of documents in each block of numbers, and of the sum of these. */
   readonly recent: string;
+  /** How many numbers a block has. */
+  readonly block: number;
 }
 
 interface NewestDocument {
@@ -113,11 +115,16 @@ export async function compareShards(
     if (data._shards.total !== point.shards) throw new IndicesChangedError();
     return data;
   };
-  const [all, above, recent] = await Promise.all([
+  // What was kept is input: more indices than a block length has were not described with it.
+  const byBlock = [...Map.groupBy(earlier ?? [], ([, state]) => state.block)].filter(
+    ([length, own]) => chooseBlockLength(own.length) <= length,
+  );
+  const [all, above, ...recentByBlock] = await Promise.all([
     search({ aggs: byIndex({}) }),
     search({ query: buildAddedQuery(earlier), aggs: byIndex(newestDocument) }),
-    searchRecent(backend, search, earlier ?? new Map(), earlier?.size ?? 0),
+    ...byBlock.map(([block, states]) => searchRecent(backend, search, new Map(states), block)),
   ]);
+  const recent = new Map(recentByBlock.flatMap((states) => [...states]));
   const documents = countByIndex(all);
   const added = countByIndex(above);
   const holds = (index: string): boolean => {
@@ -125,15 +132,20 @@ export async function compareShards(
     const [before, now] = [earlier?.get(index), recent.get(index)];
     return before !== undefined && now !== undefined && before.documents === below && isSame(before, now);
   };
-  const changed = [...documents.keys()].filter((index) => added.has(index) || !holds(index));
-  const newest = listNewest(backend, above);
+  const block = chooseBlockLength(documents.size);
+  const isKnown = (index: string): boolean =>
+    !added.has(index) && holds(index) && earlier?.get(index)?.block === block;
+  const changed = [...documents.keys()].filter((index) => !isKnown(index));
+  const newest: Map<string, NewestDocument> = listNewest(backend, above);
+  for (const index of changed.filter(holds))
+    if (!added.has(index)) newest.set(index, requireKey(recent, index));
   const unknown = changed.filter((index) => !newest.has(index));
   if (unknown.length > 0) {
     const query = buildIndicesQuery(unknown);
     const found = listNewest(backend, await search({ query, aggs: byIndex(newestDocument) }));
     for (const [index, document] of found) newest.set(index, document);
   }
-  const recentOfChanged = await searchRecent(backend, search, newest, documents.size);
+  const recentOfChanged = await searchRecent(backend, search, newest, block);
   const states = new Map<string, ShardState>();
   for (const [index, count] of documents) {
     const found = recentOfChanged.get(index) ?? recent.get(index);
@@ -154,19 +166,19 @@ function isSame(one: RecentState, other: RecentState): boolean {
   );
 }
 
-/** By index, the documents up to these newest ones, in blocks for so many indices in all. */
+/** By index, the documents up to these newest ones, in blocks of so many numbers. */
 async function searchRecent(
   backend: string,
   search: (body: object) => Promise<Answer>,
   upTo: ReadonlyMap<string, Pick<NewestDocument, "newest">>,
-  indices: number,
+  block: number,
 ): Promise<ReadonlyMap<string, RecentState>> {
   if (upTo.size === 0) return new Map();
   const ranges = [...upTo].map(([index, { newest }]) =>
     allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } }]),
   );
   const blocks = {
-    histogram: { field: "_seq_no", interval: chooseBlockLength(indices), min_doc_count: 1 },
+    histogram: { field: "_seq_no", interval: block, min_doc_count: 1 },
     aggs: { sum: { sum: { field: "_seq_no" } } },
   };
   const answer = await search({ query: anyOf(ranges), aggs: byIndex({ ...newestDocument, recent: blocks }) });
@@ -176,14 +188,15 @@ async function searchRecent(
       if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its blocks");
       const counted = recent.buckets.map((block) => [block.key, block.doc_count, block.sum.value]);
       const digest = createHash("sha256").update(JSON.stringify(counted)).digest("base64");
-      return [key, { ...requireKey(newest, key), recent: digest }] as const;
+      return [key, { ...requireKey(newest, key), recent: digest, block }] as const;
     }),
   );
 }
 
 /**
  * The length of the blocks of numbers that are counted by themselves, a power of two: the shortest of which so many indices have
- * few enough. Where another number of indices has another length, nothing seems the same, and all is read again once.
+ * few enough. States are compared in blocks of their own length. Indices of one length are never too many for it: when the last of
+ * them was described, the others were there.
  */
 function chooseBlockLength(indices: number): number {
   return 2 ** Math.ceil(Math.log2((indices * recentNumbers) / maxBlocks));

@@ -16,7 +16,7 @@ import { buildAddedQuery, compareShards, type ShardStates } from "./shard-states
 export interface Snapshot {
   readonly points: readonly PointInTime[];
   readonly version: SnapshotVersion;
-  /** What the snapshot has beyond the earlier one; undefined where anything else has changed. */
+  /** What the snapshot has beyond the earlier one; undefined where anything else has changed, but for whole indices. */
   readonly added: AddedDocuments | undefined;
   /** The same of some of its patterns, since an earlier version of these. @throws {BackendError} */
   readonly select: (
@@ -29,6 +29,8 @@ export interface Snapshot {
 
 export interface AddedDocuments {
   readonly documents: number;
+  /** Indices that are deleted, or that show other fields: all documents of these are added. */
+  readonly gone: ReadonlySet<string>;
   readonly buildQuery: (point: PointInTime) => Query;
 }
 
@@ -75,14 +77,16 @@ export async function openSnapshot(
     await mapConcurrent(wanted, concurrency, open, signal);
     const compare = rememberComparisons(backend, client);
     const select: Snapshot["select"] = async (of, earlier, own) => {
-      const held = earlier && versions.get(earlier);
+      const before = earlier && versions.get(earlier);
+      const indices = describePatterns(of);
+      const held = before && dropGone(before, indices);
       const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
       const compareOne = async (point: PointInTime, limited: AbortSignal) => {
-        const states = held?.get(point.pattern)?.states.at(point.shard);
+        const states = held?.kept.get(point.pattern)?.states.at(point.shard);
         return { point, ...(await compare(point, states, limited)) };
       };
       const compared = await mapConcurrent(wanted, concurrency, compareOne, own);
-      const now = describeHeld(of, compared);
+      const now = describeHeld(indices, compared);
       return { version: createVersion(now, client.view), added: held && describeAdded(held, now, compared) };
     };
     const all = await select({ patterns, isRead }, since, signal);
@@ -114,20 +118,47 @@ function rememberComparisons(
   };
 }
 
+/** The indices by pattern. */
+type PatternIndices = ReadonlyMap<string, HeldIndices>;
+
+function describePatterns({ patterns, isRead }: SnapshotSources): PatternIndices {
+  return new Map([...patterns].map(([pattern, metadata]) => [pattern, describeIndices(metadata, isRead)]));
+}
+
 function describeHeld(
-  { patterns, isRead }: SnapshotSources,
+  patterns: PatternIndices,
   compared: readonly { readonly point: PointInTime; readonly states: ShardStates }[],
 ): Held {
   return new Map(
-    [...patterns].map(([pattern, metadata]) => {
+    [...patterns].map(([pattern, indices]) => {
       const own = compared.filter(({ point }) => point.pattern === pattern);
       const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
-      return [
-        pattern,
-        { indices: describeIndices(metadata, isRead), states: sorted.map(({ states }) => states) },
-      ];
+      return [pattern, { indices, states: sorted.map(({ states }) => states) }];
     }),
   );
+}
+
+interface KeptAndGone {
+  /** Without the indices that are gone. */
+  readonly kept: Held;
+  readonly gone: ReadonlySet<string>;
+}
+
+/** Divides what an earlier version stands for by whether the indices are there and show what they showed. */
+function dropGone(earlier: Held, now: PatternIndices): KeptAndGone {
+  const gone = new Set<string>();
+  const kept = [...earlier].map(([pattern, { indices, states }]) => {
+    const current = now.get(pattern);
+    const isKept = ([index]: readonly [string, unknown]): boolean =>
+      current === undefined || keepsIndex(index, indices, current);
+    for (const one of indices) if (!isKept(one)) gone.add(one[0]);
+    const held = {
+      indices: new Map([...indices].filter(isKept)),
+      states: states.map((shard) => new Map([...shard].filter(isKept))),
+    };
+    return [pattern, held] as const;
+  });
+  return { kept: new Map(kept), gone };
 }
 
 function createVersion(held: Held, view: string): SnapshotVersion {
@@ -163,7 +194,7 @@ function countShards({ shardsByIndex }: IndexMetadata): readonly number[] {
 }
 
 function describeAdded(
-  earlier: Held,
+  { kept: earlier, gone }: KeptAndGone,
   held: Held,
   compared: readonly { readonly point: PointInTime; readonly added: number | undefined }[],
 ): Snapshot["added"] {
@@ -176,23 +207,25 @@ function describeAdded(
     if (count === undefined) return undefined;
     documents += count;
   }
-  for (const [pattern, { indices, states }] of earlier) {
+  for (const [pattern, { states }] of earlier) {
     const now = held.get(pattern);
-    if (now === undefined || now.states.length < states.length) return undefined;
-    if (!keepsIndices(indices, now.indices)) return undefined;
+    const isShardGone = states.some(({ size }, shard) => size > 0 && now?.states.at(shard) === undefined);
+    if (now === undefined || isShardGone) return undefined;
   }
   return {
-    documents,
+    ...{ documents, gone },
     buildQuery: ({ pattern, shard }) => buildAddedQuery(earlier.get(pattern)?.states.at(shard)),
   };
 }
 
 /** Whether all earlier indices are there and show what they showed, so that the same documents match and read the same. */
 export function keepsIndices(earlier: HeldIndices, now: HeldIndices): boolean {
-  return [...earlier].every(([index, { uuid, fields }]) => {
-    const other = now.get(index);
-    return other !== undefined && other.uuid === uuid && other.fields === fields;
-  });
+  return [...earlier.keys()].every((index) => keepsIndex(index, earlier, now));
+}
+
+function keepsIndex(index: string, earlier: HeldIndices, now: HeldIndices): boolean {
+  const [one, other] = [earlier.get(index), now.get(index)];
+  return other !== undefined && other.uuid === one?.uuid && other.fields === one?.fields;
 }
 
 export function describeIndices(

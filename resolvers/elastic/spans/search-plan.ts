@@ -63,6 +63,8 @@ export interface SpanView {
   readonly sort: readonly unknown[];
   /** Only documents that also match this are searched for. */
   readonly buildQuery?: ((point: PointInTime) => Query) | undefined;
+  /** Is told the indices of all documents that are returned or aggregated. */
+  readonly report?: ((index: string) => void) | undefined;
 }
 
 export interface SearchPlan {

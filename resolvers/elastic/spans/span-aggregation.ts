@@ -32,7 +32,7 @@ import { buildEndTimeQuery, durationBuckets } from "../query/span-times.ts";
 import { buildKindQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";
 import { PlanOutdatedError, type SearchPlan } from "./search-plan.ts";
 import type { SpanDocuments } from "./span-documents.ts";
-import type { AggregationQuery, AggregationResult, Condition } from "./span-search.ts";
+import type { AggregationBody, AggregationQuery, AggregationResult, Condition } from "./span-search.ts";
 
 /** Groups per page; fewer with durations, because servers return at most 65,535 buckets in all. */
 const pageSizes = { plain: 10_000, durations: 50 } as const;
@@ -354,7 +354,7 @@ function addBuckets(
 async function aggregateUnlessRejected(
   documents: SpanDocuments,
   query: AggregationQuery<SpanForm>,
-  body: object,
+  body: AggregationBody,
   signal: AbortSignal,
 ): Promise<AggregationResult | undefined> {
   try {
@@ -370,7 +370,7 @@ function buildPageBody(
   { form, duration, side, columns }: AggregationBlock,
   size: number,
   after: unknown,
-): object {
+): AggregationBody {
   const sources = columns.map(({ field }, index) => ({
     [`c${index}`]: { terms: { field, missing_bucket: true } },
   }));

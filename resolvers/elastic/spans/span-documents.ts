@@ -37,6 +37,7 @@ import {
   type SpanView,
 } from "./search-plan.ts";
 import {
+  type AggregationBody,
   type AggregationQuery,
   type AggregationResult,
   aggregate,
@@ -91,7 +92,7 @@ export interface SpanDocuments {
   /** Runs one search with aggregations; `body` overrides `size: 0`. @throws {PlanOutdatedError} */
   aggregate<Form extends SpanForm | EventForm>(
     query: AggregationQuery<Form>,
-    body: object,
+    body: AggregationBody,
     signal: AbortSignal,
   ): Promise<AggregationResult>;
   /** How many documents `readSpans` would read. */
@@ -108,8 +109,8 @@ export interface SpanDocuments {
 
 /** The documents of some sources at one moment. */
 export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
-  /** The documents of the shards with one number each, with the sources that have such shards. */
-  readonly shards: readonly ShardDocuments[];
+  /** The documents of the shards with one number each, with the sources that have such shards. `report` as in a view. */
+  readonly listShards: (report?: SpanView["report"]) => readonly ShardDocuments[];
   /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
   readonly added: AddedShards | undefined;
   /** The same of some of its sources, since an earlier version of these. @throws {BackendError} */
@@ -120,8 +121,7 @@ export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
   ) => Promise<Pick<DocumentSnapshot, "version" | "added">>;
 }
 
-export interface AddedShards {
-  readonly documents: number;
+export interface AddedShards extends Pick<AddedDocuments, "documents" | "gone"> {
   readonly shards: readonly ShardDocuments[];
 }
 
@@ -226,18 +226,18 @@ async function openPlannedSnapshot(
     throw error;
   });
   if (snapshot === undefined || snapshot === "behind") return snapshot;
-  const createViews = (buildQuery: SpanView["buildQuery"], wanted = sources) =>
+  const createViews = ({ buildQuery, report }: Pick<SpanView, "buildQuery" | "report">, wanted = sources) =>
     [...Map.groupBy(snapshot.points, ({ shard }) => shard).values()].map((points) => {
       const byPattern = new Map(points.map((point) => [point.pattern, point]));
       const findPoint = ({ index }: SpanSource) => requireKey(byPattern, index);
-      const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery };
+      const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery, report };
       // What was checked before the points in time were opened does not hold for them.
       const own: SpanSearchContext = { ...context, view, checkedAt: new WeakMap() };
       const held = wanted.filter(({ index }) => byPattern.has(index));
       return { context: own, shard: { documents: createDocumentsOf(own), sources: held } };
     });
   try {
-    const views = createViews(undefined);
+    const views = createViews({});
     const checks = views.flatMap(({ context: own, shard }) =>
       shard.sources.map((source) => () => isPlanBehind(own, source, findPlan(source), signal)),
     );
@@ -253,10 +253,10 @@ async function openPlannedSnapshot(
     const toShards = (
       added: AddedDocuments | undefined,
       wanted: readonly SpanSource[],
-    ): AddedShards | undefined =>
-      added && { documents: added.documents, shards: listShards(createViews(added.buildQuery, wanted)) };
+    ): AddedShards | undefined => added && { ...added, shards: listShards(createViews(added, wanted)) };
     return {
-      ...{ shards: listShards(views), version, close },
+      ...{ version, close },
+      listShards: (report) => listShards(report === undefined ? views : createViews({ report })),
       added: toShards(snapshot.added, sources),
       select: async (wanted, earlier, own) => {
         const selected = new Map(wanted.map(({ index }) => [index, requireKey(patterns, index)]));
@@ -442,11 +442,12 @@ function suppressTooLarge(error: unknown): undefined {
 
 /** Each document once for every form that its index may hold. The decoder decides which of them it has. */
 async function* expandForms<Form extends SpanForm | EventForm>(
-  { backend }: SpanSearchContext,
+  { backend, view }: SpanSearchContext,
   { source, selectForms }: DocumentQuery<Form>,
   plan: SearchPlan,
   response: ParsedResponse,
 ): DocumentBatches<Form> {
+  if (view?.report !== undefined) response.indices.forEach(view.report);
   const forms = groupFormsByIndex(selectForms(plan.forms));
   let isFirst = true;
   for (const chunk of parseChunks(backend, source, response)) {

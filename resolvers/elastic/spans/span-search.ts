@@ -317,11 +317,36 @@ const aggregationSchema = z.object({
   aggregations: z.record(z.string(), z.unknown()).default({}),
 });
 
+/** The rest of a search. */
+export interface AggregationBody {
+  readonly aggs?: object;
+  readonly [option: string]: unknown;
+}
+
+/** Which indices the documents of an aggregation lie in. */
+const countByIndex = { indices: { terms: { field: "_index", size: 10_000 } } };
+const countedSchema = z.object({
+  indices: z.object({
+    sum_other_doc_count: z.literal(0),
+    buckets: z.array(z.object({ key: z.string() })),
+  }),
+});
+
+function listCountedIndices(
+  backend: string,
+  aggregations: AggregationResult["aggregations"],
+): readonly string[] {
+  const { data, error } = countedSchema.safeParse(aggregations);
+  if (data === undefined)
+    throw new BackendError(backend, "partial", "an aggregation without its indices", { cause: error });
+  return data.indices.buckets.map(({ key }) => key);
+}
+
 /** Runs one search with aggregations. `body` overrides `size: 0`. @throws {PlanOutdatedError} @throws {BackendError} */
 export async function aggregate<Form extends SpanForm | EventForm>(
   context: SpanSearchContext,
   { source, plan, forms, condition }: AggregationQuery<Form>,
-  body: object,
+  { aggs, ...body }: AggregationBody,
   signal: AbortSignal,
 ): Promise<AggregationResult> {
   const { backend, client, mappingCache, view } = context;
@@ -329,7 +354,8 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const query = compileFormsQuery(context, source, forms, condition);
   await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
   await refuseUnreadable(context, source, forms, condition, signal);
-  const answer = await aggregateSource(context, source, { size: 0, query, ...body }, signal);
+  const all = view?.report === undefined ? aggs : { ...aggs, ...countByIndex };
+  const answer = await aggregateSource(context, source, { size: 0, query, ...body, aggs: all }, signal);
   const { data, error } = aggregationSchema.safeParse(answer);
   if (data === undefined) {
     throw new BackendError(backend, "malformed", "an answer that is not a _search response", error);
@@ -345,5 +371,6 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const accepted = view === undefined ? mappingCache.findAcceptedShardCount(index) : undefined;
   // Fewer shards than planned may be those of an accepted count; more shards were not all planned for.
   if (shards > known || (shards < known && shards !== accepted)) throw new PlanOutdatedError();
+  if (view?.report !== undefined) listCountedIndices(backend, data.aggregations).forEach(view.report);
   return { total: total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
 }

@@ -92,21 +92,10 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
   };
 }
 
-function createSpanSnapshot({ shards, added, version, select, close }: DocumentSnapshot): SpanSnapshot {
+function createSpanSnapshot({ listShards, added, version, select, close }: DocumentSnapshot): SpanSnapshot {
   return {
-    reader: {
-      scan: (query, signal) => readShards(shards, query, signal, (context) => scanSite(query, context)),
-      tally: (query, signal) => readShards(shards, query, signal, (context) => tallySite(query, context)),
-      find: (query, signal) => readShards(shards, query, signal, (context) => findInSite(query, context)),
-      count: async (query, signal) => {
-        const reads = shards.flatMap(({ documents, sources }) =>
-          selectSources(query.sources, sources).map((source) =>
-            countCandidates(documents, source, query, signal),
-          ),
-        );
-        return combineHints(await Promise.all(reads))?.reduce((sum, count) => sum + count, 0);
-      },
-    },
+    reader: createShardReader(listShards()),
+    trackOrigins: (report) => createShardReader(listShards(report)),
     ...{ version, close },
     added: added && createAddedSpans(added),
     select: async (sources, since, signal) => {
@@ -116,9 +105,25 @@ function createSpanSnapshot({ shards, added, version, select, close }: DocumentS
   };
 }
 
-function createAddedSpans({ documents, shards }: AddedShards): AddedSpans {
+function createShardReader(shards: readonly ShardDocuments[]): SpanReader {
   return {
-    documents,
+    scan: (query, signal) => readShards(shards, query, signal, (context) => scanSite(query, context)),
+    tally: (query, signal) => readShards(shards, query, signal, (context) => tallySite(query, context)),
+    find: (query, signal) => readShards(shards, query, signal, (context) => findInSite(query, context)),
+    count: async (query, signal) => {
+      const reads = shards.flatMap(({ documents, sources }) =>
+        selectSources(query.sources, sources).map((source) =>
+          countCandidates(documents, source, query, signal),
+        ),
+      );
+      return combineHints(await Promise.all(reads))?.reduce((sum, count) => sum + count, 0);
+    },
+  };
+}
+
+function createAddedSpans({ documents, gone, shards }: AddedShards): AddedSpans {
+  return {
+    ...{ documents, gone },
     read: (budget, signal) => {
       const sources = [...new Set(shards.flatMap((shard) => shard.sources))];
       if (!isNonEmpty(sources)) return readNothing();

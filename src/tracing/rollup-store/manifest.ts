@@ -3,13 +3,14 @@
 // documents of their own, which never change. All of it is input when it comes back.
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { requireAt } from "../../core/collections.ts";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import { type Instant, type Millis, minute, nanosPerMilli } from "../../core/time.ts";
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
 import { definition } from "./definition.ts";
 
 /** The form of the documents. Those of another one are made anew. */
-const format = 1;
+const format = 2;
 
 export interface Manifest {
   /** When it was written, since 1970. */
@@ -32,11 +33,12 @@ const mergedLengths: readonly number[] = [60, dayInMinutes];
 /** Until the year 2262, where times end. */
 const maxMinute = 153_722_867;
 
-/** Start, length, the end of the id, bytes; times in minutes since 1970. */
+/** Start, length, the end of the id, bytes, the place of its origins; times in minutes since 1970. */
 const segmentSchema = z.tuple([
   z.int().min(0).max(maxMinute),
   z.int().min(1).max(dayInMinutes),
   z.string().regex(/^[\w-]{1,40}$/),
+  z.int().min(0),
   z.int().min(0),
 ]);
 type WrittenSegment = z.infer<typeof segmentSchema>;
@@ -63,6 +65,8 @@ const manifestSchema = z.strictObject({
   version: z.string().optional(),
   segments: segmentsSchema,
   merged: mergedSchema,
+  /** The origins of segments; many have the same. */
+  origins: z.array(z.array(z.string())),
   /** What follows the group in the ids. */
   apart: z.array(z.string().regex(/^[\w-]{1,80}$/)).optional(),
 });
@@ -93,10 +97,19 @@ export function parseGroupOfId(id: string): string | undefined {
 
 export function printManifest(group: string, { at, version, segments, merged, apart }: Manifest): string {
   const before = formatSegmentPrefix(group).length;
+  const places = new Map<string, number>();
+  const addOrigins = ({ origins }: StoredSegment): number => {
+    const text = JSON.stringify(origins);
+    const place = places.get(text) ?? places.size;
+    places.set(text, place);
+    return place;
+  };
+  const write = (segment: StoredSegment): WrittenSegment => toWritten(segment, addOrigins(segment));
   const written: z.input<typeof manifestSchema> = {
     ...{ format, group, at, version },
-    segments: segments.map(toWritten),
-    merged: merged.map(toWritten),
+    segments: segments.map(write),
+    merged: merged.map(write),
+    origins: [...places.keys()].map((text) => JSON.parse(text)),
     ...(apart.length > 0 && { apart: apart.map((id) => id.slice(before)) }),
   };
   return JSON.stringify(written);
@@ -106,10 +119,11 @@ export function printManifest(group: string, { at, version, segments, merged, ap
 export function parseManifest(group: string, text: string): Manifest | undefined {
   const { data } = manifestSchema.safeParse(tryParseJson(text));
   if (data === undefined || data.group !== group) return undefined;
-  const { at, version, segments, merged, apart = [] } = data;
-  const read = ([start, minutes, content, bytes]: WrittenSegment): StoredSegment => {
+  const { at, version, segments, merged, origins, apart = [] } = data;
+  if ([...segments, ...merged].some(([, , , , place]) => place >= origins.length)) return undefined;
+  const read = ([start, minutes, content, bytes, place]: WrittenSegment): StoredSegment => {
     const id = formatSegmentId(group, start, minutes, content);
-    return { range: toRange(start, minutes), id, bytes };
+    return { range: toRange(start, minutes), id, bytes, origins: requireAt(origins, place) };
   };
   return {
     ...{ at, version, segments: segments.map(read), merged: merged.map(read) },
@@ -117,11 +131,11 @@ export function parseManifest(group: string, text: string): Manifest | undefined
   };
 }
 
-function toWritten({ range: { from, to }, id, bytes }: StoredSegment): WrittenSegment {
+function toWritten({ range: { from, to }, id, bytes }: StoredSegment, origins: number): WrittenSegment {
   const start = Number(from / nanosPerMinute);
   const minutes = Number((to + 1n - from) / nanosPerMinute);
   const content = id.slice(formatSegmentId(hashOfId(id), start, minutes, "").length);
-  return [start, minutes, content, bytes];
+  return [start, minutes, content, bytes, origins];
 }
 
 function hashOfId(id: string): string {
@@ -148,14 +162,14 @@ const segmentBodySchema = z.strictObject({
 /** The document of a segment's figures, which are a value of JSON. The range is of whole minutes. */
 export function printSegment(
   group: string,
-  range: StoredSegment["range"],
+  { range, origins }: { readonly range: StoredSegment["range"]; readonly origins: ReadonlySet<string> },
   figures: unknown,
 ): { readonly segment: StoredSegment; readonly body: string } {
   const start = Number(range.from / nanosPerMinute);
   const minutes = Number((range.to + 1n - range.from) / nanosPerMinute);
   const body = JSON.stringify({ format, group, start, minutes, figures });
   const id = formatSegmentId(group, start, minutes, hashContent(body));
-  return { segment: { range, id, bytes: body.length }, body };
+  return { segment: { range, id, bytes: body.length, origins: [...origins].sort() }, body };
 }
 
 function hashContent(body: string): string {

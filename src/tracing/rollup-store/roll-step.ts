@@ -16,8 +16,8 @@ import {
   toMillis,
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
-import type { SnapshotVersion, SpanReader, SpanSnapshot } from "../../store/spans.ts";
-import { findChangedMinutes } from "../rollups/changes.ts";
+import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
+import { type Changes, findChanges } from "../rollups/changes.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import { findDamagedSegments } from "./catalogue.ts";
@@ -126,7 +126,7 @@ export async function rollGroups(
   }
   try {
     const works = await startWorks(context, found, snapshot, signal);
-    await makePieces(context, works, { reader: snapshot.reader, sources }, signal);
+    await makePieces(context, works, { snapshot, sources }, signal);
     return await finishWorks(context, works, signal);
   } finally {
     snapshot.close();
@@ -148,7 +148,7 @@ async function startWorks(
   const formatChanges = ({ order, manifest }: FoundManifest): string =>
     JSON.stringify([order.target.sources, manifest.version]);
   for (const [key, own] of Map.groupBy(found, formatChanges)) {
-    known.set(key, await findChanges(own, snapshot, signal));
+    known.set(key, await findSourceChanges(own, snapshot, signal));
   }
   const works: Work[] = [];
   for (const before of found) {
@@ -157,9 +157,9 @@ async function startWorks(
     const work: Work = {
       ...{ context, order: before.order, before, changes },
       ...{ documents: [], apart: new Set(apart), made: 0, read: 0, refused: undefined },
-      ...(changes.minutes === undefined
+      ...(changes.found === undefined
         ? { segments: [], merged: [] }
-        : dropFromCover({ segments, merged }, changes.minutes)),
+        : dropFromCover({ segments, merged }, changes.found)),
     };
     dropOld(work);
     if (before.order.isUnverified) await dropMissing(work, signal);
@@ -173,12 +173,12 @@ interface SourceChanges {
   /** As of the snapshot. */
   readonly version: string;
   readonly isUnchanged: boolean;
-  /** Those that may have changed, among those of the groups' segments. Undefined where nobody knows. */
-  readonly minutes: ReadonlySet<Instant> | undefined;
+  /** Among the groups' segments. Undefined where nobody knows. */
+  readonly found: Changes | undefined;
 }
 
 /** Of groups with the same sources and the same version. */
-async function findChanges(
+async function findSourceChanges(
   groups: readonly FoundManifest[],
   snapshot: SpanSnapshot,
   signal: AbortSignal,
@@ -186,9 +186,10 @@ async function findChanges(
   const { order, manifest } = requireFirst(groups);
   const { reader, sources } = order.target;
   const { version, added } = await snapshot.select(sources, parseSince(reader, manifest), signal);
-  const changes = { version: version.print?.() ?? "", isUnchanged: added?.documents === 0 };
+  const isUnchanged = added?.documents === 0 && added.gone.size === 0;
+  const changes = { version: version.print?.() ?? "", isUnchanged };
   const ranges = groups.flatMap(({ manifest: { segments } }) => segments.map(({ range }) => range));
-  if (added === undefined || !isNonEmpty(ranges)) return { ...changes, minutes: undefined };
+  if (added === undefined || !isNonEmpty(ranges)) return { ...changes, found: undefined };
   const within = {
     from: ranges.reduce((least, { from }) => earlier(least, from), ranges[0].from),
     to: ranges.reduce((most, { to }) => later(most, to), ranges[0].to),
@@ -196,7 +197,7 @@ async function findChanges(
   // Groups whose spans change their own segments only lose a few more, which are made again together with those of the others.
   const isLocal = groups.every(({ order: { target } }) => target.isLocal);
   const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, within };
-  return { ...changes, minutes: await findChangedMinutes(all, signal) };
+  return { ...changes, found: await findChanges(all, signal) };
 }
 
 /** Merges, and writes what is new: the documents of all groups, then the manifest of each. */
@@ -337,33 +338,41 @@ function findOldest({ context, order }: Work): Instant {
 async function makePieces(
   context: RollContext,
   works: readonly Work[],
-  { reader, sources }: Pick<RollTarget, "reader" | "sources">,
+  source: Pick<PieceSource, "snapshot" | "sources">,
   signal: AbortSignal,
 ): Promise<void> {
   const { segmentSpans } = context;
+  const { snapshot, sources } = source;
   const count = async (range: TimeRange): Promise<number> =>
-    (await reader.count?.({ sources, range, select: "all", budget: unlimitedBudget }, signal)) ?? 0;
+    (await snapshot.reader.count?.({ sources, range, select: "all", budget: unlimitedBudget }, signal)) ?? 0;
   const closed = (context.now() - fromMillis(lateness)) as Instant;
   const end = await findEndOfClosed(closed, segmentSpans, count);
   for (let pieces = 0, read = 0; pieces < piecesPerStep && read < 2 * segmentSpans; pieces += 1) {
     const hole = findHoleOfAll(works, end);
     if (hole === undefined) return;
     const range = await choosePiece(hole, segmentSpans, count);
-    read += await makePiece(context, works, { reader, sources }, range, signal);
+    read += await makePiece(context, works, { ...source, range }, signal);
     if (works.some(({ refused }) => refused !== undefined)) return;
   }
 }
 
 const piecesPerStep = 24;
 
+interface PieceSource {
+  readonly snapshot: SpanSnapshot;
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+}
+
 /** Makes a piece for all groups that miss it. Returns how many documents were read. */
 async function makePiece(
   { maxHeldSpans }: RollContext,
   works: readonly Work[],
-  { reader, sources }: Pick<RollTarget, "reader" | "sources">,
-  range: TimeRange,
+  { snapshot, sources, range }: PieceSource,
   signal: AbortSignal,
 ): Promise<number> {
+  const origins = new Set<string>();
+  const reader = snapshot.trackOrigins((origin) => origins.add(origin));
   const missing = works.filter((work) => isMissing(work, range));
   const share = trackBudget(createBudgetShare(unlimitedBudget, maxHeldSpans));
   const segment = { sources, range, budget: share.budget };
@@ -373,7 +382,7 @@ async function makePiece(
   const source = held ?? reader;
   startSharing(source);
   for (const work of missing) {
-    const own = shared + (await makeSegment(work, source, range, signal));
+    const own = shared + (await makeSegment(work, source, { range, origins }, signal));
     work.read += own;
     read += own;
   }
@@ -401,12 +410,13 @@ function isMissing(work: Work, { from, to }: TimeRange): boolean {
 async function makeSegment(
   work: Work,
   reader: SpanReader,
-  range: TimeRange,
+  piece: MadePiece,
   signal: AbortSignal,
 ): Promise<number> {
+  const { range } = piece;
   const { budget, spent } = trackBudget(createBudget(work.context.maxDocuments));
   try {
-    addSegment(work, "segments", range, await work.order.target.make(reader, range, budget, signal));
+    addSegment(work, "segments", piece, await work.order.target.make(reader, range, budget, signal));
     work.made += 1;
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
@@ -415,9 +425,15 @@ async function makeSegment(
   return spent();
 }
 
-function addSegment(work: Work, list: "segments" | "merged", range: TimeRange, figures: unknown): void {
+interface MadePiece {
+  readonly range: TimeRange;
+  /** As `StoredSegment.origins`; once its figures are made, all are there. */
+  readonly origins: ReadonlySet<string>;
+}
+
+function addSegment(work: Work, list: "segments" | "merged", piece: MadePiece, figures: unknown): void {
   const { group, name } = work.order.target;
-  const { segment, body } = printSegment(group, range, figures);
+  const { segment, body } = printSegment(group, piece, figures);
   work.documents.push({ id: segment.id, site: name.site, made: toMillis(work.context.now()), body });
   work[list] = insertSegment(work[list], segment);
 }
@@ -441,7 +457,10 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   const { figures, missing } = await work.order.target.merge(work.context.store, merge.segments, signal);
   if (missing.length > 0) await dropSegments(work, missing, signal);
   else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
-  else addSegment(work, "merged", merge.range, figures);
+  else {
+    const origins = new Set(merge.segments.flatMap((segment) => segment.origins));
+    addSegment(work, "merged", { range: merge.range, origins }, figures);
+  }
   return true;
 }
 

@@ -1,5 +1,5 @@
 // What documents that were added since figures were made may have changed: the minutes of their spans, and for figures of whole
-// traces also the minutes of all spans in their traces, and in the traces they link to.
+// traces also the minutes of all spans in their traces, and in the traces they link to. And what was made of an index that is gone.
 
 import type { Span } from "../../core/rows.ts";
 import { type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
@@ -7,7 +7,7 @@ import type { AddedSpans, SpanReader, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, unlimitedBudget } from "../spans/read-budget.ts";
 import { findSegment } from "./segments.ts";
 
-interface Changes {
+interface ChangesQuery {
   readonly sources: SpanSources;
   /** Whether a span changes the figures of its own segment only. */
   readonly isLocal: boolean;
@@ -23,24 +23,33 @@ interface Changes {
 /** All lengths of segments are multiples of it. */
 const minuteLength = BigInt(minute) * nanosPerMilli;
 
-/** As `Changes.maxAdded` of a request: more added documents cost as much as reading the segments again. */
+/** What does not hold any more. */
+export interface Changes {
+  /** The starts of the minutes that may have changed. */
+  readonly minutes: ReadonlySet<Instant>;
+  /** As `AddedSpans.gone`. */
+  readonly gone: ReadonlySet<string>;
+}
+
+/** As `ChangesQuery.maxAdded` of a request: more added documents cost as much as reading the segments again. */
 export const maxAddedOfRequest = 50_000;
 
 /** Traces that are looked up at once. */
 const tracesPerLookup = 20_000;
 
-/** The starts of the minutes that may have changed. Undefined where more was added, or finding them takes too much. */
-export async function findChangedMinutes(
-  { sources, isLocal, added, reader, maxAdded, within }: Changes,
+/** Undefined where more was added, or finding the minutes takes too much. */
+export async function findChanges(
+  { sources, isLocal, added, reader, maxAdded, within }: ChangesQuery,
   signal: AbortSignal,
-): Promise<ReadonlySet<Instant> | undefined> {
-  const changed = new Set<Instant>();
+): Promise<Changes | undefined> {
+  const minutes = new Set<Instant>();
+  const changes = { minutes, gone: added.gone };
   if (added.documents > maxAdded) return undefined;
-  if (added.documents === 0) return changed;
+  if (added.documents === 0) return changes;
   // Of its own: a request that reads all in the end has the whole of its budget for that.
   const share = createBudgetShare(unlimitedBudget, 4 * maxAdded);
   const addMinutes = (batch: readonly Span[]): void => {
-    for (const { end } of batch) changed.add(findSegment(end, minuteLength));
+    for (const { end } of batch) minutes.add(findSegment(end, minuteLength));
   };
   const traceIds = new Set<string>();
   const lookUpTraces = async (): Promise<void> => {
@@ -49,7 +58,7 @@ export async function findChangedMinutes(
     traceIds.clear();
     for await (const batch of reader.find(query, signal)) addMinutes(batch);
   };
-  const find = async (): Promise<ReadonlySet<Instant>> => {
+  const find = async (): Promise<Changes> => {
     for await (const batch of added.read(share, signal)) {
       addMinutes(batch);
       if (isLocal) continue;
@@ -60,7 +69,7 @@ export async function findChangedMinutes(
       if (traceIds.size >= tracesPerLookup) await lookUpTraces();
     }
     if (traceIds.size > 0) await lookUpTraces();
-    return changed;
+    return changes;
   };
   return suppressShareSpent(find());
 }

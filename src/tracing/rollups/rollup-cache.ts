@@ -4,10 +4,11 @@ import { requireFirst } from "../../core/collections.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
+import type { Changes } from "./changes.ts";
 import { measureText } from "./duration-figures.ts";
 import type { Mutex } from "./mutex.ts";
 import { findSegment, segmentLengths } from "./segments.ts";
-import type { HeldCover, StoredRollups } from "./stored-cover.ts";
+import { dropFromCover, type HeldCover, type StoredRollups } from "./stored-cover.ts";
 
 /** Kept figures; the group that was used last comes last. */
 export interface RollupCache extends RollupSettings {
@@ -54,6 +55,8 @@ export interface Group {
 interface KeptFigures {
   readonly figures: unknown;
   readonly bytes: number;
+  /** As `StoredSegment.origins`; segments that were read together have one set. */
+  readonly origins: ReadonlySet<string>;
 }
 
 /** Figures that a request is reading; undefined once it has ended without them. */
@@ -73,6 +76,7 @@ export function createRollupCache(
 
 /** Bytes of a segment besides its figures, or of a group besides its key. */
 const overhead = 400;
+const bytesPerOrigin = 16;
 
 /** The group of a key, which is the last one now. */
 export function findGroup(cache: RollupCache, key: string): Group {
@@ -109,10 +113,10 @@ export function keepSegment(
   cache: RollupCache,
   group: Group,
   segment: Instant,
-  { figures, bytes: size }: KeptFigures,
+  { bytes: size, ...kept }: KeptFigures,
   range: TimeRange,
 ): void {
-  const bytes = size + overhead;
+  const bytes = size + overhead + bytesPerOrigin * kept.origins.size;
   dropSegment(cache, group, segment);
   makeRoom(cache, bytes);
   if (!hasRoom(cache, bytes)) {
@@ -121,7 +125,7 @@ export function keepSegment(
     for (const other of before) if (!hasRoom(cache, bytes)) dropSegment(cache, group, other);
   }
   if (!hasRoom(cache, bytes)) return;
-  group.segments.set(segment, { figures, bytes });
+  group.segments.set(segment, { ...kept, bytes });
   cache.bytes += bytes;
 }
 
@@ -138,10 +142,38 @@ function makeRoom(cache: RollupCache, bytes: number): void {
 }
 
 /** Drops what is kept of a segment, and does not keep what is being read of it. */
-export function dropSegment(cache: RollupCache, group: Group, segment: Instant): void {
+function dropSegment(cache: RollupCache, group: Group, segment: Instant): void {
   cache.bytes -= group.segments.get(segment)?.bytes ?? 0;
   group.segments.delete(segment);
   group.pending.delete(segment);
+}
+
+/** Drops what does not hold any more; all where nobody knows what has changed. Returns the segments that may have been dropped. */
+export function dropChangedSegments(
+  cache: RollupCache,
+  group: Group,
+  changes: Changes | undefined,
+): ReadonlySet<Instant> {
+  group.cover = changes && group.cover && dropFromCover(group.cover, changes);
+  const dropped = new Set(
+    changes === undefined
+      ? [...group.segments.keys(), ...group.pending.keys()]
+      : [...listChangedSegments(group, changes)],
+  );
+  for (const segment of dropped) dropSegment(cache, group, segment);
+  return dropped;
+}
+
+function* listChangedSegments(
+  { length, segments, pending }: Group,
+  { minutes, gone }: Changes,
+): Generator<Instant> {
+  for (const minute of minutes) yield findSegment(minute, length);
+  if (gone.size === 0) return;
+  for (const [segment, { origins }] of segments)
+    if ([...origins].some((origin) => gone.has(origin))) yield segment;
+  // Nobody knows yet where these come from.
+  yield* pending.keys();
 }
 
 export function dropSegments(cache: RollupCache, group: Group): void {

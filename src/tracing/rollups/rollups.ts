@@ -9,12 +9,12 @@ import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { trackBudget } from "../spans/read-budget.ts";
-import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
+import { findChanges, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { lockMutex } from "./mutex.ts";
 import { createEndsError, documentsPerSpan, isReadingCheaper, readWithinLimit } from "./reading-cost.ts";
 import {
-  dropSegment,
+  dropChangedSegments,
   dropSegments,
   findGroup,
   type Group,
@@ -24,10 +24,9 @@ import {
   releaseGroup,
   setVersion,
 } from "./rollup-cache.ts";
-import { countPieces, divideRange, findSegment, joinPieces, type Piece, segmentLengths } from "./segments.ts";
+import { countPieces, divideRange, joinPieces, type Piece, segmentLengths } from "./segments.ts";
 import {
   coversRange,
-  dropFromCover,
   type FiguresCodec,
   findGaps,
   type GroupName,
@@ -397,14 +396,8 @@ async function dropChanged<Query extends RollupQuery, Figures, Answer>(
   const { added, reader, version } = snapshot;
   let dropped: ReadonlySet<Instant> = new Set();
   if (hasSegments(group) || group.cover !== undefined) {
-    const changes = added && { sources, isLocal, added, reader, maxAdded: maxAddedOfRequest };
-    const changed = changes && (await findChangedMinutes(changes, signal));
-    group.cover = changed && group.cover && dropFromCover(group.cover, changed);
-    dropped =
-      changed === undefined
-        ? new Set([...group.segments.keys(), ...group.pending.keys()])
-        : new Set([...changed].map((minute) => findSegment(minute, group.length)));
-    for (const segment of dropped) dropSegment(cache, group, segment);
+    const since = added && { sources, isLocal, added, reader, maxAdded: maxAddedOfRequest };
+    dropped = dropChangedSegments(cache, group, since && (await findChanges(since, signal)));
   }
   setVersion(cache, group, version);
   return dropped;
@@ -468,7 +461,7 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
   group: Group,
   own: readonly OwnPiece[],
   kind: RollupKind<Query, Figures, Answer>,
-  { reader }: SpanSnapshot,
+  { trackOrigins }: SpanSnapshot,
   query: Query,
   signal: AbortSignal,
 ): Promise<readonly Figures[]> {
@@ -476,6 +469,8 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
   const pendings = new Map(own.map(({ piece, pending }) => [piece, pending]));
   for (const run of joinPieces(own.map(({ piece }) => piece)).flatMap(cutRun)) {
     const ranges = run.map(({ range }) => range);
+    const origins = new Set<string>();
+    const reader = trackOrigins((origin) => origins.add(origin));
     const read = await kind.read(reader, { ...query, range: joinRange(run) }, ranges, signal);
     for (const [at, figures] of read.entries()) {
       all.push(figures);
@@ -483,7 +478,8 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
       const pending = pendings.get(piece);
       pending?.resolve({ figures });
       if (pending === undefined || !isPending(group, piece.segment, pending)) continue;
-      keepSegment(cache, group, piece.segment, { figures, bytes: kind.measure(figures) }, query.range);
+      const kept = { figures, origins, bytes: kind.measure(figures) };
+      keepSegment(cache, group, piece.segment, kept, query.range);
     }
   }
   return all;

@@ -4,7 +4,7 @@ import type { BackendError } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { findChangedMinutes, maxAddedOfRequest } from "./changes.ts";
+import { type Changes, findChanges, maxAddedOfRequest } from "./changes.ts";
 
 /** Figures that are kept outside of this process. */
 export interface StoredRollups {
@@ -58,6 +58,8 @@ export interface StoredSegment {
   readonly id: string;
   /** Of the document that it is kept in. */
   readonly bytes: number;
+  /** Where its spans came from, as `SpanSnapshot.trackOrigins` reports it: sorted, each once. */
+  readonly origins: readonly string[];
 }
 
 /** How figures of a kind are kept. What is long takes turns with other work. */
@@ -80,16 +82,13 @@ export interface HeldCover extends KeptSegments {
   readonly revision: string;
 }
 
-/** Leaves out the segments in which a minute has changed. */
-export function dropFromCover<Cover extends KeptSegments>(
-  cover: Cover,
-  changed: ReadonlySet<Instant>,
-): Cover {
-  if (changed.size === 0) return cover;
-  const sorted = BigInt64Array.from(changed).sort();
-  const isUnchanged = ({ range }: StoredSegment): boolean => {
+/** Leaves out the segments in which a minute has changed, and those made of what is gone. */
+export function dropFromCover<Cover extends KeptSegments>(cover: Cover, { minutes, gone }: Changes): Cover {
+  if (minutes.size === 0 && gone.size === 0) return cover;
+  const sorted = BigInt64Array.from(minutes).sort();
+  const isUnchanged = ({ range, origins }: StoredSegment): boolean => {
     const first = findFirstFrom(sorted, range.from);
-    return first === undefined || first > range.to;
+    return (first === undefined || first > range.to) && !origins.some((origin) => gone.has(origin));
   };
   return {
     ...cover,
@@ -125,11 +124,10 @@ export async function proveCover(
 ): Promise<HeldCover> {
   const { reader } = snapshot;
   const { added } = await snapshot.select(sources, version, signal);
-  const changed =
-    added &&
-    (await findChangedMinutes({ sources, isLocal, added, reader, maxAdded: maxAddedOfRequest }, signal));
-  if (changed === undefined) return { revision, segments: [], merged: [] };
-  return dropFromCover({ revision, segments, merged }, changed);
+  const changes =
+    added && (await findChanges({ sources, isLocal, added, reader, maxAdded: maxAddedOfRequest }, signal));
+  if (changes === undefined) return { revision, segments: [], merged: [] };
+  return dropFromCover({ revision, segments, merged }, changes);
 }
 
 /** The segments that lie in the range, the longest ones where there are several, in the order of time. */

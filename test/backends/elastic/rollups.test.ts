@@ -153,8 +153,25 @@ onServers((server) => {
         await cluster.createIndex(name, definition);
         indices.push(name);
       },
+      /** The oldest one that has documents, which begins anew where it is the only one. */
+      deleteIndex: async () => {
+        const index = indices.find((name) => [...documents.values()].includes(name));
+        if (index !== undefined) await deleteIndex(index);
+      },
       nothing: async () => undefined,
     };
+
+    async function deleteIndex(index: string): Promise<void> {
+      await cluster.remove(index);
+      for (const [id, name] of documents) {
+        if (name !== index) continue;
+        documents.delete(id);
+        stored.delete(id);
+      }
+      const definition = shipper.indices(prefix)[index];
+      if (definition === undefined) indices = indices.filter((name) => name !== index);
+      else await cluster.createIndex(index, definition);
+    }
 
     test("answer as reading does, whatever comes, changes and goes", { timeout: 300_000 }, async () => {
       await start();
@@ -175,6 +192,9 @@ onServers((server) => {
         "rollOver",
         "add",
         "add",
+        "deleteIndex",
+        "add",
+        "nothing",
       ] as const;
       for (const step of order) {
         await steps[step]();
@@ -204,6 +224,38 @@ onServers((server) => {
         await expectAnswersOfReading(analytics);
         expect(lookups.filter((hit) => hit).length).toBeGreaterThan(lookups.length / 2);
       }
+    });
+
+    test("keep what was made of other indices than one that is deleted", async () => {
+      await start();
+      const lookups: boolean[] = [];
+      const analytics = openAnalytics((hit) => lookups.push(hit));
+      const addFrom = async (from: number, trace: string): Promise<void> => {
+        const spans = Array.from({ length: 10 }, (_, n): readonly [string, Span] => {
+          const times = { from: from + n * 20_000, to: from + n * 20_000 + 1 };
+          return [
+            `${trace}${n}`,
+            { ...makeSpan(), ...createSpan(times), ...nameService("x"), trace_id: trace.padEnd(32, "0") },
+          ];
+        });
+        await write(new Map(spans));
+      };
+      // Two requests, since what is read together is of all of its indices.
+      await addFrom(0, "a");
+      await expectAnswersOfReading(analytics, 5 * minute - 1e-6);
+      const old = new Set(documents.values());
+      for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+        await cluster.createIndex(`${index}-next`, definition);
+        indices.push(`${index}-next`);
+      }
+      await addFrom(5 * minute, "b");
+      await expectAnswersOfReading(analytics, 10 * minute - 1e-6);
+      lookups.length = 0;
+      for (const index of old) await deleteIndex(index);
+      await expectAnswersOfReading(analytics, 10 * minute - 1e-6);
+      const count = (hit: boolean): number => lookups.filter((one) => one === hit).length;
+      expect(count(true)).toBeGreaterThanOrEqual(5);
+      expect(count(false)).toBe(count(true));
     });
 
     test("sees a document that takes the number of one that another shard has lost", async () => {

@@ -11,6 +11,7 @@ const create = (from: number, length: number): StoredSegment => ({
   range: { from: at(from), to: (at(from + length) - 1n) as Instant },
   id: `${from}+${length}`,
   bytes: 100,
+  origins: [],
 });
 const cut = (from: number, to: number, length: number): readonly StoredSegment[] =>
   Array.from({ length: (to - from) / length }, (_, n) => create(from + n * length, length));

@@ -1,6 +1,6 @@
 // Rollers against reading: whatever comes and goes, wherever one is killed, and however many work at once.
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
@@ -39,6 +39,8 @@ const step = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("remove" as const), place: fc.nat(50) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place: fc.nat(50) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("rollOver" as const) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("removeIndex" as const), place: fc.nat(50) }) },
   {
     weight: 6,
     arbitrary: fc.record({
@@ -102,6 +104,12 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
     case "replace":
       spans.replace(step.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
       return false;
+    case "rollOver":
+      spans.rollOver();
+      return false;
+    case "removeIndex":
+      spans.removeIndex(step.place);
+      return false;
     case "race": {
       const target = pickTarget(rolled, step.target);
       await Promise.all([rollGroup(context, target), rollWithOthers(context, targets, target)]);
@@ -142,6 +150,40 @@ async function rollAll(rolled: RolledSpans): Promise<void> {
     }
   }
 }
+
+describe("an index that is deleted", () => {
+  /** Calls of two hours, each of an index of its own, and one in the second hour whose callee came in the first. */
+  async function rollTwoIndices() {
+    const rolled = openRolledSpans();
+    const addCall = (time: number, trace_id = `t${time}`): void => {
+      const fields = { site_id: "a", trace_id, from: time, to: time + 10 };
+      rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_kind: "server" })]);
+      rolled.spans.add([createSpan({ ...fields, span_id: "n2", parent_span_id: "n1", span_kind: "client" })]);
+    };
+    for (let time = 0; time < 60 * minute; time += minute) addCall(time);
+    const called = { trace_id: `t${80 * minute}`, span_id: "n3", parent_span_id: "n2" };
+    rolled.spans.add([
+      createSpan({ site_id: "a", ...called, span_kind: "server", from: 70 * minute, to: 70 * minute + 9 }),
+    ]);
+    rolled.spans.rollOver();
+    for (let time = 60 * minute; time < 120 * minute; time += minute) addCall(time);
+    await rollAll(rolled);
+    return rolled;
+  }
+
+  test("takes the figures that were made of it, and leaves the others", async () => {
+    const rolled = await rollTwoIndices();
+    const made = vi.spyOn(rolled.inner, "create");
+    rolled.spans.removeIndex(0);
+    await rollAll(rolled);
+    const minutes = made.mock.calls
+      .flatMap(([documents]) => documents.map(({ id }) => /-(\d+)-(\d+)-[\w-]{16}$/.exec(id)))
+      .map((match) => Number(match?.[1]) - Number(at(0) / 60_000_000_000n));
+    expect(minutes.filter((minute) => minute < 60).length).toBeGreaterThan(0);
+    expect(new Set(minutes.filter((minute) => minute >= 60))).toEqual(new Set([70, 80]));
+    await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
+  });
+});
 
 describe("the segments of an hour", () => {
   const bytesOfNothing = 200;

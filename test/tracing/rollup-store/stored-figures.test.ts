@@ -136,10 +136,10 @@ const events = fc
     events: new Map(events.map((event) => [formatEventKey(event.key), event])),
   }));
 const group = hashGroup({ site: "a", key: "k" });
-const range = { from: at(0), to: at(5 * minute - 1e-6) };
+const piece = { range: { from: at(0), to: at(5 * minute - 1e-6) }, origins: new Set<string>() };
 
 async function store<Figures>(codec: FiguresCodec<Figures>, figures: Figures): Promise<Figures | undefined> {
-  const { segment, body } = printSegment(group, range, await codec.encode(figures));
+  const { segment, body } = printSegment(group, piece, await codec.encode(figures));
   return codec.decode(parseSegment(group, segment, body));
 }
 
@@ -218,7 +218,7 @@ describe("kept figures", () => {
   test.each([
     ["another group", (body: string) => body.replace(group, hashGroup({ site: "a", key: "other" }))],
     ["another time", (body: string) => body.replace(/"start":\d+/, '"start":5')],
-    ["another form", (body: string) => body.replace('"format":1', '"format":2')],
+    ["another form", (body: string) => body.replace(/"format":\d+/, '"format":1')],
     ["a count that its lengths do not have", (body: string) => body.replace(/\[2,0,/, "[3,0,")],
     ["a key more", (body: string) => body.replace("{", '{"more":1,')],
     ["half a text", (body: string) => body.slice(0, body.length / 2)],
@@ -229,7 +229,7 @@ describe("kept figures", () => {
     const edge = new Map([['{"service":"x"}', { key: { service: "x" }, durations }]]);
     const { codec } = siteEdgeRollups;
     const figures = { upstream: edge, downstream: new Map(), internal: new Map() };
-    const { segment, body } = printSegment(group, range, codec.encode(figures));
+    const { segment, body } = printSegment(group, piece, codec.encode(figures));
     expect(codec.decode(parseSegment(group, segment, body))).toEqual(figures);
     expect(change(body)).not.toBe(body);
     expect(codec.decode(parseSegment(group, segment, change(body)))).toBeUndefined();
@@ -237,13 +237,14 @@ describe("kept figures", () => {
 });
 
 describe("manifests", () => {
-  const segmentOf = (first: number, minutes: number) =>
-    printSegment(group, { from: at(first * minute), to: at((first + minutes) * minute - 1e-6) }, first)
-      .segment;
+  const segmentOf = (first: number, minutes: number, ...origins: readonly string[]) => {
+    const range = { from: at(first * minute), to: at((first + minutes) * minute - 1e-6) };
+    return printSegment(group, { range, origins: new Set(origins) }, first).segment;
+  };
   const manifest = {
     ...{ at: 7, version: "v" },
-    segments: [segmentOf(0, 60), segmentOf(65, 5), segmentOf(70, 1)],
-    merged: [segmentOf(-600, 1_440), segmentOf(0, 60)],
+    segments: [segmentOf(0, 60, "spans-2", "spans-1"), segmentOf(65, 5, "spans-2"), segmentOf(70, 1)],
+    merged: [segmentOf(-600, 1_440, "spans-1", "spans-2"), segmentOf(0, 60, "spans-2")],
     apart: [segmentOf(0, 60).id],
   };
 

@@ -46,6 +46,8 @@ export function createFederatedStoredSpans(wait?: (range?: TimeRange) => Promise
     if (document === undefined) return undefined;
     for (const at of document.places) {
       const own = requireAt(held, at).indexOf(document);
+      // Its index was removed there.
+      if (own < 0) continue;
       requireAt(stores, at).remove(own);
       requireAt(held, at).splice(own, 1);
     }
@@ -79,6 +81,18 @@ export function createFederatedStoredSpans(wait?: (range?: TimeRange) => Promise
       late = [];
     },
     remove: (number) => void remove(number),
+    rollOver: () => {
+      for (const { rollOver } of stores) rollOver();
+    },
+    removeIndex: (number) => {
+      const at = number % stores.length;
+      const removed = requireAt(stores, at).removeIndex(number);
+      const isLeft = ({ copies }: PlacedDocument): boolean => !removed.includes(copies);
+      held[at] = requireAt(held, at).filter(isLeft);
+      documents = documents.filter((document) => held.some((own) => own.includes(document)));
+      late = late.filter(isLeft);
+      return removed;
+    },
     replace: (number, alter) => {
       const copies = remove(number);
       if (copies !== undefined) add(change(copies, alter));

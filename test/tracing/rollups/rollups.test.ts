@@ -103,12 +103,16 @@ const change = fc.oneof(
   { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place, alter: alteration }) },
   { weight: 3, arbitrary: fc.record({ does: fc.constant("addAgain" as const), place, alter: alteration }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("exchange" as const), place }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("rollOver" as const) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("removeIndex" as const), place }) },
 );
 type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
 
 function applyChange(store: StoredSpans, change: Change): void {
   if (change.does === "fallBehind") store.fallBehind();
   else if (change.does === "add") change.documents.forEach(store.add);
+  else if (change.does === "rollOver") store.rollOver();
+  else if (change.does === "removeIndex") store.removeIndex(change.place);
   else if (change.does === "replace") store.replace(change.place, change.alter);
   else if (change.does === "addAgain") store.addAgain(change.place, change.alter);
   else {
@@ -228,6 +232,49 @@ describe("rollups", () => {
     expect((await ask({ from: 5 * minute })).downstream).toMatchObject([{ count: 50 }]);
     firstHalf.resolve();
     expect((await first).downstream).toMatchObject([{ count: 50 }]);
+  });
+
+  test("keep nothing of a segment that loses an index while it is read", async () => {
+    const begun = Promise.withResolvers<void>();
+    const mayEnd = Promise.withResolvers<void>();
+    let waits = 0;
+    const { store, ask } = openBusyStore({}, async () => {
+      waits += 1;
+      begun.resolve();
+      if (waits === 1) await mayEnd.promise;
+    });
+    store.rollOver();
+    store.add([{ ...makeCall(55), span_id: "late" }]);
+    const first = ask();
+    await begun.promise;
+    store.removeIndex(0);
+    const second = ask();
+    await waitTicks(20);
+    mayEnd.resolve();
+    expect((await first).downstream).toMatchObject([{ count: 101 }]);
+    expect((await second).downstream).toMatchObject([{ count: 1 }]);
+    expect((await ask()).downstream).toMatchObject([{ count: 1 }]);
+  });
+
+  test("keep what was made of other indices than one that is deleted", async () => {
+    const { store, lookups, ask } = openBusyStore();
+    store.rollOver();
+    for (const place of [3, 55]) store.add([{ ...makeCall(place), span_id: "late" }]);
+    expect((await ask()).downstream).toMatchObject([{ count: 102 }]);
+    lookups.length = 0;
+    store.removeIndex(1);
+    const before = store.countRead();
+    expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
+    // All ten were read together the first time, so that nobody knows in which the deleted ones were.
+    expect(lookups.filter((hit) => !hit)).toHaveLength(10);
+    expect(store.countRead()).toBeGreaterThan(before);
+    store.rollOver();
+    store.add([{ ...makeCall(99), span_id: "later" }]);
+    await ask();
+    lookups.length = 0;
+    store.removeIndex(2);
+    expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
+    expect(lookups.filter((hit) => !hit)).toHaveLength(1);
   });
 
   test("keep nothing of a segment that changes while it is read", async () => {

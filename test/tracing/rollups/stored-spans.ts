@@ -1,5 +1,6 @@
 // A store of spans whose documents come, change and go, with snapshots: the smallest that the rollups can be held against. The
 // proof of what has changed is the one for search servers.
+import { requireAt } from "#src/core/collections.ts";
 import type { Span } from "#src/core/rows.ts";
 import type { TimeRange } from "#src/core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSource } from "#src/store/spans.ts";
@@ -12,7 +13,22 @@ export type DocumentCopies = readonly [Span, ...Span[]];
 
 interface StoredDocument {
   readonly sequence: number;
+  /** Which numbers its documents by itself, here those of all together. */
+  readonly index: StoredIndex;
   readonly copies: DocumentCopies;
+}
+
+/** One that is made again under its name is another one. */
+interface StoredIndex {
+  readonly name: string;
+  /** As a server's uuid. */
+  readonly uuid: number;
+}
+
+/** What a version stands for: the indices by name with their uuids, and their states. */
+interface StoredVersion {
+  readonly indices: ReadonlyMap<string, number>;
+  readonly states: ShardStates;
 }
 
 export interface StoredSpans {
@@ -25,6 +41,13 @@ export interface StoredSpans {
   readonly reveal: () => void;
   /** Removes the document at this place, counted around the end. */
   readonly remove: (place: number) => void;
+  /** Begins an index, to which all is added from now on. */
+  readonly rollOver: () => void;
+  /**
+   * Removes the index at this place, counted around the end, with all its documents, which it returns. The one to which all is
+   * added is made again under its name.
+   */
+  readonly removeIndex: (place: number) => readonly DocumentCopies[];
   readonly replace: (place: number, change: (span: Span) => Span) => void;
   /** Adds what the change makes of the document at this place, which stays. */
   readonly addAgain: (place: number, change: (span: Span) => Span) => void;
@@ -44,18 +67,32 @@ export function createStoredSpans(
   let isBehind = false;
   let late: readonly StoredDocument[] = [];
   let sequence = 0;
+  let uuids = 0;
+  let index: StoredIndex = { name: "spans-0", uuid: 0 };
+  /** All that are there, by name; empty ones too. */
+  const uuidsByName = new Map([[index.name, index.uuid]]);
+  const addIndex = (name: string): void => {
+    uuids += 1;
+    index = { name, uuid: uuids };
+    uuidsByName.set(name, uuids);
+  };
   let read = 0;
-  const versions = new WeakMap<SnapshotVersion, ShardStates>();
-  const open = (held: readonly StoredDocument[]): SpanReader => {
-    const reader = createArrayReader(held.flatMap(({ copies }) => copies));
+  const versions = new WeakMap<SnapshotVersion, StoredVersion>();
+  const open = (held: readonly StoredDocument[], report?: (origin: string) => void): SpanReader => {
+    const indices = new Map(held.flatMap(({ copies, index }) => copies.map((span) => [span, index.name])));
+    // A reader over arrays returns the spans that it was given.
+    const reader = createArrayReader([...indices.keys()]);
+    const count = (batches: AsyncIterable<readonly Span[]>, signal: AbortSignal, range?: TimeRange) =>
+      countBatches(batches, (span) => report?.(indices.get(span) ?? "none"), signal, range);
     return {
-      scan: (query, signal) => countBatches(reader.scan(query, signal), signal, query.range),
-      find: (query, signal) => countBatches(reader.find(query, signal), signal),
+      scan: (query, signal) => count(reader.scan(query, signal), signal, query.range),
+      find: (query, signal) => count(reader.find(query, signal), signal),
       count: async () => held.length,
     };
   };
   async function* countBatches(
     batches: AsyncIterable<readonly Span[]>,
+    report: (span: Span) => void,
     signal: AbortSignal,
     range?: TimeRange,
   ) {
@@ -63,6 +100,7 @@ export function createStoredSpans(
     signal.throwIfAborted();
     for await (const batch of batches) {
       read += batch.length;
+      batch.forEach(report);
       yield batch;
     }
   }
@@ -73,36 +111,49 @@ export function createStoredSpans(
   ): Promise<SpanSnapshot> {
     const held = listVisible();
     const { client, point } = createFakeShards(
-      held.map((document) => ({ index: "spans", number: document.sequence, term: 1 })),
+      held.map((document) => ({ index: document.index.name, number: document.sequence, term: 1 })),
     );
-    const earlier = since && versions.get(since);
-    const compareWith = async (before: ShardStates | undefined, of: readonly SpanSource[] = sources) => {
-      const { states, added: documents } = await compareShards("stored", client, point, before, signal);
-      const newest = before?.get("spans")?.newest ?? 0;
-      const spans = held.filter((document) => document.sequence > newest).flatMap(({ copies }) => copies);
+    const indices = new Map(uuidsByName);
+    const compareWith = async (
+      since: SnapshotVersion | undefined,
+      of: readonly SpanSource[] = sources,
+    ): Promise<Pick<SpanSnapshot, "version" | "added">> => {
+      const earlier = since && versions.get(since);
+      const [kept, gone] = partitionStates(earlier, indices);
+      const compared = await compareShards("stored", client, point, earlier && kept, signal);
+      const spans = held
+        .filter((document) => document.sequence > (kept.get(document.index.name)?.newest ?? 0))
+        .flatMap(({ copies }) => copies);
       const read = async function* () {
         const own = spans.filter(({ site_id }) => of.some(({ site }) => site === site_id));
         if (own.length > 0) yield own;
       };
-      return { states, added: before && documents !== undefined ? { documents, read } : undefined };
+      const documents = earlier && compared.added;
+      return {
+        version: createVersion({ indices, states: compared.states }),
+        added: documents === undefined ? undefined : { documents, gone, read },
+      };
     };
-    const { states, added } = await compareWith(earlier);
+    // Shards give their documents in other orders than a whole index.
+    const reversed = held.toReversed();
     return {
-      // Shards give their documents in other orders than a whole index.
-      ...{ reader: open(held.toReversed()), version: createVersion(states), added },
-      select: async (of, other) => {
-        const found = await compareWith(other && versions.get(other), of);
-        return { version: createVersion(found.states), added: found.added };
-      },
+      ...(await compareWith(since)),
+      reader: open(reversed),
+      trackOrigins: (report) => open(reversed, report),
+      select: (of, other) => compareWith(other, of),
       close: () => undefined,
     };
   }
-  function createVersion(states: ShardStates): SnapshotVersion {
-    const version: SnapshotVersion = { bytes: 100, print: () => JSON.stringify([...states]) };
-    versions.set(version, states);
+  function createVersion(stored: StoredVersion): SnapshotVersion {
+    const print = () => JSON.stringify([[...stored.indices], [...stored.states]]);
+    const version: SnapshotVersion = { bytes: 100, print };
+    versions.set(version, stored);
     return version;
   }
-  const listVisible = (): readonly StoredDocument[] => (isBehind ? previous : documents);
+  const listVisible = (): readonly StoredDocument[] =>
+    (isBehind ? previous : documents).filter(
+      (document) => uuidsByName.get(document.index.name) === document.index.uuid,
+    );
   const change = (changed: readonly StoredDocument[]): void => {
     [previous, documents, isBehind] = [documents, changed, false];
   };
@@ -113,16 +164,19 @@ export function createStoredSpans(
       find: (query, signal) => open(listVisible()).find(query, signal),
       count: async () => listVisible().length,
       openSnapshot: openSnapshot,
-      parseVersion: (text) => createVersion(new Map(JSON.parse(text))),
+      parseVersion: (text) => {
+        const [indices, states] = JSON.parse(text);
+        return createVersion({ indices: new Map(indices), states: new Map(states) });
+      },
     },
     countRead: () => read,
     add: (copies) => {
       sequence += 1;
-      change([...documents, { sequence, copies }]);
+      change([...documents, { sequence, index, copies }]);
     },
     addLate: (copies) => {
       sequence += 1;
-      late = [...late, { sequence, copies }];
+      late = [...late, { sequence, index, copies }];
     },
     reveal: () => {
       change([...documents, ...late]);
@@ -131,24 +185,46 @@ export function createStoredSpans(
     remove: (place) => {
       change(documents.toSpliced(findPlace(place), documents.length === 0 ? 0 : 1));
     },
+    rollOver: () => addIndex(`spans-${uuids + 1}`),
+    removeIndex: (place) => {
+      const names = [...uuidsByName.keys()];
+      const name = requireAt(names, place % names.length);
+      const isGone = (document: StoredDocument): boolean => document.index.name === name;
+      const removed = [...documents, ...late].filter(isGone).map(({ copies }) => copies);
+      change(documents.filter((document) => !isGone(document)));
+      late = late.filter((document) => !isGone(document));
+      uuidsByName.delete(name);
+      if (name === index.name) addIndex(name);
+      return removed;
+    },
     replace: (place, alter) => {
       const document = documents[findPlace(place)];
       if (document === undefined) return;
       sequence += 1;
       const [first, ...others] = document.copies;
       const copies: DocumentCopies = [alter(first), ...others.map(alter)];
-      change(documents.toSpliced(findPlace(place), 1, { sequence, copies }));
+      change(documents.toSpliced(findPlace(place), 1, { ...document, sequence, copies }));
     },
     addAgain: (place, alter) => {
       const document = documents[findPlace(place)];
       if (document === undefined) return;
       sequence += 1;
       const [first, ...others] = document.copies;
-      change([...documents, { sequence, copies: [alter(first), ...others.map(alter)] }]);
+      change([...documents, { sequence, index, copies: [alter(first), ...others.map(alter)] }]);
     },
     fallBehind: () => {
       isBehind = true;
     },
     listSpans: () => listVisible().flatMap(({ copies }) => copies),
   };
+}
+
+/** Those of the indices that are there, and the names of the others. */
+function partitionStates(
+  earlier: StoredVersion | undefined,
+  now: ReadonlyMap<string, number>,
+): readonly [kept: ShardStates, gone: ReadonlySet<string>] {
+  const indices = [...(earlier?.indices ?? [])];
+  const gone = new Set(indices.filter(([name, uuid]) => now.get(name) !== uuid).map(([name]) => name));
+  return [new Map([...(earlier?.states ?? [])].filter(([name]) => !gone.has(name))), gone];
 }

@@ -60,6 +60,36 @@ describe("shard states", () => {
     expect((await compareDocuments(list([0, 1]), later)).added).toBe(0);
   });
 
+  test("hold while indices come and go, however long the blocks of so many are", async () => {
+    const nameOf = (index: number): string => `spans-${index}`;
+    const listTo = (last: number, first = 0) =>
+      Array.from({ length: last - first + 1 }, (_, at) => list([0, 7, 70_000], nameOf(first + at))).flat();
+    let { states } = await compareDocuments(listTo(0));
+    for (let last = 1; last < 70; last += 1) {
+      const compared = await compareDocuments(listTo(last), states);
+      expect(compared.added).toBe(3);
+      states = compared.states;
+    }
+    expect(new Set([...states.values()].map(({ block }) => block))).toEqual(new Set([2_048]));
+    // Whoever knows that the first ones were deleted asks for the others.
+    const left = new Map([...states].slice(60));
+    const fewer = await compareDocuments(listTo(69, 60), left);
+    expect(fewer.added).toBe(0);
+    expect(new Set([...fewer.states.values()].map(({ block }) => block))).toEqual(new Set([256]));
+    expect((await compareDocuments(listTo(69, 60), fewer.states)).added).toBe(0);
+    const late = [...listTo(69, 60), ...list([69_000], nameOf(65))];
+    for (const earlier of [left, fewer.states])
+      expect((await compareDocuments(late, earlier)).added).toBeUndefined();
+  });
+
+  test("of more indices than their blocks are for do not hold", async () => {
+    const documents = ["a", "b", "c"].flatMap((index) => list([0, 1], index));
+    const { states } = await compareDocuments(documents);
+    const shorter = new Map([...states].map(([index, state]) => [index, { ...state, block: 32 }]));
+    expect((await compareDocuments(documents, states)).added).toBe(0);
+    expect((await compareDocuments(documents, shorter)).added).toBeUndefined();
+  });
+
   test("never takes changed documents for the same, unless two come late while two go of one block", async () => {
     // Two indices have blocks of 64 numbers.
     const number = fc.oneof(

@@ -259,12 +259,17 @@ export interface SpanSnapshot {
    * held has changed or is gone, or may have, but for origins that are gone as a whole.
    */
   readonly added: AddedSpans | undefined;
+  /**
+   * Whether documents of the earlier one are missing, so that nothing is `added`: they are deleted, or this snapshot is of copies that
+   * do not show them yet.
+   */
+  readonly isBehind: boolean;
   /** What the snapshot is for some of its sources, compared with an earlier version of these. Errors as `SpanReader.scan`. */
   readonly select: (
     sources: SpanSources,
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
-  ) => Promise<Pick<SpanSnapshot, "version" | "added">>;
+  ) => Promise<Pick<SpanSnapshot, "version" | "added" | "isBehind">>;
   /** Frees the snapshot at the source without waiting. */
   readonly close: () => void;
 }

@@ -39,6 +39,8 @@ interface ShardComparison {
   readonly states: ShardStates;
   /** How many documents lie above the earlier states. Undefined where these do not hold any more. */
   readonly added: number | undefined;
+  /** Whether documents of the earlier states are missing. */
+  readonly isBehind: boolean;
 }
 
 /** The indices that one answer may list. */
@@ -127,10 +129,11 @@ export async function compareShards(
   const recent = new Map(recentByBlock.flatMap((states) => [...states]));
   const documents = countByIndex(all);
   const added = countByIndex(above);
+  const countBelow = (index: string): number => (documents.get(index) ?? 0) - (added.get(index) ?? 0);
   const holds = (index: string): boolean => {
-    const below = (documents.get(index) ?? 0) - (added.get(index) ?? 0);
     const [before, now] = [earlier?.get(index), recent.get(index)];
-    return before !== undefined && now !== undefined && before.documents === below && isSame(before, now);
+    if (before === undefined || now === undefined) return false;
+    return before.documents === countBelow(index) && isSame(before, now);
   };
   const block = chooseBlockLength(documents.size);
   const isKnown = (index: string): boolean =>
@@ -154,7 +157,8 @@ export async function compareShards(
   }
   const isHeld = earlier !== undefined && [...earlier.keys()].every(holds);
   const total = [...added.values()].reduce((sum, count) => sum + count, 0);
-  return { states, added: isHeld ? total : undefined };
+  const isBehind = [...(earlier ?? [])].some(([index, before]) => countBelow(index) < before.documents);
+  return { states, added: isHeld ? total : undefined, isBehind };
 }
 
 function isSame(one: RecentState, other: RecentState): boolean {

@@ -18,12 +18,14 @@ export interface Snapshot {
   readonly version: SnapshotVersion;
   /** What the snapshot has beyond the earlier one; undefined where anything else has changed, but for whole indices. */
   readonly added: AddedDocuments | undefined;
+  /** As `SpanSnapshot.isBehind`. */
+  readonly isBehind: boolean;
   /** The same of some of its patterns, since an earlier version of these. @throws {BackendError} */
   readonly select: (
     of: SnapshotSources,
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
-  ) => Promise<Pick<Snapshot, "version" | "added">>;
+  ) => Promise<Pick<Snapshot, "version" | "added" | "isBehind">>;
   readonly close: () => void;
 }
 
@@ -87,7 +89,11 @@ export async function openSnapshot(
       };
       const compared = await mapConcurrent(wanted, concurrency, compareOne, own);
       const now = describeHeld(indices, compared);
-      return { version: createVersion(now, client.view), added: held && describeAdded(held, now, compared) };
+      return {
+        version: createVersion(now, client.view),
+        added: held && describeAdded(held, now, compared),
+        isBehind: compared.some((one) => one.isBehind),
+      };
     };
     const all = await select({ patterns, isRead }, since, signal);
     return { points, ...all, select, close: () => closePointsInTime(client, points) };

@@ -108,7 +108,7 @@ export interface SpanDocuments {
 }
 
 /** The documents of some sources at one moment. */
-export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
+export interface DocumentSnapshot extends Pick<Snapshot, "version" | "isBehind" | "close"> {
   /** The documents of the shards with one number each, with the sources that have such shards. `report` as in a view. */
   readonly listShards: (report?: SpanView["report"]) => readonly ShardDocuments[];
   /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
@@ -118,7 +118,7 @@ export interface DocumentSnapshot extends Pick<Snapshot, "version" | "close"> {
     sources: readonly SpanSource[],
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
-  ) => Promise<Pick<DocumentSnapshot, "version" | "added">>;
+  ) => Promise<Pick<DocumentSnapshot, "version" | "added" | "isBehind">>;
 }
 
 export interface AddedShards extends Pick<AddedDocuments, "documents" | "gone"> {
@@ -241,13 +241,13 @@ async function openPlannedSnapshot(
     const checks = views.flatMap(({ context: own, shard }) =>
       shard.sources.map((source) => () => isPlanBehind(own, source, findPlan(source), signal)),
     );
-    let isBehind = !(await arePlansCurrent(context, of, signal));
-    for (const check of checks) isBehind ||= await check();
-    if (isBehind) {
+    let isOutdated = !(await arePlansCurrent(context, of, signal));
+    for (const check of checks) isOutdated ||= await check();
+    if (isOutdated) {
       snapshot.close();
       return "behind";
     }
-    const { version, close } = snapshot;
+    const { version, isBehind, close } = snapshot;
     const listShards = (of: ReturnType<typeof createViews>) =>
       of.map(({ shard }) => shard).filter((shard) => shard.sources.length > 0);
     const toShards = (
@@ -255,14 +255,14 @@ async function openPlannedSnapshot(
       wanted: readonly SpanSource[],
     ): AddedShards | undefined => added && { ...added, shards: listShards(createViews(added, wanted)) };
     return {
-      ...{ version, close },
+      ...{ version, isBehind, close },
       listShards: (report) => listShards(report === undefined ? views : createViews({ report })),
       added: toShards(snapshot.added, sources),
       select: async (wanted, earlier, own) => {
         const selected = new Map(wanted.map(({ index }) => [index, requireKey(patterns, index)]));
         const part = { patterns: selected, isRead: findFieldFilter(context, wanted) };
         const found = await snapshot.select(part, earlier, own);
-        return { version: found.version, added: toShards(found.added, wanted) };
+        return { ...found, added: toShards(found.added, wanted) };
       },
     };
   } catch (error) {

@@ -92,15 +92,15 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
   };
 }
 
-function createSpanSnapshot({ listShards, added, version, select, close }: DocumentSnapshot): SpanSnapshot {
+function createSpanSnapshot({ listShards, added, select, ...rest }: DocumentSnapshot): SpanSnapshot {
   return {
     reader: createShardReader(listShards()),
     trackOrigins: (report) => createShardReader(listShards(report)),
-    ...{ version, close },
+    ...rest,
     added: added && createAddedSpans(added),
     select: async (sources, since, signal) => {
       const found = await select(sources, since, signal);
-      return { version: found.version, added: found.added && createAddedSpans(found.added) };
+      return { ...found, added: found.added && createAddedSpans(found.added) };
     },
   };
 }

@@ -16,7 +16,7 @@ import {
   measureFigures,
   measureText,
 } from "../rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
+import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
 import { findPiece } from "../rollups/segments.ts";
 import { trackBudget } from "../spans/read-budget.ts";
 import { deriveNames, formatActionKey, isRequest } from "../spans/requests.ts";

@@ -15,7 +15,7 @@ import {
   measureFigures,
   measureText,
 } from "../rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type StorableKind } from "../rollups/rollups.ts";
+import { nameGroup, type RollupKind, type StorableKind } from "../rollups/figures-kind.ts";
 import { findPiece } from "../rollups/segments.ts";
 import {
   formatEdgesAction,

@@ -8,7 +8,7 @@ import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-an
 import type { SpanReader } from "../../store/spans.ts";
 import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";
 import { measureText } from "../rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
+import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
 import { findPiece } from "../rollups/segments.ts";
 import {
   addEventAction,

@@ -18,6 +18,7 @@ import {
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { type Changes, findChanges } from "../rollups/changes.ts";
+import { openCaughtUp } from "../rollups/late-copies.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import { findDamagedSegments } from "./catalogue.ts";
@@ -54,6 +55,8 @@ export interface RollContext {
   readonly maxHeldSpans: number;
   /** Segments whose sum has more bytes stay apart: a request parses each document in one turn. */
   readonly maxMergedBytes: number;
+  /** Before a snapshot is opened again that is behind. */
+  readonly behindPause: Millis;
 }
 
 /** A group, in a step for several. */
@@ -63,14 +66,17 @@ export interface RollOrder {
   readonly skipped: readonly TimeRange[];
   /** Whether documents to which the manifest refers may be gone, or may not be readable. */
   readonly isUnverified: boolean;
+  /** Whether what a snapshot is behind is dropped as deleted: no copy of the source has had it for a while. */
+  readonly isDeleted: boolean;
 }
 
 export interface RollStep {
   /**
    * `unsupported`: the source cannot tell what has changed. `lost`: another instance was faster. `refused`: a piece takes more
-   * documents than a step may read. `idle`: nothing is missing.
+   * documents than a step may read. `idle`: nothing is missing. `behind`: the source lacks documents of which figures were made, or
+   * its copy does not show them yet.
    */
-  readonly did: "made" | "merged" | "idle" | "refused" | "lost" | "unsupported";
+  readonly did: "made" | "merged" | "idle" | "refused" | "lost" | "unsupported" | "behind";
   /** Documents that were read; those that were read for several groups are shared among them. */
   readonly documents: number;
   /** What is kept now. */
@@ -119,13 +125,16 @@ export async function rollGroups(
   const { reader, sources } = orders[0].target;
   const found = await readManifests(context.store, orders, signal);
   const since = parseSince(reader, requireFirst(found).manifest);
-  const snapshot = await reader.openSnapshot?.(sources, since, signal);
+  const opening = { sources, since, listVersions: async () => [], pause: context.behindPause };
+  const snapshot = await openCaughtUp(reader, opening, signal);
   if (snapshot?.version.print === undefined) {
     snapshot?.close();
     return found.map(({ manifest }) => ({ did: "unsupported", documents: 0, manifest }));
   }
   try {
     const works = await startWorks(context, found, snapshot, signal);
+    if (works.some(({ changes, order }) => changes.isBehind && !order.isDeleted))
+      return found.map(({ manifest }) => ({ did: "behind", documents: 0, manifest }));
     await makePieces(context, works, { snapshot, sources }, signal);
     return await finishWorks(context, works, signal);
   } finally {
@@ -172,6 +181,8 @@ async function startWorks(
 interface SourceChanges {
   /** As of the snapshot. */
   readonly version: string;
+  /** Whether figures are kept of documents that it lacks. */
+  readonly isBehind: boolean;
   readonly isUnchanged: boolean;
   /** Among the groups' segments. Undefined where nobody knows. */
   readonly found: Changes | undefined;
@@ -185,10 +196,12 @@ async function findSourceChanges(
 ): Promise<SourceChanges> {
   const { order, manifest } = requireFirst(groups);
   const { reader, sources } = order.target;
-  const { version, added } = await snapshot.select(sources, parseSince(reader, manifest), signal);
+  const selected = await snapshot.select(sources, parseSince(reader, manifest), signal);
+  const { version, added } = selected;
   const isUnchanged = added?.documents === 0 && added.gone.size === 0;
-  const changes = { version: version.print?.() ?? "", isUnchanged };
   const ranges = groups.flatMap(({ manifest: { segments } }) => segments.map(({ range }) => range));
+  const isBehind = selected.isBehind && isNonEmpty(ranges);
+  const changes = { version: version.print?.() ?? "", isUnchanged, isBehind };
   if (added === undefined || !isNonEmpty(ranges)) return { ...changes, found: undefined };
   const within = {
     from: ranges.reduce((least, { from }) => earlier(least, from), ranges[0].from),
@@ -251,7 +264,7 @@ export async function announceGroup(
   target: RollTarget,
   signal: AbortSignal,
 ): Promise<void> {
-  const order = { target, skipped: [], isUnverified: false };
+  const order = { target, skipped: [], isUnverified: false, isDeleted: false };
   const [found] = await readManifests(store, [order], signal);
   if (found?.revision !== undefined) return;
   await store.replace(

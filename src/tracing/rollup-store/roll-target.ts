@@ -3,7 +3,7 @@ import { isNonEmpty, type NonEmpty } from "../../core/collections.ts";
 import type { Instant, Millis, TimeRange } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSource, SpanSources } from "../../store/spans.ts";
-import { nameGroup, type RollupQuery, type StorableKind } from "../rollups/rollups.ts";
+import { nameGroup, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
 import { loadSegments } from "./catalogue.ts";
 import { hashGroup } from "./manifest.ts";

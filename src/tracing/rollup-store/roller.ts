@@ -69,6 +69,7 @@ const defaultPauses: RollerPauses = {
 const defaultLimits = {
   ...{ segmentSpans: 50_000, maxDocuments: 2_000_000, maxHeldSpans: 200_000 },
   maxMergedBytes: 2_000_000,
+  behindPause: second,
 };
 /** One step ends after so long, also where the source goes on to answer. */
 const stepTimeout: Millis = 10 * minute;
@@ -76,6 +77,8 @@ const stepTimeout: Millis = 10 * minute;
 const refusedLifetime: Millis = hour;
 /** What could not be made together is tried together again after so long. */
 const apartLifetime: Millis = hour;
+/** What no copy of the source has had for so long is deleted: copies refresh in less. */
+const maxBehind: Millis = 2 * minute;
 const releaseTimeout: Millis = 2 * second;
 
 /** What one roller knows. */
@@ -92,6 +95,8 @@ interface RollerState {
   readonly announced: Set<string>;
   /** Groups of which documents may be gone. At first nobody knows. */
   readonly unverified: Set<string>;
+  /** Since when all snapshots have been behind, by group. */
+  readonly behind: Map<string, Millis>;
   /** Until when targets are made apart from others with more sources, by their groups: together they could not be made. */
   readonly apart: Map<string, Millis>;
   /** Groups that cannot be made now, although their source answers. */
@@ -108,7 +113,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
   const pauses = { ...defaultPauses, ...settings.pauses };
   const groups = targets.map(({ group }) => group).sort();
   const state: RollerState = {
-    ...{ settings, pauses, refused: new Map(), failing: new Map(), apart: new Map() },
+    ...{ settings, pauses, refused: new Map(), failing: new Map(), apart: new Map(), behind: new Map() },
     ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
     context: { store, now, ...defaultLimits, ...settings.limits },
     lease: {
@@ -196,10 +201,12 @@ async function rollTargets(
 ): Promise<boolean> {
   const { context, settings } = state;
   const started = performance.now();
+  const now = toMillis(context.now());
   const order = (target: RollTarget): RollOrder => ({
     target,
     skipped: listRefused(state, target),
     isUnverified: state.unverified.has(target.group),
+    isDeleted: (state.behind.get(target.group) ?? now) <= now - maxBehind,
   });
   const [first, ...others] = targets;
   const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
@@ -235,7 +242,10 @@ function setApart({ apart, context }: RollerState, targets: NonEmpty<RollTarget>
 function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: Millis): void {
   const { settings, unsupported } = state;
   const { group, kind } = target;
-  if (step.did !== "lost") state.unverified.delete(group);
+  if (step.did === "behind")
+    state.behind.set(group, state.behind.get(group) ?? toMillis(state.context.now()));
+  else state.behind.delete(group);
+  if (step.did !== "lost" && step.did !== "behind") state.unverified.delete(group);
   state.failing.delete(group);
   const { backend, record, log } = settings;
   const { site } = target.name;

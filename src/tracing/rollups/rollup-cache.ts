@@ -2,7 +2,7 @@
 // that none of them has to stay in the cache for a request.
 import { requireFirst } from "../../core/collections.ts";
 import { compare } from "../../core/rows.ts";
-import type { Instant, TimeRange } from "../../core/time.ts";
+import type { Instant, Millis, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
 import type { Changes } from "./changes.ts";
 import { measureText } from "./duration-figures.ts";
@@ -25,6 +25,8 @@ interface RollupSettings {
   readonly minSpans: number;
   /** Most segments have about so many spans or fewer: what the two ends of a range cut off is read each time. */
   readonly segmentSpans: number;
+  /** Before a snapshot is opened again that is behind. */
+  readonly behindPause: Millis;
   readonly recordLookup: (hit: boolean) => void;
   /** Figures that are kept outside of this process, where there are any. */
   readonly stored?: StoredRollups | undefined;
@@ -66,7 +68,7 @@ export function createRollupCache(
   settings: Pick<RollupSettings, "backend" | "maxBytes"> & Partial<RollupSettings>,
 ): RollupCache {
   return {
-    ...{ minSpans: 10_000, segmentSpans: 8_000 },
+    ...{ minSpans: 10_000, segmentSpans: 8_000, behindPause: 250 },
     ...{ recordLookup: () => undefined, recordBytes: () => undefined },
     ...settings,
     groups: new Map(),

@@ -2,19 +2,19 @@
 // figures are used, a snapshot proves that they still hold: what was added since they were read names the segments to read
 // again, and if anything else has changed, all are read again. Everything that an answer needs is read from that snapshot, so
 // the answer is the definition's over one moment.
-import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
+import { requireAt, requireLast } from "../../core/collections.ts";
 import { raceAbort } from "../../core/concurrency.ts";
-import { BackendError, isTrouble, type Refused } from "../../core/errors.ts";
+import type { BackendError, Refused } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
-import type { Budget, SpanReader, SpanSelection, SpanSnapshot, SpanSources } from "../../store/spans.ts";
+import type { Budget, SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { trackBudget } from "../spans/read-budget.ts";
-import { findChanges, maxAddedOfRequest } from "./changes.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
+import { nameGroup, type RollupKind, type RollupQuery, type RollupTask } from "./figures-kind.ts";
+import { dropChanged, hasSegments, loadStored, openGroupSnapshot } from "./group-snapshot.ts";
 import { lockMutex } from "./mutex.ts";
 import { createEndsError, documentsPerSpan, isReadingCheaper, readWithinLimit } from "./reading-cost.ts";
 import {
-  dropChangedSegments,
   dropSegments,
   findGroup,
   type Group,
@@ -22,70 +22,9 @@ import {
   type PendingFigures,
   type RollupCache,
   releaseGroup,
-  setVersion,
 } from "./rollup-cache.ts";
 import { countPieces, divideRange, joinPieces, type Piece, segmentLengths } from "./segments.ts";
-import {
-  coversRange,
-  type FiguresCodec,
-  findGaps,
-  type GroupName,
-  type MaybePromise,
-  proveCover,
-  selectSegments,
-} from "./stored-cover.ts";
-
-export interface RollupQuery {
-  readonly sources: SpanSources;
-  readonly range: TimeRange;
-  readonly budget: Budget;
-}
-
-/** Figures that can be added up over time. */
-interface FiguresKind<Query extends RollupQuery, Figures> {
-  readonly name: string;
-  /** What the figures depend on besides the sources and the range. */
-  readonly key: (query: Query) => readonly unknown[];
-  /** All sources that are read. */
-  readonly listSources: (query: Query) => SpanSources;
-  /** The spans to which figures belong by their end. */
-  readonly select: SpanSelection;
-  /** Whether a span changes the figures of its own segment only; else those of all its trace and of the traces it links to. */
-  readonly isLocal: boolean;
-  /** The figures of each range; the ranges are the query's range in pieces. */
-  readonly read: (
-    reader: SpanReader,
-    query: Query,
-    ranges: readonly TimeRange[],
-    signal: AbortSignal,
-  ) => Promise<readonly Figures[]>;
-}
-
-/** An analysis that is answered from figures. */
-export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
-  /** What is long takes turns with other work. */
-  readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
-  /** About how many bytes of memory the figures take. */
-  readonly measure: (figures: Figures) => number;
-  /** Whether a source that can tally adds up most of what the definition asks for: then figures pay only where little is read. */
-  readonly isTallied?: boolean;
-  /** The spans of any time that the source searches besides, where it adds up. */
-  readonly searched?: SpanSelection;
-  readonly stored: StoredForm<Query, Figures>;
-}
-
-/** Where the figures of a query are kept outside of this process. */
-interface StoredForm<Query, Figures> {
-  /** What is kept may answer other queries too. */
-  readonly nameGroup: (query: Query) => GroupName;
-  /** The query's figures, of a value that the codec of the group returns; undefined for any other value. */
-  readonly decode: (value: unknown, query: Query) => MaybePromise<Figures | undefined>;
-}
-
-/** Figures that can be kept outside of this process. */
-export interface StorableKind<Query extends RollupQuery, Figures> extends FiguresKind<Query, Figures> {
-  readonly codec: FiguresCodec<Figures>;
-}
+import { coversRange } from "./stored-cover.ts";
 
 const maxPieces = 2_000;
 /** So many pieces cost little, however few spans are in each. */
@@ -160,26 +99,6 @@ function isAddedUp<Query extends RollupQuery, Figures, Answer>(
   return isTallied && tally !== undefined;
 }
 
-/** Which figures answer a query: the text is of all that they depend on, besides the range. */
-export function nameGroup<Query extends RollupQuery, Figures>(
-  kind: FiguresKind<Query, Figures>,
-  query: Query,
-): GroupName {
-  const sources = kind.listSources(query);
-  return { site: requireFirst(sources).site, key: JSON.stringify([kind.name, sources, kind.key(query)]) };
-}
-
-interface Task<Query extends RollupQuery, Figures, Answer> {
-  readonly kind: RollupKind<Query, Figures, Answer>;
-  readonly sources: SpanSources;
-  readonly reader: SpanReader;
-  readonly query: Query;
-  /** About how many there are in the range. */
-  readonly spans: number;
-  /** Fewer are not worth keeping figures of. */
-  readonly least: number;
-}
-
 /**
  * The figures of all pieces of the range: kept ones, those that other requests are reading, and the others, which are read.
  * "again" where another request has ended without its figures.
@@ -187,7 +106,7 @@ interface Task<Query extends RollupQuery, Figures, Answer> {
 async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  task: Task<Query, Figures, Answer>,
+  task: RollupTask<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<CollectedFigures<Figures> | "again"> {
   const { kind, sources, reader, query } = task;
@@ -264,14 +183,14 @@ interface OwnPiece {
 async function planReading<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  task: Task<Query, Figures, Answer>,
+  task: RollupTask<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<ReadingPlan<Figures> | undefined> {
-  const { kind, sources, reader, spans } = task;
+  const { kind, sources, spans } = task;
   const release = await lockMutex(group.mutex, signal);
   let snapshot: SpanSnapshot | undefined;
   try {
-    snapshot = await reader.openSnapshot?.(sources, group.version, signal);
+    snapshot = await openGroupSnapshot(cache, group, task, signal);
     if (snapshot === undefined) return undefined;
     const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
     const loaded = await loadStored(cache, group, task, snapshot, signal);
@@ -317,94 +236,6 @@ function explainRead(segment: Instant | undefined, dropped: ReadonlySet<Instant>
 
 function isPending(group: Group, segment: Instant | undefined, pending: PendingFigures): segment is Instant {
   return segment !== undefined && group.pending.get(segment) === pending;
-}
-
-interface LoadedFigures<Figures> {
-  readonly figures: readonly Figures[];
-  /** What is left of the range. */
-  readonly gaps: readonly TimeRange[];
-  readonly choices: PieceChoice[];
-  /** Why nothing could be read in time, although there may be figures. */
-  readonly failure?: BackendError;
-}
-
-/**
- * The figures that are kept outside of this process, of the segments that hold in the snapshot. None where they cannot be read: a
- * small range is then read from the source.
- */
-async function loadStored<Query extends RollupQuery, Figures, Answer>(
-  cache: RollupCache,
-  group: Group,
-  task: Task<Query, Figures, Answer>,
-  snapshot: SpanSnapshot,
-  signal: AbortSignal,
-): Promise<LoadedFigures<Figures>> {
-  const nothing = { figures: [], gaps: [task.query.range], choices: [] };
-  try {
-    return (await findStored(cache, group, task, snapshot, signal)) ?? nothing;
-  } catch (error) {
-    signal.throwIfAborted();
-    if (!(error instanceof BackendError)) throw error;
-    cache.stored?.reportFailure(error);
-    return isTrouble(error) ? { ...nothing, failure: error } : nothing;
-  }
-}
-
-async function findStored<Query extends RollupQuery, Figures, Answer>(
-  { stored, recordLookup }: RollupCache,
-  group: Group,
-  { kind, sources, reader, query }: Task<Query, Figures, Answer>,
-  snapshot: SpanSnapshot,
-  signal: AbortSignal,
-): Promise<LoadedFigures<Figures> | undefined> {
-  const { range } = query;
-  const { stored: form, isLocal } = kind;
-  if (stored === undefined || reader.parseVersion === undefined) return undefined;
-  const found = await stored.find(form.nameGroup(query), reader.parseVersion, signal);
-  if (found === undefined) return undefined;
-  // Those of an earlier revision held until now, like all of the group.
-  if (group.cover?.revision !== found.revision) {
-    group.cover = await proveCover(found, { sources, isLocal, snapshot }, signal);
-  }
-  const decode = (value: unknown) => form.decode(value, query);
-  const loaded = await found.load(selectSegments(group.cover, range), decode, signal);
-  for (const _ of loaded) recordLookup(true);
-  return {
-    figures: [...loaded.values()],
-    gaps: findGaps(range, [...loaded.keys()]),
-    choices: [...loaded.keys()].map((segment) => ({
-      ...{ range: segment.range, how: "stored", why: "proved to be unchanged since the index kept it" },
-    })),
-  };
-}
-
-// ---- Changes --------------------------------------------------------------------------------------------------
-
-interface Comparison<Query extends RollupQuery, Figures, Answer> {
-  readonly kind: RollupKind<Query, Figures, Answer>;
-  readonly sources: SpanSources;
-  readonly snapshot: SpanSnapshot;
-}
-
-/** Drops the figures that do not hold any more; returns their segments. Those that are left hold as of the snapshot. */
-async function dropChanged<Query extends RollupQuery, Figures, Answer>(
-  cache: RollupCache,
-  group: Group,
-  { kind: { isLocal }, sources, snapshot }: Comparison<Query, Figures, Answer>,
-  signal: AbortSignal,
-): Promise<ReadonlySet<Instant>> {
-  const { added, reader, version } = snapshot;
-  let dropped: ReadonlySet<Instant> = new Set();
-  if (hasSegments(group) || group.cover !== undefined) {
-    const since = added && { sources, isLocal, added, reader, maxAdded: maxAddedOfRequest };
-    dropped = dropChangedSegments(cache, group, since && (await findChanges(since, signal)));
-  }
-  setVersion(cache, group, version);
-  return dropped;
-}
-
-function hasSegments({ segments, pending }: Group): boolean {
-  return segments.size > 0 || pending.size > 0;
 }
 
 // ---- Segments -------------------------------------------------------------------------------------------------

@@ -251,9 +251,12 @@ function testFigures({ shipper, open, copies }: Place): void {
         maxDocuments: 100_000,
         maxHeldSpans: 10_000,
         maxMergedBytes: 2_000_000,
+        behindPause: 0,
       };
       for (const own of groupTargets(targets)) {
-        const orders = own.map((target) => ({ target, skipped: [], isUnverified: false }));
+        const orders = own.map((target) => ({
+          ...{ target, skipped: [], isUnverified: false, isDeleted: true },
+        }));
         for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
           const done = await rollGroups(context, orders, signal);
           if (done.every(({ did }) => did === "idle")) break;

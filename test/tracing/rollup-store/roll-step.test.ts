@@ -3,10 +3,12 @@ import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
+import type { SpanReader } from "#src/store/spans.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 import { createFederatedStoredSpans } from "../rollups/federated-stored-spans.ts";
 import { createStoredSpans } from "../rollups/stored-spans.ts";
-import { at, createSpan } from "../span-builder.ts";
+import { at, createSpan, signal } from "../span-builder.ts";
 import {
   type ComparedRows,
   documents,
@@ -150,6 +152,56 @@ async function rollAll(rolled: RolledSpans): Promise<void> {
     }
   }
 }
+
+describe("a copy of the shards that lacks what was counted", () => {
+  test("changes nothing until it shows it, or until that is deleted", async () => {
+    const rolled = openRolledSpans();
+    for (let time = 0; time < length; time += 5 * minute) {
+      const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
+      rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_kind: "server" })]);
+    }
+    await rollAll(rolled);
+    const [target] = listRecent(rolled);
+    if (target === undefined) throw new Error("no target");
+    const order = { skipped, isDeleted: false };
+    const { manifest: before } = await rollGroup(rolled.context, target, order);
+    rolled.spans.fallBehind();
+    const behind = await rollGroup(rolled.context, target, order);
+    expect(behind).toMatchObject({ did: "behind", documents: 0, manifest: before });
+    rolled.spans.catchUp();
+    expect(await rollGroup(rolled.context, target, order)).toMatchObject({ did: "idle", manifest: before });
+    rolled.spans.remove(0);
+    expect((await rollGroup(rolled.context, target, order)).did).toBe("behind");
+    expect((await rollGroup(rolled.context, target, { skipped })).did).toBe("made");
+    await rollAll(rolled);
+    await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
+  });
+});
+
+test("a request waits for a copy of the shards that shows what the index has counted", async () => {
+  const spans = createStoredSpans();
+  let opened = 0;
+  const openSnapshot: SpanReader["openSnapshot"] = (...query) => {
+    opened += 1;
+    if (opened === 2) spans.catchUp();
+    return spans.reader.openSnapshot?.(...query) ?? Promise.resolve(undefined);
+  };
+  const rolled = openRolledSpans(0, 2_000_000, spans);
+  const asking = openRolledSpans(
+    0,
+    2_000_000,
+    { ...spans, reader: { ...spans.reader, openSnapshot } },
+    rolled.inner,
+  );
+  requestWithNpo.forEach(spans.add);
+  await rollAll(rolled);
+  spans.fallBehind();
+  const query = { sources: [asking.sources.a], range: { from: at(0), to: at(length - 1e-6) } } as const;
+  const edges = { ...query, partners: [], budget: createBudget(0) };
+  await expect(asking.analytics.siteEdges(edges, signal)).resolves.toBeDefined();
+  expect(opened).toBe(2);
+  expect(asking.stored).not.toContain(false);
+});
 
 describe("an index that is deleted", () => {
   /** Calls of two hours, each of an index of its own, and one in the second hour whose callee came in the first. */

@@ -109,9 +109,13 @@ function createKilledStore(store: RollupStore, killer: Killer): RollupStore {
 }
 
 /** Sites `a` and `b` on one source; `a` is seen alone and with `b`. `maxBytes` are of the figures in memory. */
-export function openRolledSpans(maxBytes = 0, maxMergedBytes = 2_000_000, spans = createStoredSpans()) {
+export function openRolledSpans(
+  maxBytes = 0,
+  maxMergedBytes = 2_000_000,
+  spans = createStoredSpans(),
+  inner: RollupStore = createMemoryRollups(),
+) {
   const killer: Killer = { calls: undefined, isAfter: false };
-  const inner = createMemoryRollups();
   const store = createKilledStore(inner, killer);
   const [a, b] = [createSource("a"), createSource("b")] as const;
   const rolled = { backend: "es", reader: countByRange(spans), source: a, retention: 30 * day };
@@ -132,14 +136,14 @@ export function openRolledSpans(maxBytes = 0, maxMergedBytes = 2_000_000, spans 
   const stored: boolean[] = [];
   const recordLookup = (hit: boolean) => void stored.push(hit);
   const cache = createRollupCache({
-    ...{ backend: "es", maxBytes, minSpans: 0, segmentSpans: 10 },
+    ...{ backend: "es", maxBytes, minSpans: 0, segmentSpans: 10, behindPause: 0 },
     ...{ stored: catalogue, recordLookup },
   });
   const analytics = createRollupAnalytics(spans.reader, cache);
   const definition = () => createSpanAnalytics(createArrayReader(spans.listSpans()));
   const context: RollContext = {
     ...{ store, now: () => at(rolledAt), segmentSpans: 4 },
-    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000, maxMergedBytes },
+    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000, maxMergedBytes, behindPause: 0 },
   };
   return { spans, inner, store, killer, targets, context, analytics, definition, stored, sources: { a, b } };
 }
@@ -157,13 +161,16 @@ function countByRange({ reader, listSpans }: ReturnType<typeof createStoredSpans
   };
 }
 
+/** What a snapshot lacks is deleted: it has been missing for long. */
+const usualOrder = { skipped: [], isUnverified: false, isDeleted: true };
+
 /** One step of a roller for one group. */
 export async function rollGroup(
   context: RollContext,
   target: RollTarget,
   over: Partial<RollOrder> = {},
 ): Promise<RollStep> {
-  const order = { target, skipped: [], isUnverified: false, ...over };
+  const order = { target, ...usualOrder, ...over };
   return requireFirst(await rollGroups(context, [order], signal));
 }
 
@@ -177,7 +184,7 @@ export async function rollWithOthers(
   const orders = groupTargets(targets)
     .filter((own) => own.some((one) => one.group === group))
     .flat()
-    .map((target) => ({ target, skipped: [], isUnverified: false, ...over }));
+    .map((target) => ({ target, ...usualOrder, ...over }));
   return isNonEmpty(orders) ? rollGroups(context, orders, signal) : [];
 }
 

@@ -105,6 +105,43 @@ describe("rollers", () => {
     expect(report).toHaveBeenCalledWith(failed);
   });
 
+  test("make figures anew without a document only after no copy has shown it for minutes", async () => {
+    const site = openBusySite();
+    let passed = 0;
+    const limits = { segmentSpans: 4, behindPause: 0 };
+    const created = vi.spyOn(site.inner, "create");
+    const { record } = start(site, site.inner, { limits, now: () => at(rolledAt + passed) });
+    const expectCalls = (count: number) =>
+      vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count }]), {
+        timeout: 20_000,
+      });
+    /** Until two rounds have made nothing. */
+    const waitUntilIdle = async (): Promise<void> => {
+      const countSteps = () => {
+        created.mockClear();
+        record.mockClear();
+      };
+      countSteps();
+      await vi.waitFor(
+        () => {
+          if (created.mock.calls.length > 0) countSteps();
+          expect(record.mock.calls.length).toBeGreaterThan(2 * site.targets.length);
+        },
+        { timeout: 20_000 },
+      );
+    };
+    await expectCalls(30);
+    await waitUntilIdle();
+    site.spans.remove(0);
+    record.mockClear();
+    await vi.waitFor(() => expect(record.mock.calls.length).toBeGreaterThan(2 * site.targets.length), {
+      timeout: 20_000,
+    });
+    expect(created).not.toHaveBeenCalled();
+    passed = 3 * minute;
+    await expectCalls(29);
+  });
+
   test("let a request know how far they have come", async () => {
     const site = openBusySite();
     for (const target of site.targets) await announceGroup(site.context, target, signal);

@@ -102,6 +102,7 @@ export function createFederatedStoredSpans(wait?: (range?: TimeRange) => Promise
       if (document !== undefined) add(change(document.copies, alter));
     },
     fallBehind: () => undefined,
+    catchUp: () => undefined,
     listSpans: () => documents.flatMap(({ copies }) => copies),
   };
 }

@@ -156,6 +156,7 @@ describe("rollups", () => {
           backend: "es",
           maxBytes: 1_000_000,
           minSpans: 0,
+          behindPause: 0,
           segmentSpans,
           recordLookup,
         });
@@ -190,6 +191,7 @@ describe("rollups", () => {
           backend: "es",
           maxBytes: 1_000_000,
           minSpans: 0,
+          behindPause: 0,
           segmentSpans: 5,
           recordLookup,
         });
@@ -232,6 +234,29 @@ describe("rollups", () => {
     expect((await ask({ from: 5 * minute })).downstream).toMatchObject([{ count: 50 }]);
     firstHalf.resolve();
     expect((await first).downstream).toMatchObject([{ count: 50 }]);
+  });
+
+  test("wait for a copy of the shards that shows what was counted", async () => {
+    const { store, lookups, ask, cache } = openBusyStore();
+    store.add([{ ...makeCall(55), span_id: "late" }]);
+    await ask();
+    store.fallBehind();
+    lookups.length = 0;
+    let opened = 0;
+    const openSnapshot: SpanReader["openSnapshot"] = (...query) => {
+      opened += 1;
+      if (opened === 2) store.catchUp();
+      return store.reader.openSnapshot?.(...query) ?? Promise.resolve(undefined);
+    };
+    const analytics = createRollupAnalytics({ ...store.reader, openSnapshot }, cache);
+    const range = { from: at(0), to: at(10 * minute - 1e-6) };
+    const query = { sources: [createSource("a")], partners: [], range, budget: budget() } as const;
+    expect((await analytics.siteEdges(query, signal)).downstream).toMatchObject([{ count: 101 }]);
+    expect(lookups).toEqual(Array(10).fill(true));
+    expect(opened).toBe(2);
+    // No copy has what was deleted.
+    store.remove(0);
+    expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
   });
 
   test("keep nothing of a segment that loses an index while it is read", async () => {
@@ -322,7 +347,7 @@ describe("rollups", () => {
     const lookups: boolean[] = [];
     const cache = createRollupCache({
       backend: "es",
-      ...{ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 10 },
+      ...{ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 10, behindPause: 0 },
       ...{ recordLookup: (hit: boolean) => lookups.push(hit), ...settings },
     });
     const analytics = createRollupAnalytics(store.reader, cache);

@@ -53,6 +53,7 @@ export interface StoredSpans {
   readonly addAgain: (place: number, change: (span: Span) => Span) => void;
   /** Until the next change, all is read from a copy that has not seen the last one: copies of shards refresh by themselves. */
   readonly fallBehind: () => void;
+  readonly catchUp: () => void;
   /** As they are read. */
   readonly listSpans: () => readonly Span[];
 }
@@ -117,7 +118,7 @@ export function createStoredSpans(
     const compareWith = async (
       since: SnapshotVersion | undefined,
       of: readonly SpanSource[] = sources,
-    ): Promise<Pick<SpanSnapshot, "version" | "added">> => {
+    ): Promise<Pick<SpanSnapshot, "version" | "added" | "isBehind">> => {
       const earlier = since && versions.get(since);
       const [kept, gone] = partitionStates(earlier, indices);
       const compared = await compareShards("stored", client, point, earlier && kept, signal);
@@ -132,6 +133,7 @@ export function createStoredSpans(
       return {
         version: createVersion({ indices, states: compared.states }),
         added: documents === undefined ? undefined : { documents, gone, read },
+        isBehind: compared.isBehind,
       };
     };
     // Shards give their documents in other orders than a whole index.
@@ -214,6 +216,9 @@ export function createStoredSpans(
     },
     fallBehind: () => {
       isBehind = true;
+    },
+    catchUp: () => {
+      isBehind = false;
     },
     listSpans: () => listVisible().flatMap(({ copies }) => copies),
   };

@@ -1,0 +1,78 @@
+// What figures are: of which spans, how they are read, added up and kept.
+import { requireFirst } from "../../core/collections.ts";
+import type { TimeRange } from "../../core/time.ts";
+import type { Budget, SpanReader, SpanSelection, SpanSources } from "../../store/spans.ts";
+import type { FiguresCodec, GroupName, MaybePromise } from "./stored-cover.ts";
+
+export interface RollupQuery {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  readonly budget: Budget;
+}
+
+/** Figures that can be added up over time. */
+interface FiguresKind<Query extends RollupQuery, Figures> {
+  readonly name: string;
+  /** What the figures depend on besides the sources and the range. */
+  readonly key: (query: Query) => readonly unknown[];
+  /** All sources that are read. */
+  readonly listSources: (query: Query) => SpanSources;
+  /** The spans to which figures belong by their end. */
+  readonly select: SpanSelection;
+  /** Whether a span changes the figures of its own segment only; else those of all its trace and of the traces it links to. */
+  readonly isLocal: boolean;
+  /** The figures of each range; the ranges are the query's range in pieces. */
+  readonly read: (
+    reader: SpanReader,
+    query: Query,
+    ranges: readonly TimeRange[],
+    signal: AbortSignal,
+  ) => Promise<readonly Figures[]>;
+}
+
+/** An analysis that is answered from figures. */
+export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
+  /** What is long takes turns with other work. */
+  readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
+  /** About how many bytes of memory the figures take. */
+  readonly measure: (figures: Figures) => number;
+  /** Whether a source that can tally adds up most of what the definition asks for: then figures pay only where little is read. */
+  readonly isTallied?: boolean;
+  /** The spans of any time that the source searches besides, where it adds up. */
+  readonly searched?: SpanSelection;
+  readonly stored: StoredForm<Query, Figures>;
+}
+
+/** Where the figures of a query are kept outside of this process. */
+interface StoredForm<Query, Figures> {
+  /** What is kept may answer other queries too. */
+  readonly nameGroup: (query: Query) => GroupName;
+  /** The query's figures, of a value that the codec of the group returns; undefined for any other value. */
+  readonly decode: (value: unknown, query: Query) => MaybePromise<Figures | undefined>;
+}
+
+/** Figures that can be kept outside of this process. */
+export interface StorableKind<Query extends RollupQuery, Figures> extends FiguresKind<Query, Figures> {
+  readonly codec: FiguresCodec<Figures>;
+}
+
+/** Which figures answer a query: the text is of all that they depend on, besides the range. */
+export function nameGroup<Query extends RollupQuery, Figures>(
+  kind: FiguresKind<Query, Figures>,
+  query: Query,
+): GroupName {
+  const sources = kind.listSources(query);
+  return { site: requireFirst(sources).site, key: JSON.stringify([kind.name, sources, kind.key(query)]) };
+}
+
+/** What a request asks of figures. */
+export interface RollupTask<Query extends RollupQuery, Figures, Answer> {
+  readonly kind: RollupKind<Query, Figures, Answer>;
+  readonly sources: SpanSources;
+  readonly reader: SpanReader;
+  readonly query: Query;
+  /** About how many there are in the range. */
+  readonly spans: number;
+  /** Fewer are not worth keeping figures of. */
+  readonly least: number;
+}

@@ -1,0 +1,133 @@
+// The snapshot of a request for a group of figures: what still holds in it of what memory and an index have.
+import { BackendError, isTrouble } from "../../core/errors.ts";
+import type { Instant, TimeRange } from "../../core/time.ts";
+import type { SnapshotVersion, SpanSnapshot, SpanSources } from "../../store/spans.ts";
+import { findChanges, maxAddedOfRequest } from "./changes.ts";
+import type { PieceChoice } from "./choice.ts";
+import type { RollupKind, RollupQuery, RollupTask } from "./figures-kind.ts";
+import { openCaughtUp } from "./late-copies.ts";
+import { dropChangedSegments, type Group, type RollupCache, setVersion } from "./rollup-cache.ts";
+import { findGaps, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
+
+/** Opens a snapshot that has what the kept figures were made of, if any copy of the source shows it now. */
+export async function openGroupSnapshot<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
+  group: Group,
+  task: RollupTask<Query, Figures, Answer>,
+  signal: AbortSignal,
+): Promise<SpanSnapshot | undefined> {
+  const { reader, sources } = task;
+  const since = hasKept(group) ? group.version : undefined;
+  // An index that does not answer is told of where its figures are loaded.
+  const listVersions = async () =>
+    listStoredVersions(group, await findStoredGroup(cache, task, signal).catch(suppressBackendError));
+  return openCaughtUp(reader, { sources, since, listVersions, pause: cache.behindPause }, signal);
+}
+
+function hasKept(group: Group): boolean {
+  return hasSegments(group) || group.cover !== undefined;
+}
+
+interface LoadedFigures<Figures> {
+  readonly figures: readonly Figures[];
+  /** What is left of the range. */
+  readonly gaps: readonly TimeRange[];
+  readonly choices: PieceChoice[];
+  /** Why nothing could be read in time, although there may be figures. */
+  readonly failure?: BackendError;
+}
+
+/**
+ * The figures that are kept outside of this process, of the segments that hold in the snapshot. None where they cannot be read: a
+ * small range is then read from the source.
+ */
+export async function loadStored<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
+  group: Group,
+  task: RollupTask<Query, Figures, Answer>,
+  snapshot: SpanSnapshot,
+  signal: AbortSignal,
+): Promise<LoadedFigures<Figures>> {
+  const nothing = { figures: [], gaps: [task.query.range], choices: [] };
+  try {
+    return (await findStored(cache, group, task, snapshot, signal)) ?? nothing;
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof BackendError)) throw error;
+    cache.stored?.reportFailure(error);
+    return isTrouble(error) ? { ...nothing, failure: error } : nothing;
+  }
+}
+
+async function findStoredGroup<Query extends RollupQuery, Figures, Answer>(
+  { stored }: RollupCache,
+  { kind, reader, query }: RollupTask<Query, Figures, Answer>,
+  signal: AbortSignal,
+): Promise<StoredGroup | undefined> {
+  const { parseVersion } = reader;
+  return parseVersion && stored?.find(kind.stored.nameGroup(query), parseVersion, signal);
+}
+
+/** Those that a snapshot is to be proved against, besides that of the group. */
+function listStoredVersions({ cover }: Group, found: StoredGroup | undefined): readonly SnapshotVersion[] {
+  return found === undefined || found.revision === cover?.revision ? [] : [found.version];
+}
+
+function suppressBackendError(error: unknown): undefined {
+  if (!(error instanceof BackendError)) throw error;
+}
+
+async function findStored<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
+  group: Group,
+  task: RollupTask<Query, Figures, Answer>,
+  snapshot: SpanSnapshot,
+  signal: AbortSignal,
+): Promise<LoadedFigures<Figures> | undefined> {
+  const { kind, sources, query } = task;
+  const { range } = query;
+  const { stored: form, isLocal } = kind;
+  const found = await findStoredGroup(cache, task, signal);
+  if (found === undefined) return undefined;
+  // Those of an earlier revision held until now, like all of the group.
+  if (group.cover?.revision !== found.revision) {
+    group.cover = await proveCover(found, { sources, isLocal, snapshot }, signal);
+  }
+  const decode = (value: unknown) => form.decode(value, query);
+  const loaded = await found.load(selectSegments(group.cover, range), decode, signal);
+  for (const _ of loaded) cache.recordLookup(true);
+  return {
+    figures: [...loaded.values()],
+    gaps: findGaps(range, [...loaded.keys()]),
+    choices: [...loaded.keys()].map((segment) => ({
+      ...{ range: segment.range, how: "stored", why: "proved to be unchanged since the index kept it" },
+    })),
+  };
+}
+
+interface Comparison<Query extends RollupQuery, Figures, Answer> {
+  readonly kind: RollupKind<Query, Figures, Answer>;
+  readonly sources: SpanSources;
+  readonly snapshot: SpanSnapshot;
+}
+
+/** Drops the figures that do not hold any more; returns their segments. Those that are left hold as of the snapshot. */
+export async function dropChanged<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
+  group: Group,
+  { kind: { isLocal }, sources, snapshot }: Comparison<Query, Figures, Answer>,
+  signal: AbortSignal,
+): Promise<ReadonlySet<Instant>> {
+  const { added, reader, version } = snapshot;
+  let dropped: ReadonlySet<Instant> = new Set();
+  if (hasKept(group)) {
+    const since = added && { sources, isLocal, added, reader, maxAdded: maxAddedOfRequest };
+    dropped = dropChangedSegments(cache, group, since && (await findChanges(since, signal)));
+  }
+  setVersion(cache, group, version);
+  return dropped;
+}
+
+export function hasSegments({ segments, pending }: Group): boolean {
+  return segments.size > 0 || pending.size > 0;
+}

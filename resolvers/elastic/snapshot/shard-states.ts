@@ -77,6 +77,7 @@ const answerSchema = z.object({
           z.object({
             key: z.string(),
             doc_count: z.number(),
+            number: z.object({ value: z.number() }).optional(),
             newest: newestSchema.optional(),
             recent: z.object({ buckets: z.array(blockSchema) }).optional(),
           }),
@@ -123,8 +124,11 @@ export async function compareShards(
   );
   const [all, above, ...recentByBlock] = await Promise.all([
     search({ aggs: byIndex({}) }),
-    search({ query: buildAddedQuery(earlier), aggs: byIndex(newestDocument) }),
-    ...byBlock.map(([block, states]) => searchRecent(backend, search, new Map(states), block)),
+    search({ query: buildAddedQuery(earlier), aggs: byIndex(newestNumber) }),
+    ...byBlock.map(([block, states]) => {
+      const numbers = new Map(states.map(([index, state]) => [index, state.newest]));
+      return searchRecent(backend, search, numbers, block);
+    }),
   ]);
   const recent = new Map(recentByBlock.flatMap((states) => [...states]));
   const documents = countByIndex(all);
@@ -139,14 +143,14 @@ export async function compareShards(
   const isKnown = (index: string): boolean =>
     !added.has(index) && holds(index) && earlier?.get(index)?.block === block;
   const changed = [...documents.keys()].filter((index) => !isKnown(index));
-  const newest: Map<string, NewestDocument> = listNewest(backend, above);
+  const newest = listNewestNumbers(backend, above);
   for (const index of changed.filter(holds))
-    if (!added.has(index)) newest.set(index, requireKey(recent, index));
+    if (!added.has(index)) newest.set(index, requireKey(recent, index).newest);
   const unknown = changed.filter((index) => !newest.has(index));
   if (unknown.length > 0) {
     const query = buildIndicesQuery(unknown);
-    const found = listNewest(backend, await search({ query, aggs: byIndex(newestDocument) }));
-    for (const [index, document] of found) newest.set(index, document);
+    const found = listNewestNumbers(backend, await search({ query, aggs: byIndex(newestNumber) }));
+    for (const [index, number] of found) newest.set(index, number);
   }
   const recentOfChanged = await searchRecent(backend, search, newest, block);
   const states = new Map<string, ShardState>();
@@ -170,15 +174,15 @@ function isSame(one: RecentState, other: RecentState): boolean {
   );
 }
 
-/** By index, the documents up to these newest ones, in blocks of so many numbers. */
+/** By index, the documents up to these numbers, in blocks of so many. */
 async function searchRecent(
   backend: string,
   search: (body: object) => Promise<Answer>,
-  upTo: ReadonlyMap<string, Pick<NewestDocument, "newest">>,
+  upTo: ReadonlyMap<string, number>,
   block: number,
 ): Promise<ReadonlyMap<string, RecentState>> {
   if (upTo.size === 0) return new Map();
-  const ranges = [...upTo].map(([index, { newest }]) =>
+  const ranges = [...upTo].map(([index, newest]) =>
     allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } }]),
   );
   const blocks = {
@@ -206,7 +210,7 @@ function chooseBlockLength(indices: number): number {
   return 2 ** Math.ceil(Math.log2((indices * recentNumbers) / maxBlocks));
 }
 
-function listNewest(backend: string, answer: Answer): Map<string, NewestDocument> {
+function listNewest(backend: string, answer: Answer): ReadonlyMap<string, NewestDocument> {
   return new Map(
     listBuckets(answer).map(({ key, newest }) => {
       const hit = newest?.hits.hits.at(0);
@@ -214,6 +218,17 @@ function listNewest(backend: string, answer: Answer): Map<string, NewestDocument
         throw new BackendError(backend, "malformed", "an index without its newest document");
       }
       return [key, { newest: hit._seq_no, term: hit._primary_term, id: hit._id }] as const;
+    }),
+  );
+}
+
+function listNewestNumbers(backend: string, answer: Answer): Map<string, number> {
+  return new Map(
+    listBuckets(answer).map(({ key, number }) => {
+      if (number === undefined) {
+        throw new BackendError(backend, "malformed", "an index without its newest number");
+      }
+      return [key, number.value] as const;
     }),
   );
 }
@@ -230,6 +245,8 @@ function byIndex(aggs: object): object {
   return { indices: { terms: { field: "_index", size: maxIndices }, aggs } };
 }
 
+/** Of all documents that match: the document itself takes the source far longer to find. Below 2^53, so exact. */
+const newestNumber = { number: { max: { field: "_seq_no" } } };
 const newestDocument = {
   newest: {
     top_hits: { size: 1, sort: [{ _seq_no: "desc" }], seq_no_primary_term: true, _source: false },

@@ -125,7 +125,7 @@ export async function rollGroups(
   const { reader, sources } = orders[0].target;
   const found = await readManifests(context.store, orders, signal);
   const since = parseSince(reader, requireFirst(found).manifest);
-  const opening = { sources, since, listVersions: async () => [], pause: context.behindPause };
+  const opening = { sources, since, versions: [], pause: context.behindPause };
   const snapshot = await openCaughtUp(reader, opening, signal);
   if (snapshot?.version.print === undefined) {
     snapshot?.close();

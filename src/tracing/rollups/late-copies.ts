@@ -8,8 +8,8 @@ interface CaughtUpQuery {
   readonly sources: SpanSources;
   /** Of the same sources. */
   readonly since: SnapshotVersion | undefined;
-  /** Finds other versions that should be held, once for each snapshot. */
-  readonly listVersions: () => Promise<readonly SnapshotVersion[]>;
+  /** Others that should be held too. */
+  readonly versions: readonly SnapshotVersion[];
   /** Before another snapshot is opened. */
   readonly pause: Millis;
 }
@@ -22,14 +22,14 @@ const maxAttempts = 3;
  */
 export async function openCaughtUp(
   { openSnapshot }: SpanReader,
-  { sources, since, listVersions, pause }: CaughtUpQuery,
+  { sources, since, versions, pause }: CaughtUpQuery,
   signal: AbortSignal,
 ): Promise<SpanSnapshot | undefined> {
   for (let attempt = 1; ; attempt += 1) {
     const snapshot = await openSnapshot?.(sources, since, signal);
     if (snapshot === undefined || attempt === maxAttempts) return snapshot;
     try {
-      if (!(await isBehindAny(snapshot, sources, await listVersions(), signal))) return snapshot;
+      if (!(await isBehindAny(snapshot, sources, versions, signal))) return snapshot;
     } catch (error) {
       snapshot.close();
       throw error;

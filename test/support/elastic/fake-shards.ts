@@ -22,6 +22,7 @@ const recentSchema = z.strictObject({
   }),
   aggs: z.strictObject({ sum: z.strictObject({ sum: z.strictObject({ field: z.literal("_seq_no") }) }) }),
 });
+const numberSchema = z.strictObject({ max: z.strictObject({ field: z.literal("_seq_no") }) });
 const searchSchema = z.strictObject({
   size: z.literal(0),
   track_total_hits: z.literal(false),
@@ -29,7 +30,7 @@ const searchSchema = z.strictObject({
   aggs: z.strictObject({
     indices: z.strictObject({
       terms: z.strictObject({ field: z.literal("_index"), size: z.number() }),
-      aggs: z.strictObject({ newest: z.unknown(), recent: recentSchema }).partial(),
+      aggs: z.strictObject({ number: numberSchema, newest: z.unknown(), recent: recentSchema }).partial(),
     }),
   }),
   pit: z.unknown(),
@@ -47,9 +48,10 @@ export function createFakeShards(documents: readonly ShardDocument[]): {
       sendJson: async ({ body }) => {
         const { query, aggs } = searchSchema.parse(JSON.parse(String(body)));
         const found = documents.filter(compileQuery(query));
-        const { recent } = aggs.indices.aggs;
+        const { recent, number } = aggs.indices.aggs;
         const buckets = [...Map.groupBy(found, ({ index }) => index)].map(([key, own]) => ({
           ...{ key, doc_count: own.length },
+          ...(number !== undefined && { number: { value: Math.max(...own.map((one) => one.number)) } }),
           ...("newest" in aggs.indices.aggs && { newest: describeNewest(own) }),
           ...(recent !== undefined && { recent: { buckets: listBlocks(own, recent.histogram.interval) } }),
         }));

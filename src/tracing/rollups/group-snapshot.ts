@@ -13,12 +13,10 @@ import { findGaps, proveCover, type StoredGroup, selectSegments } from "./stored
 export async function openGroupSnapshot<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  task: RollupTask<Query, Figures, Answer>,
+  { reader, sources }: RollupTask<Query, Figures, Answer>,
+  { found }: StoredLookup,
   signal: AbortSignal,
 ): Promise<SpanSnapshot | undefined> {
-  const { reader, sources } = task;
-  // An index that does not answer is told of where its figures are loaded.
-  const found = await findStoredGroup(cache, task, signal).catch(suppressBackendError);
   const stored = found === undefined || found.revision === group.cover?.revision ? undefined : found.version;
   // The proof that an earlier version holds costs less than a version by itself.
   const opening = { sources, since: group.version ?? stored, pause: cache.behindPause };
@@ -47,45 +45,57 @@ export async function loadStored<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
   task: RollupTask<Query, Figures, Answer>,
-  snapshot: SpanSnapshot,
+  { found, failure, snapshot }: StoredLookup & { readonly snapshot: SpanSnapshot },
   signal: AbortSignal,
 ): Promise<LoadedFigures<Figures>> {
   const nothing = { figures: [], gaps: [task.query.range], choices: [] };
+  if (failure !== undefined) return isTrouble(failure) ? { ...nothing, failure } : nothing;
+  if (found === undefined) return nothing;
   try {
-    return (await findStored(cache, group, task, snapshot, signal)) ?? nothing;
+    return await loadFound(cache, group, task, { found, snapshot }, signal);
   } catch (error) {
-    signal.throwIfAborted();
-    if (!(error instanceof BackendError)) throw error;
-    cache.stored?.reportFailure(error);
-    return isTrouble(error) ? { ...nothing, failure: error } : nothing;
+    const failure = noteFailure(cache, error, signal);
+    return isTrouble(failure) ? { ...nothing, failure } : nothing;
   }
 }
 
-async function findStoredGroup<Query extends RollupQuery, Figures, Answer>(
-  { stored }: RollupCache,
+/** What the index says of a group of figures, or why it says nothing. */
+interface StoredLookup {
+  readonly found?: StoredGroup | undefined;
+  readonly failure?: BackendError;
+}
+
+export async function lookUpStored<Query extends RollupQuery, Figures, Answer>(
+  cache: RollupCache,
   { kind, reader, query }: RollupTask<Query, Figures, Answer>,
   signal: AbortSignal,
-): Promise<StoredGroup | undefined> {
+): Promise<StoredLookup> {
   const { parseVersion } = reader;
-  return parseVersion && stored?.find(kind.stored.nameGroup(query), parseVersion, signal);
+  if (cache.stored === undefined || parseVersion === undefined) return {};
+  try {
+    return { found: await cache.stored.find(kind.stored.nameGroup(query), parseVersion, signal) };
+  } catch (error) {
+    return { failure: noteFailure(cache, error, signal) };
+  }
 }
 
-function suppressBackendError(error: unknown): undefined {
+/** @throws the error, where it is none of the store */
+function noteFailure({ stored }: RollupCache, error: unknown, signal: AbortSignal): BackendError {
+  signal.throwIfAborted();
   if (!(error instanceof BackendError)) throw error;
+  stored?.reportFailure(error);
+  return error;
 }
 
-async function findStored<Query extends RollupQuery, Figures, Answer>(
+async function loadFound<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
-  task: RollupTask<Query, Figures, Answer>,
-  snapshot: SpanSnapshot,
+  { kind, sources, query }: RollupTask<Query, Figures, Answer>,
+  { found, snapshot }: { readonly found: StoredGroup; readonly snapshot: SpanSnapshot },
   signal: AbortSignal,
-): Promise<LoadedFigures<Figures> | undefined> {
-  const { kind, sources, query } = task;
+): Promise<LoadedFigures<Figures>> {
   const { range } = query;
   const { stored: form, isLocal } = kind;
-  const found = await findStoredGroup(cache, task, signal);
-  if (found === undefined) return undefined;
   // Those of an earlier revision held until now, like all of the group.
   if (group.cover?.revision !== found.revision) {
     group.cover = await proveCover(found, { sources, isLocal, snapshot }, signal);

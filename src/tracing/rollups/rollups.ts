@@ -11,7 +11,7 @@ import type { Budget, SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { trackBudget } from "../spans/read-budget.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type RollupTask } from "./figures-kind.ts";
-import { dropChanged, hasSegments, loadStored, openGroupSnapshot } from "./group-snapshot.ts";
+import { dropChanged, hasSegments, loadStored, lookUpStored, openGroupSnapshot } from "./group-snapshot.ts";
 import { lockMutex } from "./mutex.ts";
 import { createEndsError, documentsPerSpan, isReadingCheaper, readWithinLimit } from "./reading-cost.ts";
 import {
@@ -190,10 +190,11 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
   const release = await lockMutex(group.mutex, signal);
   let snapshot: SpanSnapshot | undefined;
   try {
-    snapshot = await openGroupSnapshot(cache, group, task, signal);
+    const lookup = await lookUpStored(cache, task, signal);
+    snapshot = await openGroupSnapshot(cache, group, task, lookup, signal);
     if (snapshot === undefined) return undefined;
     const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
-    const loaded = await loadStored(cache, group, task, snapshot, signal);
+    const loaded = await loadStored(cache, group, task, { ...lookup, snapshot }, signal);
     const { figures: stored, gaps, choices, failure } = loaded;
     chooseLength(cache, group, spans, task.query.range, gaps);
     const explain = failure === undefined ? explainRead : () => "the index could not be read";

@@ -102,7 +102,7 @@ describe("rollers", () => {
       .then(({ downstream: [edge] }) => edge?.count)
       .catch((error: BackendError) => error.failure);
     expect(answer).toBe(expected);
-    expect(report).toHaveBeenCalledWith(failed);
+    expect(report.mock.calls).toEqual([[failed]]);
   });
 
   test("make figures anew without a document only after no copy has shown it for minutes", async () => {

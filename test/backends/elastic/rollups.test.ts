@@ -231,12 +231,12 @@ onServers((server) => {
       const lookups: boolean[] = [];
       const analytics = openAnalytics((hit) => lookups.push(hit));
       const addFrom = async (from: number, trace: string): Promise<void> => {
+        const ids = { trace_id: trace.padEnd(32, "0"), parent_span_id: "9".repeat(16) };
+        const names = { span_name: "work", span_kind: "client", ...nameService("x") } as const;
         const spans = Array.from({ length: 10 }, (_, n): readonly [string, Span] => {
           const times = { from: from + n * 20_000, to: from + n * 20_000 + 1 };
-          return [
-            `${trace}${n}`,
-            { ...makeSpan(), ...createSpan(times), ...nameService("x"), trace_id: trace.padEnd(32, "0") },
-          ];
+          const span_id = `${trace}${n}`.padStart(16, "0");
+          return [`${trace}${n}`, createSpan({ ...ids, ...names, ...times, span_id })];
         });
         await write(new Map(spans));
       };

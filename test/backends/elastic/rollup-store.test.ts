@@ -7,11 +7,13 @@ import { minute } from "#src/core/time.ts";
 import { createFederatedSpans } from "#src/federation/federated-spans.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import type { ActionEdges, SpanStore } from "#src/store/span-analytics.ts";
+import type { SnapshotVersion, SpanSources } from "#src/store/spans.ts";
 import { createPartnerTargets, createSiteTargets } from "#src/tracing/figures/roll-targets.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { rollGroups } from "#src/tracing/rollup-store/roll-step.ts";
 import { groupTargets } from "#src/tracing/rollup-store/roll-target.ts";
+import { openCaughtUp } from "#src/tracing/rollups/late-copies.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -331,6 +333,37 @@ describe.runIf(wantedServers().names.includes("os3"))("figures over shards with 
       for (let look = 0; look < 40 && !isDifferent; look += 1) isDifferent = await hasDifference();
     }
     expect(isDifferent).toBe(true);
+  });
+
+  test("a copy may be behind another one that was counted, and catches up", {
+    timeout: 300_000,
+  }, async () => {
+    await cluster.remove(`${prefix}-*`);
+    for (const [name, definition] of Object.entries(shipper.indices(prefix)))
+      await cluster.createIndex(name, { ...definition, ...copies });
+    const sources = [
+      buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" }),
+    ] as const satisfies SpanSources;
+    let version: SnapshotVersion | undefined;
+    let wereBehind = 0;
+    for (let number = 0; number < 1_000 && wereBehind < 3; number += 1) {
+      const span = createSpan({ span_id: String(number).padStart(16, "0"), from: number, to: number + 1 });
+      for (const { index: name, document } of shipper.write(prefix, [span]))
+        await cluster.request("POST", `/${name}/_doc`, document);
+      const snapshot = await cluster.traces.openSnapshot?.(sources, version, signal);
+      snapshot?.close();
+      if (snapshot?.isBehind !== true) {
+        version = snapshot?.version;
+        continue;
+      }
+      wereBehind += 1;
+      expect(snapshot.added).toBeUndefined();
+      const opening = { sources, since: version, versions: [], pause: 500 };
+      const later = await openCaughtUp(cluster.traces, opening, signal);
+      later?.close();
+      expect(later).toMatchObject({ isBehind: false, added: { gone: new Set() } });
+    }
+    expect(wereBehind).toBe(3);
   });
 });
 

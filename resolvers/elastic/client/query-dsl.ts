@@ -89,6 +89,14 @@ export function buildIndicesQuery(indices: readonly string[]): Query {
   return { terms: { _index: indices } };
 }
 
+/** The indices that one answer may list. */
+const maxIndices = 10_000;
+
+/** Counts the documents of each index, as `indices`, and what `aggs` asks of them. `sum_other_doc_count` is 0 where all are listed. */
+export function buildIndicesAggregation(aggs?: object): { readonly indices: object } {
+  return { indices: { terms: { field: "_index", size: maxIndices }, aggs } };
+}
+
 /** Documents with a value at this name that is not in the index: see `Product.listsIgnored`. */
 export function buildIgnoredQuery(name: string): Query {
   return { term: { _ignored: name } };

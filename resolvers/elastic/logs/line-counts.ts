@@ -5,7 +5,14 @@ import { BackendError } from "../../../src/core/errors.ts";
 import { addCount, addGroup, type LineCounts } from "../../../src/core/line-tally.ts";
 import { fromMillis, type Millis, nanosPerMilli, type TimeRange, toMillis } from "../../../src/core/time.ts";
 import type { LineGrouping } from "../../../src/store/logs.ts";
-import { aggregationOptions, allOf, matchAll, not, type Query } from "../client/query-dsl.ts";
+import {
+  aggregationOptions,
+  allOf,
+  buildIndicesAggregation,
+  matchAll,
+  not,
+  type Query,
+} from "../client/query-dsl.ts";
 import { findFirstText } from "../document/dotted-names.ts";
 import { readSeverity } from "../layout/line-decoder.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
@@ -22,7 +29,6 @@ import { buildLinesQuery, type SearchPlan } from "./search-plan.ts";
 /** Servers return at most 65,535 buckets in all. */
 const maxBuckets = 10_000;
 const maxGroups = 10_000;
-const maxIndices = 10_000;
 
 /** Adds the counts of a layout group to `counts`. False where only reading can count them. @throws as `LogStore.lines` */
 export async function addGroupCounts(
@@ -137,7 +143,7 @@ async function planCounting(
       times: {
         date_histogram: { ...times, format: "epoch_millis", min_doc_count: 1 },
       },
-      indices: { terms: { field: "_index", size: maxIndices } },
+      ...buildIndicesAggregation(),
       ...(provesFilter ? { certain: { filter: certain } } : {}),
       ...buildGroupAggregations(columns, hasBuckets ? times : undefined),
     },

@@ -10,7 +10,15 @@ import { requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { type PointInTime, searchPointInTimeJson } from "../client/point-in-time.ts";
-import { allOf, anyOf, buildIndicesQuery, matchAll, not, type Query } from "../client/query-dsl.ts";
+import {
+  allOf,
+  anyOf,
+  buildIndicesAggregation,
+  buildIndicesQuery,
+  matchAll,
+  not,
+  type Query,
+} from "../client/query-dsl.ts";
 
 interface ShardState extends RecentState {
   /** At least one. */
@@ -43,8 +51,6 @@ interface ShardComparison {
   readonly isBehind: boolean;
 }
 
-/** The indices that one answer may list. */
-const maxIndices = 10_000;
 /**
  * A document becomes visible at most so many numbers late: more than a server works on at the same time, and few enough to
  * add up for each request. Their sum is exact in floating point.
@@ -123,8 +129,8 @@ export async function compareShards(
     ([length, own]) => chooseBlockLength(own.length) <= length,
   );
   const [all, above, ...recentByBlock] = await Promise.all([
-    search({ aggs: byIndex({}) }),
-    search({ query: buildAddedQuery(earlier), aggs: byIndex(newestNumber) }),
+    search({ aggs: buildIndicesAggregation({}) }),
+    search({ query: buildAddedQuery(earlier), aggs: buildIndicesAggregation(newestNumber) }),
     ...byBlock.map(([block, states]) => {
       const numbers = new Map(states.map(([index, state]) => [index, state.newest]));
       return searchRecent(backend, search, numbers, block);
@@ -149,7 +155,10 @@ export async function compareShards(
   const unknown = changed.filter((index) => !newest.has(index));
   if (unknown.length > 0) {
     const query = buildIndicesQuery(unknown);
-    const found = listNewestNumbers(backend, await search({ query, aggs: byIndex(newestNumber) }));
+    const found = listNewestNumbers(
+      backend,
+      await search({ query, aggs: buildIndicesAggregation(newestNumber) }),
+    );
     for (const [index, number] of found) newest.set(index, number);
   }
   const recentOfChanged = await searchRecent(backend, search, newest, block);
@@ -189,7 +198,10 @@ async function searchRecent(
     histogram: { field: "_seq_no", interval: block, min_doc_count: 1 },
     aggs: { sum: { sum: { field: "_seq_no" } } },
   };
-  const answer = await search({ query: anyOf(ranges), aggs: byIndex({ ...newestDocument, recent: blocks }) });
+  const answer = await search({
+    query: anyOf(ranges),
+    aggs: buildIndicesAggregation({ ...newestDocument, recent: blocks }),
+  });
   const newest = listNewest(backend, answer);
   return new Map(
     listBuckets(answer).map(({ key, recent }) => {
@@ -239,10 +251,6 @@ function countByIndex(answer: Answer): ReadonlyMap<string, number> {
 
 function listBuckets({ aggregations }: Answer) {
   return aggregations?.indices.buckets ?? [];
-}
-
-function byIndex(aggs: object): object {
-  return { indices: { terms: { field: "_index", size: maxIndices }, aggs } };
 }
 
 /** Of all documents that match: the document itself takes the source far longer to find. Below 2^53, so exact. */

@@ -81,7 +81,7 @@ export async function openSnapshot(
     const select: Snapshot["select"] = async (of, earlier, own) => {
       const before = earlier && versions.get(earlier);
       const indices = describePatterns(of);
-      const held = before && dropGone(before, indices);
+      const held = before && divideHeld(before, indices);
       const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
       const compareOne = async (point: PointInTime, limited: AbortSignal) => {
         const states = held?.kept.get(point.pattern)?.states.at(point.shard);
@@ -151,7 +151,7 @@ interface KeptAndGone {
 }
 
 /** Divides what an earlier version stands for by whether the indices are there and show what they showed. */
-function dropGone(earlier: Held, now: PatternIndices): KeptAndGone {
+function divideHeld(earlier: Held, now: PatternIndices): KeptAndGone {
   const gone = new Set<string>();
   const kept = [...earlier].map(([pattern, { indices, states }]) => {
     const current = now.get(pattern);

@@ -64,7 +64,7 @@ export interface SpanView {
   /** Only documents that also match this are searched for. */
   readonly buildQuery?: ((point: PointInTime) => Query) | undefined;
   /** Is told the indices of all documents that are returned or aggregated. */
-  readonly report?: ((index: string) => void) | undefined;
+  readonly reportIndex?: ((index: string) => void) | undefined;
 }
 
 export interface SearchPlan {

@@ -109,8 +109,8 @@ export interface SpanDocuments {
 
 /** The documents of some sources at one moment. */
 export interface DocumentSnapshot extends Pick<Snapshot, "version" | "isBehind" | "close"> {
-  /** The documents of the shards with one number each, with the sources that have such shards. `report` as in a view. */
-  readonly listShards: (report?: SpanView["report"]) => readonly ShardDocuments[];
+  /** The documents of the shards with one number each, with the sources that have such shards. `reportIndex` as in a view. */
+  readonly listShards: (reportIndex?: SpanView["reportIndex"]) => readonly ShardDocuments[];
   /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
   readonly added: AddedShards | undefined;
   /** The same of some of its sources, since an earlier version of these. @throws {BackendError} */
@@ -226,11 +226,14 @@ async function openPlannedSnapshot(
     throw error;
   });
   if (snapshot === undefined || snapshot === "behind") return snapshot;
-  const createViews = ({ buildQuery, report }: Pick<SpanView, "buildQuery" | "report">, wanted = sources) =>
+  const createViews = (
+    { buildQuery, reportIndex }: Pick<SpanView, "buildQuery" | "reportIndex">,
+    wanted = sources,
+  ) =>
     [...Map.groupBy(snapshot.points, ({ shard }) => shard).values()].map((points) => {
       const byPattern = new Map(points.map((point) => [point.pattern, point]));
       const findPoint = ({ index }: SpanSource) => requireKey(byPattern, index);
-      const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery, report };
+      const view: SpanView = { findPoint, findPlan, sort: snapshotSort, buildQuery, reportIndex };
       // What was checked before the points in time were opened does not hold for them.
       const own: SpanSearchContext = { ...context, view, checkedAt: new WeakMap() };
       const held = wanted.filter(({ index }) => byPattern.has(index));
@@ -248,15 +251,16 @@ async function openPlannedSnapshot(
       return "behind";
     }
     const { version, isBehind, close } = snapshot;
-    const listShards = (of: ReturnType<typeof createViews>) =>
+    const selectHeld = (of: ReturnType<typeof createViews>) =>
       of.map(({ shard }) => shard).filter((shard) => shard.sources.length > 0);
     const toShards = (
       added: AddedDocuments | undefined,
       wanted: readonly SpanSource[],
-    ): AddedShards | undefined => added && { ...added, shards: listShards(createViews(added, wanted)) };
+    ): AddedShards | undefined => added && { ...added, shards: selectHeld(createViews(added, wanted)) };
     return {
       ...{ version, isBehind, close },
-      listShards: (report) => listShards(report === undefined ? views : createViews({ report })),
+      listShards: (reportIndex) =>
+        selectHeld(reportIndex === undefined ? views : createViews({ reportIndex })),
       added: toShards(snapshot.added, sources),
       select: async (wanted, earlier, own) => {
         const selected = new Map(wanted.map(({ index }) => [index, requireKey(patterns, index)]));
@@ -447,7 +451,7 @@ async function* expandForms<Form extends SpanForm | EventForm>(
   plan: SearchPlan,
   response: ParsedResponse,
 ): DocumentBatches<Form> {
-  if (view?.report !== undefined) response.indices.forEach(view.report);
+  if (view?.reportIndex !== undefined) response.indices.forEach(view.reportIndex);
   const forms = groupFormsByIndex(selectForms(plan.forms));
   let isFirst = true;
   for (const chunk of parseChunks(backend, source, response)) {

@@ -7,6 +7,7 @@ import type { SpanSource } from "../../../src/store/spans.ts";
 import {
   allOf,
   anyOf,
+  buildIndicesAggregation,
   buildIndicesQuery,
   matchNone,
   measureQuery,
@@ -323,8 +324,6 @@ export interface AggregationBody {
   readonly [option: string]: unknown;
 }
 
-/** Which indices the documents of an aggregation lie in. */
-const countByIndex = { indices: { terms: { field: "_index", size: 10_000 } } };
 const countedSchema = z.object({
   indices: z.object({
     sum_other_doc_count: z.literal(0),
@@ -354,7 +353,7 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const query = compileFormsQuery(context, source, forms, condition);
   await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
   await refuseUnreadable(context, source, forms, condition, signal);
-  const all = view?.report === undefined ? aggs : { ...aggs, ...countByIndex };
+  const all = view?.reportIndex === undefined ? aggs : { ...aggs, ...buildIndicesAggregation() };
   const answer = await aggregateSource(context, source, { size: 0, query, ...body, aggs: all }, signal);
   const { data, error } = aggregationSchema.safeParse(answer);
   if (data === undefined) {
@@ -371,6 +370,7 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const accepted = view === undefined ? mappingCache.findAcceptedShardCount(index) : undefined;
   // Fewer shards than planned may be those of an accepted count; more shards were not all planned for.
   if (shards > known || (shards < known && shards !== accepted)) throw new PlanOutdatedError();
-  if (view?.report !== undefined) listCountedIndices(backend, data.aggregations).forEach(view.report);
+  if (view?.reportIndex !== undefined)
+    listCountedIndices(backend, data.aggregations).forEach(view.reportIndex);
   return { total: total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
 }

@@ -17,8 +17,8 @@ import {
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
+import { openCaughtUpSnapshot } from "../rollups/caught-up-snapshot.ts";
 import { type Changes, findChanges } from "../rollups/changes.ts";
-import { openCaughtUp } from "../rollups/late-copies.ts";
 import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import { findDamagedSegments } from "./catalogue.ts";
@@ -66,8 +66,8 @@ export interface RollOrder {
   readonly skipped: readonly TimeRange[];
   /** Whether documents to which the manifest refers may be gone, or may not be readable. */
   readonly isUnverified: boolean;
-  /** Whether what a snapshot is behind is dropped as deleted: no copy of the source has had it for a while. */
-  readonly isDeleted: boolean;
+  /** Whether documents that the snapshot lacks are taken as deleted: no copy of the source has shown them for a while. */
+  readonly mayTakeAsDeleted: boolean;
 }
 
 export interface RollStep {
@@ -126,15 +126,16 @@ export async function rollGroups(
   const found = await readManifests(context.store, orders, signal);
   const since = parseSince(reader, requireFirst(found).manifest);
   const opening = { sources, since, versions: [], pause: context.behindPause };
-  const snapshot = await openCaughtUp(reader, opening, signal);
+  const snapshot = await openCaughtUpSnapshot(reader, opening, signal);
   if (snapshot?.version.print === undefined) {
     snapshot?.close();
     return found.map(({ manifest }) => ({ did: "unsupported", documents: 0, manifest }));
   }
   try {
-    const works = await startWorks(context, found, snapshot, signal);
-    if (works.some(({ changes, order }) => changes.isBehind && !order.isDeleted))
+    const changed = await findAllChanges(found, snapshot, signal);
+    if (changed.some(({ changes, order }) => changes.isBehind && !order.mayTakeAsDeleted))
       return found.map(({ manifest }) => ({ did: "behind", documents: 0, manifest }));
+    const works = await startWorks(context, changed, signal);
     await makePieces(context, works, { snapshot, sources }, signal);
     return await finishWorks(context, works, signal);
   } finally {
@@ -146,32 +147,44 @@ function parseSince(reader: SpanReader, manifest: Manifest): SnapshotVersion | u
   return manifest.version === undefined ? undefined : reader.parseVersion?.(manifest.version);
 }
 
-/** Each group with the segments that hold in the snapshot. */
-async function startWorks(
-  context: RollContext,
+interface ChangedManifest extends FoundManifest {
+  /** Since the manifest was written. */
+  readonly changes: SourceChanges;
+}
+
+async function findAllChanges(
   found: readonly FoundManifest[],
   snapshot: SpanSnapshot,
   signal: AbortSignal,
-): Promise<readonly Work[]> {
+): Promise<readonly ChangedManifest[]> {
   const known = new Map<string, SourceChanges>();
   const formatChanges = ({ order, manifest }: FoundManifest): string =>
     JSON.stringify([order.target.sources, manifest.version]);
   for (const [key, own] of Map.groupBy(found, formatChanges)) {
     known.set(key, await findSourceChanges(own, snapshot, signal));
   }
+  return found.map((one) => ({ ...one, changes: requireKey(known, formatChanges(one)) }));
+}
+
+/** Each group with the segments that hold in the snapshot. */
+async function startWorks(
+  context: RollContext,
+  changed: readonly ChangedManifest[],
+  signal: AbortSignal,
+): Promise<readonly Work[]> {
   const works: Work[] = [];
-  for (const before of found) {
+  for (const before of changed) {
     const { segments, merged, apart } = before.manifest;
-    const changes = requireKey(known, formatChanges(before));
+    const { order, changes } = before;
     const work: Work = {
-      ...{ context, order: before.order, before, changes },
+      ...{ context, order, before, changes },
       ...{ documents: [], apart: new Set(apart), made: 0, read: 0, refused: undefined },
       ...(changes.found === undefined
         ? { segments: [], merged: [] }
         : dropFromCover({ segments, merged }, changes.found)),
     };
     dropOld(work);
-    if (before.order.isUnverified) await dropMissing(work, signal);
+    if (order.isUnverified) await dropMissing(work, signal);
     works.push(work);
   }
   return works;
@@ -264,7 +277,7 @@ export async function announceGroup(
   target: RollTarget,
   signal: AbortSignal,
 ): Promise<void> {
-  const order = { target, skipped: [], isUnverified: false, isDeleted: false };
+  const order = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: false };
   const [found] = await readManifests(store, [order], signal);
   if (found?.revision !== undefined) return;
   await store.replace(

@@ -206,7 +206,7 @@ async function rollTargets(
     target,
     skipped: listRefused(state, target),
     isUnverified: state.unverified.has(target.group),
-    isDeleted: (state.behind.get(target.group) ?? now) <= now - maxBehind,
+    mayTakeAsDeleted: (state.behind.get(target.group) ?? now) <= now - maxBehind,
   });
   const [first, ...others] = targets;
   const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);

@@ -3,7 +3,7 @@
 
 import type { Span } from "../../core/rows.ts";
 import { type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
-import type { AddedSpans, SpanReader, SpanSources } from "../../store/spans.ts";
+import type { AddedSpans, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, unlimitedBudget } from "../spans/read-budget.ts";
 import { findSegment } from "./segments.ts";
 
@@ -32,10 +32,18 @@ export interface Changes {
 }
 
 /** As `ChangesQuery.maxAdded` of a request: more added documents cost as much as reading the segments again. */
-export const maxAddedOfRequest = 50_000;
+const maxAddedOfRequest = 50_000;
 
 /** Traces that are looked up at once. */
 const tracesPerLookup = 20_000;
+
+/** As `findChanges`, for a request. Undefined also where nobody knows what was added. */
+export async function findChangesForRequest(
+  { added, ...query }: Pick<ChangesQuery, "sources" | "isLocal" | "reader"> & Pick<SpanSnapshot, "added">,
+  signal: AbortSignal,
+): Promise<Changes | undefined> {
+  return added && findChanges({ ...query, added, maxAdded: maxAddedOfRequest }, signal);
+}
 
 /** Undefined where more was added, or finding the minutes takes too much. */
 export async function findChanges(

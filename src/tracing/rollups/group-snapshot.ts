@@ -2,10 +2,10 @@
 import { BackendError, isTrouble } from "../../core/errors.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { findChanges, maxAddedOfRequest } from "./changes.ts";
+import { openCaughtUpSnapshot } from "./caught-up-snapshot.ts";
+import { findChangesForRequest } from "./changes.ts";
 import type { PieceChoice } from "./choice.ts";
 import type { RollupKind, RollupQuery, RollupTask } from "./figures-kind.ts";
-import { openCaughtUp } from "./late-copies.ts";
 import { dropChangedSegments, type Group, type RollupCache, setVersion } from "./rollup-cache.ts";
 import { findGaps, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
 
@@ -21,7 +21,7 @@ export async function openGroupSnapshot<Query extends RollupQuery, Figures, Answ
   // The proof that an earlier version holds costs less than a version by itself.
   const opening = { sources, since: group.version ?? stored, pause: cache.behindPause };
   const versions = stored === undefined || opening.since === stored ? [] : [stored];
-  return openCaughtUp(reader, { ...opening, versions }, signal);
+  return openCaughtUpSnapshot(reader, { ...opening, versions }, signal);
 }
 
 function hasKept(group: Group): boolean {
@@ -128,8 +128,8 @@ export async function dropChanged<Query extends RollupQuery, Figures, Answer>(
   const { added, reader, version } = snapshot;
   let dropped: ReadonlySet<Instant> = new Set();
   if (hasKept(group)) {
-    const since = added && { sources, isLocal, added, reader, maxAdded: maxAddedOfRequest };
-    dropped = dropChangedSegments(cache, group, since && (await findChanges(since, signal)));
+    const changes = await findChangesForRequest({ sources, isLocal, added, reader }, signal);
+    dropped = dropChangedSegments(cache, group, changes);
   }
   setVersion(cache, group, version);
   return dropped;

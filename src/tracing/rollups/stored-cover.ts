@@ -4,7 +4,7 @@ import type { BackendError } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { type Changes, findChanges, maxAddedOfRequest } from "./changes.ts";
+import { type Changes, findChangesForRequest } from "./changes.ts";
 
 /** Figures that are kept outside of this process. */
 export interface StoredRollups {
@@ -124,8 +124,7 @@ export async function proveCover(
 ): Promise<HeldCover> {
   const { reader } = snapshot;
   const { added } = await snapshot.select(sources, version, signal);
-  const changes =
-    added && (await findChanges({ sources, isLocal, added, reader, maxAdded: maxAddedOfRequest }, signal));
+  const changes = await findChangesForRequest({ sources, isLocal, added, reader }, signal);
   if (changes === undefined) return { revision, segments: [], merged: [] };
   return dropFromCover({ revision, segments, merged }, changes);
 }

@@ -13,7 +13,7 @@ import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts"
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { rollGroups } from "#src/tracing/rollup-store/roll-step.ts";
 import { groupTargets } from "#src/tracing/rollup-store/roll-target.ts";
-import { openCaughtUp } from "#src/tracing/rollups/late-copies.ts";
+import { openCaughtUpSnapshot } from "#src/tracing/rollups/caught-up-snapshot.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -257,7 +257,7 @@ function testFigures({ shipper, open, copies }: Place): void {
       };
       for (const own of groupTargets(targets)) {
         const orders = own.map((target) => ({
-          ...{ target, skipped: [], isUnverified: false, isDeleted: true },
+          ...{ target, skipped: [], isUnverified: false, mayTakeAsDeleted: true },
         }));
         for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
           const done = await rollGroups(context, orders, signal);
@@ -359,7 +359,7 @@ describe.runIf(wantedServers().names.includes("os3"))("figures over shards with 
       wereBehind += 1;
       expect(snapshot.added).toBeUndefined();
       const opening = { sources, since: version, versions: [], pause: 500 };
-      const later = await openCaughtUp(cluster.traces, opening, signal);
+      const later = await openCaughtUpSnapshot(cluster.traces, opening, signal);
       later?.close();
       expect(later).toMatchObject({ isBehind: false, added: { gone: new Set() } });
     }

@@ -3,11 +3,11 @@ import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
-import type { SpanReader } from "#src/store/spans.ts";
+import { formatManifestId } from "#src/tracing/rollup-store/manifest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 import { createFederatedStoredSpans } from "../rollups/federated-stored-spans.ts";
-import { createStoredSpans } from "../rollups/stored-spans.ts";
+import { createLateReader, createStoredSpans } from "../rollups/stored-spans.ts";
 import { at, createSpan, signal } from "../span-builder.ts";
 import {
   type ComparedRows,
@@ -163,11 +163,14 @@ describe("a copy of the shards that lacks what was counted", () => {
     await rollAll(rolled);
     const [target] = listRecent(rolled);
     if (target === undefined) throw new Error("no target");
-    const order = { skipped, isDeleted: false };
+    const order = { skipped, mayTakeAsDeleted: false };
     const { manifest: before } = await rollGroup(rolled.context, target, order);
     rolled.spans.fallBehind();
-    const behind = await rollGroup(rolled.context, target, order);
+    const read = vi.spyOn(rolled.inner, "read");
+    const behind = await rollGroup(rolled.context, target, { ...order, isUnverified: true });
     expect(behind).toMatchObject({ did: "behind", documents: 0, manifest: before });
+    // What may change nothing looks through nothing.
+    expect(read.mock.calls.map(([ids]) => ids)).toEqual([[formatManifestId(target.group)]]);
     rolled.spans.catchUp();
     expect(await rollGroup(rolled.context, target, order)).toMatchObject({ did: "idle", manifest: before });
     rolled.spans.remove(0);
@@ -180,26 +183,16 @@ describe("a copy of the shards that lacks what was counted", () => {
 
 test("a request waits for a copy of the shards that shows what the index has counted", async () => {
   const spans = createStoredSpans();
-  let opened = 0;
-  const openSnapshot: SpanReader["openSnapshot"] = (...query) => {
-    opened += 1;
-    if (opened === 2) spans.catchUp();
-    return spans.reader.openSnapshot?.(...query) ?? Promise.resolve(undefined);
-  };
+  const { reader, countOpened } = createLateReader(spans);
   const rolled = openRolledSpans(0, 2_000_000, spans);
-  const asking = openRolledSpans(
-    0,
-    2_000_000,
-    { ...spans, reader: { ...spans.reader, openSnapshot } },
-    rolled.inner,
-  );
+  const asking = openRolledSpans(0, 2_000_000, { ...spans, reader }, rolled.inner);
   requestWithNpo.forEach(spans.add);
   await rollAll(rolled);
   spans.fallBehind();
   const query = { sources: [asking.sources.a], range: { from: at(0), to: at(length - 1e-6) } } as const;
   const edges = { ...query, partners: [], budget: createBudget(0) };
   await expect(asking.analytics.siteEdges(edges, signal)).resolves.toBeDefined();
-  expect(opened).toBe(2);
+  expect(countOpened()).toBe(2);
   expect(asking.stored).not.toContain(false);
 });
 

@@ -162,7 +162,7 @@ function countByRange({ reader, listSpans }: ReturnType<typeof createStoredSpans
 }
 
 /** What a snapshot lacks is deleted: it has been missing for long. */
-const usualOrder = { skipped: [], isUnverified: false, isDeleted: true };
+const usualOrder = { skipped: [], isUnverified: false, mayTakeAsDeleted: true };
 
 /** One step of a roller for one group. */
 export async function rollGroup(

@@ -15,7 +15,12 @@ import { createArrayReader } from "../../conformance/trace-fixture.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 import { at, createSource, createSpan, signal } from "../span-builder.ts";
 import { createFederatedStoredSpans } from "./federated-stored-spans.ts";
-import { createStoredSpans, type DocumentCopies, type StoredSpans } from "./stored-spans.ts";
+import {
+  createLateReader,
+  createStoredSpans,
+  type DocumentCopies,
+  type StoredSpans,
+} from "./stored-spans.ts";
 
 const siteNames = ["a", "b", "c"] as const;
 const traceId = fc.constantFrom("t1", "t2", "t3");
@@ -242,43 +247,23 @@ describe("rollups", () => {
     await ask();
     store.fallBehind();
     lookups.length = 0;
-    let opened = 0;
-    const openSnapshot: SpanReader["openSnapshot"] = (...query) => {
-      opened += 1;
-      if (opened === 2) store.catchUp();
-      return store.reader.openSnapshot?.(...query) ?? Promise.resolve(undefined);
-    };
-    const analytics = createRollupAnalytics({ ...store.reader, openSnapshot }, cache);
+    const { reader, countOpened } = createLateReader(store);
+    const analytics = createRollupAnalytics(reader, cache);
     const range = { from: at(0), to: at(10 * minute - 1e-6) };
     const query = { sources: [createSource("a")], partners: [], range, budget: budget() } as const;
     expect((await analytics.siteEdges(query, signal)).downstream).toMatchObject([{ count: 101 }]);
     expect(lookups).toEqual(Array(10).fill(true));
-    expect(opened).toBe(2);
+    expect(countOpened()).toBe(2);
     // No copy has what was deleted.
     store.remove(0);
     expect((await ask()).downstream).toMatchObject([{ count: 100 }]);
   });
 
   test("keep nothing of a segment that loses an index while it is read", async () => {
-    const begun = Promise.withResolvers<void>();
-    const mayEnd = Promise.withResolvers<void>();
-    let waits = 0;
-    const { store, ask } = openBusyStore({}, async () => {
-      waits += 1;
-      begun.resolve();
-      if (waits === 1) await mayEnd.promise;
-    });
+    const { store, askWhileRead } = openHeldUpStore();
     store.rollOver();
     store.add([{ ...makeCall(55), span_id: "late" }]);
-    const first = ask();
-    await begun.promise;
-    store.removeIndex(0);
-    const second = ask();
-    await waitTicks(20);
-    mayEnd.resolve();
-    expect((await first).downstream).toMatchObject([{ count: 101 }]);
-    expect((await second).downstream).toMatchObject([{ count: 1 }]);
-    expect((await ask()).downstream).toMatchObject([{ count: 1 }]);
+    expect(await askWhileRead(() => store.removeIndex(0))).toEqual([101, 1, 1]);
   });
 
   test("keep what was made of other indices than one that is deleted", async () => {
@@ -303,6 +288,13 @@ describe("rollups", () => {
   });
 
   test("keep nothing of a segment that changes while it is read", async () => {
+    const { store, askWhileRead } = openHeldUpStore();
+    const counts = await askWhileRead(() => store.add([{ ...makeCall(55), span_id: "late" }]));
+    expect(counts).toEqual([100, 101, 101]);
+  });
+
+  /** A busy store whose first reading ends when it is told to. */
+  function openHeldUpStore() {
     const begun = Promise.withResolvers<void>();
     const mayEnd = Promise.withResolvers<void>();
     let waits = 0;
@@ -311,16 +303,23 @@ describe("rollups", () => {
       begun.resolve();
       if (waits === 1) await mayEnd.promise;
     });
-    const first = ask();
-    await begun.promise;
-    store.add([{ ...makeCall(55), span_id: "late" }]);
-    const second = ask();
-    await waitTicks(20);
-    mayEnd.resolve();
-    expect((await first).downstream).toMatchObject([{ count: 100 }]);
-    expect((await second).downstream).toMatchObject([{ count: 101 }]);
-    expect((await ask()).downstream).toMatchObject([{ count: 101 }]);
-  });
+    const countCalls = async (asked: ReturnType<typeof ask>) => {
+      const { downstream } = await asked;
+      expect(downstream).toHaveLength(1);
+      return downstream[0]?.count;
+    };
+    /** How many calls a first request has, a second one that is asked after a change while the first reads, and a third one. */
+    const askWhileRead = async (change: () => unknown) => {
+      const first = ask();
+      await begun.promise;
+      change();
+      const second = ask();
+      await waitTicks(20);
+      mayEnd.resolve();
+      return [await countCalls(first), await countCalls(second), await countCalls(ask())];
+    };
+    return { store, askWhileRead };
+  }
 
   test("read what a request has left that was waited for", async () => {
     const begun = Promise.withResolvers<void>();

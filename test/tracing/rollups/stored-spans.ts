@@ -224,6 +224,20 @@ export function createStoredSpans(
   };
 }
 
+/** A reader of these spans, whose copies catch up before the second snapshot is opened; and how many were opened. */
+export function createLateReader({ reader, catchUp }: StoredSpans): {
+  readonly reader: SpanReader;
+  readonly countOpened: () => number;
+} {
+  let opened = 0;
+  const openSnapshot: SpanReader["openSnapshot"] = async (...query) => {
+    opened += 1;
+    if (opened === 2) catchUp();
+    return reader.openSnapshot?.(...query);
+  };
+  return { reader: { ...reader, openSnapshot }, countOpened: () => opened };
+}
+
 /** Those of the indices that are there, and the names of the others. */
 function partitionStates(
   earlier: StoredVersion | undefined,

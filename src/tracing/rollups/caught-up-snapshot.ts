@@ -20,7 +20,7 @@ const maxAttempts = 3;
  * Opens a snapshot that is not behind any of the versions, or the last one of a few. Undefined and errors as
  * `SpanReader.openSnapshot`.
  */
-export async function openCaughtUp(
+export async function openCaughtUpSnapshot(
   { openSnapshot }: SpanReader,
   { sources, since, versions, pause }: CaughtUpQuery,
   signal: AbortSignal,

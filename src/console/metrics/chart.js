@@ -6,9 +6,13 @@ import uPlot from "./uplot.js";
 
 /** @typedef {{ readonly label: string, readonly data: readonly { readonly timestamp: string, readonly value: number }[] }} Series */
 
-// Before the page's own, which go beyond it.
+// Before the page's own, which go beyond it. A plot measures its parts where these rules lay them, so none is drawn before.
 const sheet = createElement("link", { rel: "stylesheet", href: "/console/metrics/uplot.css" });
-document.querySelector("link[rel=stylesheet]")?.before(sheet);
+await new Promise((resolve) => {
+  sheet.addEventListener("load", resolve);
+  sheet.addEventListener("error", resolve);
+  document.querySelector("link[rel=stylesheet]")?.before(sheet);
+});
 
 export const colourCount = 8;
 const height = 300;

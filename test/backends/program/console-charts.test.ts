@@ -59,15 +59,28 @@ describe("a chart", () => {
 
   test("shows the value of each of 24 series under the cursor", async () => {
     await openChart(24);
+    const cells = page.getByRole("region", { name: "Series" }).locator("tbody tr td:last-child");
+    await cells.nth(23).waitFor();
     const box = await page.locator(".chart .u-over").boundingBox();
     await page.mouse.move((box?.x ?? 0) + (box?.width ?? 0) - 1, (box?.y ?? 0) + 50);
-    const cells = page.getByRole("region", { name: "Series" }).locator("tbody tr td:last-child");
     await expect
       .poll(() => cells.allTextContents())
       .toEqual(Array.from({ length: 24 }, (_, at) => String(at * 10 + 59)));
     expect(await page.locator(".chart-readout").textContent()).toBe("2026-01-31 12:59 UTC");
     await page.mouse.move(5, 5);
     await expect.poll(() => cells.first().textContent()).toBe("–");
+  });
+
+  test("waits for the rules by which its parts lie over one another", async () => {
+    await page.route("**/uplot.css", async (route) => {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      await route.continue();
+    });
+    await openChart(1);
+    const over = await page
+      .locator(".chart .u-over")
+      .evaluate((element) => getComputedStyle(element).position);
+    expect(over).toBe("absolute");
   });
 
   test("hides a series by a click on its name, and shows it again", async () => {

@@ -118,8 +118,9 @@ test("keeps where the reader was, and the token in memory alone", async () => {
 
 test("takes the code out of the address before anything else is asked for", async () => {
   const seen: string[] = [];
-  await signIn();
+  // A click waits for no page, so the provider may have answered when it is done.
   page.on("request", (request) => seen.push(request.url()));
+  await signIn();
   await firstLine().waitFor();
   const at = seen.findIndex((address) => address.includes("code="));
   expect(seen[at]).toMatch(new RegExp(`^${origin}/console/signed-in\\?code=`));

@@ -37,6 +37,7 @@ export interface AddedDocuments {
 }
 
 const versions = new WeakMap<SnapshotVersion, Held>();
+const noStates: ShardStates = new Map();
 
 /** What a snapshot is of. */
 export interface SnapshotSources {
@@ -84,7 +85,8 @@ export async function openSnapshot(
       const held = before && divideHeld(before, indices);
       const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
       const compareOne = async (point: PointInTime, limited: AbortSignal) => {
-        const states = held?.kept.get(point.pattern)?.states.at(point.shard);
+        // A shard with a number that no index of the pattern had before is all new.
+        const states = held && (held.kept.get(point.pattern)?.states.at(point.shard) ?? noStates);
         return { point, ...(await compare(point, states, limited)) };
       };
       const compared = await mapConcurrent(wanted, concurrency, compareOne, own);
@@ -202,16 +204,12 @@ function countShards({ shardsByIndex }: IndexMetadata): readonly number[] {
 function describeAdded(
   { kept: earlier, gone }: KeptAndGone,
   held: Held,
-  compared: readonly { readonly point: PointInTime; readonly added: number | undefined }[],
+  compared: readonly { readonly added: number | undefined }[],
 ): Snapshot["added"] {
-  const counts = compared.map(({ point, added }) =>
-    // Shards with a number that no index of the pattern had before are all new.
-    earlier.get(point.pattern)?.states.at(point.shard) === undefined ? Number.POSITIVE_INFINITY : added,
-  );
   let documents = 0;
-  for (const count of counts) {
-    if (count === undefined) return undefined;
-    documents += count;
+  for (const { added } of compared) {
+    if (added === undefined) return undefined;
+    documents += added;
   }
   for (const [pattern, { states }] of earlier) {
     const now = held.get(pattern);

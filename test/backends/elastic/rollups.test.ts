@@ -10,8 +10,8 @@ import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts"
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { createRandom } from "../../conformance/trace-fixture.ts";
+import { settings } from "../../support/elastic/span-shippers/shipper.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
-
 import { at, createSpan, signal } from "../../tracing/span-builder.ts";
 import { onServers } from "../selected-servers.ts";
 import { chooseShipper } from "./span-cluster.ts";
@@ -256,6 +256,31 @@ onServers((server) => {
       const count = (hit: boolean): number => lookups.filter((one) => one === hit).length;
       expect(count(true)).toBeGreaterThanOrEqual(5);
       expect(count(false)).toBe(count(true));
+    });
+
+    test("keep their figures when the next indices have more shards", async () => {
+      await start();
+      const lookups: boolean[] = [];
+      const analytics = openAnalytics((hit) => lookups.push(hit));
+      await steps.add(40);
+      await expectAnswersOfReading(analytics);
+      for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+        const name = `${index}-next`;
+        await cluster.createIndex(name, { ...definition, settings: { ...settings, number_of_shards: 5 } });
+        indices.push(name);
+      }
+      const times = { from: 5 * minute, to: 5 * minute + 1 };
+      await write(
+        new Map(
+          ["e", "f", "0", "1"].map((id) => [
+            id,
+            { ...makeSpan(), ...createSpan(times), trace_id: id.padStart(32, "c") },
+          ]),
+        ),
+      );
+      lookups.length = 0;
+      await expectAnswersOfReading(analytics);
+      expect(lookups.filter((hit) => hit).length).toBeGreaterThan(lookups.length / 2);
     });
 
     test("sees a document that takes the number of one that another shard has lost", async () => {

@@ -366,6 +366,8 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   if (data.timed_out || failed > 0 || (total !== undefined && total.relation !== "eq")) {
     throw new BackendError(backend, "partial", "incomplete aggregations");
   }
+  if (total === undefined && body.track_total_hits === true)
+    throw new BackendError(backend, "malformed", "an aggregation without its total");
   const known = view?.findPoint(source).shards ?? plan.metadata.shards;
   const accepted = view === undefined ? mappingCache.findAcceptedShardCount(index) : undefined;
   // Fewer shards than planned may be those of an accepted count; more shards were not all planned for.

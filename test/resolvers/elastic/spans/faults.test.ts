@@ -102,6 +102,23 @@ describe("span documents of a failing backend", () => {
     await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure });
   });
 
+  test("refuses aggregations without the total that they asked for", async () => {
+    const url = await serve((response) =>
+      sendJson(response, { timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: [] } }),
+    );
+    const query = {
+      sources: [source()],
+      range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+      budget: createBudget(10_000),
+      ...{ requiredAttributes: [], excludedAttributes: [], limit: 10 },
+    };
+    const asked = using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
+    await expect(asked).rejects.toMatchObject({
+      failure: "malformed",
+      message: expect.stringContaining("without its total"),
+    });
+  });
+
   test("refuses a scroll that returns fewer documents than it counted", async () => {
     let scrolls = 0;
     const url = await serve((response, request) => {

@@ -255,13 +255,12 @@ export interface SpanSnapshot {
   readonly trackOrigins: (report: (origin: string) => void) => SpanReader;
   readonly version: SnapshotVersion;
   /**
-   * What this snapshot holds beyond an earlier one. Undefined without an earlier one, and where anything that the earlier one
-   * held has changed or is gone, or may have, but for origins that are gone as a whole.
+   * What this snapshot holds beyond an earlier one. Undefined without an earlier one, and where nobody can say of which origins
+   * documents have changed or are gone.
    */
   readonly added: AddedSpans | undefined;
   /**
-   * Whether documents of the earlier one are missing, so that nothing is `added`: they are deleted, or this snapshot is of copies that
-   * do not show them yet.
+   * Whether documents of the earlier one are missing: they are deleted, or this snapshot is of copies that do not show them yet.
    */
   readonly isBehind: boolean;
   /** What the snapshot is for some of its sources, compared with an earlier version of these. Errors as `SpanReader.scan`. */
@@ -275,10 +274,13 @@ export interface SpanSnapshot {
 }
 
 export interface AddedSpans {
-  /** How many documents were added, of these sources or of others in the same place. */
+  /** How many documents may have been added, of these sources or of others in the same place. */
   readonly documents: number;
-  /** Origins of which nothing holds any more: an index was deleted, or is another one. What it has now is added. */
+  /**
+   * Origins of which nothing that was made holds any more: an index was deleted, or is another one, or some of its documents have
+   * changed or are gone. What it may have beyond the earlier one is added.
+   */
   readonly gone: ReadonlySet<string>;
-  /** Returns the added spans of the sources. Errors as `SpanReader.scan`. */
+  /** Returns the added spans of the sources, and maybe others that were there. Errors as `SpanReader.scan`. */
   readonly read: (budget: Budget, signal: AbortSignal) => AsyncIterable<readonly Span[]>;
 }

@@ -67,11 +67,13 @@ describe("what was added", () => {
     expect(await listIds(added?.read(budget, signal) ?? [])).toEqual(["late"]);
   });
 
-  test.each(["old", "next"] as const)("is unknown where %s has lost a document", async (name) => {
+  test.each(["old", "next"] as const)("names the index where %s has lost a document", async (name) => {
     const stores = openTwo();
     const { version } = await openSnapshot(stores.reader);
     stores[name].remove(0);
-    expect((await openSnapshot(stores.reader, version)).added).toBeUndefined();
+    const { added, isBehind } = await openSnapshot(stores.reader, version);
+    expect(added?.gone).toEqual(new Set([JSON.stringify([name, "spans-0"])]));
+    expect(isBehind).toBe(true);
   });
 
   test("is unknown since a version of other backends, or of none", async () => {
@@ -92,8 +94,9 @@ describe("what was added", () => {
     old.remove(0);
     next.add([createSpan({ site_id: "cart" })]);
     const later = await reader.openSnapshot([shop, cart], snapshot?.version, signal);
-    expect(later?.added).toBeUndefined();
-    expect((await later?.select([cart], before?.version, signal))?.added?.documents).toBe(1);
+    expect(later?.added?.gone.size).toBe(1);
+    const { documents, gone } = (await later?.select([cart], before?.version, signal))?.added ?? {};
+    expect([documents, gone?.size]).toEqual([1, 0]);
   });
 });
 

@@ -43,10 +43,14 @@ interface NewestDocument {
 /** By index; those without documents are left out. */
 export type ShardStates = ReadonlyMap<string, ShardState>;
 
-interface ShardComparison {
+export interface ShardComparison {
   readonly states: ShardStates;
-  /** How many documents lie above the earlier states. Undefined where these do not hold any more. */
+  /** How many documents `buildAddedQuery` finds. Undefined without earlier states, and where these cannot be compared. */
   readonly added: number | undefined;
+  /** The indices of the earlier states whose documents have changed: some are gone, or came late, or may have. */
+  readonly changed: ReadonlySet<string>;
+  /** The sequence number up to which no document has come since, by index. Other indices are new. */
+  readonly knownUpTo: ReadonlyMap<string, number>;
   /** Whether documents of the earlier states are missing. */
   readonly isBehind: boolean;
 }
@@ -124,54 +128,117 @@ export async function compareShards(
     if (data._shards.total !== point.shards) throw new IndicesChangedError();
     return data;
   };
+  const context = { backend, search };
+  const counts = await countSince(context, earlier ?? new Map());
+  const states = await describeStates(context, counts);
+  const changes = describeChanges(counts);
+  return { states, ...changes, added: earlier && changes.added };
+}
+
+interface ComparisonContext {
+  readonly backend: string;
+  readonly search: (body: object) => Promise<Answer>;
+}
+
+/** What there is now, by index. */
+interface CountsSince {
+  readonly earlier: ShardStates;
+  readonly documents: ReadonlyMap<string, number>;
+  /** Documents above the earlier newest number, and the newest number of these. */
+  readonly above: ReadonlyMap<string, number>;
+  readonly newestAbove: ReadonlyMap<string, number>;
+  /** The newest documents up to the earlier newest number. */
+  readonly recent: ReadonlyMap<string, RecentDocuments>;
+  /** Whether these were asked for of all indices. */
+  readonly isComplete: boolean;
+}
+
+async function countSince(context: ComparisonContext, earlier: ShardStates): Promise<CountsSince> {
+  const { backend, search } = context;
   // What was kept is input: more indices than a block length has were not described with it.
-  const byBlock = [...Map.groupBy(earlier ?? [], ([, state]) => state.block)].filter(
+  const byBlock = [...Map.groupBy(earlier, ([, state]) => state.block)].filter(
     ([length, own]) => chooseBlockLength(own.length) <= length,
   );
+  const newest = listNewestOf(earlier);
   const [all, above, ...recentByBlock] = await Promise.all([
     search({ aggs: buildIndicesAggregation({}) }),
-    search({ query: buildAddedQuery(earlier), aggs: buildIndicesAggregation(newestNumber) }),
-    ...byBlock.map(([block, states]) => {
-      const numbers = new Map(states.map(([index, state]) => [index, state.newest]));
-      return searchRecent(backend, search, numbers, block);
-    }),
+    search({ query: buildAddedQuery(newest), aggs: buildIndicesAggregation(newestNumber) }),
+    ...byBlock.map(([block, states]) => searchRecent(context, listNewestOf(states), block)),
   ]);
-  const recent = new Map(recentByBlock.flatMap((states) => [...states]));
-  const documents = countByIndex(all);
-  const added = countByIndex(above);
-  const countBelow = (index: string): number => (documents.get(index) ?? 0) - (added.get(index) ?? 0);
-  const holds = (index: string): boolean => {
-    const [before, now] = [earlier?.get(index), recent.get(index)];
-    if (before === undefined || now === undefined) return false;
-    return before.documents === countBelow(index) && isSame(before, now);
+  return {
+    earlier,
+    documents: countByIndex(all),
+    above: countByIndex(above),
+    newestAbove: listNewestNumbers(backend, above),
+    recent: new Map(recentByBlock.flatMap((found) => [...found])),
+    isComplete: byBlock.reduce((sum, [, own]) => sum + own.length, 0) === earlier.size,
   };
+}
+
+function listNewestOf(states: Iterable<readonly [string, ShardState]>): ReadonlyMap<string, number> {
+  return new Map([...states].map(([index, { newest }]) => [index, newest]));
+}
+
+function countBelow({ documents, above }: CountsSince, index: string): number {
+  return (documents.get(index) ?? 0) - (above.get(index) ?? 0);
+}
+
+function keepsRecent({ earlier, recent }: CountsSince, index: string): boolean {
+  const [before, now] = [earlier.get(index), recent.get(index)?.state];
+  return before !== undefined && now !== undefined && isSame(before, now);
+}
+
+/** Whether all earlier documents of an index are there, and no others up to their newest number. */
+function holds(counts: CountsSince, index: string): boolean {
+  return keepsRecent(counts, index) && counts.earlier.get(index)?.documents === countBelow(counts, index);
+}
+
+async function describeStates(context: ComparisonContext, counts: CountsSince): Promise<ShardStates> {
+  const { earlier, documents, above, newestAbove, recent } = counts;
   const block = chooseBlockLength(documents.size);
   const isKnown = (index: string): boolean =>
-    !added.has(index) && holds(index) && earlier?.get(index)?.block === block;
-  const changed = [...documents.keys()].filter((index) => !isKnown(index));
-  const newest = listNewestNumbers(backend, above);
-  for (const index of changed.filter(holds))
-    if (!added.has(index)) newest.set(index, requireKey(recent, index).newest);
-  const unknown = changed.filter((index) => !newest.has(index));
+    !above.has(index) && holds(counts, index) && earlier.get(index)?.block === block;
+  const others = [...documents.keys()].filter((index) => !isKnown(index));
+  const newest = new Map(newestAbove);
+  for (const index of others)
+    if (!above.has(index) && holds(counts, index)) newest.set(index, requireKey(recent, index).state.newest);
+  const unknown = others.filter((index) => !newest.has(index));
   if (unknown.length > 0) {
     const query = buildIndicesQuery(unknown);
-    const found = listNewestNumbers(
-      backend,
-      await search({ query, aggs: buildIndicesAggregation(newestNumber) }),
-    );
-    for (const [index, number] of found) newest.set(index, number);
+    const answer = await context.search({ query, aggs: buildIndicesAggregation(newestNumber) });
+    for (const [index, number] of listNewestNumbers(context.backend, answer)) newest.set(index, number);
   }
-  const recentOfChanged = await searchRecent(backend, search, newest, block);
+  const recentOfOthers = await searchRecent(context, newest, block);
   const states = new Map<string, ShardState>();
   for (const [index, count] of documents) {
-    const found = recentOfChanged.get(index) ?? recent.get(index);
-    if (found === undefined) throw new BackendError(backend, "malformed", `no newest document of ${index}`);
-    states.set(index, { ...found, documents: count });
+    const found = recentOfOthers.get(index) ?? recent.get(index);
+    if (found === undefined)
+      throw new BackendError(context.backend, "malformed", `no newest document of ${index}`);
+    states.set(index, { ...found.state, documents: count });
   }
-  const isHeld = earlier !== undefined && [...earlier.keys()].every(holds);
-  const total = [...added.values()].reduce((sum, count) => sum + count, 0);
-  const isBehind = [...(earlier ?? [])].some(([index, before]) => countBelow(index) < before.documents);
-  return { states, added: isHeld ? total : undefined, isBehind };
+  return states;
+}
+
+function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
+  const { earlier, above, recent, isComplete } = counts;
+  const knownUpTo = new Map(listNewestOf(earlier));
+  let added = [...above.values()].reduce((sum, count) => sum + count, 0);
+  const changed = [...earlier].filter(([index]) => !holds(counts, index));
+  for (const [index, { newest }] of changed) {
+    // Otherwise nothing has come among the newest, and no document becomes visible later than that.
+    if (keepsRecent(counts, index)) continue;
+    knownUpTo.set(index, newest - recentNumbers);
+    added += recent.get(index)?.documents ?? 0;
+  }
+  const hasLater = changed.some(
+    ([index, before]) => keepsRecent(counts, index) && countBelow(counts, index) > before.documents,
+  );
+  return {
+    added: isComplete && !hasLater ? added : undefined,
+    changed: new Set(changed.map(([index]) => index)),
+    knownUpTo,
+    isBehind: changed.some(([index, before]) => countBelow(counts, index) < before.documents),
+  };
 }
 
 function isSame(one: RecentState, other: RecentState): boolean {
@@ -183,13 +250,17 @@ function isSame(one: RecentState, other: RecentState): boolean {
   );
 }
 
+interface RecentDocuments {
+  readonly state: RecentState;
+  readonly documents: number;
+}
+
 /** By index, the documents up to these numbers, in blocks of so many. */
 async function searchRecent(
-  backend: string,
-  search: (body: object) => Promise<Answer>,
+  { backend, search }: ComparisonContext,
   upTo: ReadonlyMap<string, number>,
   block: number,
-): Promise<ReadonlyMap<string, RecentState>> {
+): Promise<ReadonlyMap<string, RecentDocuments>> {
   if (upTo.size === 0) return new Map();
   const ranges = [...upTo].map(([index, newest]) =>
     allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } }]),
@@ -204,11 +275,12 @@ async function searchRecent(
   });
   const newest = listNewest(backend, answer);
   return new Map(
-    listBuckets(answer).map(({ key, recent }) => {
+    listBuckets(answer).map(({ key, doc_count: documents, recent }) => {
       if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its blocks");
       const counted = recent.buckets.map((block) => [block.key, block.doc_count, block.sum.value]);
       const digest = createHash("sha256").update(JSON.stringify(counted)).digest("base64");
-      return [key, { ...requireKey(newest, key), recent: digest, block }] as const;
+      const state: RecentState = { ...requireKey(newest, key), recent: digest, block };
+      return [key, { state, documents }] as const;
     }),
   );
 }
@@ -261,11 +333,11 @@ const newestDocument = {
   },
 };
 
-/** The documents that the earlier states do not have. */
-export function buildAddedQuery(earlier: ShardStates | undefined): Query {
-  if (earlier === undefined || earlier.size === 0) return matchAll;
-  const above = [...earlier].map(([index, { newest }]) =>
-    allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest } } }]),
+/** The documents above these numbers, and all of other indices. */
+export function buildAddedQuery(knownUpTo: ShardComparison["knownUpTo"]): Query {
+  if (knownUpTo.size === 0) return matchAll;
+  const above = [...knownUpTo].map(([index, number]) =>
+    allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: number } } }]),
   );
-  return anyOf([...above, not(buildIndicesQuery([...earlier.keys()]))]);
+  return anyOf([...above, not(buildIndicesQuery([...knownUpTo.keys()]))]);
 }

@@ -1,6 +1,7 @@
 // Snapshots: the documents behind some patterns at one moment, as points in time of their shards, and what has changed since an
 // earlier snapshot. Changes are told apart by the shards' states, the indices' uuids, and the mappings as this user sees them.
 import { createHash } from "node:crypto";
+import { requireKey } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { compare } from "../../../src/core/rows.ts";
@@ -11,12 +12,12 @@ import type { Product } from "../client/product.ts";
 import type { Query } from "../client/query-dsl.ts";
 import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
 import { type Held, type HeldIndices, parseHeld, printHeld } from "./held-text.ts";
-import { buildAddedQuery, compareShards, type ShardStates } from "./shard-states.ts";
+import { buildAddedQuery, compareShards, type ShardComparison, type ShardStates } from "./shard-states.ts";
 
 export interface Snapshot {
   readonly points: readonly PointInTime[];
   readonly version: SnapshotVersion;
-  /** What the snapshot has beyond the earlier one; undefined where anything else has changed, but for whole indices. */
+  /** What the snapshot has beyond the earlier one; undefined where nobody knows. */
   readonly added: AddedDocuments | undefined;
   /** As `SpanSnapshot.isBehind`. */
   readonly isBehind: boolean;
@@ -31,7 +32,10 @@ export interface Snapshot {
 
 export interface AddedDocuments {
   readonly documents: number;
-  /** Indices that are deleted, or that show other fields: all documents of these are added. */
+  /**
+   * Indices that are deleted or show other fields, of which all documents are added, and indices of which documents were deleted,
+   * changed, or came late.
+   */
   readonly gone: ReadonlySet<string>;
   readonly buildQuery: (point: PointInTime) => Query;
 }
@@ -204,21 +208,25 @@ function countShards({ shardsByIndex }: IndexMetadata): readonly number[] {
 function describeAdded(
   { kept: earlier, gone }: KeptAndGone,
   held: Held,
-  compared: readonly { readonly added: number | undefined }[],
+  compared: readonly (ShardComparison & { readonly point: PointInTime })[],
 ): Snapshot["added"] {
   let documents = 0;
-  for (const { added } of compared) {
-    if (added === undefined) return undefined;
-    documents += added;
+  const changed = new Set(gone);
+  for (const one of compared) {
+    if (one.added === undefined) return undefined;
+    documents += one.added;
+    for (const index of one.changed) changed.add(index);
   }
   for (const [pattern, { states }] of earlier) {
     const now = held.get(pattern);
     const isShardGone = states.some(({ size }, shard) => size > 0 && now?.states.at(shard) === undefined);
     if (now === undefined || isShardGone) return undefined;
   }
+  const knownByPoint = new Map(compared.map(({ point, knownUpTo }) => [point, knownUpTo]));
   return {
-    ...{ documents, gone },
-    buildQuery: ({ pattern, shard }) => buildAddedQuery(earlier.get(pattern)?.states.at(shard)),
+    documents,
+    gone: changed,
+    buildQuery: (point) => buildAddedQuery(requireKey(knownByPoint, point)),
   };
 }
 

@@ -132,12 +132,7 @@ onServers((server) => {
         const spans = Array.from({ length: count }, () => [`d${written + 1}`, makeSpan()] as const);
         await write(new Map(spans));
       },
-      remove: async () => {
-        const [id, index] = pick([...documents]);
-        await cluster.request("DELETE", `/${index}/_doc/${id}?refresh=true`);
-        documents.delete(id);
-        stored.delete(id);
-      },
+      remove: async () => deleteDocumentOf(pick([...documents.values()])),
       // Another document of a span that is there.
       addAgain: async () => {
         const span = pick([...stored.values()]);
@@ -160,6 +155,13 @@ onServers((server) => {
       },
       nothing: async () => undefined,
     };
+
+    async function deleteDocumentOf(index: string): Promise<void> {
+      const [id] = pick([...documents].filter(([, own]) => own === index));
+      await cluster.request("DELETE", `/${index}/_doc/${id}?refresh=true`);
+      documents.delete(id);
+      stored.delete(id);
+    }
 
     async function deleteIndex(index: string): Promise<void> {
       await cluster.remove(index);
@@ -226,37 +228,41 @@ onServers((server) => {
       }
     });
 
-    test("keep what was made of other indices than one that is deleted", async () => {
-      await start();
-      const lookups: boolean[] = [];
-      const analytics = openAnalytics((hit) => lookups.push(hit));
-      const addFrom = async (from: number, trace: string): Promise<void> => {
-        const ids = { trace_id: trace.padEnd(32, "0"), parent_span_id: "9".repeat(16) };
-        const names = { span_name: "work", span_kind: "client", ...nameService("x") } as const;
-        const spans = Array.from({ length: 10 }, (_, n): readonly [string, Span] => {
-          const times = { from: from + n * 20_000, to: from + n * 20_000 + 1 };
-          const span_id = `${trace}${n}`.padStart(16, "0");
-          return [`${trace}${n}`, createSpan({ ...ids, ...names, ...times, span_id })];
-        });
-        await write(new Map(spans));
-      };
-      // Two requests, since what is read together is of all of its indices.
-      await addFrom(0, "a");
-      await expectAnswersOfReading(analytics, 5 * minute - 1e-6);
-      const old = new Set(documents.values());
-      for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
-        await cluster.createIndex(`${index}-next`, definition);
-        indices.push(`${index}-next`);
-      }
-      await addFrom(5 * minute, "b");
-      await expectAnswersOfReading(analytics, 10 * minute - 1e-6);
-      lookups.length = 0;
-      for (const index of old) await deleteIndex(index);
-      await expectAnswersOfReading(analytics, 10 * minute - 1e-6);
-      const count = (hit: boolean): number => lookups.filter((one) => one === hit).length;
-      expect(count(true)).toBeGreaterThanOrEqual(5);
-      expect(count(false)).toBe(count(true));
-    });
+    test.each(["is deleted", "loses a document"])(
+      "keep what was made of other indices than one that %s",
+      async (change) => {
+        await start();
+        const lookups: boolean[] = [];
+        const analytics = openAnalytics((hit) => lookups.push(hit));
+        const addFrom = async (from: number, trace: string): Promise<void> => {
+          const ids = { trace_id: trace.padEnd(32, "0"), parent_span_id: "9".repeat(16) };
+          const names = { span_name: "work", span_kind: "client", ...nameService("x") } as const;
+          const spans = Array.from({ length: 10 }, (_, n): readonly [string, Span] => {
+            const times = { from: from + n * 20_000, to: from + n * 20_000 + 1 };
+            const span_id = `${trace}${n}`.padStart(16, "0");
+            return [`${trace}${n}`, createSpan({ ...ids, ...names, ...times, span_id })];
+          });
+          await write(new Map(spans));
+        };
+        // Two requests, since what is read together is of all of its indices.
+        await addFrom(0, "a");
+        await expectAnswersOfReading(analytics, 5 * minute - 1e-6);
+        const old = new Set(documents.values());
+        for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+          await cluster.createIndex(`${index}-next`, definition);
+          indices.push(`${index}-next`);
+        }
+        await addFrom(5 * minute, "b");
+        await expectAnswersOfReading(analytics, 10 * minute - 1e-6);
+        lookups.length = 0;
+        if (change === "is deleted") for (const index of old) await deleteIndex(index);
+        else for (const index of old) await deleteDocumentOf(index);
+        await expectAnswersOfReading(analytics, 10 * minute - 1e-6);
+        const count = (hit: boolean): number => lookups.filter((one) => one === hit).length;
+        expect(count(true)).toBeGreaterThanOrEqual(5);
+        expect(count(false)).toBe(count(true));
+      },
+    );
 
     test("keep their figures when the next indices have more shards", async () => {
       await start();

@@ -196,7 +196,7 @@ test("a request waits for a copy of the shards that shows what the index has cou
   expect(asking.stored).not.toContain(false);
 });
 
-describe("an index that is deleted", () => {
+describe("an index that is deleted or loses a document", () => {
   /** Calls of two hours, each of an index of its own, and one in the second hour whose callee came in the first. */
   async function rollTwoIndices() {
     const rolled = openRolledSpans();
@@ -216,18 +216,21 @@ describe("an index that is deleted", () => {
     return rolled;
   }
 
-  test("takes the figures that were made of it, and leaves the others", async () => {
-    const rolled = await rollTwoIndices();
-    const made = vi.spyOn(rolled.inner, "create");
-    rolled.spans.removeIndex(0);
-    await rollAll(rolled);
-    const minutes = made.mock.calls
-      .flatMap(([documents]) => documents.map(({ id }) => /-(\d+)-(\d+)-[\w-]{16}$/.exec(id)))
-      .map((match) => Number(match?.[1]) - Number(at(0) / 60_000_000_000n));
-    expect(minutes.filter((minute) => minute < 60).length).toBeGreaterThan(0);
-    expect(new Set(minutes.filter((minute) => minute >= 60))).toEqual(new Set([70, 80]));
-    await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
-  });
+  test.each(["removeIndex", "remove"] as const)(
+    "takes its figures, and leaves the others: %s",
+    async (step) => {
+      const rolled = await rollTwoIndices();
+      const made = vi.spyOn(rolled.inner, "create");
+      rolled.spans[step](0);
+      await rollAll(rolled);
+      const minutes = made.mock.calls
+        .flatMap(([documents]) => documents.map(({ id }) => /-(\d+)-(\d+)-[\w-]{16}$/.exec(id)))
+        .map((match) => Number(match?.[1]) - Number(at(0) / 60_000_000_000n));
+      expect(minutes.filter((minute) => minute < 60).length).toBeGreaterThan(0);
+      expect(new Set(minutes.filter((minute) => minute >= 60))).toEqual(new Set([70, 80]));
+      await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
+    },
+  );
 });
 
 describe("the segments of an hour", () => {

@@ -123,7 +123,7 @@ export function createStoredSpans(
       const [kept, gone] = partitionStates(earlier, indices);
       const compared = await compareShards("stored", client, point, earlier && kept, signal);
       const spans = held
-        .filter((document) => document.sequence > (kept.get(document.index.name)?.newest ?? 0))
+        .filter(({ sequence, index }) => sequence > (compared.knownUpTo.get(index.name) ?? 0))
         .flatMap(({ copies }) => copies);
       const read = async function* () {
         const own = spans.filter(({ site_id }) => of.some(({ site }) => site === site_id));
@@ -132,7 +132,10 @@ export function createStoredSpans(
       const documents = earlier && compared.added;
       return {
         version: createVersion({ indices, states: compared.states }),
-        added: documents === undefined ? undefined : { documents, gone, read },
+        added:
+          documents === undefined
+            ? undefined
+            : { documents, gone: new Set([...gone, ...compared.changed]), read },
         isBehind: compared.isBehind,
       };
     };

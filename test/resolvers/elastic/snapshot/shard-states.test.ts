@@ -15,49 +15,61 @@ function compareDocuments(documents: readonly ShardDocument[], earlier?: ShardSt
 const list = (numbers: readonly number[], index = "a", term = 1): readonly ShardDocument[] =>
   numbers.map((number) => ({ index, number, term }));
 
-async function countAdded(
-  before: readonly ShardDocument[],
-  after: readonly ShardDocument[],
-): Promise<number | undefined> {
+async function compareLists(before: readonly ShardDocument[], after: readonly ShardDocument[]) {
   const { states } = await compareDocuments(before);
-  return (await compareDocuments(after, states)).added;
+  const { added, changed } = await compareDocuments(after, states);
+  return { added, changed: [...changed] };
 }
 
 describe("shard states", () => {
-  test.each<[string, readonly ShardDocument[], readonly ShardDocument[], number | undefined]>([
+  // All documents of an index with late ones may be among them.
+  test.each<[string, readonly ShardDocument[], readonly ShardDocument[], number, (readonly string[])?]>([
     ["the same documents", list([0, 1, 2]), list([0, 1, 2]), 0],
     ["new documents", list([0, 1, 2]), list([0, 1, 2, 5, 6]), 2],
     ["a new index", list([0, 1]), [...list([0, 1]), ...list([0, 1, 2], "b")], 3],
-    ["a deleted document", list([0, 1, 2]), list([0, 2]), undefined],
-    ["the newest deleted", list([0, 1, 2]), list([0, 1]), undefined],
-    ["an updated document", list([0, 1, 2]), list([0, 2, 3]), undefined],
-    ["an index that is gone", [...list([0]), ...list([0], "b")], list([0]), undefined],
-    ["a document that comes late", list([0, 1, 3]), list([0, 1, 2, 3]), undefined],
-    ["a late document for a deleted one", list([0, 1, 3]), list([0, 2, 3]), undefined],
+    ["a deleted document", list([0, 1, 2]), list([0, 2]), 2, ["a"]],
+    ["one deleted long ago", list([0, 90_000, 90_001]), list([90_000, 90_001, 90_002]), 1, ["a"]],
+    ["the newest deleted", list([0, 1, 2]), list([0, 1]), 2, ["a"]],
+    ["an updated document", list([0, 1, 2]), list([0, 2, 3]), 3, ["a"]],
+    ["one of two indices", [...list([0]), ...list([0, 1], "b")], [...list([0]), ...list([0], "b")], 1, ["b"]],
+    ["an index without documents", [...list([0]), ...list([0], "b")], list([0]), 0, ["b"]],
+    ["a document that comes late", list([0, 1, 3]), list([0, 1, 2, 3]), 4, ["a"]],
+    ["a late document for a deleted one", list([0, 1, 3]), list([0, 2, 3]), 3, ["a"]],
     [
       "a late document for one deleted long ago",
       list([0, 90_000, 90_002]),
       list([90_000, 90_001, 90_002]),
-      undefined,
+      3,
+      ["a"],
     ],
-    ["a document of another primary", list([0, 1]), [...list([0]), ...list([1], "a", 2)], undefined],
+    ["a document of another primary", list([0, 1]), [...list([0]), ...list([1], "a", 2)], 2, ["a"]],
     [
       "an index that was made again with as many documents",
       [{ index: "a", number: 0, term: 1, id: "x" }],
       [{ index: "a", number: 0, term: 1, id: "y" }],
-      undefined,
+      1,
+      ["a"],
     ],
-    ["two late documents for two of other blocks", list([0, 40, 99]), list([1, 39, 99]), undefined],
+    ["two late documents for two of other blocks", list([0, 40, 99]), list([1, 39, 99]), 3, ["a"]],
     ["two late documents for two of one block with equal sums", list([0, 3, 9]), list([1, 2, 9]), 0],
-  ])("tells %s", async (_, before, after, expected) => {
-    expect(await countAdded(before, after)).toBe(expected);
+  ])("tells %s", async (_, before, after, added, changed = []) => {
+    expect(await compareLists(before, after)).toEqual({ added, changed });
+  });
+
+  test("cannot tell of a document that comes later than any can", async () => {
+    const before = list([90_000, 90_001]);
+    expect(await compareLists(before, [...list([7]), ...before])).toEqual({
+      added: undefined,
+      changed: ["a"],
+    });
   });
 
   test("holds again after the newest document is gone and nothing has come", async () => {
     const { states } = await compareDocuments(list([0, 1, 2]));
-    const { states: later, added } = await compareDocuments(list([0, 1]), states);
-    expect(added).toBeUndefined();
-    expect((await compareDocuments(list([0, 1]), later)).added).toBe(0);
+    const { states: later, changed } = await compareDocuments(list([0, 1]), states);
+    expect(changed).toEqual(new Set(["a"]));
+    const again = await compareDocuments(list([0, 1]), later);
+    expect([again.added, again.changed.size]).toEqual([0, 0]);
   });
 
   test("hold while indices come and go, however long the blocks of so many are", async () => {
@@ -79,7 +91,7 @@ describe("shard states", () => {
     expect((await compareDocuments(listTo(69, 60), fewer.states)).added).toBe(0);
     const late = [...listTo(69, 60), ...list([69_000], nameOf(65))];
     for (const earlier of [left, fewer.states])
-      expect((await compareDocuments(late, earlier)).added).toBeUndefined();
+      expect((await compareDocuments(late, earlier)).changed).toEqual(new Set([nameOf(65)]));
   });
 
   test("of more indices than their blocks are for do not hold", async () => {
@@ -117,8 +129,12 @@ describe("shard states", () => {
       fc.pre(
         [...lateByBlock].every(([block, own]) => own.length < 2 || (goneByBlock.get(block)?.length ?? 0) < 2),
       );
-      const expected = gone.length === 0 && late.length === 0 ? come.length : undefined;
-      expect(await countAdded(before, after)).toBe(expected);
+      const found = await compareLists(before, after);
+      const changed = new Set([...gone, ...late].map(({ index }) => index));
+      expect(new Set(found.changed)).toEqual(changed);
+      // Nothing is deleted long ago here, so that all of an index that has changed may be late.
+      const isAdded = (own: ShardDocument) => changed.has(own.index) || come.includes(own);
+      expect(found.added).toBe(after.filter(isAdded).length);
     });
     await fc.assert(property, { numRuns: sampleRuns(500) });
   });

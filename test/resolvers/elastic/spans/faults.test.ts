@@ -6,7 +6,7 @@ import { parseSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import type { SpanStore } from "#src/store/span-analytics.ts";
+import type { SlowEventsQuery, SpanStore } from "#src/store/span-analytics.ts";
 import type { SpanSource } from "#src/store/spans.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { jaeger } from "../../../support/elastic/span-shippers/jaeger.ts";
@@ -106,7 +106,7 @@ describe("span documents of a failing backend", () => {
     const url = await serve((response) =>
       sendJson(response, { timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: [] } }),
     );
-    const query = {
+    const query: SlowEventsQuery = {
       sources: [source()],
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
       budget: createBudget(10_000),

@@ -18,7 +18,7 @@ import { entityKeys, printSubgraph } from "./subgraph.ts";
 
 const typeDefs = /* GraphQL */ `
   extend type Query {
-    "A pod, as it is at the last full minute; null when it is not there, and where a name is null, as of an alert without one."
+    "A pod, as it is at the last full minute; null if it does not exist, or if the namespace or the name is null."
     pod("Its site." site_id: String!, "Its Kubernetes namespace." namespace: String, "Its name." name: String): Pod
     "For gateways that compose subgraphs: this one, with its keys."
     _service: _Service!
@@ -34,7 +34,7 @@ const typeDefs = /* GraphQL */ `
   scalar _Any
   "What has a key."
   union _Entity = Site | Trace | Pod | LogLine | Deploy
-  "A pod of a site, whenever it is looked at."
+  "A pod of a site, at any time."
   type Pod {
     "Its site."
     site_id: String!
@@ -52,13 +52,13 @@ const typeDefs = /* GraphQL */ `
       limit: Int! = 100
     ): [LogLine!]
   }
-  "A revision that requests of a site name."
+  "A revision that appears in the requests of a site."
   type Deploy {
     "Its site."
     site_id: String!
     "The revision, as spans tell it."
     revision: String!
-    "Its requests of the retention."
+    "Statistics of its requests within the retention."
     stats: DeployStats!
   }
   extend type LogLine {

@@ -125,7 +125,7 @@ function scanOperator(query: string, position: number): Operator | undefined {
 // Rule 6 escapes the dot. A key may also hold what would end it, so the same backslash takes the meaning from those
 // characters, and from itself; before anything else it stands for itself, as it does inside quotes.
 const escapes = /\\([.\\ \t\n\r()"=:!<>])/g;
-// A `!` is plain before what makes it no operator: written plainly, `!_string` keeps the meaning of its suffix.
+// A `!` is escaped only where it could begin an operator or ends the text: so `!_string` is printed plainly, and keeps its suffix.
 const special = /[.\\ \t\n\r()"=:<>]|!(?![^=:])/g;
 
 function isEscapable(text: string, position: number): boolean {

@@ -42,8 +42,8 @@ interface TailClient {
   readonly lastEventId: string | undefined;
   /** Aborted when the client leaves. */
   readonly clientGone: AbortSignal;
-  /** Called once, when the tail is over; `cut` when its last event was not taken. */
-  readonly onClose: (cut: boolean) => void;
+  /** Called once, when the tail is over; `isCut` when its last event was not taken. */
+  readonly onClose: (isCut: boolean) => void;
 }
 
 export interface TailRegistry {
@@ -154,10 +154,10 @@ async function openTail(
   const tail = startTail({
     ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone },
     listen: (listener) => listenToSources(state, pollerOptions, listener),
-    onClose: (cut) => {
+    onClose: (isCut) => {
       state.open.delete(tail);
       freeSlot();
-      if (isOpened) onClose(cut);
+      if (isOpened) onClose(isCut);
     },
   });
   state.open.add(tail);

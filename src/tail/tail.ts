@@ -56,8 +56,8 @@ interface TailOptions {
   readonly clientGone: AbortSignal;
   /** Joins those who follow the same sources. `outcome` is of the poller. */
   readonly listen: (listener: Listener) => { readonly leave: () => void; readonly outcome: Promise<void> };
-  /** Called once, when all is over; `cut` when the last event was not taken. */
-  readonly onClose: (cut: boolean) => void;
+  /** Called once, when all is over; `isCut` when the last event was not taken. */
+  readonly onClose: (isCut: boolean) => void;
 }
 
 export interface Tail {
@@ -196,7 +196,7 @@ function endTail(state: TailState, end: TailEnd): void {
     .then(() => control.abort(new Error("the last event was not taken")));
 }
 
-function finishTail(state: TailState, cut: boolean): void {
+function finishTail(state: TailState, isCut: boolean): void {
   if (state.isFinished) return;
   state.isFinished = true;
   state.hasEnded = true;
@@ -206,7 +206,7 @@ function finishTail(state: TailState, cut: boolean): void {
   control.abort(new Error("the tail is over"));
   begun.reject(control.signal.reason);
   finished.resolve();
-  options.onClose(cut);
+  options.onClose(isCut);
 }
 
 function reportFailure(state: TailState, error: unknown, rest: Millis): void {

@@ -47,7 +47,7 @@ export interface KeyedCalls<Key> {
 export type SiteEdgeKey = Pick<Edge, "service">;
 export type ActionEdgeKey = Omit<ActionEdge, keyof Omit<Edge, "service">>;
 
-/** The calls of `SpanAnalytics.siteEdges`: from partners, of others, and within the site. */
+/** The calls of `SpanAnalytics.siteEdges`: received from partners, made to others, and within the site. */
 export function listSiteCalls(
   { made, received }: Calls,
   { sources: [{ site }] }: EdgesQuery,

@@ -1,4 +1,4 @@
-// Which fields of a mapping may change how spans are found and read: all but attributes that nothing reads by its name. Applications
+// Which fields of a mapping may change how spans are found and read: all but attributes that no code reads by name. Applications
 // bring new attributes all the time, and figures that are kept do not depend on these.
 import { errorReportAttribute } from "../../../src/core/rows.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
@@ -74,8 +74,8 @@ function listContainers({ spans, events }: SpanLayout): readonly Container[] {
 }
 
 /**
- * All texts of a layout but those of its attributes: names, and others, which are no attributes and do no harm. What a layout has
- * at names outside of its attributes matters anyhow.
+ * All keys and texts of a layout but those of its attributes. Some are not names of fields; one more name only makes the filter
+ * accept more.
  */
 function listTexts(value: unknown): readonly string[] {
   if (typeof value === "string") return [value];

@@ -10,7 +10,7 @@ export interface LayoutGroup {
   readonly layout: LogLayout;
   /** The name of the time field. */
   readonly time: string;
-  /** For a time that is an integer: the nanoseconds in one unit. Undefined for a date. */
+  /** For a time of type `long`: the nanoseconds in one unit. Undefined for a date. */
   readonly unit: bigint | undefined;
   readonly groups: readonly IndexGroup[];
 }

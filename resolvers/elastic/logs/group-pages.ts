@@ -54,7 +54,7 @@ export async function* streamGroup(
       pending?.catch(() => undefined);
       if (lines.length > 0) yield lines;
       if (rest === undefined || pending !== undefined) continue;
-      // Whoever reads on may want all of them of this group.
+      // A caller that reads further may want all expected lines from this group.
       reader.expectedLines = expectedLines;
       pending = readPage(reader, rest);
     }
@@ -88,12 +88,12 @@ async function readPage(
   return completePage(reader, planned, range, rest, size);
 }
 
-/** The hits to ask for. Where the filter is verified by reading, a part of the lines is not worth a search of its own. */
+/** The hits to ask for: those of all expected lines where the filter is verified by reading, and may drop some. */
 function chooseSize(reader: GroupReader): number {
   const { window, context, lineCount, selectivity } = reader;
   if (window !== undefined) return window.size;
   const { expectedLines } = context.query;
-  // Whoever reads on wants more than was expected.
+  // A caller that reads further wants more than was expected.
   if (lineCount >= expectedLines) return batchSizes.most;
   return computeSize(reader, selectivity === 1 ? reader.expectedLines : expectedLines);
 }

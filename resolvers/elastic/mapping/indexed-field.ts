@@ -5,9 +5,12 @@ import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-j
 export interface IndexedField {
   readonly name: string;
   readonly type: string;
-  /** Searchable: neither `index: false` nor below an object with `enabled: false`. */
+  /**
+   * Whether the index can find values by this name: neither `index: false` nor below an object with `enabled: false`. False for
+   * runtime fields, which a search computes.
+   */
   readonly indexed: boolean;
-  /** Has doc values, so that the index can sort and group by it. */
+  /** Whether the mapping leaves doc values on, by which an index sorts and groups. Some types, as `text`, have none all the same. */
   readonly docValues: boolean;
   /** A runtime field, whose values each search computes. */
   readonly runtime: boolean;

@@ -92,7 +92,7 @@ export async function growGroups(
   });
   // With a bucket before them, from which the first one grows, and one after, which shows that the last one is complete.
   const wider = { ...buckets, start: buckets.start - buckets.step, count: buckets.count + 2 };
-  // In this order: what the counts show to be complete does not change any more.
+  // Counts are read first: buckets that they show to be complete no longer change.
   const counts = await runConcurrent(groupings, (one) =>
     readGroups(reader, one, wider, aggregate("count", one.part.by, buildLast(reader, one))),
   );
@@ -194,7 +194,10 @@ function toBuckets({ start, step }: Buckets, { from, to }: BucketSpan): Buckets 
 
 // ---- Where the same series are there -------------------------------------------------------------------------------
 
-/** Spans of buckets in which each group has as many series as in the bucket before the span and the bucket after it. */
+/**
+ * Spans of buckets in which each group has as many series as in the bucket before the span and the bucket after it: the longest
+ * few, or none where they cover less than half of the buckets.
+ */
 function findSteadySpans(counts: readonly GridSeries[], count: number): readonly BucketSpan[] {
   const isSteady = (bucket: number) =>
     counts.every(({ values }) => Object.is(values[bucket], values[bucket - 1]));
@@ -211,7 +214,7 @@ function findSteadySpans(counts: readonly GridSeries[], count: number): readonly
   return covered * 2 < count ? [] : spans.filter((span) => longest.includes(span));
 }
 
-/** The buckets of the query that lie in none of the spans, which count one bucket more before them. */
+/** The buckets of the query that lie in none of the spans, whose numbers are one higher: they begin a bucket earlier. */
 function listGaps(spans: readonly BucketSpan[], count: number): readonly BucketSpan[] {
   const edges = [0, ...spans.flatMap(({ from, to }) => [from - 1, to - 1]), count];
   return Array.from({ length: edges.length / 2 }, (_, at) => ({
@@ -222,7 +225,7 @@ function listGaps(spans: readonly BucketSpan[], count: number): readonly BucketS
 
 // ---- The series themselves -----------------------------------------------------------------------------------------
 
-/** Of each part; `undefined` if those of the first part cannot be told. */
+/** The restarts of each part; `undefined` if those of the first part cannot be determined. */
 async function findPartRestarts(
   reader: SeriesReader,
   groupings: readonly Grouping[],
@@ -240,7 +243,7 @@ async function findPartRestarts(
   return [{ restarts: counted, unclear: [] }, ...linked];
 }
 
-/** Asked last: a series that appears while the question is being answered is one too many. */
+/** Asked after the counts: a series that appears meanwhile makes the numbers of series differ, and its group is read. */
 async function lookAtSeries(
   reader: SeriesReader,
   { part: { canRestart }, selector, reach, accepts }: Grouping,
@@ -248,9 +251,9 @@ async function lookAtSeries(
 ): Promise<SeriesLook> {
   const end = start + step * count;
   const before = reader.selectRange(selector, { from: reach, to: 1 });
-  const isNegative = (of: Expression) => binary(of, "<", number(0));
+  const selectNegative = (of: Expression) => binary(of, "<", number(0));
   const add = (one: number, other: number) => one + other;
-  const isNonFinite = (of: Expression) => binary(markNonFinite(of, true), "!=", number(0));
+  const selectNonFinite = (of: Expression) => binary(markNonFinite(of, true), "!=", number(0));
   const [totals, negative, lost] = await Promise.all([
     readWindow(
       reader,
@@ -260,16 +263,16 @@ async function lookAtSeries(
     ),
     // Of what restarts when it falls, the first value and those after restarts are the least ones.
     canRestart
-      ? reader.readInstant(isNegative(call("last_over_time", before)), start)
+      ? reader.readInstant(selectNegative(call("last_over_time", before)), start)
       : readWindow(
           reader,
-          { selector, build: (samples) => isNegative(call("min_over_time", samples)), join: Math.min },
+          { selector, build: (samples) => selectNegative(call("min_over_time", samples)), join: Math.min },
           start - reach,
           end,
         ),
     // A total of infinities may be no number, and then the source has lost the series.
     reader.losesNaN
-      ? readWindow(reader, { selector, build: isNonFinite, join: Math.max }, start - reach, end)
+      ? readWindow(reader, { selector, build: selectNonFinite, join: Math.max }, start - reach, end)
       : [],
   ]);
   const isOwn = ({ labels }: SampleSeries) => accepts(labels);

@@ -1,5 +1,5 @@
-// What every field of existing clients' types has in common: its words, and the answer of one that nothing here can know,
-// which is null or empty as its type allows.
+// Completes the types for existing clients: descriptions, and default resolvers. A field without data is null or empty, as its
+// type allows.
 import {
   type GraphQLField,
   type GraphQLInterfaceType,
@@ -86,7 +86,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null;
 }
 
-/** Null where it may stand; an empty list where there could be one; else the emptiest value of the type. */
+/** An empty list for a list; else null for a type that allows it, and the emptiest value for one that does not. */
 function toEmptyAnswer(type: GraphQLOutputType): unknown {
   if (isListType(type)) return [];
   if (!isNonNullType(type)) return null;

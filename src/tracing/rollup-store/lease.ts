@@ -1,5 +1,5 @@
-// A lease: of several instances one makes figures at a time. It saves work and nothing else: two that work at once, because a
-// clock is wrong or a step takes longer than the lease, write the same, and one manifest replaces the other.
+// A lease lets one of several instances make figures at a time. It only saves work: if two work at once, because a clock is wrong
+// or a step takes longer than the lease, both write equal segments, and the manifest of the slower one is rejected.
 import { z } from "zod";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import type { Millis } from "../../core/time.ts";
@@ -16,7 +16,7 @@ export interface LeaseHolder {
 
 const bodySchema = z.strictObject({ holder: z.string(), until: z.number() });
 
-/** Others may take it over so long after its holder was last heard of. */
+/** Another instance may take the lease so long after its holder has renewed it. */
 const leaseLifetime: Millis = 60_000;
 
 /** Takes or prolongs the lease. Returns whether this instance holds it. @throws {BackendError} */

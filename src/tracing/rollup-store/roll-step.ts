@@ -92,7 +92,7 @@ const maxAdded = 2_000_000;
 /** A manifest without changes is written again so often, so that it is seen that somebody cares for it. */
 const rewriteAfter: Millis = 10 * minute;
 
-/** What is in work of one group. */
+/** The state of one group during a step. */
 interface Work {
   readonly context: RollContext;
   readonly order: RollOrder;
@@ -220,7 +220,7 @@ async function findSourceChanges(
     from: ranges.reduce((least, { from }) => earlier(least, from), ranges[0].from),
     to: ranges.reduce((most, { to }) => later(most, to), ranges[0].to),
   };
-  // Groups whose spans change their own segments only lose a few more, which are made again together with those of the others.
+  // Where one group is not local, all are treated so. Local ones then drop a few segments too many, made again with the others'.
   const isLocal = groups.every(({ order: { target } }) => target.isLocal);
   const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, within };
   return { ...changes, found: await findChanges(all, signal) };
@@ -257,7 +257,7 @@ async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork>
     apart: [...work.segments, ...work.merged].map(({ id }) => id).filter((id) => work.apart.has(id)),
   };
   const did = refused !== undefined ? "refused" : made > 0 ? "made" : isMerged ? "merged" : "idle";
-  return { work, did, next, isWorthWriting: isWorthWriting(before.manifest, next, did, work) };
+  return { work, did, next, isWorthWriting: isMerged || isWorthWriting(before.manifest, next, work) };
 }
 
 async function writeManifest(
@@ -424,7 +424,7 @@ function findHoleOfAll(works: readonly Work[], end: Instant): Hole | undefined {
   if (!isNonEmpty(holes)) return undefined;
   const newest = holes.reduce((most, hole) => later(most, hole.end), holes[0].end);
   const ending = holes.filter((hole) => hole.end === newest);
-  return { start: ending.reduce((most, { start }) => later(most, start), holes[0].start), end: newest };
+  return { start: ending.map(({ start }) => start).reduce(later), end: newest };
 }
 
 function isMissing(work: Work, { from, to }: TimeRange): boolean {
@@ -464,12 +464,12 @@ function addSegment(work: Work, list: "segments" | "merged", piece: MadePiece, f
   work[list] = insertSegment(work[list], segment);
 }
 
-/** Merges one hour or one day, if there is any. Segments that are missing are given up, and made anew later. */
+/** Merges one hour or one day, or drops segments of it that are missing. Returns whether there was one to merge. */
 async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   const { apart } = work;
   const { now: readClock, maxMergedBytes } = work.context;
   const now = readClock();
-  // How long the sum is shows only when it is there: most of it is in all of them.
+  // The length of a sum is known only after merging. Segments repeat one another, so one that is too long is enough.
   const isApart = (segments: readonly StoredSegment[]): boolean =>
     apart.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
   const kept = replaceOldSegments(work, now);
@@ -490,9 +490,9 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   return true;
 }
 
-function isWorthWriting(before: Manifest, next: Manifest, did: RollStep["did"], { changes }: Work): boolean {
+function isWorthWriting(before: Manifest, next: Manifest, { changes, made }: Work): boolean {
   const isSame =
     before.segments.length === next.segments.length && before.merged.length === next.merged.length;
-  const isUnchanged = changes.isUnchanged && isSame && did !== "made" && did !== "merged";
+  const isUnchanged = changes.isUnchanged && isSame && made === 0;
   return !isUnchanged || next.at - before.at > rewriteAfter;
 }

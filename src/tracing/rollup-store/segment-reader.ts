@@ -20,13 +20,13 @@ import {
 interface Segment {
   readonly sources: SpanSources;
   readonly range: TimeRange;
-  /** A share: what exceeds it is not held. */
+  /** A share. Nothing is held of a segment that exceeds it. */
   readonly budget: Budget;
 }
 
 /**
- * Reads a segment from a snapshot. Undefined where its spans are more than its share of a budget. Its spans have no attributes,
- * tags or events. Errors as `SpanReader.scan`.
+ * Reads a segment from a snapshot, and holds its spans, without attributes, tags and events. Undefined where they are more than
+ * its share of a budget. Errors as `SpanReader.scan`.
  */
 export async function readSegment(
   reader: SpanReader,
@@ -36,9 +36,10 @@ export async function readSegment(
   const held = await suppressShareSpent(holdSegment(reader, segment, signal));
   if (held === undefined) return undefined;
   return {
-    scan: (query, own) => (isHeld(held, query) ? scanHeld(held, query, own) : reader.scan(query, own)),
-    find: (query, own) =>
-      mayFind(held, query) ? findHeld(held, reader, query, own) : reader.find(query, own),
+    scan: (query, limited) =>
+      isHeld(held, query) ? scanHeld(held, query, limited) : reader.scan(query, limited),
+    find: (query, limited) =>
+      mayFind(held, query) ? findHeld(held, reader, query, limited) : reader.find(query, limited),
   };
 }
 
@@ -175,7 +176,7 @@ async function* findHeld(
 }
 
 interface DividedLookup {
-  /** The spans that are held among which those are that it finds. */
+  /** The held spans that may match; `accepts` decides. */
   readonly candidates: Iterable<Span>;
   readonly accepts: (span: Span) => boolean;
   /** What has to be looked up at the source. */

@@ -14,7 +14,7 @@ interface ChangesQuery {
   readonly added: AddedSpans;
   /** Of the snapshot that has the added documents. */
   readonly reader: SpanReader;
-  /** Documents that may have been added. */
+  /** The most added documents to look through. */
   readonly maxAdded: number;
   /** Only minutes in this range matter. */
   readonly within?: TimeRange | undefined;
@@ -54,7 +54,7 @@ export async function findChanges(
   const changes = { minutes, gone: added.gone };
   if (added.documents > maxAdded) return undefined;
   if (added.documents === 0) return changes;
-  // Of its own: a request that reads all in the end has the whole of its budget for that.
+  // Apart from the request's budget, all of which is left for one that reads everything in the end.
   const share = createBudgetShare(unlimitedBudget, 4 * maxAdded);
   const addMinutes = (batch: readonly Span[]): void => {
     for (const { end } of batch) minutes.add(findSegment(end, minuteLength));

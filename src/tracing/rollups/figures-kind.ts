@@ -32,13 +32,13 @@ interface FiguresKind<Query extends RollupQuery, Figures> {
 
 /** An analysis that is answered from figures. */
 export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
-  /** What is long takes turns with other work. */
+  /** Combines in turns with other work, where it takes long. */
   readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;
   /** Whether a source that can tally adds up most of what the definition asks for: then figures pay only where little is read. */
   readonly isTallied?: boolean;
-  /** The spans of any time that the source searches besides, where it adds up. */
+  /** What the source also searches, in all of time, where it adds up. */
   readonly searched?: SpanSelection;
   readonly stored: StoredForm<Query, Figures>;
 }
@@ -71,8 +71,8 @@ export interface RollupTask<Query extends RollupQuery, Figures, Answer> {
   readonly sources: SpanSources;
   readonly reader: SpanReader;
   readonly query: Query;
-  /** About how many there are in the range. */
+  /** About how many spans the range has. */
   readonly spans: number;
-  /** Fewer are not worth keeping figures of. */
+  /** The least number of spans of which figures are kept. */
   readonly least: number;
 }

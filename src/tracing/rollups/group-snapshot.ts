@@ -1,4 +1,4 @@
-// The snapshot of a request for a group of figures: what still holds in it of what memory and an index have.
+// Opens the snapshot of a request for a group of figures, and finds which figures in memory and in the index still hold in it.
 import { BackendError, isTrouble } from "../../core/errors.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SpanSnapshot, SpanSources } from "../../store/spans.ts";
@@ -7,7 +7,7 @@ import { findChangesForRequest } from "./changes.ts";
 import type { PieceChoice } from "./choice.ts";
 import type { RollupKind, RollupQuery, RollupTask } from "./figures-kind.ts";
 import { dropChangedSegments, type Group, type RollupCache, setVersion } from "./rollup-cache.ts";
-import { findGaps, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
+import { findGaps, type KeptSegments, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
 
 /** Opens a snapshot that has what the kept figures were made of, if any copy of the source shows it now. */
 export async function openGroupSnapshot<Query extends RollupQuery, Figures, Answer>(
@@ -51,8 +51,12 @@ export async function loadStored<Query extends RollupQuery, Figures, Answer>(
   const nothing = { figures: [], gaps: [task.query.range], choices: [] };
   if (failure !== undefined) return isTrouble(failure) ? { ...nothing, failure } : nothing;
   if (found === undefined) return nothing;
+  const { kind, sources } = task;
+  // The cover of this revision was compared with the snapshot together with all else of the group.
+  if (group.cover?.revision !== found.revision)
+    group.cover = await proveCover(found, { sources, isLocal: kind.isLocal, snapshot }, signal);
   try {
-    return await loadFound(cache, group, task, { found, snapshot }, signal);
+    return await loadFound(cache, group.cover, task, found, signal);
   } catch (error) {
     const failure = noteFailure(cache, error, signal);
     return isTrouble(failure) ? { ...nothing, failure } : nothing;
@@ -89,19 +93,14 @@ function noteFailure({ stored }: RollupCache, error: unknown, signal: AbortSigna
 
 async function loadFound<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
-  group: Group,
-  { kind, sources, query }: RollupTask<Query, Figures, Answer>,
-  { found, snapshot }: { readonly found: StoredGroup; readonly snapshot: SpanSnapshot },
+  cover: KeptSegments,
+  { kind, query }: RollupTask<Query, Figures, Answer>,
+  found: StoredGroup,
   signal: AbortSignal,
 ): Promise<LoadedFigures<Figures>> {
   const { range } = query;
-  const { stored: form, isLocal } = kind;
-  // Those of an earlier revision held until now, like all of the group.
-  if (group.cover?.revision !== found.revision) {
-    group.cover = await proveCover(found, { sources, isLocal, snapshot }, signal);
-  }
-  const decode = (value: unknown) => form.decode(value, query);
-  const loaded = await found.load(selectSegments(group.cover, range), decode, signal);
+  const decode = (value: unknown) => kind.stored.decode(value, query);
+  const loaded = await found.load(selectSegments(cover, range), decode, signal);
   for (const _ of loaded) cache.recordLookup(true);
   return {
     figures: [...loaded.values()],

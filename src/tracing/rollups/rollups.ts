@@ -31,11 +31,11 @@ const maxPieces = 2_000;
 const fewPieces = 300;
 /** Figures are kept after so many pieces, so that a request that ends early has not read in vain. */
 const piecesPerRead = 50;
-/** So many requests read a whole range that took few documents, before its figures are kept again. */
+/** After a range took few documents to read, this many requests read it as a whole before its figures are kept again. */
 const definitionRequests = 100;
-/** A request begins anew where another one ends without the figures that it was waited for. */
+/** How often a request starts at most: again where another one, for which it waited, ended without figures. */
 const maxAttempts = 3;
-/** So many segments are read instead of figures that an index does not answer. */
+/** Where the index of figures does not answer, at most this many segments are read from the source instead. */
 const segmentsReadInstead = 6;
 
 /**
@@ -52,27 +52,29 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
 ): Promise<{ readonly answer: Answer } | { readonly refusal: Refused | undefined }> {
   const { range, budget } = query;
   const named = { backend: cache.backend, of: kind.name };
-  const read = (why: string, refusal?: Refused) => {
+  const leaveToDefinition = (why: string, refusal?: Refused) => {
     recordChoice(named, "read", why);
     return { refusal };
   };
   const isKept = cache.maxBytes > 0 || cache.stored !== undefined;
-  if (!isKept) return read("limits.rollup_bytes is 0, so no figures are kept");
+  if (!isKept) return leaveToDefinition("limits.rollup_bytes is 0, so no figures are kept");
   if (isAddedUp(kind, reader) && cache.stored === undefined) {
-    return read("the source adds requests up, and no index keeps figures of them");
+    return leaveToDefinition("the source adds requests up, and no index keeps figures of them");
   }
-  if (reader.openSnapshot === undefined) return read("the source cannot hold one moment");
-  if (countPieces(range, requireLast(segmentLengths)) > maxPieces) return read("the range is too long");
+  if (reader.openSnapshot === undefined) return leaveToDefinition("the source cannot hold one moment");
+  if (countPieces(range, requireLast(segmentLengths)) > maxPieces)
+    return leaveToDefinition("the range is too long");
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
-  if (spans === undefined) return read("the source does not know how many spans there are");
+  if (spans === undefined) return leaveToDefinition("the source does not know how many spans there are");
   // Few spans are read in as little time, but only where they may be.
   const least = Math.min(cache.minSpans, Math.ceil(budget.limit / documentsPerSpan));
-  if (spans < least) return read(`figures are kept of ${least} spans or more, and there are about ${spans}`);
+  if (spans < least)
+    return leaveToDefinition(`figures are kept of ${least} spans or more, and there are about ${spans}`);
   const group = findGroup(cache, nameGroup(kind, query).key);
   if (group.definitionRequests > 0) {
     group.definitionRequests -= 1;
-    return read("the source counts nearly all of the range, so that little is read");
+    return leaveToDefinition("the source counts nearly all of the range, so that little is read");
   }
   group.users += 1;
   try {
@@ -80,13 +82,13 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
       const task = { kind, sources, reader, query, spans, least };
       const collected = await collectFigures(cache, group, task, signal);
       if (collected === "again") continue;
-      if ("instead" in collected) return read(collected.instead, collected.refusal);
+      if ("instead" in collected) return leaveToDefinition(collected.instead, collected.refusal);
       const { figures, pieces } = collected;
       const kept = pieces.filter(({ how }) => how !== "read").length;
       recordChoice(named, "rollups", `figures of ${kept} of ${pieces.length} pieces were there`, pieces);
       return { answer: await kind.combine(figures, query) };
     }
-    return read("other requests have ended before what they were reading was there");
+    return leaveToDefinition("other requests have ended before what they were reading was there");
   } finally {
     releaseGroup(cache, group);
   }
@@ -125,7 +127,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     if (plan.failure !== undefined && !isAddedAtSource && isMuch) throw plan.failure;
     if (toRead > budget.limit) {
       const instead = "what is not kept exceeds limits.documents, unless the source counts it";
-      return plan.isFinished ? { instead, refusal: createEndsError(budget.limit, toRead) } : { instead };
+      return plan.isCovered ? { instead, refusal: createEndsError(budget.limit, toRead) } : { instead };
     }
     const cost = { spans: task.spans, toRead, searched: kind.searched, sources, budget };
     if (isAddedAtSource && !(await isReadingCheaper(reader, cost, signal))) {
@@ -170,8 +172,8 @@ interface ReadingPlan<Figures> {
   /** Of each piece. */
   readonly choices: readonly PieceChoice[];
   readonly failure: BackendError | undefined;
-  /** Whether the index keeps all of the range, of which only the ends of segments are to be read. */
-  readonly isFinished: boolean;
+  /** Whether the index keeps all of the range, so that only its two ends are left to read, where they cut segments. */
+  readonly isCovered: boolean;
 }
 
 interface OwnPiece {
@@ -220,8 +222,8 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     for (const { piece, pending } of own)
       if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
     choices.sort((a, b) => compare(a.range.from, b.range.from));
-    const isFinished = gaps.every((gap) => coversRange(group.cover, gap));
-    return { snapshot, known, awaited, own, choices, failure, isFinished };
+    const isCovered = gaps.every((gap) => coversRange(group.cover, gap));
+    return { snapshot, known, awaited, own, choices, failure, isCovered };
   } catch (error) {
     snapshot?.close();
     throw error;

@@ -29,9 +29,12 @@ const indexSchema = z
   .tuple([z.string(), optionalText, optionalText])
   .transform(([name, uuid, fields]) => [name, { uuid, fields }] as const);
 const stateSchema = z
-  .tuple([z.string(), z.int().min(1), z.int(), z.int(), z.string(), z.string(), z.int().min(1)])
-  .transform(([name, documents, newest, term, id, recent, block]) => {
-    return [name, { documents, newest, term, id, recent, block }] as const;
+  .tuple([
+    ...([z.string(), z.int().min(1), z.int(), z.int(), z.string(), z.string(), z.int().min(1)] as const),
+    z.array(z.int().min(0)).max(1_000).nullable(),
+  ])
+  .transform(([name, documents, newest, term, id, recent, block, missing]) => {
+    return [name, { documents, newest, term, id, recent, block, missing: missing ?? undefined }] as const;
   });
 const heldSchema = z.strictObject({
   view: z.string(),
@@ -51,8 +54,8 @@ export function printHeld(held: Held, view: string): string {
       indices: [...indices].map(([name, { uuid = null, fields = null }]) => [name, uuid, fields]),
       states: states.map((shard) =>
         [...shard].map(([name, state]): z.input<typeof stateSchema> => {
-          const { documents, newest, term, id, recent, block } = state;
-          return [name, documents, newest, term, id, recent, block];
+          const { documents, newest, term, id, recent, block, missing } = state;
+          return [name, documents, newest, term, id, recent, block, missing ? [...missing] : null];
         }),
       ),
     }),

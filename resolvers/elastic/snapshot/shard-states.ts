@@ -2,8 +2,8 @@
 // write has a higher sequence number than all before it. So if a later state has as many documents up to the earlier one's
 // newest number, and the same newest document, then it has the same documents and what lies above; neither replicas that
 // refresh at other moments nor numbers that another shard has used can hide a change. Writes at the same time may become
-// visible out of order, so the newest numbers are counted and added up too, in short blocks: late documents and deletions do not
-// cancel out.
+// visible out of order, in a replica most of all. So numbers that are missing among the newest are kept, as far as they are few,
+// and the others are counted and added up in short blocks: late documents and deletions do not cancel out.
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { requireKey } from "../../../src/core/collections.ts";
@@ -31,6 +31,8 @@ interface RecentState extends NewestDocument {
   readonly recent: string;
   /** How many numbers a block has. */
   readonly block: number;
+  /** Numbers among these that no document has, in order: documents may come there late. Undefined where they are many. */
+  readonly missing: readonly number[] | undefined;
 }
 
 interface NewestDocument {
@@ -38,6 +40,12 @@ interface NewestDocument {
   readonly newest: number;
   readonly term: number;
   readonly id: string;
+}
+
+/** Documents up to a sequence number, but for some numbers. */
+interface KnownNumbers {
+  readonly newest: number;
+  readonly missing?: readonly number[] | undefined;
 }
 
 /** By index; those without documents are left out. */
@@ -49,8 +57,8 @@ export interface ShardComparison {
   readonly added: number | undefined;
   /** The indices of the earlier states whose documents have changed: some are gone, or came late, or may have. */
   readonly changed: ReadonlySet<string>;
-  /** The sequence number up to which no document has come since, by index. Other indices are new. */
-  readonly knownUpTo: ReadonlyMap<string, number>;
+  /** By index, which documents have not come since. Other indices are new. */
+  readonly known: ReadonlyMap<string, KnownNumbers>;
   /** Whether documents of the earlier states are missing. */
   readonly isBehind: boolean;
 }
@@ -63,6 +71,11 @@ const recentNumbers = 50_000;
 
 /** Few enough for one answer; servers refuse one with more than 65,536. */
 const maxBlocks = 2_500;
+
+/** Missing numbers that are listed for an index. Copies of a busy shard often lack a few dozen, which are still being written. */
+const maxMissing = 500;
+/** Numbers among which the missing ones are looked for, in one answer. */
+const maxSearchedNumbers = 20_000;
 
 const hitSchema = z.object({
   _index: z.string(),
@@ -147,7 +160,9 @@ interface CountsSince {
   /** Documents above the earlier newest number, and the newest number of these. */
   readonly above: ReadonlyMap<string, number>;
   readonly newestAbove: ReadonlyMap<string, number>;
-  /** The newest documents up to the earlier newest number. */
+  /** Documents with numbers that were missing. */
+  readonly late: ReadonlyMap<string, number>;
+  /** The other documents of the last numbers up to the earlier newest one. */
   readonly recent: ReadonlyMap<string, RecentDocuments>;
   /** Whether these were asked for of all indices. */
   readonly isComplete: boolean;
@@ -159,28 +174,30 @@ async function countSince(context: ComparisonContext, earlier: ShardStates): Pro
   const byBlock = [...Map.groupBy(earlier, ([, state]) => state.block)].filter(
     ([length, own]) => chooseBlockLength(own.length) <= length,
   );
-  const newest = listNewestOf(earlier);
-  const [all, above, ...recentByBlock] = await Promise.all([
+  const newest = new Map([...earlier].map(([index, state]) => [index, { newest: state.newest }]));
+  const gaps = [...earlier].flatMap(([index, { missing = [] }]): readonly Query[] =>
+    missing.length === 0 ? [] : [allOf([buildIndicesQuery([index]), buildNumbersQuery(missing)])],
+  );
+  const [all, above, late, ...recentByBlock] = await Promise.all([
     search({ aggs: buildIndicesAggregation({}) }),
     search({ query: buildAddedQuery(newest), aggs: buildIndicesAggregation(newestNumber) }),
-    ...byBlock.map(([block, states]) => searchRecent(context, listNewestOf(states), block)),
+    gaps.length === 0 ? undefined : search({ query: anyOf(gaps), aggs: buildIndicesAggregation({}) }),
+    ...byBlock.map(([block, states]) => searchRecent(context, new Map(states), block)),
   ]);
   return {
     earlier,
     documents: countByIndex(all),
     above: countByIndex(above),
     newestAbove: listNewestNumbers(backend, above),
+    late: late === undefined ? new Map() : countByIndex(late),
     recent: new Map(recentByBlock.flatMap((found) => [...found])),
     isComplete: byBlock.reduce((sum, [, own]) => sum + own.length, 0) === earlier.size,
   };
 }
 
-function listNewestOf(states: Iterable<readonly [string, ShardState]>): ReadonlyMap<string, number> {
-  return new Map([...states].map(([index, { newest }]) => [index, newest]));
-}
-
-function countBelow({ documents, above }: CountsSince, index: string): number {
-  return (documents.get(index) ?? 0) - (above.get(index) ?? 0);
+/** Documents with numbers that the earlier state had. */
+function countKept({ documents, above, late }: CountsSince, index: string): number {
+  return (documents.get(index) ?? 0) - (above.get(index) ?? 0) - (late.get(index) ?? 0);
 }
 
 function keepsRecent({ earlier, recent }: CountsSince, index: string): boolean {
@@ -188,17 +205,20 @@ function keepsRecent({ earlier, recent }: CountsSince, index: string): boolean {
   return before !== undefined && now !== undefined && isSame(before, now);
 }
 
-/** Whether all earlier documents of an index are there, and no others up to their newest number. */
+/** Whether all earlier documents of an index are there, and no others with their numbers. */
 function holds(counts: CountsSince, index: string): boolean {
-  return keepsRecent(counts, index) && counts.earlier.get(index)?.documents === countBelow(counts, index);
+  return keepsRecent(counts, index) && counts.earlier.get(index)?.documents === countKept(counts, index);
 }
 
 async function describeStates(context: ComparisonContext, counts: CountsSince): Promise<ShardStates> {
-  const { earlier, documents, above, newestAbove, recent } = counts;
+  const { earlier, documents, above, newestAbove, late, recent } = counts;
   const block = chooseBlockLength(documents.size);
-  const isKnown = (index: string): boolean =>
-    !above.has(index) && holds(counts, index) && earlier.get(index)?.block === block;
-  const others = [...documents.keys()].filter((index) => !isKnown(index));
+  const states = new Map<string, ShardState>();
+  for (const [index, state] of earlier) {
+    const isUnchanged = !above.has(index) && !late.has(index) && holds(counts, index);
+    if (isUnchanged && state.block === block) states.set(index, state);
+  }
+  const others = [...documents.keys()].filter((index) => !states.has(index));
   const newest = new Map(newestAbove);
   for (const index of others)
     if (!above.has(index) && holds(counts, index)) newest.set(index, requireKey(recent, index).state.newest);
@@ -208,40 +228,42 @@ async function describeStates(context: ComparisonContext, counts: CountsSince): 
     const answer = await context.search({ query, aggs: buildIndicesAggregation(newestNumber) });
     for (const [index, number] of listNewestNumbers(context.backend, answer)) newest.set(index, number);
   }
-  const recentOfOthers = await searchRecent(context, newest, block);
-  const states = new Map<string, ShardState>();
-  for (const [index, count] of documents) {
-    const found = recentOfOthers.get(index) ?? recent.get(index);
-    if (found === undefined)
+  const upTo = new Map([...newest].map(([index, number]) => [index, { newest: number }]));
+  const found = await searchRecent(context, upTo, block);
+  const missing = await listMissing(context, found);
+  for (const index of others) {
+    const own = found.get(index);
+    if (own === undefined)
       throw new BackendError(context.backend, "malformed", `no newest document of ${index}`);
-    states.set(index, { ...found.state, documents: count });
+    const state = { ...own.state, missing: missing.get(index) };
+    states.set(index, { ...state, documents: requireKey(documents, index) });
   }
   return states;
 }
 
 function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
-  const { earlier, above, recent, isComplete } = counts;
-  const knownUpTo = new Map(listNewestOf(earlier));
-  let added = [...above.values()].reduce((sum, count) => sum + count, 0);
+  const { earlier, above, late, recent, isComplete } = counts;
+  const known = new Map<string, KnownNumbers>(earlier);
+  let added = [...above.values(), ...late.values()].reduce((sum, count) => sum + count, 0);
   const changed = [...earlier].filter(([index]) => !holds(counts, index));
   for (const [index, { newest }] of changed) {
-    // Otherwise nothing has come among the newest, and no document becomes visible later than that.
+    // Otherwise nothing else has come among the newest, and no document becomes visible later than that.
     if (keepsRecent(counts, index)) continue;
-    knownUpTo.set(index, newest - recentNumbers);
+    known.set(index, { newest: newest - recentNumbers });
     added += recent.get(index)?.documents ?? 0;
   }
   const hasLater = changed.some(
-    ([index, before]) => keepsRecent(counts, index) && countBelow(counts, index) > before.documents,
+    ([index, before]) => keepsRecent(counts, index) && countKept(counts, index) > before.documents,
   );
   return {
     added: isComplete && !hasLater ? added : undefined,
     changed: new Set(changed.map(([index]) => index)),
-    knownUpTo,
-    isBehind: changed.some(([index, before]) => countBelow(counts, index) < before.documents),
+    known,
+    isBehind: changed.some(([index, before]) => countKept(counts, index) < before.documents),
   };
 }
 
-function isSame(one: RecentState, other: RecentState): boolean {
+function isSame(one: RecentState, other: RecentDocuments["state"]): boolean {
   return (
     one.newest === other.newest &&
     one.term === other.term &&
@@ -251,27 +273,27 @@ function isSame(one: RecentState, other: RecentState): boolean {
 }
 
 interface RecentDocuments {
-  readonly state: RecentState;
+  readonly state: Omit<RecentState, "missing">;
   readonly documents: number;
+  /** How many each block has, by its first number; those without any are left out. */
+  readonly blocks: ReadonlyMap<number, number>;
 }
 
-/** By index, the documents up to these numbers, in blocks of so many. */
+/** By index, the last documents up to these numbers that are not missing, in blocks of so many. */
 async function searchRecent(
   { backend, search }: ComparisonContext,
-  upTo: ReadonlyMap<string, number>,
+  upTo: ReadonlyMap<string, KnownNumbers>,
   block: number,
 ): Promise<ReadonlyMap<string, RecentDocuments>> {
   if (upTo.size === 0) return new Map();
-  const ranges = [...upTo].map(([index, newest]) =>
-    allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } }]),
-  );
-  const blocks = {
-    histogram: { field: "_seq_no", interval: block, min_doc_count: 1 },
-    aggs: { sum: { sum: { field: "_seq_no" } } },
-  };
+  const ranges = [...upTo].map(([index, { newest, missing = [] }]) => {
+    const range = { range: { _seq_no: { gt: newest - recentNumbers, lte: newest } } };
+    const others = missing.length === 0 ? [] : [not(buildNumbersQuery(missing))];
+    return allOf([buildIndicesQuery([index]), range, ...others]);
+  });
   const answer = await search({
     query: anyOf(ranges),
-    aggs: buildIndicesAggregation({ ...newestDocument, recent: blocks }),
+    aggs: buildIndicesAggregation({ ...newestDocument, recent: countBlocks(block) }),
   });
   const newest = listNewest(backend, answer);
   return new Map(
@@ -279,10 +301,80 @@ async function searchRecent(
       if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its blocks");
       const counted = recent.buckets.map((block) => [block.key, block.doc_count, block.sum.value]);
       const digest = createHash("sha256").update(JSON.stringify(counted)).digest("base64");
-      const state: RecentState = { ...requireKey(newest, key), recent: digest, block };
-      return [key, { state, documents }] as const;
+      const blocks = new Map(recent.buckets.map((block) => [block.key, block.doc_count]));
+      return [
+        key,
+        { state: { ...requireKey(newest, key), recent: digest, block }, documents, blocks },
+      ] as const;
     }),
   );
+}
+
+function countBlocks(length: number): object {
+  return {
+    histogram: { field: "_seq_no", interval: length, min_doc_count: 1 },
+    aggs: { sum: { sum: { field: "_seq_no" } } },
+  };
+}
+
+/** The missing numbers by index. Those of which there are too many are left out. */
+async function listMissing(
+  { backend, search }: ComparisonContext,
+  found: ReadonlyMap<string, RecentDocuments>,
+): Promise<ReadonlyMap<string, readonly number[]>> {
+  const gaps = new Map<string, readonly NumberRange[]>();
+  let searched = 0;
+  for (const [index, recent] of found) {
+    const own = listGaps(recent);
+    const length = own?.reduce((sum, { from, to }) => sum + to - from + 1, 0) ?? 0;
+    if (own === undefined || searched + length > maxSearchedNumbers) continue;
+    searched += length;
+    gaps.set(index, own);
+  }
+  const present = new Map<string, ReadonlySet<number>>();
+  if (searched > 0) {
+    const ranges = [...gaps].flatMap(([index, own]) =>
+      own.map(({ from, to }) =>
+        allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: from - 1, lte: to } } }]),
+      ),
+    );
+    const answer = await search({
+      query: anyOf(ranges),
+      aggs: buildIndicesAggregation({ recent: countBlocks(1) }),
+    });
+    for (const { key, recent } of listBuckets(answer)) {
+      if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its numbers");
+      present.set(key, new Set(recent.buckets.map((one) => one.key)));
+    }
+  }
+  return new Map(
+    [...gaps].map(([index, own]) => {
+      const numbers = own.flatMap(({ from, to }) =>
+        Array.from({ length: to - from + 1 }, (_, at) => from + at),
+      );
+      const known = present.get(index);
+      return [index, numbers.filter((number) => known?.has(number) !== true)] as const;
+    }),
+  );
+}
+
+/** Both inclusive. */
+interface NumberRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The parts of blocks that are not full. Undefined where too many numbers are missing. */
+function listGaps({ state, documents, blocks }: RecentDocuments): readonly NumberRange[] | undefined {
+  const { newest, block } = state;
+  const first = Math.max(0, newest - recentNumbers + 1);
+  if (newest - first + 1 - documents > maxMissing) return undefined;
+  const gaps: NumberRange[] = [];
+  for (let start = first - (first % block); start <= newest; start += block) {
+    const range = { from: Math.max(first, start), to: Math.min(newest, start + block - 1) };
+    if ((blocks.get(start) ?? 0) < range.to - range.from + 1) gaps.push(range);
+  }
+  return gaps;
 }
 
 /**
@@ -333,11 +425,16 @@ const newestDocument = {
   },
 };
 
-/** The documents above these numbers, and all of other indices. */
-export function buildAddedQuery(knownUpTo: ShardComparison["knownUpTo"]): Query {
-  if (knownUpTo.size === 0) return matchAll;
-  const above = [...knownUpTo].map(([index, number]) =>
-    allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: number } } }]),
-  );
-  return anyOf([...above, not(buildIndicesQuery([...knownUpTo.keys()]))]);
+function buildNumbersQuery(numbers: readonly number[]): Query {
+  return { terms: { _seq_no: numbers } };
+}
+
+/** The documents above these numbers and those with missing ones, and all of other indices. */
+export function buildAddedQuery(known: ShardComparison["known"]): Query {
+  if (known.size === 0) return matchAll;
+  const added = [...known].map(([index, { newest, missing = [] }]) => {
+    const late = missing.length === 0 ? [] : [buildNumbersQuery(missing)];
+    return allOf([buildIndicesQuery([index]), anyOf([{ range: { _seq_no: { gt: newest } } }, ...late])]);
+  });
+  return anyOf([...added, not(buildIndicesQuery([...known.keys()]))]);
 }

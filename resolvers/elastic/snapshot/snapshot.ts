@@ -222,7 +222,7 @@ function describeAdded(
     const isShardGone = states.some(({ size }, shard) => size > 0 && now?.states.at(shard) === undefined);
     if (now === undefined || isShardGone) return undefined;
   }
-  const knownByPoint = new Map(compared.map(({ point, knownUpTo }) => [point, knownUpTo]));
+  const knownByPoint = new Map(compared.map(({ point, known }) => [point, known]));
   return {
     documents,
     gone: changed,
@@ -273,7 +273,8 @@ function measureHeld(held: Held): number {
   let bytes = 0;
   for (const { indices, states } of held.values()) {
     for (const [name, { uuid = "" }] of indices) bytes += 200 + 2 * (name.length + uuid.length);
-    for (const shard of states) for (const name of shard.keys()) bytes += 200 + 2 * name.length;
+    for (const shard of states)
+      for (const [name, { missing = [] }] of shard) bytes += 200 + 2 * name.length + 8 * missing.length;
   }
   return bytes;
 }

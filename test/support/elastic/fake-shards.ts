@@ -101,6 +101,11 @@ const querySchema = z.union([
       ({ index }) =>
         terms._index.includes(index),
   ),
+  z.strictObject({ terms: z.strictObject({ _seq_no: z.array(z.number()) }) }).transform(
+    ({ terms }): DocumentTest =>
+      ({ number }) =>
+        terms._seq_no.includes(number),
+  ),
   z
     .strictObject({
       range: z.strictObject({ _seq_no: z.strictObject({ gt: z.number(), lte: z.number() }).partial() }),

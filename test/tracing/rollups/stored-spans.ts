@@ -123,7 +123,10 @@ export function createStoredSpans(
       const [kept, gone] = partitionStates(earlier, indices);
       const compared = await compareShards("stored", client, point, earlier && kept, signal);
       const spans = held
-        .filter(({ sequence, index }) => sequence > (compared.knownUpTo.get(index.name) ?? 0))
+        .filter(({ sequence, index }) => {
+          const { newest = 0, missing = [] } = compared.known.get(index.name) ?? {};
+          return sequence > newest || missing.includes(sequence);
+        })
         .flatMap(({ copies }) => copies);
       const read = async function* () {
         const own = spans.filter(({ site_id }) => of.some(({ site }) => site === site_id));

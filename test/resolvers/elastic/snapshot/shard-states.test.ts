@@ -1,7 +1,14 @@
 // Whether a later state of shards holds an earlier one: what comes late, goes, or gets the number of another is never missed.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compareShards, type ShardStates } from "../../../../resolvers/elastic/snapshot/shard-states.ts";
+import { z } from "zod";
+import { searchPointInTimeJson } from "../../../../resolvers/elastic/client/point-in-time.ts";
+import { buildIndicesAggregation, type Query } from "../../../../resolvers/elastic/client/query-dsl.ts";
+import {
+  buildAddedQuery,
+  compareShards,
+  type ShardStates,
+} from "../../../../resolvers/elastic/snapshot/shard-states.ts";
 import { createFakeShards, type ShardDocument } from "../../../support/elastic/fake-shards.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 
@@ -17,9 +24,20 @@ const list = (numbers: readonly number[], index = "a", term = 1): readonly Shard
 
 async function compareLists(before: readonly ShardDocument[], after: readonly ShardDocument[]) {
   const { states } = await compareDocuments(before);
-  const { added, changed } = await compareDocuments(after, states);
-  return { added, changed: [...changed] };
+  const { added, changed, known } = await compareDocuments(after, states);
+  return { added, changed: [...changed], found: await countDocuments(after, buildAddedQuery(known)) };
 }
+
+async function countDocuments(documents: readonly ShardDocument[], query: Query): Promise<number> {
+  const { client, point } = createFakeShards(documents);
+  const body = { size: 0, track_total_hits: false, query, aggs: buildIndicesAggregation({}) };
+  const answer = answerSchema.parse(await searchPointInTimeJson(client, point, body, signal));
+  return answer.aggregations.indices.buckets.reduce((sum, { doc_count }) => sum + doc_count, 0);
+}
+
+const answerSchema = z.object({
+  aggregations: z.object({ indices: z.object({ buckets: z.array(z.object({ doc_count: z.number() })) }) }),
+});
 
 describe("shard states", () => {
   // All documents of an index with late ones may be among them.
@@ -33,7 +51,8 @@ describe("shard states", () => {
     ["an updated document", list([0, 1, 2]), list([0, 2, 3]), 3, ["a"]],
     ["one of two indices", [...list([0]), ...list([0, 1], "b")], [...list([0]), ...list([0], "b")], 1, ["b"]],
     ["an index without documents", [...list([0]), ...list([0], "b")], list([0]), 0, ["b"]],
-    ["a document that comes late", list([0, 1, 3]), list([0, 1, 2, 3]), 4, ["a"]],
+    ["a document that comes late", list([0, 1, 3]), list([0, 1, 2, 3]), 1],
+    ["one that comes late and a new one", list([0, 1, 3]), list([0, 1, 2, 3, 5]), 2],
     ["a late document for a deleted one", list([0, 1, 3]), list([0, 2, 3]), 3, ["a"]],
     [
       "a late document for one deleted long ago",
@@ -51,17 +70,24 @@ describe("shard states", () => {
       ["a"],
     ],
     ["two late documents for two of other blocks", list([0, 40, 99]), list([1, 39, 99]), 3, ["a"]],
-    ["two late documents for two of one block with equal sums", list([0, 3, 9]), list([1, 2, 9]), 0],
+    ["two late documents for two of one block with equal sums", list([0, 3, 9]), list([1, 2, 9]), 3, ["a"]],
+    [
+      "a late document among many missing ones",
+      list([0, 1_000, 3_000]),
+      list([0, 1_000, 2_000, 3_000]),
+      4,
+      ["a"],
+    ],
+    // Left: two of one block, where a block is not known by number.
+    ["two for two of equal sums among many missing ones", list([0, 3, 3_000]), list([1, 2, 3_000]), 0],
   ])("tells %s", async (_, before, after, added, changed = []) => {
-    expect(await compareLists(before, after)).toEqual({ added, changed });
+    expect(await compareLists(before, after)).toEqual({ added, changed, found: added });
   });
 
   test("cannot tell of a document that comes later than any can", async () => {
     const before = list([90_000, 90_001]);
-    expect(await compareLists(before, [...list([7]), ...before])).toEqual({
-      added: undefined,
-      changed: ["a"],
-    });
+    const { added, changed } = await compareLists(before, [...list([7]), ...before]);
+    expect([added, changed]).toEqual([undefined, ["a"]]);
   });
 
   test("holds again after the newest document is gone and nothing has come", async () => {
@@ -102,7 +128,7 @@ describe("shard states", () => {
     expect((await compareDocuments(documents, shorter)).added).toBeUndefined();
   });
 
-  test("never takes changed documents for the same, unless two come late while two go of one block", async () => {
+  test("names the indices that lose documents, and counts those that come, late ones too", async () => {
     // Two indices have blocks of 64 numbers.
     const number = fc.oneof(
       fc.nat(8),
@@ -114,27 +140,17 @@ describe("shard states", () => {
     });
     const toDocuments = (pairs: readonly (readonly [string, number])[]) =>
       pairs.map(([index, number]) => ({ index, number, term: 1 }));
+    const keyOf = ({ index, number }: ShardDocument) => `${index} ${number}`;
     const property = fc.asyncProperty(documents, documents, async (one, other) => {
       const [before, after] = [toDocuments(one), toDocuments(other)];
-      const newest = (index: string) =>
-        Math.max(-1, ...before.filter((own) => own.index === index).map(({ number }) => number));
-      const keyOf = ({ index, number }: ShardDocument) => `${index} ${number}`;
       const [keysBefore, keysAfter] = [new Set(before.map(keyOf)), new Set(after.map(keyOf))];
-      const gone = before.filter((own) => !keysAfter.has(keyOf(own)));
-      const come = after.filter((own) => !keysBefore.has(keyOf(own)));
-      const late = come.filter(({ index, number }) => number < newest(index));
-      const countOf = (own: readonly ShardDocument[]) =>
-        Map.groupBy(own, ({ index, number }) => `${index} ${number >> 6}`);
-      const [lateByBlock, goneByBlock] = [countOf(late), countOf(gone)];
-      fc.pre(
-        [...lateByBlock].every(([block, own]) => own.length < 2 || (goneByBlock.get(block)?.length ?? 0) < 2),
-      );
+      const changed = new Set(before.filter((own) => !keysAfter.has(keyOf(own))).map(({ index }) => index));
       const found = await compareLists(before, after);
-      const changed = new Set([...gone, ...late].map(({ index }) => index));
       expect(new Set(found.changed)).toEqual(changed);
-      // Nothing is deleted long ago here, so that all of an index that has changed may be late.
-      const isAdded = (own: ShardDocument) => changed.has(own.index) || come.includes(own);
+      // All of an index that has lost one may have come.
+      const isAdded = (own: ShardDocument) => changed.has(own.index) || !keysBefore.has(keyOf(own));
       expect(found.added).toBe(after.filter(isAdded).length);
+      expect(found.found).toBe(found.added);
     });
     await fc.assert(property, { numRuns: sampleRuns(500) });
   });

@@ -55,7 +55,7 @@ export interface ShardComparison {
   readonly states: ShardStates;
   /** How many documents `buildAddedQuery` finds. Undefined without earlier states, and where these cannot be compared. */
   readonly added: number | undefined;
-  /** The indices of the earlier states whose documents have changed: some are gone, or came late, or may have. */
+  /** The indices of the earlier states whose documents have changed: some are gone, or may be. */
   readonly changed: ReadonlySet<string>;
   /** By index, which documents have not come since. Other indices are new. */
   readonly known: ReadonlyMap<string, KnownNumbers>;
@@ -74,8 +74,11 @@ const maxBlocks = 2_500;
 
 /** Missing numbers that are listed for an index. Copies of a busy shard often lack a few dozen, which are still being written. */
 const maxMissing = 500;
-/** Numbers among which the missing ones are looked for, in one answer. */
+/** Numbers among which the missing ones are looked for, in one answer, and their ranges: servers limit the clauses of a query. */
 const maxSearchedNumbers = 20_000;
+const maxSearchedRanges = 500;
+/** Indices whose missing numbers are kept: each adds a clause to the comparison with a later state. */
+const maxIndicesWithMissing = 100;
 
 const hitSchema = z.object({
   _index: z.string(),
@@ -230,7 +233,8 @@ async function describeStates(context: ComparisonContext, counts: CountsSince): 
   }
   const upTo = new Map([...newest].map(([index, number]) => [index, { newest: number }]));
   const found = await searchRecent(context, upTo, block);
-  const missing = await listMissing(context, found);
+  const kept = [...states.values()].filter((state) => state.missing?.length).length;
+  const missing = await listMissing(context, found, maxIndicesWithMissing - kept);
   for (const index of others) {
     const own = found.get(index);
     if (own === undefined)
@@ -317,29 +321,33 @@ function countBlocks(length: number): object {
   };
 }
 
-/** The missing numbers by index. Those of which there are too many are left out. */
+/** The missing numbers by index, of at most so many indices that have any. Those of which there are too many are left out. */
 async function listMissing(
   { backend, search }: ComparisonContext,
   found: ReadonlyMap<string, RecentDocuments>,
+  maxIndices: number,
 ): Promise<ReadonlyMap<string, readonly number[]>> {
   const gaps = new Map<string, readonly NumberRange[]>();
-  let searched = 0;
+  let [searched, ranges, indices] = [0, 0, 0];
   for (const [index, recent] of found) {
     const own = listGaps(recent);
-    const length = own?.reduce((sum, { from, to }) => sum + to - from + 1, 0) ?? 0;
-    if (own === undefined || searched + length > maxSearchedNumbers) continue;
+    if (own === undefined) continue;
+    const length = own.reduce((sum, { from, to }) => sum + to - from + 1, 0);
+    const isMuch = searched + length > maxSearchedNumbers || ranges + own.length > maxSearchedRanges;
+    if (own.length > 0 && (isMuch || indices >= maxIndices)) continue;
     searched += length;
+    ranges += own.length;
+    if (own.length > 0) indices += 1;
     gaps.set(index, own);
   }
   const present = new Map<string, ReadonlySet<number>>();
   if (searched > 0) {
-    const ranges = [...gaps].flatMap(([index, own]) =>
-      own.map(({ from, to }) =>
-        allOf([buildIndicesQuery([index]), { range: { _seq_no: { gt: from - 1, lte: to } } }]),
-      ),
-    );
+    const parts = [...gaps].flatMap(([index, own]): readonly Query[] => {
+      const numbers = own.map(({ from, to }) => ({ range: { _seq_no: { gt: from - 1, lte: to } } }));
+      return own.length === 0 ? [] : [allOf([buildIndicesQuery([index]), anyOf(numbers)])];
+    });
     const answer = await search({
-      query: anyOf(ranges),
+      query: anyOf(parts),
       aggs: buildIndicesAggregation({ recent: countBlocks(1) }),
     });
     for (const { key, recent } of listBuckets(answer)) {

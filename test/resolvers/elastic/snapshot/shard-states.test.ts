@@ -84,6 +84,17 @@ describe("shard states", () => {
     expect(await compareLists(before, after)).toEqual({ added, changed, found: added });
   });
 
+  test("keeps the missing numbers of a hundred indices, so that queries have few clauses", async () => {
+    const nameOf = (index: number): string => `spans-${index}`;
+    const documents = Array.from({ length: 120 }, (_, index) => list([0, 2], nameOf(index))).flat();
+    const { states } = await compareDocuments(documents);
+    const countKept = (of: ShardStates): number =>
+      [...of.values()].filter(({ missing }) => missing?.length).length;
+    expect(countKept(states)).toBe(100);
+    const later = await compareDocuments([...documents, ...list([0, 2], "next")], states);
+    expect([later.added, countKept(later.states)]).toEqual([2, 100]);
+  });
+
   test("cannot tell of a document that comes later than any can", async () => {
     const before = list([90_000, 90_001]);
     const { added, changed } = await compareLists(before, [...list([7]), ...before]);

@@ -1,9 +1,12 @@
 // Rollers against reading: whatever comes and goes, wherever one is killed, and however many work at once.
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
+import { requireFirst, requireLast } from "#src/core/collections.ts";
+import { Refused } from "#src/core/errors.ts";
 import { minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { formatManifestId } from "#src/tracing/rollup-store/manifest.ts";
+import type { RollTarget } from "#src/tracing/rollup-store/roll-target.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 import { createFederatedStoredSpans } from "../rollups/federated-stored-spans.ts";
@@ -231,6 +234,29 @@ describe("an index that is deleted or loses a document", () => {
       await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
     },
   );
+});
+
+test("what a step has made is written, also where it is refused the next piece", async () => {
+  const rolled = openRolledSpans();
+  for (let time = 0; time < length; time += minute) {
+    const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
+    rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_kind: "server" })]);
+  }
+  const target = requireFirst(listRecent(rolled));
+  const make: RollTarget["make"] = async (reader, range, ...rest) => {
+    if (range.from < at(length / 2)) throw new Refused("result_too_large", "too much", { limit: 1 });
+    return target.make(reader, range, ...rest);
+  };
+  const roll = (isUnverified: boolean) =>
+    rollGroup(rolled.context, { ...target, make }, { skipped: [], isUnverified });
+  let before = await roll(false);
+  for (let steps = 0; steps < 500 && before.did !== "refused"; steps += 1) before = await roll(false);
+  expect(before.did).toBe("refused");
+  await rolled.inner.remove([requireLast(before.manifest.segments).id], signal);
+  const after = await roll(true);
+  expect([after.did, after.manifest.segments.length]).toEqual(["refused", before.manifest.segments.length]);
+  const ids = after.manifest.segments.map(({ id }) => id);
+  expect((await rolled.inner.read(ids, signal)).map(({ id }) => id).sort()).toEqual(ids.toSorted());
 });
 
 describe("the segments of an hour", () => {

@@ -208,6 +208,15 @@ function keepsRecent({ earlier, recent }: CountsSince, index: string): boolean {
   return before !== undefined && now !== undefined && isSame(before, now);
 }
 
+/**
+ * Whether documents can have come with missing numbers only. A number is given again only by another primary that has not seen it,
+ * and then all numbers above it too, that of the newest document among them.
+ */
+function hasOnlyMissingNumbers({ earlier, recent }: CountsSince, index: string): boolean {
+  const [before, now] = [earlier.get(index), recent.get(index)?.state];
+  return before?.missing !== undefined && now !== undefined && isSameDocument(before, now);
+}
+
 /** Whether all earlier documents of an index are there, and no others with their numbers. */
 function holds(counts: CountsSince, index: string): boolean {
   return keepsRecent(counts, index) && counts.earlier.get(index)?.documents === countKept(counts, index);
@@ -251,8 +260,7 @@ function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
   let added = [...above.values(), ...late.values()].reduce((sum, count) => sum + count, 0);
   const changed = [...earlier].filter(([index]) => !holds(counts, index));
   for (const [index, { newest }] of changed) {
-    // Otherwise nothing else has come among the newest, and no document becomes visible later than that.
-    if (keepsRecent(counts, index)) continue;
+    if (keepsRecent(counts, index) || hasOnlyMissingNumbers(counts, index)) continue;
     known.set(index, { newest: newest - recentNumbers });
     added += recent.get(index)?.documents ?? 0;
   }
@@ -268,12 +276,11 @@ function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
 }
 
 function isSame(one: RecentState, other: RecentDocuments["state"]): boolean {
-  return (
-    one.newest === other.newest &&
-    one.term === other.term &&
-    one.id === other.id &&
-    one.recent === other.recent
-  );
+  return isSameDocument(one, other) && one.recent === other.recent;
+}
+
+function isSameDocument(one: NewestDocument, other: NewestDocument): boolean {
+  return one.newest === other.newest && one.term === other.term && one.id === other.id;
 }
 
 interface RecentDocuments {

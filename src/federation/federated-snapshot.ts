@@ -129,15 +129,15 @@ export function parseFederatedVersion(
 /** Undefined where one of them is: what its backend had has changed, or may have. */
 function joinAdded(states: readonly (readonly [backend: string, State])[]): AddedSpans | undefined {
   const known: AddedSpans[] = [];
-  const gone = new Set<string>();
+  const changedOrigins = new Set<string>();
   for (const [backend, { added }] of states) {
     if (added === undefined) return undefined;
     known.push(added);
-    for (const origin of added.gone) gone.add(formatOrigin(backend, origin));
+    for (const origin of added.changedOrigins) changedOrigins.add(formatOrigin(backend, origin));
   }
   return {
     documents: known.reduce((sum, { documents }) => sum + documents, 0),
-    gone,
+    changedOrigins,
     read: async function* (budget, signal) {
       for (const { read } of known) yield* read(budget, signal);
     },

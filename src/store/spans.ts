@@ -250,7 +250,7 @@ export interface SpanSnapshot {
   readonly reader: SpanReader;
   /**
    * Returns a reader of the same documents that reports where they come from: at least each origin of what it returns. What is
-   * made of that holds as long as none of these is gone.
+   * made of that holds as long as none of these has changed.
    */
   readonly trackOrigins: (report: (origin: string) => void) => SpanReader;
   readonly version: SnapshotVersion;
@@ -280,7 +280,7 @@ export interface AddedSpans {
    * Origins of which nothing that was made holds any more: an index was deleted, or is another one, or some of its documents have
    * changed or are gone. What it may have beyond the earlier one is added.
    */
-  readonly gone: ReadonlySet<string>;
+  readonly changedOrigins: ReadonlySet<string>;
   /** Returns the added spans of the sources, and maybe others that were there. Errors as `SpanReader.scan`. */
   readonly read: (budget: Budget, signal: AbortSignal) => AsyncIterable<readonly Span[]>;
 }

@@ -72,7 +72,7 @@ describe("what was added", () => {
     const { version } = await openSnapshot(stores.reader);
     stores[name].remove(0);
     const { added, isBehind } = await openSnapshot(stores.reader, version);
-    expect(added?.gone).toEqual(new Set([JSON.stringify([name, "spans-0"])]));
+    expect(added?.changedOrigins).toEqual(new Set([JSON.stringify([name, "spans-0"])]));
     expect(isBehind).toBe(true);
   });
 
@@ -94,9 +94,9 @@ describe("what was added", () => {
     old.remove(0);
     next.add([createSpan({ site_id: "cart" })]);
     const later = await reader.openSnapshot([shop, cart], snapshot?.version, signal);
-    expect(later?.added?.gone.size).toBe(1);
-    const { documents, gone } = (await later?.select([cart], before?.version, signal))?.added ?? {};
-    expect([documents, gone?.size]).toEqual([1, 0]);
+    expect(later?.added?.changedOrigins.size).toBe(1);
+    const { documents, changedOrigins } = (await later?.select([cart], before?.version, signal))?.added ?? {};
+    expect([documents, changedOrigins?.size]).toEqual([1, 0]);
   });
 });
 

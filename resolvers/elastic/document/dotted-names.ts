@@ -88,7 +88,10 @@ export function findFirstValue(document: JsonObject, names: readonly string[]): 
   return undefined;
 }
 
-/** The value at a dotted name; undefined if absent, null or an empty object. An object may be spelled in dotted keys, partly or entirely. */
+/**
+ * The value at a dotted name; undefined if absent, null or an empty object. An object may be spelled in dotted keys, partly or
+ * entirely.
+ */
 export function findValue(document: JsonObject, name: string): unknown {
   for (const keys of listSplits(name)) {
     let value: unknown = document;

@@ -2,7 +2,7 @@
 // is input like any other: what does not fit the schema is no version.
 import { z } from "zod";
 import { tryParseJson } from "../../../src/core/json/parse-json.ts";
-import type { ShardStates } from "./shard-states.ts";
+import { maxMissing, type ShardStates } from "./shard-states.ts";
 
 /** What a version stands for, by pattern. */
 export type Held = ReadonlyMap<string, HeldPattern>;
@@ -31,7 +31,7 @@ const indexSchema = z
 const stateSchema = z
   .tuple([
     ...([z.string(), z.int().min(1), z.int(), z.int(), z.string(), z.string(), z.int().min(1)] as const),
-    z.array(z.int().min(0)).max(1_000).nullable(),
+    z.array(z.int().min(0)).max(maxMissing).nullable(),
   ])
   .transform(([name, documents, newest, term, id, recent, block, missing]) => {
     return [name, { documents, newest, term, id, recent, block, missing: missing ?? undefined }] as const;

@@ -73,7 +73,7 @@ const recentNumbers = 50_000;
 const maxBlocks = 2_500;
 
 /** Missing numbers that are listed for an index. Copies of a busy shard often lack a few dozen, which are still being written. */
-const maxMissing = 500;
+export const maxMissing = 500;
 /** Numbers among which the missing ones are looked for, in one answer, and their ranges: servers limit the clauses of a query. */
 const maxSearchedNumbers = 20_000;
 const maxSearchedRanges = 500;
@@ -209,11 +209,13 @@ function keepsRecent({ earlier, recent }: CountsSince, index: string): boolean {
 }
 
 /**
- * Whether documents can have come with missing numbers only. A number is given again only by another primary that has not seen it,
- * and then all numbers above it too, that of the newest document among them.
+ * Whether documents up to the earlier newest number can have come with missing numbers only: none has come among the newest, or the
+ * missing ones are known. A number is given again only by another primary that has not seen it, and then all numbers above it too,
+ * that of the newest document among them.
  */
-function hasOnlyMissingNumbers({ earlier, recent }: CountsSince, index: string): boolean {
-  const [before, now] = [earlier.get(index), recent.get(index)?.state];
+function canOnlyFillGaps(counts: CountsSince, index: string): boolean {
+  const [before, now] = [counts.earlier.get(index), counts.recent.get(index)?.state];
+  if (keepsRecent(counts, index)) return true;
   return before?.missing !== undefined && now !== undefined && isSameDocument(before, now);
 }
 
@@ -259,14 +261,16 @@ function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
   const known = new Map<string, KnownNumbers>(earlier);
   let added = [...above.values(), ...late.values()].reduce((sum, count) => sum + count, 0);
   const changed = [...earlier].filter(([index]) => !holds(counts, index));
-  for (const [index, { newest }] of changed) {
-    if (keepsRecent(counts, index) || hasOnlyMissingNumbers(counts, index)) continue;
+  let hasLater = false;
+  for (const [index, { newest, documents }] of changed) {
+    if (canOnlyFillGaps(counts, index)) {
+      // No document becomes visible so late.
+      hasLater ||= countKept(counts, index) > documents;
+      continue;
+    }
     known.set(index, { newest: newest - recentNumbers });
     added += recent.get(index)?.documents ?? 0;
   }
-  const hasLater = changed.some(
-    ([index, before]) => keepsRecent(counts, index) && countKept(counts, index) > before.documents,
-  );
   return {
     added: isComplete && !hasLater ? added : undefined,
     changed: new Set(changed.map(([index]) => index)),
@@ -334,30 +338,15 @@ async function listMissing(
   found: ReadonlyMap<string, RecentDocuments>,
   maxIndices: number,
 ): Promise<ReadonlyMap<string, readonly number[]>> {
-  const gaps = new Map<string, readonly NumberRange[]>();
-  let [searched, ranges, indices] = [0, 0, 0];
-  for (const [index, recent] of found) {
-    const own = listGaps(recent);
-    if (own === undefined) continue;
-    const length = own.reduce((sum, { from, to }) => sum + to - from + 1, 0);
-    const isMuch = searched + length > maxSearchedNumbers || ranges + own.length > maxSearchedRanges;
-    if (own.length > 0 && (isMuch || indices >= maxIndices)) continue;
-    searched += length;
-    ranges += own.length;
-    if (own.length > 0) indices += 1;
-    gaps.set(index, own);
-  }
+  const gaps = chooseGaps(found, maxIndices);
+  const parts = [...gaps].flatMap(([index, own]): readonly Query[] => {
+    const numbers = own.map(({ from, to }) => ({ range: { _seq_no: { gt: from - 1, lte: to } } }));
+    return own.length === 0 ? [] : [allOf([buildIndicesQuery([index]), anyOf(numbers)])];
+  });
   const present = new Map<string, ReadonlySet<number>>();
-  if (searched > 0) {
-    const parts = [...gaps].flatMap(([index, own]): readonly Query[] => {
-      const numbers = own.map(({ from, to }) => ({ range: { _seq_no: { gt: from - 1, lte: to } } }));
-      return own.length === 0 ? [] : [allOf([buildIndicesQuery([index]), anyOf(numbers)])];
-    });
-    const answer = await search({
-      query: anyOf(parts),
-      aggs: buildIndicesAggregation({ recent: countBlocks(1) }),
-    });
-    for (const { key, recent } of listBuckets(answer)) {
+  if (parts.length > 0) {
+    const aggs = buildIndicesAggregation({ recent: countBlocks(1) });
+    for (const { key, recent } of listBuckets(await search({ query: anyOf(parts), aggs }))) {
       if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its numbers");
       present.set(key, new Set(recent.buckets.map((one) => one.key)));
     }
@@ -367,10 +356,30 @@ async function listMissing(
       const numbers = own.flatMap(({ from, to }) =>
         Array.from({ length: to - from + 1 }, (_, at) => from + at),
       );
-      const known = present.get(index);
-      return [index, numbers.filter((number) => known?.has(number) !== true)] as const;
+      return [index, numbers.filter((number) => present.get(index)?.has(number) !== true)] as const;
     }),
   );
+}
+
+/** The gaps of each index, as far as they are few enough to be searched through together. */
+function chooseGaps(
+  found: ReadonlyMap<string, RecentDocuments>,
+  maxIndices: number,
+): ReadonlyMap<string, readonly NumberRange[]> {
+  const gaps = new Map<string, readonly NumberRange[]>();
+  let [numbers, ranges, indices] = [0, 0, 0];
+  for (const [index, recent] of found) {
+    const own = listGaps(recent);
+    if (own === undefined) continue;
+    const length = own.reduce((sum, { from, to }) => sum + to - from + 1, 0);
+    const isMuch = numbers + length > maxSearchedNumbers || ranges + own.length > maxSearchedRanges;
+    if (own.length > 0 && (isMuch || indices >= maxIndices)) continue;
+    numbers += length;
+    ranges += own.length;
+    if (own.length > 0) indices += 1;
+    gaps.set(index, own);
+  }
+  return gaps;
 }
 
 /** Both inclusive. */

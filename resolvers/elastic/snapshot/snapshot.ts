@@ -36,7 +36,7 @@ export interface AddedDocuments {
    * Indices that are deleted or show other fields, of which all documents are added, and indices of which documents were deleted,
    * changed, or came late.
    */
-  readonly gone: ReadonlySet<string>;
+  readonly changedIndices: ReadonlySet<string>;
   readonly buildQuery: (point: PointInTime) => Query;
 }
 
@@ -211,11 +211,11 @@ function describeAdded(
   compared: readonly (ShardComparison & { readonly point: PointInTime })[],
 ): Snapshot["added"] {
   let documents = 0;
-  const changed = new Set(gone);
+  const changedIndices = new Set(gone);
   for (const one of compared) {
     if (one.added === undefined) return undefined;
     documents += one.added;
-    for (const index of one.changed) changed.add(index);
+    for (const index of one.changed) changedIndices.add(index);
   }
   for (const [pattern, { states }] of earlier) {
     const now = held.get(pattern);
@@ -225,7 +225,7 @@ function describeAdded(
   const knownByPoint = new Map(compared.map(({ point, known }) => [point, known]));
   return {
     documents,
-    gone: changed,
+    changedIndices,
     buildQuery: (point) => buildAddedQuery(requireKey(knownByPoint, point)),
   };
 }

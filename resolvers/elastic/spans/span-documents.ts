@@ -121,7 +121,7 @@ export interface DocumentSnapshot extends Pick<Snapshot, "version" | "isBehind" 
   ) => Promise<Pick<DocumentSnapshot, "version" | "added" | "isBehind">>;
 }
 
-export interface AddedShards extends Pick<AddedDocuments, "documents" | "gone"> {
+export interface AddedShards extends Pick<AddedDocuments, "documents" | "changedIndices"> {
   readonly shards: readonly ShardDocuments[];
 }
 

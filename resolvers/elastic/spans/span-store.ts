@@ -121,9 +121,9 @@ function createShardReader(shards: readonly ShardDocuments[]): SpanReader {
   };
 }
 
-function createAddedSpans({ documents, gone, shards }: AddedShards): AddedSpans {
+function createAddedSpans({ documents, changedIndices, shards }: AddedShards): AddedSpans {
   return {
-    ...{ documents, gone },
+    ...{ documents, changedOrigins: changedIndices },
     read: (budget, signal) => {
       const sources = [...new Set(shards.flatMap((shard) => shard.sources))];
       if (!isNonEmpty(sources)) return readNothing();

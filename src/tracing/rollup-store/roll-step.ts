@@ -211,7 +211,7 @@ async function findSourceChanges(
   const { reader, sources } = order.target;
   const selected = await snapshot.select(sources, parseSince(reader, manifest), signal);
   const { version, added } = selected;
-  const isUnchanged = added?.documents === 0 && added.gone.size === 0;
+  const isUnchanged = added?.documents === 0 && added.changedOrigins.size === 0;
   const ranges = groups.flatMap(({ manifest: { segments } }) => segments.map(({ range }) => range));
   const isBehind = selected.isBehind && isNonEmpty(ranges);
   const changes = { version: version.print?.() ?? "", isUnchanged, isBehind };

@@ -1,5 +1,5 @@
 // What documents that were added since figures were made may have changed: the minutes of their spans, and for figures of whole
-// traces also the minutes of all spans in their traces, and in the traces they link to. And what was made of an index that is gone.
+// traces also the minutes of all spans in their traces, and in the traces they link to. And what was made of an index that has changed.
 
 import type { Span } from "../../core/rows.ts";
 import { type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
@@ -27,8 +27,8 @@ const minuteLength = BigInt(minute) * nanosPerMilli;
 export interface Changes {
   /** The starts of the minutes that may have changed. */
   readonly minutes: ReadonlySet<Instant>;
-  /** As `AddedSpans.gone`. */
-  readonly gone: ReadonlySet<string>;
+  /** As `AddedSpans.changedOrigins`. */
+  readonly changedOrigins: ReadonlySet<string>;
 }
 
 /** As `ChangesQuery.maxAdded` of a request: more added documents cost as much as reading the segments again. */
@@ -51,7 +51,7 @@ export async function findChanges(
   signal: AbortSignal,
 ): Promise<Changes | undefined> {
   const minutes = new Set<Instant>();
-  const changes = { minutes, gone: added.gone };
+  const changes = { minutes, changedOrigins: added.changedOrigins };
   if (added.documents > maxAdded) return undefined;
   if (added.documents === 0) return changes;
   // Apart from the request's budget, all of which is left for one that reads everything in the end.

@@ -32,7 +32,7 @@ interface FiguresKind<Query extends RollupQuery, Figures> {
 
 /** An analysis that is answered from figures. */
 export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
-  /** Combines in turns with other work, where it takes long. */
+  /** Yields to other work where it takes long. */
   readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;

@@ -52,7 +52,7 @@ export async function loadStored<Query extends RollupQuery, Figures, Answer>(
   if (failure !== undefined) return isTrouble(failure) ? { ...nothing, failure } : nothing;
   if (found === undefined) return nothing;
   const { kind, sources } = task;
-  // The cover of this revision was compared with the snapshot together with all else of the group.
+  // A cover of this revision is already compared with the snapshot, by `dropChanged`; that of another one is not.
   if (group.cover?.revision !== found.revision)
     group.cover = await proveCover(found, { sources, isLocal: kind.isLocal, snapshot }, signal);
   try {

@@ -168,12 +168,12 @@ export function dropChangedSegments(
 
 function* listChangedSegments(
   { length, segments, pending }: Group,
-  { minutes, gone }: Changes,
+  { minutes, changedOrigins }: Changes,
 ): Generator<Instant> {
   for (const minute of minutes) yield findSegment(minute, length);
-  if (gone.size === 0) return;
+  if (changedOrigins.size === 0) return;
   for (const [segment, { origins }] of segments)
-    if ([...origins].some((origin) => gone.has(origin))) yield segment;
+    if ([...origins].some((origin) => changedOrigins.has(origin))) yield segment;
   // Nobody knows yet where these come from.
   yield* pending.keys();
 }

@@ -33,7 +33,7 @@ const fewPieces = 300;
 const piecesPerRead = 50;
 /** After a range took few documents to read, this many requests read it as a whole before its figures are kept again. */
 const definitionRequests = 100;
-/** How often a request starts at most: again where another one, for which it waited, ended without figures. */
+/** A request starts at most this often: again where another one, for which it waited, ended without figures. */
 const maxAttempts = 3;
 /** Where the index of figures does not answer, at most this many segments are read from the source instead. */
 const segmentsReadInstead = 6;

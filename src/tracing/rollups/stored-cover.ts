@@ -82,13 +82,16 @@ export interface HeldCover extends KeptSegments {
   readonly revision: string;
 }
 
-/** Leaves out the segments in which a minute has changed, and those made of what is gone. */
-export function dropFromCover<Cover extends KeptSegments>(cover: Cover, { minutes, gone }: Changes): Cover {
-  if (minutes.size === 0 && gone.size === 0) return cover;
+/** Leaves out the segments in which a minute has changed, and those made of a changed origin. */
+export function dropFromCover<Cover extends KeptSegments>(
+  cover: Cover,
+  { minutes, changedOrigins }: Changes,
+): Cover {
+  if (minutes.size === 0 && changedOrigins.size === 0) return cover;
   const sorted = BigInt64Array.from(minutes).sort();
   const isUnchanged = ({ range, origins }: StoredSegment): boolean => {
     const first = findFirstFrom(sorted, range.from);
-    return (first === undefined || first > range.to) && !origins.some((origin) => gone.has(origin));
+    return (first === undefined || first > range.to) && !origins.some((origin) => changedOrigins.has(origin));
   };
   return {
     ...cover,

@@ -357,11 +357,11 @@ describe.runIf(wantedServers().names.includes("os3"))("figures over shards with 
         continue;
       }
       wereBehind += 1;
-      expect(snapshot.added?.gone.size).toBe(1);
+      expect(snapshot.added?.changedOrigins.size).toBe(1);
       const opening = { sources, since: version, versions: [], pause: 500 };
       const later = await openCaughtUpSnapshot(cluster.traces, opening, signal);
       later?.close();
-      expect(later).toMatchObject({ isBehind: false, added: { gone: new Set() } });
+      expect(later).toMatchObject({ isBehind: false, added: { changedOrigins: new Set() } });
     }
     expect(wereBehind).toBe(3);
   });

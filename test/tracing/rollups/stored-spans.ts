@@ -138,7 +138,7 @@ export function createStoredSpans(
         added:
           documents === undefined
             ? undefined
-            : { documents, gone: new Set([...gone, ...compared.changed]), read },
+            : { documents, changedOrigins: new Set([...gone, ...compared.changed]), read },
         isBehind: compared.isBehind,
       };
     };

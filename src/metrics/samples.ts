@@ -46,6 +46,26 @@ export function dropNonFinite({ times, values }: Samples): Samples {
   return { times: times.filter(keep), values: values.filter(keep) };
 }
 
+/** Samples of one series, in pieces that follow one another. */
+export function joinSamples(pieces: readonly Samples[]): Samples {
+  const [only] = pieces;
+  if (only !== undefined && pieces.length === 1) return only;
+  return {
+    times: concatArrays(pieces.map(({ times }) => times)),
+    values: concatArrays(pieces.map(({ values }) => values)),
+  };
+}
+
+function concatArrays(arrays: readonly Float64Array[]): Float64Array {
+  const all = new Float64Array(arrays.reduce((length, array) => length + array.length, 0));
+  let at = 0;
+  for (const array of arrays) {
+    all.set(array, at);
+    at += array.length;
+  }
+  return all;
+}
+
 // ---- Gauges -------------------------------------------------------------------------------------------------
 
 /** Over all samples of the group; `first` and `last`: the mean of each series' own. */

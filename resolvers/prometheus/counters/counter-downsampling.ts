@@ -6,7 +6,12 @@ import { readNumber, requireAt, requireFirst } from "../../../src/core/collectio
 import type { Buckets } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
-import { type CounterSamples, dropNonFinite, type Samples } from "../../../src/metrics/samples.ts";
+import {
+  type CounterSamples,
+  dropNonFinite,
+  joinSamples,
+  type Samples,
+} from "../../../src/metrics/samples.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, joinSpellings } from "./bound-spellings.ts";
@@ -23,7 +28,6 @@ import { chunkSeries, narrowToSeries } from "./series-narrowing.ts";
 import {
   formatSeriesKey,
   joinPieces,
-  joinSamples,
   type RawSeries,
   runConcurrent,
   type SeriesReader,

@@ -1,10 +1,12 @@
 // The growth of groups of counters, added up at the source. The sum of the last values of a group grows from one bucket to
 // the next by what its series have grown, wherever each of them has a sample in both buckets and none restarts between
-// them; where one does, the value before the restart is added. So two queries answer most of a grouped question, however
-// many series there are. What they cannot answer exactly is left to be read.
+// them; where one does, the value before the restart is added. So one or two queries answer most of a grouped question,
+// however many series there are. What they cannot answer exactly is left to be read.
 //
-// Everything that is used here lies in buckets that no longer change: each series has a sample in the bucket after.
-import { requireAt } from "../../../src/core/collections.ts";
+// What is used here lies in buckets that no longer change: each series has a sample in the bucket after. Only the last
+// bucket of a question may still change. Its sums are used if the same series were there before and after, and none has
+// restarted until then.
+import { readNumber, requireAt, requireFirst, zip } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { type Millis, minute } from "../../../src/core/time.ts";
 import {
@@ -27,8 +29,8 @@ import {
   subtractSums,
 } from "./group-subtraction.ts";
 import { type FoundRestarts, findLinkedRestarts, findRestarts } from "./restart-search.ts";
-import { type GridSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
-import { readSparseGrid } from "./sparse-grid.ts";
+import { type GridSeries, pointsPerQuery, runConcurrent, type SeriesReader } from "./series-reader.ts";
+import { isSparse, readSparseGrid } from "./sparse-grid.ts";
 import { readWindow } from "./window-reader.ts";
 
 /** The series of one name, such as the count of histograms. */
@@ -55,6 +57,11 @@ interface BucketSpan {
   readonly to: number;
 }
 
+interface SteadySpan extends BucketSpan {
+  /** Its last bucket may still change: no sample has come after it. */
+  readonly isOpen: boolean;
+}
+
 /** What has to be read instead. */
 export interface UngroupedPart extends BucketSpan {
   /** Of these groups of the answer; of all if it is absent. */
@@ -64,7 +71,19 @@ export interface UngroupedPart extends BucketSpan {
 interface GroupedGrowth {
   /** For each part by its groups; NaN in what has to be read. */
   readonly parts: readonly (readonly GridSeries[])[];
+  /** What has to be read beside the gaps. */
   readonly ungrouped: readonly UngroupedPart[];
+}
+
+/** The buckets that can be grouped, as the counts of the series show it. */
+interface SteadyBuckets {
+  /** What lies between them, which has to be read. */
+  readonly gaps: readonly UngroupedPart[];
+  readonly query: GroupingQuery;
+  readonly groupings: readonly Grouping[];
+  readonly wider: Buckets;
+  readonly counted: readonly CountedGroups[];
+  readonly spans: readonly SteadySpan[];
 }
 
 /** The last sample of a bucket is looked for in so much of its end. Nearly every live series has one there. */
@@ -74,10 +93,11 @@ const fewestBuckets = 4;
 const mostSpans = 8;
 
 /** `undefined` if grouping would answer too little of it. @throws {Refused} over the limit of points @throws {BackendError} */
-export async function growGroups(
+export async function findSteadyBuckets(
   reader: SeriesReader,
-  { parts, keys, pointLimit }: GroupingQuery,
-): Promise<GroupedGrowth | undefined> {
+  query: GroupingQuery,
+): Promise<SteadyBuckets | undefined> {
+  const { parts, pointLimit } = query;
   const { buckets, lookBack } = parts[0];
   const reach = Math.min(buckets.step, longestReach);
   if (reader.hidesRestarts || lookBack === undefined || lookBack < reach) return undefined;
@@ -93,34 +113,46 @@ export async function growGroups(
   // With a bucket before them, from which the first one grows, and one after, which shows that the last one is complete.
   const wider = { ...buckets, start: buckets.start - buckets.step, count: buckets.count + 2 };
   // Counts are read first: buckets that they show to be complete no longer change.
-  const counts = await runConcurrent(groupings, (one) =>
-    readGroups(reader, one, wider, aggregate("count", one.part.by, buildLast(reader, one))),
-  );
-  const steady = findSteadySpans(
-    counts.flatMap((ofPart) => [...ofPart.values()]),
+  const counted = await runConcurrent(groupings, (one) => countGroups(reader, one, wider));
+  // The last bucket may change between two queries: what is added up from several ones would not be of the same samples.
+  const takesOpen = parts.length === 1 && parts[0].canRestart;
+  const spans = findSteadySpans(
+    counted.flatMap(({ counts }) => [...counts.values()]),
     wider.count,
+    takesOpen,
   );
-  if (steady.length === 0) return undefined;
-  const [sums, restarts] = await Promise.all([
-    runConcurrent(groupings, (one) => readSums(reader, one, wider)),
-    runConcurrent(steady, (span) => findPartRestarts(reader, groupings, toBuckets(wider, span))),
+  if (spans.length === 0) return undefined;
+  return { gaps: listGaps(spans, buckets.count), query, groupings, wider, counted, spans };
+}
+
+/** `undefined` if one histogram lacks a part. @throws {Refused} over the limit of points @throws {BackendError} */
+export async function growGroups(
+  reader: SeriesReader,
+  { query: { parts, keys }, groupings, wider, counted, spans }: SteadyBuckets,
+): Promise<GroupedGrowth | undefined> {
+  const [{ sums, looks }, restarts] = await Promise.all([
+    sumThenLook(reader, groupings, wider, counted, spans),
+    runConcurrent(spans, (span) =>
+      findPartRestarts(reader, groupings, toBuckets(wider, dropOpenBucket(span))),
+    ),
   ]);
-  const looks = await runConcurrent(steady, (span) =>
-    runConcurrent(groupings, (one) => lookAtSeries(reader, one, toBuckets(wider, span))),
-  );
-  const tables = parts.map(({ by, canRestart }, at) => ({
-    by,
-    hasBounds: by.length > keys.length,
-    isSplit: !canRestart,
-    counts: requireAt(counts, at),
-    sums: requireAt(sums, at),
-    groups: createGroups(requireAt(counts, at), buckets.count),
-  }));
-  const ungrouped: UngroupedPart[] = [...listGaps(steady, buckets.count)];
-  for (const [index, span] of steady.entries()) {
+  const tables = parts.map(({ by, canRestart, buckets }, at) => {
+    const { counts } = requireAt(counted, at);
+    return {
+      by,
+      hasBounds: by.length > keys.length,
+      isSplit: !canRestart,
+      counts,
+      sums: requireAt(sums, at),
+      groups: createGroups(counts, buckets.count),
+    };
+  });
+  const ungrouped: UngroupedPart[] = [];
+  for (const [index, span] of spans.entries()) {
     const found = restarts[index];
-    const look = requireAt(looks, index);
+    const { parts: look, restarted } = requireAt(looks, index);
     const own = { from: span.from - 1, to: span.to - 1 };
+    noteLargeSums(reader, groupings, counted, span, look);
     if (found === undefined) ungrouped.push(own);
     else {
       const looked = look.map((one, at): PartLook => ({ look: one, found: requireAt(found, at) }));
@@ -128,9 +160,43 @@ export async function growGroups(
       if (unread === "unequal") return undefined;
       if (unread === "all") ungrouped.push(own);
       else if (unread.length > 0) ungrouped.push({ ...own, groups: unread });
+      if (restarted.length === 0) continue;
+      const open = own.to - 1;
+      for (const { groups } of tables) clearBucket(keys, groups, open, restarted);
+      ungrouped.push({ from: open, to: own.to, groups: restarted });
     }
   }
   return { parts: tables.map(({ groups }) => [...groups.values()]), ungrouped };
+}
+
+/** Where more series are counted than there are, sums are greater than the number that was added to each value. */
+function noteLargeSums(
+  reader: SeriesReader,
+  groupings: readonly Grouping[],
+  counted: readonly CountedGroups[],
+  { from }: SteadySpan,
+  looks: readonly SeriesLook[],
+): void {
+  for (const [at, { selector }] of groupings.entries()) {
+    const { counts, sums } = requireAt(counted, at);
+    const series = [...counts.values()].reduce((sum, { values }) => sum + (values[from] || 0), 0);
+    if (sums !== undefined && series > requireAt(looks, at).totals.length) reader.markLargeSums(selector);
+  }
+}
+
+function dropOpenBucket({ from, to, isOpen }: SteadySpan): BucketSpan {
+  return { from, to: isOpen ? to - 1 : to };
+}
+
+function clearBucket(
+  keys: readonly string[],
+  groups: ReadonlyMap<string, GridSeries>,
+  bucket: number,
+  cleared: readonly Labels[],
+): void {
+  const wanted = new Set(cleared.map((labels) => formatGroup(keys, labels)));
+  for (const { labels, values } of groups.values())
+    if (wanted.has(formatGroup(keys, labels))) values[bucket] = Number.NaN;
 }
 
 interface Grouping {
@@ -161,19 +227,84 @@ async function readGroups(
   return new Map(found.map((group) => [formatGroup(by, group.labels), group]));
 }
 
+interface CountedGroups {
+  /** How many series each group has at the end of each bucket. */
+  readonly counts: ReadonlyMap<string, GridSeries>;
+  /** Present if the same query has answered them. */
+  readonly sums?: { readonly whole: ReadonlyMap<string, GridSeries>; readonly offset: number };
+}
+
+/**
+ * Counts the series of each group. One query tells the sums of their last values too, where these are whole and not too
+ * large: to each value it adds a number that is greater than any sum.
+ */
+async function countGroups(reader: SeriesReader, grouping: Grouping, wider: Buckets): Promise<CountedGroups> {
+  const { part, selector } = grouping;
+  const last = buildLast(reader, grouping);
+  const isOneQuery = wider.count <= pointsPerQuery && !isSparse(wider);
+  if (isOneQuery && !reader.hasLargeSums(selector)) {
+    const most = await reader.estimateSeries(
+      part.selector,
+      undefined,
+      part.buckets,
+      Number.POSITIVE_INFINITY,
+    );
+    // Sums of whole numbers are exact below 2^53.
+    const offset = 2 ** Math.floor(51 - Math.log2(Math.max(1, most)));
+    const raised = binary(part.canRestart ? last : call("floor", last), "+", number(offset));
+    const found = Number.isNaN(most)
+      ? undefined
+      : await readGroups(reader, grouping, wider, aggregate("sum", part.by, raised));
+    const separated = found && separateCounts(found, offset, most, wider.count);
+    if (separated !== undefined) return separated;
+    reader.markLargeSums(selector);
+  }
+  return { counts: await readGroups(reader, grouping, wider, aggregate("count", part.by, last)) };
+}
+
+/** `undefined` if there seem to be more than `most` series: then some sums are larger than the offset. */
+function separateCounts(
+  found: ReadonlyMap<string, GridSeries>,
+  offset: number,
+  most: number,
+  length: number,
+): CountedGroups | undefined {
+  const counts = new Map<string, GridSeries>();
+  const whole = new Map<string, GridSeries>();
+  const totals = new Float64Array(length);
+  for (const [key, { labels, values }] of found) {
+    const counted = values.map((value) => Math.floor(value / offset));
+    counts.set(key, { labels, values: counted });
+    whole.set(key, { labels, values: values.map((value, at) => value - readNumber(counted, at) * offset) });
+    for (const [at, count] of counted.entries())
+      if (!Number.isNaN(count)) totals[at] = readNumber(totals, at) + count;
+  }
+  if (totals.some((total) => total > most)) return undefined;
+  const isWhole = (sum: number) => Number.isNaN(sum) || Number.isInteger(sum);
+  return [...whole.values()].every(({ values }) => values.every(isWhole))
+    ? { counts, sums: { whole, offset } }
+    : { counts };
+}
+
 /**
  * Sums of observations are fractions and grow large: their whole parts, sums of which are exact, are added up by
  * themselves, so that only sums of numbers below 1 are rounded.
  */
-async function readSums(reader: SeriesReader, grouping: Grouping, wider: Buckets): Promise<GroupSums> {
+async function readSums(
+  reader: SeriesReader,
+  grouping: Grouping,
+  wider: Buckets,
+  { sums }: CountedGroups,
+): Promise<GroupSums> {
   const { by, canRestart } = grouping.part;
   const last = buildLast(reader, grouping);
-  if (canRestart) return { whole: await readGroups(reader, grouping, wider, aggregate("sum", by, last)) };
+  const add = (of: Expression) => readGroups(reader, grouping, wider, aggregate("sum", by, of));
+  if (canRestart) return sums ?? { whole: await add(last), offset: 0 };
   const [whole, fractions] = await Promise.all([
-    readGroups(reader, grouping, wider, aggregate("sum", by, call("floor", last))),
-    readGroups(reader, grouping, wider, aggregate("sum", by, binary(last, "%", number(1)))),
+    sums?.whole ?? add(call("floor", last)),
+    add(binary(last, "%", number(1))),
   ]);
-  return { whole, fractions };
+  return { whole, fractions, offset: 0 };
 }
 
 function createGroups(
@@ -195,17 +326,22 @@ function toBuckets({ start, step }: Buckets, { from, to }: BucketSpan): Buckets 
 // ---- Where the same series are there -------------------------------------------------------------------------------
 
 /**
- * Spans of buckets in which each group has as many series as in the bucket before the span and the bucket after it: the longest
- * few, or none where they cover less than half of the buckets.
+ * Spans of buckets in which each group has as many series as in the bucket before the span and the bucket after it, which an
+ * open span does not need: the longest few, or none where they cover less than half of the buckets.
  */
-function findSteadySpans(counts: readonly GridSeries[], count: number): readonly BucketSpan[] {
+function findSteadySpans(
+  counts: readonly GridSeries[],
+  count: number,
+  takesOpen: boolean,
+): readonly SteadySpan[] {
   const isSteady = (bucket: number) =>
     counts.every(({ values }) => Object.is(values[bucket], values[bucket - 1]));
-  const spans: BucketSpan[] = [];
+  const spans: SteadySpan[] = [];
   let first = 0;
   for (let bucket = 1; bucket <= count; bucket++) {
     if (bucket < count && isSteady(bucket)) continue;
-    const span = { from: first + 1, to: bucket - 1 };
+    const isOpen = takesOpen && bucket === count - 1;
+    const span = { from: first + 1, to: isOpen ? bucket : bucket - 1, isOpen };
     if (span.to - span.from >= fewestBuckets) spans.push(span);
     first = bucket;
   }
@@ -243,7 +379,55 @@ async function findPartRestarts(
   return [{ restarts: counted, unclear: [] }, ...linked];
 }
 
-/** Asked after the counts: a series that appears meanwhile makes the numbers of series differ, and its group is read. */
+interface SummedGroups {
+  /** For each part. */
+  readonly sums: readonly GroupSums[];
+  /** For each span. */
+  readonly looks: readonly SpanLook[];
+}
+
+interface SpanLook {
+  /** For each part. */
+  readonly parts: readonly SeriesLook[];
+  /** Series with a restart in the open bucket, maybe after the sums were read. */
+  readonly restarted: readonly Labels[];
+}
+
+/**
+ * The look comes after the counts and the sums: a series that appears meanwhile makes the numbers of series differ, and its
+ * group is read.
+ */
+async function sumThenLook(
+  reader: SeriesReader,
+  groupings: readonly Grouping[],
+  wider: Buckets,
+  counted: readonly CountedGroups[],
+  spans: readonly SteadySpan[],
+): Promise<SummedGroups> {
+  const sums = await runConcurrent(zip(groupings, counted), ([one, counts]) =>
+    readSums(reader, one, wider, counts),
+  );
+  const looks = await runConcurrent(spans, async (span): Promise<SpanLook> => {
+    const [parts, restarted] = await Promise.all([
+      runConcurrent(groupings, (one) => lookAtSeries(reader, one, toBuckets(wider, span))),
+      span.isOpen ? findOpenRestarts(reader, requireFirst(groupings), wider, span) : [],
+    ]);
+    return { parts, restarted };
+  });
+  return { sums, looks };
+}
+
+async function findOpenRestarts(
+  reader: SeriesReader,
+  { selector, reach, accepts }: Grouping,
+  { start, step }: Buckets,
+  { to }: SteadySpan,
+): Promise<readonly Labels[]> {
+  const around = reader.selectRange(selector, { from: step + reach, to: 1 });
+  const found = await reader.readInstant(binary(call("resets", around), ">", number(0)), start + to * step);
+  return found.map(({ labels }) => labels).filter(accepts);
+}
+
 async function lookAtSeries(
   reader: SeriesReader,
   { part: { canRestart }, selector, reach, accepts }: Grouping,

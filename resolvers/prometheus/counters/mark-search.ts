@@ -1,6 +1,5 @@
 // Finds the few buckets in which an expression has a value, such as those with a restart. Nearly all series have none in
 // the whole range. So wide cells are asked first, and single buckets only of the series and cells that have one.
-import { zip } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { Expression, Selector } from "../client/promql.ts";
@@ -31,7 +30,10 @@ const cellCount = 16;
 /** More buckets are searched by narrower cells again: each takes an evaluation. */
 const mostBuckets = 1_000;
 
-/** The marked buckets. A window that is marked has to be marked too as a part of a longer one. */
+/**
+ * The marked buckets, and maybe some before the first one, whose numbers are below 0. A window that is marked has to be
+ * marked too as a part of a longer one.
+ */
 export async function findMarks(
   reader: SeriesReader,
   query: MarkQuery,
@@ -79,7 +81,7 @@ async function readMarks(
 }
 
 export interface MarkedCell {
-  /** Holds the buckets from `from` until before `to`. */
+  /** Holds the buckets from `from` until before `to`; the first cell may begin before the first bucket, below 0. */
   readonly from: number;
   readonly to: number;
   /** The series that are marked there, with the value of the mark. */
@@ -107,23 +109,20 @@ async function findCellsOf(
   { selector, build, accepts, limit }: MarkQuery,
   { start, step, count }: Buckets,
 ): Promise<readonly MarkedCell[]> {
-  const whole = Math.floor(count / size);
-  const rest = count - whole * size;
-  const grids = [{ first: 0, start, step: size * step, count: whole }];
-  if (rest > 0) grids.push({ first: whole, start: start + whole * size * step, step: rest * step, count: 1 });
-  const found = await runConcurrent(grids, (grid) =>
-    reader.readGrid(build(selector, grid.step), grid, limit, accepts),
-  );
-  const cells = Array.from({ length: Math.ceil(count / size) }, (_, cell) => ({
-    from: cell * size,
-    to: Math.min(count, (cell + 1) * size),
+  const cellStep = size * step;
+  const cellCount = Math.ceil(count / size);
+  // The first cell may begin before the buckets: a query of its own for a short one would cost more.
+  const first = count - cellCount * size;
+  const grid = { start: start + first * step, step: cellStep, count: cellCount };
+  const found = await reader.readGrid(build(selector, cellStep), grid, limit, accepts);
+  const cells = Array.from({ length: cellCount }, (_, cell) => ({
+    from: first + cell * size,
+    to: first + (cell + 1) * size,
     series: [] as MarkedCell["series"][number][],
   }));
-  for (const [{ first }, series] of zip(grids, found)) {
-    for (const { labels, values } of series) {
-      for (const [cell, value] of values.entries())
-        if (!Number.isNaN(value)) cells[first + cell]?.series.push({ labels, value });
-    }
+  for (const { labels, values } of found) {
+    for (const [cell, value] of values.entries())
+      if (!Number.isNaN(value)) cells[cell]?.series.push({ labels, value });
   }
   return cells.filter(({ series }) => series.length > 0);
 }

@@ -6,7 +6,7 @@ import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
-import type { Samples } from "../../../src/metrics/samples.ts";
+import { joinSamples, type Samples } from "../../../src/metrics/samples.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,
@@ -85,10 +85,13 @@ export interface SeriesReader extends Pick<ServerTraits, "hidesRestarts" | "lose
   ): Promise<{ readonly selector: Selector; readonly matchesDropped: LabelPredicate }>;
   /** Forgets what `estimateSeries` found for the selector: there are more series. */
   markUnderestimated(selector: Selector): void;
+  /** Remembers that the values of the selector's series are too large for one sum to tell their number too. */
+  markLargeSums(selector: Selector): void;
+  hasLargeSums(selector: Selector): boolean;
 }
 
 /** A server returns at most 11,000 points of a series. */
-const pointsPerQuery = 10_000;
+export const pointsPerQuery = 10_000;
 /** How many queries of one request are sent at once. */
 const concurrentQueries = 4;
 const samplesPerQuery = 250_000;
@@ -172,7 +175,13 @@ export function createSeriesReader(
     estimateSeries: (selector, by, buckets, limit) => estimateSeries(state, selector, by, buckets, limit),
     dropPresenceMatchers: (selector, buckets) => dropPresenceMatchers(state, selector, buckets),
     markUnderestimated: (selector) => sizes.set(printExpression(selector), Number.POSITIVE_INFINITY),
+    markLargeSums: (selector) => sizes.set(printSum(selector), Number.POSITIVE_INFINITY),
+    hasLargeSums: (selector) => sizes.get(printSum(selector)) === Number.POSITIVE_INFINITY,
   };
+}
+
+function printSum(selector: Selector): string {
+  return printExpression(aggregate("sum", [], selector));
 }
 
 /** The same reader, which reports the samples of each part that it has read. */
@@ -255,8 +264,9 @@ async function readSlice(
     const halves = isOverSampleLimit(error) ? halveBuckets(slice) : undefined;
     if (halves === undefined) throw error;
     const [early, late] = halves;
-    const before = await readSlice(state, expression, { ...limits, slice: early });
-    return [...before, ...(await readSlice(state, expression, { ...limits, slice: late }))];
+    // The later part first: where it has samples, the earlier one no longer changes.
+    const after = await readSlice(state, expression, { ...limits, slice: late });
+    return [...(await readSlice(state, expression, { ...limits, slice: early })), ...after];
   }
 }
 
@@ -453,25 +463,6 @@ export function joinPieces(pieces: readonly RawSeries[]): readonly RawSeries[] {
   if (first === undefined || pieces.length === 1) return pieces;
   const histograms = pieces.flatMap((piece) => piece.histograms);
   return [{ labels: first.labels, ...joinSamples(pieces), histograms }];
-}
-
-export function joinSamples(pieces: readonly Samples[]): Samples {
-  const [only] = pieces;
-  if (only !== undefined && pieces.length === 1) return only;
-  return {
-    times: concatArrays(pieces.map(({ times }) => times)),
-    values: concatArrays(pieces.map(({ values }) => values)),
-  };
-}
-
-function concatArrays(arrays: readonly Float64Array[]): Float64Array {
-  const all = new Float64Array(arrays.reduce((length, array) => length + array.length, 0));
-  let at = 0;
-  for (const array of arrays) {
-    all.set(array, at);
-    at += array.length;
-  }
-  return all;
 }
 
 /** Runs a few at a time and returns the results in order. After a failure no other is started. */

@@ -6,7 +6,12 @@ import { day, type Millis } from "../../../src/core/time.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import { type Matcher, matchAnyOf } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { type GroupedPart, growGroups, type UngroupedPart } from "../counters/grouped-growth.ts";
+import {
+  findSteadyBuckets,
+  type GroupedPart,
+  growGroups,
+  type UngroupedPart,
+} from "../counters/grouped-growth.ts";
 import { maxValuesPerLabel } from "../counters/series-narrowing.ts";
 import {
   createTooManyPointsError,
@@ -48,7 +53,12 @@ export async function readInGroups(plan: SeriesPlan, measure: GroupedMeasure): P
   const { name, parts, read } = measure;
   const { isWorth, why } = await judgeGrouping(plan, measure);
   const asked = { parts, keys, pointLimit: query.pointLimit };
-  const grown = isWorth ? await growGroups(reader, asked).catch(suppressRefused) : undefined;
+  const steady = isWorth ? await findSteadyBuckets(reader, asked).catch(suppressRefused) : undefined;
+  // What lies between is read meanwhile; whether that succeeds counts only if the groups can be grown.
+  const [grown, [gaps]] = await Promise.all([
+    steady && growGroups(reader, steady).catch(suppressRefused),
+    Promise.allSettled([readParts(plan, measure, steady?.gaps ?? [])]),
+  ]);
   const unread =
     isWorth && grown === undefined
       ? ", but too few buckets have the same series, or a limit is in the way"
@@ -56,11 +66,13 @@ export async function readInGroups(plan: SeriesPlan, measure: GroupedMeasure): P
   const how = grown === undefined ? "read" : "grouped";
   findCurrentRecorder()?.chose?.({ backend, of: name, how, why: `${why}${unread}` });
   if (grown === undefined) return read(plan, false);
+  if (gaps.status === "rejected") throw gaps.reason;
   const combined = await measure.combine(grown.parts);
   const unclear = combined.filter(({ isUnclear }) => isUnclear).map(({ labels }) => labels);
   const whole = { from: 0, to: query.buckets.count };
   const ungrouped = unclear.length === 0 ? [] : [{ ...whole, groups: unclear }];
-  return completeGroups(plan, measure, combined, [...grown.ungrouped, ...ungrouped]);
+  const left = await readParts(plan, measure, [...grown.ungrouped, ...ungrouped]);
+  return completeGroups(plan, combined, [...gaps.value, ...left]);
 }
 
 /** Grouping may exceed a limit that reading does not. */
@@ -94,19 +106,27 @@ async function judgeGrouping(
   return { isWorth: true, why };
 }
 
-/** The answer from what was grouped and what has yet to be read. */
-async function completeGroups(
+interface ReadPart {
+  readonly part: UngroupedPart;
+  readonly read: readonly Series[];
+}
+
+function readParts(
   plan: SeriesPlan,
   measure: GroupedMeasure,
+  parts: readonly UngroupedPart[],
+): Promise<readonly ReadPart[]> {
+  return runConcurrent(parts, async (part) => ({ part, read: await readPart(plan, measure, part) }));
+}
+
+/** The answer from what was grouped and what was read, which replaces it. */
+async function completeGroups(
+  plan: SeriesPlan,
   grouped: readonly GridSeries[],
-  ungrouped: readonly UngroupedPart[],
+  parts: readonly ReadPart[],
 ): Promise<readonly Series[]> {
   const { buckets, pointLimit } = plan.query;
   const groups = new Map(grouped.map((group) => [formatGroupKey(plan, group.labels), group]));
-  const parts = await runConcurrent(ungrouped, async (part) => ({
-    part,
-    read: await readPart(plan, measure, part),
-  }));
   for (const { part, read } of parts) {
     for (const { tags, values } of read) {
       const key = formatGroupKey(plan, tags);

@@ -133,13 +133,19 @@ export function computeGrowth(query: SeriesQuery, series: readonly FleetSeries[]
   return computeExpectedSeries([{ metric: query.metric, kind: "counter", series: raw }], "shop", query);
 }
 
-/** Groups whatever the number of series is: what is remembered of it says that they are many. */
+/** What is remembered of the number of series says that they are many. */
+const manySeries = {
+  get: (key: string) => (key.startsWith("sum") ? undefined : key.startsWith("group") ? 1 : 100_000),
+  set: () => undefined,
+};
+
+/** Groups whatever the number of series is. */
 export async function readGrouped(
   client: PrometheusClient,
   query: SeriesQuery,
   signal: AbortSignal,
+  sizes: Parameters<typeof createSeriesReader>[3] = manySeries,
 ): Promise<readonly Series[]> {
-  const sizes = { get: (key: string) => (key.startsWith("group") ? 1 : 100_000), set: () => undefined };
   const reader = createSeriesReader("prom", client, await client.readTraits(signal), sizes, signal);
   const family = { kind: "counter", hasCount: false, hasSum: false, hasRanges: false } as never;
   return readIncrements(

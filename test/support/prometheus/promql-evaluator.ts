@@ -189,6 +189,7 @@ function evaluateBinary(
   if (right.kind === "number") {
     const { value: limit } = right;
     if (operator === "%") return mapValues(rows, (value) => value % limit);
+    if (operator === "+") return mapValues(rows, (value) => value + limit);
     if (operator === ">") return mapValues(rows, (value) => (value > limit ? value : Number.NaN));
     if (operator === "<") return mapValues(rows, (value) => (value < limit ? value : Number.NaN));
     if (operator === "!=") return mapValues(rows, (value) => (value !== limit ? value : Number.NaN));

@@ -12,8 +12,6 @@ import { formatSeriesKey, type GridSeries, readLabel } from "./series-reader.ts"
 /** The sums of groups, and of sums of observations those of whole parts and of what is left. */
 export interface GroupSums {
   readonly whole: ReadonlyMap<string, GridSeries>;
-  /** What was added to each value, and has rounded those that are not whole; 0 if nothing was. */
-  readonly offset: number;
   readonly fractions?: ReadonlyMap<string, GridSeries>;
 }
 
@@ -167,7 +165,7 @@ function subtractPart(
       !unusable.has(key) &&
       series.every((one) => isCountable(one) && hasBoundLabel(one.labels) === hasBounds);
     if (!isClean || whole === undefined) return [{ key, labels, values: undefined }];
-    const group = { series, restarts: restarts.get(key) ?? [], offset: sums.offset };
+    const group = { series, restarts: restarts.get(key) ?? [] };
     const values = table.isSplit
       ? fractions && subtractSplit(whole, fractions, wider, span, group)
       : subtractGroup(whole, wider, span, group);
@@ -218,7 +216,6 @@ async function listHistograms({ totals }: SeriesLook): Promise<ReadonlyMap<strin
 interface GroupMembers {
   readonly series: readonly SampleSeries[];
   readonly restarts: readonly Restart[];
-  readonly offset: number;
 }
 
 /** What is lost by restarts in each bucket. */
@@ -241,7 +238,7 @@ function subtractGroup(
   sums: Float64Array,
   wider: Buckets,
   { from, to }: BucketSpan,
-  { series, restarts, offset }: GroupMembers,
+  { series, restarts }: GroupMembers,
 ): Float64Array | undefined {
   const lost = sumLost(wider, { from, to }, restarts, (left) => left);
   const used = sums.slice(from - 1, to);
@@ -253,9 +250,8 @@ function subtractGroup(
   if (isWhole) return grown;
   const isExact = grown.every((value, at) => {
     // One series needs no addition.
-    if (series.length === 1 && lost[at] === 0 && offset === 0) return Number.isFinite(value);
-    const offsets = 2 * series.length * offset;
-    const added = readNumber(used, at + 1) + readNumber(used, at) + readNumber(lost, at) + offsets;
+    if (series.length === 1 && lost[at] === 0) return Number.isFinite(value);
+    const added = readNumber(used, at + 1) + readNumber(used, at) + readNumber(lost, at);
     return Number.isFinite(added) && (series.length + 3) * added * unitRoundoff <= tolerance * value;
   });
   return isExact ? grown : undefined;

@@ -152,7 +152,6 @@ export async function growGroups(
     const found = restarts[index];
     const { parts: look, restarted } = requireAt(looks, index);
     const own = { from: span.from - 1, to: span.to - 1 };
-    noteLargeSums(reader, groupings, counted, span, look);
     if (found === undefined) ungrouped.push(own);
     else {
       const looked = look.map((one, at): PartLook => ({ look: one, found: requireAt(found, at) }));
@@ -167,21 +166,6 @@ export async function growGroups(
     }
   }
   return { parts: tables.map(({ groups }) => [...groups.values()]), ungrouped };
-}
-
-/** Where more series are counted than there are, sums are greater than the number that was added to each value. */
-function noteLargeSums(
-  reader: SeriesReader,
-  groupings: readonly Grouping[],
-  counted: readonly CountedGroups[],
-  { from }: SteadySpan,
-  looks: readonly SeriesLook[],
-): void {
-  for (const [at, { selector }] of groupings.entries()) {
-    const { counts, sums } = requireAt(counted, at);
-    const series = [...counts.values()].reduce((sum, { values }) => sum + (values[from] || 0), 0);
-    if (sums !== undefined && series > requireAt(looks, at).totals.length) reader.markLargeSums(selector);
-  }
 }
 
 function dropOpenBucket({ from, to, isOpen }: SteadySpan): BucketSpan {
@@ -230,60 +214,58 @@ async function readGroups(
 interface CountedGroups {
   /** How many series each group has at the end of each bucket. */
   readonly counts: ReadonlyMap<string, GridSeries>;
-  /** Present if the same query has answered them. */
-  readonly sums?: { readonly whole: ReadonlyMap<string, GridSeries>; readonly offset: number };
+  /** The sums of their last values, if the same query has answered them: whole numbers. */
+  readonly sums?: ReadonlyMap<string, GridSeries>;
 }
 
 /**
  * Counts the series of each group. One query tells the sums of their last values too, where these are whole and not too
- * large: to each value it adds a number that is greater than any sum.
+ * large: it adds a small part of 1 to each value, so that the fraction of a sum tells how many values it has.
  */
 async function countGroups(reader: SeriesReader, grouping: Grouping, wider: Buckets): Promise<CountedGroups> {
   const { part, selector } = grouping;
   const last = buildLast(reader, grouping);
   const isOneQuery = wider.count <= pointsPerQuery && !isSparse(wider);
-  if (isOneQuery && !reader.hasLargeSums(selector)) {
-    const most = await reader.estimateSeries(
-      part.selector,
-      undefined,
-      part.buckets,
-      Number.POSITIVE_INFINITY,
-    );
-    // Sums of whole numbers are exact below 2^53.
-    const offset = 2 ** Math.floor(51 - Math.log2(Math.max(1, most)));
-    const raised = binary(part.canRestart ? last : call("floor", last), "+", number(offset));
-    const found = Number.isNaN(most)
-      ? undefined
-      : await readGroups(reader, grouping, wider, aggregate("sum", part.by, raised));
-    const separated = found && separateCounts(found, offset, most, wider.count);
+  if (isOneQuery && !reader.needsCountsApart(selector)) {
+    const { buckets } = part;
+    const most = await reader.estimateSeries(part.selector, undefined, buckets, Number.POSITIVE_INFINITY);
+    const bits = Math.ceil(Math.log2(most + 1));
+    const whole = part.canRestart ? last : call("floor", last);
+    const raised = aggregate("sum", part.by, binary(whole, "+", number(2 ** -bits)));
+    const found = Number.isNaN(most) ? undefined : await readGroups(reader, grouping, wider, raised);
+    const separated = found && separateCounts(found, bits, most, wider.count);
     if (separated !== undefined) return separated;
-    reader.markLargeSums(selector);
+    reader.markCountsApart(selector);
   }
   return { counts: await readGroups(reader, grouping, wider, aggregate("count", part.by, last)) };
 }
 
-/** `undefined` if there seem to be more than `most` series: then some sums are larger than the offset. */
+/**
+ * Counts and sums from sums of values to each of which 2^-bits was added. `undefined` if a sum is too large to hold both, if
+ * its values are no whole numbers, or if there seem to be more than `most` series, as with fractions.
+ */
 function separateCounts(
   found: ReadonlyMap<string, GridSeries>,
-  offset: number,
+  bits: number,
   most: number,
   length: number,
 ): CountedGroups | undefined {
   const counts = new Map<string, GridSeries>();
-  const whole = new Map<string, GridSeries>();
+  const sums = new Map<string, GridSeries>();
   const totals = new Float64Array(length);
   for (const [key, { labels, values }] of found) {
-    const counted = values.map((value) => Math.floor(value / offset));
+    const whole = values.map(Math.floor);
+    const counted = values.map((value, at) => (value - readNumber(whole, at)) * 2 ** bits);
+    for (const [at, count] of counted.entries()) {
+      if (Number.isNaN(values[at])) continue;
+      if (!Number.isInteger(count) || !(Math.abs(readNumber(values, at)) < 2 ** (53 - bits)))
+        return undefined;
+      totals[at] = readNumber(totals, at) + count;
+    }
     counts.set(key, { labels, values: counted });
-    whole.set(key, { labels, values: values.map((value, at) => value - readNumber(counted, at) * offset) });
-    for (const [at, count] of counted.entries())
-      if (!Number.isNaN(count)) totals[at] = readNumber(totals, at) + count;
+    sums.set(key, { labels, values: whole });
   }
-  if (totals.some((total) => total > most)) return undefined;
-  const isWhole = (sum: number) => Number.isNaN(sum) || Number.isInteger(sum);
-  return [...whole.values()].every(({ values }) => values.every(isWhole))
-    ? { counts, sums: { whole, offset } }
-    : { counts };
+  return totals.every((total) => total <= most) ? { counts, sums } : undefined;
 }
 
 /**
@@ -299,12 +281,12 @@ async function readSums(
   const { by, canRestart } = grouping.part;
   const last = buildLast(reader, grouping);
   const add = (of: Expression) => readGroups(reader, grouping, wider, aggregate("sum", by, of));
-  if (canRestart) return sums ?? { whole: await add(last), offset: 0 };
+  if (canRestart) return { whole: sums ?? (await add(last)) };
   const [whole, fractions] = await Promise.all([
-    sums?.whole ?? add(call("floor", last)),
+    sums ?? add(call("floor", last)),
     add(binary(last, "%", number(1))),
   ]);
-  return { whole, fractions, offset: 0 };
+  return { whole, fractions };
 }
 
 function createGroups(

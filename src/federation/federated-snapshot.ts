@@ -138,8 +138,8 @@ function joinAdded(states: readonly (readonly [backend: string, State])[]): Adde
   return {
     documents: known.reduce((sum, { documents }) => sum + documents, 0),
     changedOrigins,
-    read: async function* (budget, signal) {
-      for (const { read } of known) yield* read(budget, signal);
+    read: async function* (query, signal) {
+      for (const { read } of known) yield* read(query, signal);
     },
   };
 }

@@ -281,6 +281,9 @@ export interface AddedSpans {
    * changed or are gone. What it may have beyond the earlier one is added.
    */
   readonly changedOrigins: ReadonlySet<string>;
-  /** Returns the added spans of the sources, and maybe others that were there. Errors as `SpanReader.scan`. */
-  readonly read: (budget: Budget, signal: AbortSignal) => AsyncIterable<readonly Span[]>;
+  /** Returns the added spans of the sources in the range, and maybe others that were there. Errors as `SpanReader.scan`. */
+  readonly read: (
+    query: Pick<SpanScan, "range" | "budget">,
+    signal: AbortSignal,
+  ) => AsyncIterable<readonly Span[]>;
 }

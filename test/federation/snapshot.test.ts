@@ -64,7 +64,7 @@ describe("what was added", () => {
     expect((await openSnapshot(reader, version)).added?.documents).toBe(0);
     next.add([createSpan({ site_id: "shop", span_id: "late" })]);
     const { added } = await openSnapshot(reader, version);
-    expect(await listIds(added?.read(budget, signal) ?? [])).toEqual(["late"]);
+    expect(await listIds(added?.read({ range: allTime, budget }, signal) ?? [])).toEqual(["late"]);
   });
 
   test.each(["old", "next"] as const)("names the index where %s has lost a document", async (name) => {

@@ -4,7 +4,6 @@
 import { isNonEmpty } from "../../../src/core/collections.ts";
 import { combineSignals, mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { compare } from "../../../src/core/rows.ts";
-import { allTime } from "../../../src/core/time.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
 import type {
   AddedSpans,
@@ -124,10 +123,10 @@ function createShardReader(shards: readonly ShardDocuments[]): SpanReader {
 function createAddedSpans({ documents, changedIndices, shards }: AddedShards): AddedSpans {
   return {
     ...{ documents, changedOrigins: changedIndices },
-    read: (budget, signal) => {
+    read: (query, signal) => {
       const sources = [...new Set(shards.flatMap((shard) => shard.sources))];
       if (!isNonEmpty(sources)) return readNothing();
-      const scan = { sources, range: allTime, select: "all", withoutEvents: true, budget } as const;
+      const scan = { ...query, sources, select: "all", withoutEvents: true } as const;
       return readShards(shards, scan, signal, (context) => scanSite(scan, context));
     },
   };

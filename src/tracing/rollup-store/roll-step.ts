@@ -5,7 +5,6 @@ import { isNonEmpty, type NonEmpty, requireFirst, requireKey, requireLast } from
 import { Refused } from "../../core/errors.ts";
 import { isLongerThan } from "../../core/json/measure-json.ts";
 import {
-  earlier,
   fromMillis,
   type Instant,
   later,
@@ -216,13 +215,9 @@ async function findSourceChanges(
   const isBehind = selected.isBehind && isNonEmpty(ranges);
   const changes = { version: version.print?.() ?? "", isUnchanged, isBehind };
   if (added === undefined || !isNonEmpty(ranges)) return { ...changes, found: undefined };
-  const within = {
-    from: ranges.reduce((least, { from }) => earlier(least, from), ranges[0].from),
-    to: ranges.reduce((most, { to }) => later(most, to), ranges[0].to),
-  };
   // Where one group is not local, all are treated so. Local ones then drop a few segments too many, made again with the others'.
   const isLocal = groups.every(({ order: { target } }) => target.isLocal);
-  const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, within };
+  const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, kept: ranges };
   return { ...changes, found: await findChanges(all, signal) };
 }
 

@@ -2,7 +2,7 @@
 // traces also the minutes of all spans in their traces, and in the traces they link to. And what was made of an index that has changed.
 
 import type { Span } from "../../core/rows.ts";
-import { type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
+import { allTime, type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
 import type { AddedSpans, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, unlimitedBudget } from "../spans/read-budget.ts";
 import { findSegment } from "./segments.ts";
@@ -16,8 +16,8 @@ interface ChangesQuery {
   readonly reader: SpanReader;
   /** The most added documents to look through. */
   readonly maxAdded: number;
-  /** Only minutes in this range matter. */
-  readonly within?: TimeRange | undefined;
+  /** What figures are kept of: minutes outside of it do not matter. */
+  readonly kept: Iterable<TimeRange>;
 }
 
 /** All lengths of segments are multiples of it. */
@@ -31,43 +31,55 @@ export interface Changes {
   readonly changedOrigins: ReadonlySet<string>;
 }
 
-/** As `ChangesQuery.maxAdded` of a request: more added documents cost as much as reading the segments again. */
-const maxAddedOfRequest = 50_000;
+/**
+ * As `ChangesQuery.maxAdded` of a request: more added documents cost as much as reading the segments in memory again. What an
+ * index keeps is often too much to read, so more is looked through for it: some seconds.
+ */
+const maxAddedOfRequest = { memory: 50_000, stored: 200_000 } as const;
 
 /** Traces that are looked up at once. */
 const tracesPerLookup = 20_000;
 
+interface RequestChangesQuery extends Pick<ChangesQuery, "sources" | "isLocal" | "reader" | "kept"> {
+  readonly added: SpanSnapshot["added"];
+  /** Whether an index keeps some of the figures. */
+  readonly isStored: boolean;
+}
+
 /** As `findChanges`, for a request. Undefined also where nobody knows what was added. */
 export async function findChangesForRequest(
-  { added, ...query }: Pick<ChangesQuery, "sources" | "isLocal" | "reader"> & Pick<SpanSnapshot, "added">,
+  { added, isStored, ...query }: RequestChangesQuery,
   signal: AbortSignal,
 ): Promise<Changes | undefined> {
-  return added && findChanges({ ...query, added, maxAdded: maxAddedOfRequest }, signal);
+  const maxAdded = maxAddedOfRequest[isStored ? "stored" : "memory"];
+  return added && findChanges({ ...query, added, maxAdded }, signal);
 }
 
 /** Undefined where more was added, or finding the minutes takes too much. */
 export async function findChanges(
-  { sources, isLocal, added, reader, maxAdded, within }: ChangesQuery,
+  { sources, isLocal, added, reader, maxAdded, kept }: ChangesQuery,
   signal: AbortSignal,
 ): Promise<Changes | undefined> {
   const minutes = new Set<Instant>();
   const changes = { minutes, changedOrigins: added.changedOrigins };
-  if (added.documents > maxAdded) return undefined;
-  if (added.documents === 0) return changes;
+  const within = findHull(kept);
+  if (added.documents === 0 || within === undefined) return changes;
+  // Of a local kind only late documents are read. Most are newer than all that is kept.
+  if (!isLocal && added.documents > maxAdded) return undefined;
   // Apart from the request's budget, all of which is left for one that reads everything in the end.
-  const share = createBudgetShare(unlimitedBudget, 4 * maxAdded);
+  const budget = createBudgetShare(unlimitedBudget, isLocal ? maxAdded : 4 * maxAdded);
   const addMinutes = (batch: readonly Span[]): void => {
     for (const { end } of batch) minutes.add(findSegment(end, minuteLength));
   };
   const traceIds = new Set<string>();
   const lookUpTraces = async (): Promise<void> => {
     const of = { by: "trace", traceIds: [...traceIds], select: "all" } as const;
-    const query = { sources, of, within: within && { range: within }, withoutEvents: true, budget: share };
+    const query = { sources, of, within: { range: within }, withoutEvents: true, budget };
     traceIds.clear();
     for await (const batch of reader.find(query, signal)) addMinutes(batch);
   };
   const find = async (): Promise<Changes> => {
-    for await (const batch of added.read(share, signal)) {
+    for await (const batch of added.read({ range: isLocal ? within : allTime, budget }, signal)) {
       addMinutes(batch);
       if (isLocal) continue;
       for (const { trace_id, links } of batch) {
@@ -80,4 +92,16 @@ export async function findChanges(
     return changes;
   };
   return suppressShareSpent(find());
+}
+
+/** From the start of the first range to the end of the last one. */
+function findHull(ranges: Iterable<TimeRange>): TimeRange | undefined {
+  let hull: TimeRange | undefined;
+  for (const { from, to } of ranges) {
+    hull =
+      hull === undefined
+        ? { from, to }
+        : { from: from < hull.from ? from : hull.from, to: to > hull.to ? to : hull.to };
+  }
+  return hull;
 }

@@ -6,7 +6,13 @@ import { openCaughtUpSnapshot } from "./caught-up-snapshot.ts";
 import { findChangesForRequest } from "./changes.ts";
 import type { PieceChoice } from "./choice.ts";
 import type { RollupKind, RollupQuery, RollupTask } from "./figures-kind.ts";
-import { dropChangedSegments, type Group, type RollupCache, setVersion } from "./rollup-cache.ts";
+import {
+  dropChangedSegments,
+  type Group,
+  listKeptRanges,
+  type RollupCache,
+  setVersion,
+} from "./rollup-cache.ts";
 import { findGaps, type KeptSegments, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
 
 /** Opens a snapshot that has what the kept figures were made of, if any copy of the source shows it now. */
@@ -127,7 +133,9 @@ export async function dropChanged<Query extends RollupQuery, Figures, Answer>(
   const { added, reader, version } = snapshot;
   let dropped: ReadonlySet<Instant> = new Set();
   if (hasKept(group)) {
-    const changes = await findChangesForRequest({ sources, isLocal, added, reader }, signal);
+    const [kept, isStored] = [listKeptRanges(group), group.cover !== undefined];
+    const query = { sources, isLocal, added, reader, kept, isStored };
+    const changes = await findChangesForRequest(query, signal);
     dropped = dropChangedSegments(cache, group, changes);
   }
   setVersion(cache, group, version);

@@ -166,6 +166,13 @@ export function dropChangedSegments(
   return dropped;
 }
 
+/** Of what is kept of a group, in memory and elsewhere, and of what requests are reading. */
+export function* listKeptRanges({ length, segments, pending, cover }: Group): Generator<TimeRange> {
+  for (const from of [...segments.keys(), ...pending.keys()])
+    yield { from, to: (from + length - 1n) as Instant };
+  for (const { range } of [...(cover?.segments ?? []), ...(cover?.merged ?? [])]) yield range;
+}
+
 function* listChangedSegments(
   { length, segments, pending }: Group,
   { minutes, changedOrigins }: Changes,

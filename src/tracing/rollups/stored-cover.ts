@@ -127,7 +127,9 @@ export async function proveCover(
 ): Promise<HeldCover> {
   const { reader } = snapshot;
   const { added } = await snapshot.select(sources, version, signal);
-  const changes = await findChangesForRequest({ sources, isLocal, added, reader }, signal);
+  const kept = [...segments, ...merged].map(({ range }) => range);
+  const query = { sources, isLocal, added, reader, kept, isStored: true };
+  const changes = await findChangesForRequest(query, signal);
   if (changes === undefined) return { revision, segments: [], merged: [] };
   return dropFromCover({ revision, segments, merged }, changes);
 }

@@ -128,8 +128,11 @@ export function createStoredSpans(
           return sequence > newest || missing.includes(sequence);
         })
         .flatMap(({ copies }) => copies);
-      const read = async function* () {
-        const own = spans.filter(({ site_id }) => of.some(({ site }) => site === site_id));
+      const read = async function* ({ range }: { readonly range: TimeRange }) {
+        const own = spans.filter(
+          ({ site_id, end }) =>
+            of.some(({ site }) => site === site_id) && end >= range.from && end <= range.to,
+        );
         if (own.length > 0) yield own;
       };
       const documents = earlier && compared.added;

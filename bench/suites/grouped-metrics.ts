@@ -110,7 +110,14 @@ function listCounterQuestions(): readonly Question[] {
 }
 
 function listGaugeQuestions(): readonly Question[] {
-  const month = { metric: "depth", by: [], resolution: "HOURLY", length: long.length, series: 1 } as const;
+  const month = {
+    metric: "depth",
+    by: [],
+    resolution: "HOURLY",
+    length: long.length,
+    series: 1,
+    floor: floors.clean,
+  } as const;
   return [
     {
       ...month,

@@ -9,6 +9,7 @@ import { binary, call, type Expression, markNonFinite, number, type Selector } f
 import type { Labels } from "../client/response-scanner.ts";
 import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";
 import { findMarks, type Mark } from "./mark-search.ts";
+import { buildRestartsQuery } from "./restart-search.ts";
 import { narrowToSeries } from "./series-narrowing.ts";
 import {
   formatSeriesKey,
@@ -220,19 +221,13 @@ async function findRestartsAndNonFinite(
     canRestart
       ? findMarks(
           reader,
-          { ...query, build: (of, length) => buildRestarts(reader, of, length, reach) },
+          { ...query, build: (of, length) => buildRestartsQuery(reader, of, length, reach) },
           buckets,
         )
       : [],
     findMarks(reader, { ...query, build: (of, length) => buildNonFinite(reader, of, length) }, buckets),
   ]);
   return found.flat();
-}
-
-/** Where a restart lies in the window of this length or in the reach before it. */
-function buildRestarts(reader: SeriesReader, selector: Selector, length: Millis, reach: Millis): Expression {
-  const around = reader.selectRange(selector, { from: length + reach, to: 1 });
-  return binary(call("resets", around), ">", number(0));
 }
 
 /** Where the window of this length has a sample that is not finite. */

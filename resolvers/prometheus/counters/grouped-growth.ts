@@ -28,7 +28,12 @@ import {
   type SeriesLook,
   subtractSums,
 } from "./group-subtraction.ts";
-import { type FoundRestarts, findLinkedRestarts, findRestarts } from "./restart-search.ts";
+import {
+  buildRestartsQuery,
+  type FoundRestarts,
+  findLinkedRestarts,
+  findRestarts,
+} from "./restart-search.ts";
 import { type GridSeries, pointsPerQuery, runConcurrent, type SeriesReader } from "./series-reader.ts";
 import { isSparse, readSparseGrid } from "./sparse-grid.ts";
 import { readWindow } from "./window-reader.ts";
@@ -225,17 +230,18 @@ interface CountedGroups {
 async function countGroups(reader: SeriesReader, grouping: Grouping, wider: Buckets): Promise<CountedGroups> {
   const { part, selector } = grouping;
   const last = buildLast(reader, grouping);
+  // Of several queries one may be answered before another shows that its buckets are complete.
   const isOneQuery = wider.count <= pointsPerQuery && !isSparse(wider);
-  if (isOneQuery && !reader.needsCountsApart(selector)) {
+  if (isOneQuery && !reader.needsSeparateCounts(selector)) {
     const { buckets } = part;
     const most = await reader.estimateSeries(part.selector, undefined, buckets, Number.POSITIVE_INFINITY);
     const bits = Math.ceil(Math.log2(most + 1));
     const whole = part.canRestart ? last : call("floor", last);
     const raised = aggregate("sum", part.by, binary(whole, "+", number(2 ** -bits)));
-    const found = Number.isNaN(most) ? undefined : await readGroups(reader, grouping, wider, raised);
-    const separated = found && separateCounts(found, bits, most, wider.count);
+    const found = await readGroups(reader, grouping, wider, raised);
+    const separated = separateCounts(found, bits, most, wider.count);
     if (separated !== undefined) return separated;
-    reader.markCountsApart(selector);
+    reader.markSeparateCounts(selector);
   }
   return { counts: await readGroups(reader, grouping, wider, aggregate("count", part.by, last)) };
 }
@@ -405,8 +411,8 @@ async function findOpenRestarts(
   { start, step }: Buckets,
   { to }: SteadySpan,
 ): Promise<readonly Labels[]> {
-  const around = reader.selectRange(selector, { from: step + reach, to: 1 });
-  const found = await reader.readInstant(binary(call("resets", around), ">", number(0)), start + to * step);
+  const restarts = buildRestartsQuery(reader, selector, step, reach);
+  const found = await reader.readInstant(restarts, start + to * step);
   return found.map(({ labels }) => labels).filter(accepts);
 }
 

@@ -110,12 +110,12 @@ async function findCellsOf(
   { start, step, count }: Buckets,
 ): Promise<readonly MarkedCell[]> {
   const cellStep = size * step;
-  const cellCount = Math.ceil(count / size);
+  const needed = Math.ceil(count / size);
   // The first cell may begin before the buckets: a query of its own for a short one would cost more.
-  const first = count - cellCount * size;
-  const grid = { start: start + first * step, step: cellStep, count: cellCount };
+  const first = count - needed * size;
+  const grid = { start: start + first * step, step: cellStep, count: needed };
   const found = await reader.readGrid(build(selector, cellStep), grid, limit, accepts);
-  const cells = Array.from({ length: cellCount }, (_, cell) => ({
+  const cells = Array.from({ length: needed }, (_, cell) => ({
     from: first + cell * size,
     to: first + (cell + 1) * size,
     series: [] as MarkedCell["series"][number][],

@@ -3,7 +3,7 @@
 import { findFirstAtOrAfter, readNumber } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { binary, call, number, type Selector } from "../client/promql.ts";
+import { binary, call, type Expression, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { dropBoundLabels } from "./bound-spellings.ts";
 import { findMarkedCells, findMarksInCells, type MarkedCell, type MarkQuery } from "./mark-search.ts";
@@ -101,13 +101,21 @@ export async function findLinkedRestarts(
   return { restarts: [...restarts.values()], unclear };
 }
 
+/** Where a restart lies in the window of this length or in the reach before it: how many do. */
+export function buildRestartsQuery(
+  reader: SeriesReader,
+  selector: Selector,
+  length: Millis,
+  reach: Millis,
+): Expression {
+  const around = reader.selectRange(selector, { from: length + reach, to: 1 });
+  return binary(call("resets", around), ">", number(0));
+}
+
 function buildMarks(reader: SeriesReader, { selector, reach, limit }: RestartQuery): MarkQuery {
   return {
     selector,
-    build: (of, length) => {
-      const around = reader.selectRange(of, { from: length + reach, to: 1 });
-      return binary(call("resets", around), ">", number(0));
-    },
+    build: (of, length) => buildRestartsQuery(reader, of, length, reach),
     accepts: () => true,
     limit,
   };

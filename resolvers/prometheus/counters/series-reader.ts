@@ -85,9 +85,9 @@ export interface SeriesReader extends Pick<ServerTraits, "hidesRestarts" | "lose
   ): Promise<{ readonly selector: Selector; readonly matchesDropped: LabelPredicate }>;
   /** Forgets what `estimateSeries` found for the selector: there are more series. */
   markUnderestimated(selector: Selector): void;
-  /** Remembers that the sums of the selector's series cannot tell how many these are. */
-  markCountsApart(selector: Selector): void;
-  needsCountsApart(selector: Selector): boolean;
+  /** Remembers that the selector's series have to be counted by a query of their own: their sums cannot tell how many these are. */
+  markSeparateCounts(selector: Selector): void;
+  needsSeparateCounts(selector: Selector): boolean;
 }
 
 /** A server returns at most 11,000 points of a series. */
@@ -175,8 +175,8 @@ export function createSeriesReader(
     estimateSeries: (selector, by, buckets, limit) => estimateSeries(state, selector, by, buckets, limit),
     dropPresenceMatchers: (selector, buckets) => dropPresenceMatchers(state, selector, buckets),
     markUnderestimated: (selector) => sizes.set(printExpression(selector), Number.POSITIVE_INFINITY),
-    markCountsApart: (selector) => sizes.set(printSum(selector), Number.POSITIVE_INFINITY),
-    needsCountsApart: (selector) => sizes.get(printSum(selector)) === Number.POSITIVE_INFINITY,
+    markSeparateCounts: (selector) => sizes.set(printSum(selector), Number.POSITIVE_INFINITY),
+    needsSeparateCounts: (selector) => sizes.get(printSum(selector)) === Number.POSITIVE_INFINITY,
   };
 }
 

@@ -2,7 +2,15 @@
 // traces also the minutes of all spans in their traces, and in the traces they link to. And what was made of an index that has changed.
 
 import type { Span } from "../../core/rows.ts";
-import { allTime, type Instant, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
+import {
+  allTime,
+  earlier,
+  type Instant,
+  later,
+  minute,
+  nanosPerMilli,
+  type TimeRange,
+} from "../../core/time.ts";
 import type { AddedSpans, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, unlimitedBudget } from "../spans/read-budget.ts";
 import { findSegment } from "./segments.ts";
@@ -98,10 +106,7 @@ export async function findChanges(
 function findHull(ranges: Iterable<TimeRange>): TimeRange | undefined {
   let hull: TimeRange | undefined;
   for (const { from, to } of ranges) {
-    hull =
-      hull === undefined
-        ? { from, to }
-        : { from: from < hull.from ? from : hull.from, to: to > hull.to ? to : hull.to };
+    hull = hull === undefined ? { from, to } : { from: earlier(hull.from, from), to: later(hull.to, to) };
   }
   return hull;
 }

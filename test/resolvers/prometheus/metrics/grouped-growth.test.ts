@@ -34,16 +34,17 @@ function createClient(series: readonly FleetSeries[], edge: RangeEdge, sent: str
   return createRecordingClient(written, edge, sent);
 }
 
+function dropNaN(series: readonly FleetSeries[]): readonly FleetSeries[] {
+  return series.map((one) => ({ ...one, samples: one.samples.filter(([, value]) => !Number.isNaN(value)) }));
+}
+
 test.each(["closed", "open"] as const)("equals the raw samples, left edge %s", async (edge) => {
   let [grouped, runs] = [0, 0];
   const property = fc.asyncProperty(
     fleet,
     fc.constantFrom({}, { path: "*" }),
     async ({ step, series }, tags) => {
-      const numbers = series.map((one) => ({
-        ...one,
-        samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
-      }));
+      const numbers = dropNaN(series);
       const sent: string[] = [];
       const query = buildFleetQuery(metric, step, tags);
       const found = await readGrouped(createClient(numbers, edge, sent), query, signal);
@@ -68,10 +69,7 @@ test.each(["closed", "open"] as const)(
       fc.nat(minute),
       fc.integer({ min: 245, max: 300 }),
       async ({ step, series }, tags, later, minutes) => {
-        const numbers = series.map((one) => ({
-          ...one,
-          samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
-        }));
+        const numbers = dropNaN(series);
         const sent: string[] = [];
         // From a time that is on no grid, and no whole number of parts long.
         const one = { start: base + later, step: minutes * minute + 1, count: 1 };
@@ -106,10 +104,7 @@ test.each(["closed", "open"] as const)(
       fc.double({ min: 0, max: 1, noNaN: true }),
       fc.constantFrom(0, 0.1, 0.3),
       async ({ step, series }, tags, begin, pace) => {
-        const numbers = series.map((one) => ({
-          ...one,
-          samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
-        }));
+        const numbers = dropNaN(series);
         const query = buildFleetQuery(metric, step, tags, undefined, untilEnd);
         const end = base + untilEnd * step;
         const sent: string[] = [];
@@ -217,10 +212,7 @@ test("reads the restarts of a deployment together", async () => {
 test("asks in parts of the time where the source loads few samples", async () => {
   let [refused, grouped] = [0, 0];
   const property = fc.asyncProperty(fleet, async ({ step, series }) => {
-    const numbers = series.map((one) => ({
-      ...one,
-      samples: one.samples.filter(([, value]) => !Number.isNaN(value)),
-    }));
+    const numbers = dropNaN(series);
     const sent: string[] = [];
     const client = createClient(numbers, "open", sent);
     const limited: Pick<PrometheusClient, "query"> = {

@@ -17,10 +17,10 @@ import {
   searchSamples,
 } from "./incident-fields.ts";
 import { incidentTypes } from "./incident-types.ts";
-import { completeTypes } from "./known-fields.ts";
 import { logResolvers } from "./log-fields.ts";
 import { type MarkerArguments, markerResolvers, readMarkers } from "./marker-fields.ts";
 import { metricResolvers } from "./metric-fields.ts";
+import { completeTypes } from "./type-completion.ts";
 
 export const clientTypes = `${appTypes}${incidentTypes}${dataTypes}`;
 

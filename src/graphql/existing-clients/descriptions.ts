@@ -1,5 +1,5 @@
 // The words of existing clients' types. A field is described by its type and name, else by its name. One that has no words
-// here has no answer either, and says so by itself (`known-fields.ts`).
+// here has no answer either, and says so by itself (`type-completion.ts`).
 
 export const typeWords: Readonly<Record<string, string>> = {
   App: "A site, as existing clients know it.",

@@ -5,7 +5,7 @@ import { tryParseJson } from "../../core/json/parse-json.ts";
 import type { Millis } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 
-export interface LeaseHolder {
+export interface Lease {
   readonly store: RollupStore;
   readonly id: string;
   /** Names an instance. */
@@ -20,7 +20,7 @@ const bodySchema = z.strictObject({ holder: z.string(), until: z.number() });
 const leaseLifetime: Millis = 60_000;
 
 /** Takes or prolongs the lease. Returns whether this instance holds it. @throws {BackendError} */
-export async function holdLease(lease: LeaseHolder, signal: AbortSignal): Promise<boolean> {
+export async function holdLease(lease: Lease, signal: AbortSignal): Promise<boolean> {
   const { store, id, holder, now } = lease;
   const [found] = await store.read([id], signal);
   const held = found && parseBody(found.body);
@@ -29,7 +29,7 @@ export async function holdLease(lease: LeaseHolder, signal: AbortSignal): Promis
 }
 
 /** Lets others take it over at once. @throws {BackendError} */
-export async function releaseLease(lease: LeaseHolder, signal: AbortSignal): Promise<void> {
+export async function releaseLease(lease: Lease, signal: AbortSignal): Promise<void> {
   const { store, id, holder } = lease;
   const [found] = await store.read([id], signal);
   if (found === undefined || parseBody(found.body)?.holder !== holder) return;
@@ -37,7 +37,7 @@ export async function releaseLease(lease: LeaseHolder, signal: AbortSignal): Pro
 }
 
 function writeLease(
-  { store, id, holder, now }: LeaseHolder,
+  { store, id, holder, now }: Lease,
   until: Millis,
   revision: string | undefined,
   signal: AbortSignal,

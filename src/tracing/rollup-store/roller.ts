@@ -16,9 +16,9 @@ import {
 } from "../../core/time.ts";
 import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
-import { holdLease, type LeaseHolder, releaseLease } from "./lease.ts";
+import { holdLease, type Lease, releaseLease } from "./lease.ts";
 import type { Manifest } from "./manifest.ts";
-import { announceGroup, type RollContext, type RollOrder, type RollStep, rollGroups } from "./roll-step.ts";
+import { announceGroup, type GroupToRoll, type RollContext, type RollStep, rollGroups } from "./roll-step.ts";
 import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
 
@@ -76,7 +76,7 @@ const stepTimeout: Millis = 10 * minute;
 /** A piece that takes too much is tried again after so long. */
 const refusedLifetime: Millis = hour;
 /** What could not be made together is tried together again after so long. */
-const apartLifetime: Millis = hour;
+const separateLifetime: Millis = hour;
 /** What no copy of the source has had for so long is deleted: copies refresh in less. */
 const maxBehind: Millis = 2 * minute;
 const releaseTimeout: Millis = 2 * second;
@@ -86,7 +86,7 @@ interface RollerState {
   readonly settings: RollerSettings;
   readonly pauses: RollerPauses;
   readonly context: RollContext;
-  readonly lease: LeaseHolder;
+  readonly lease: Lease;
   /** Pieces that take too much, by group. */
   readonly refused: Map<string, readonly (TimeRange & { readonly until: Millis })[]>;
   /** Groups whose source cannot tell what has changed; each is said once. */
@@ -97,8 +97,8 @@ interface RollerState {
   readonly unverified: Set<string>;
   /** Since when all snapshots have been behind, by group. */
   readonly behind: Map<string, Millis>;
-  /** Until when targets are made apart from others with more sources, by their groups: together they could not be made. */
-  readonly apart: Map<string, Millis>;
+  /** Until when targets are made without others that have more sources, by their groups: together they could not be made. */
+  readonly separate: Map<string, Millis>;
   /** Groups that cannot be made now, although their source answers. */
   readonly failing: Map<string, { readonly failures: number; readonly until: Millis }>;
   unreferenced: ReadonlySet<string>;
@@ -113,7 +113,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
   const pauses = { ...defaultPauses, ...settings.pauses };
   const groups = targets.map(({ group }) => group).sort();
   const state: RollerState = {
-    ...{ settings, pauses, refused: new Map(), failing: new Map(), apart: new Map(), behind: new Map() },
+    ...{ settings, pauses, refused: new Map(), failing: new Map(), separate: new Map(), behind: new Map() },
     ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
     context: { store, now, ...defaultLimits, ...settings.limits },
     lease: {
@@ -185,11 +185,11 @@ function addFailure(
 
 /** The targets that can be made now, grouped by what is made of one reading. */
 function listTogether(state: RollerState): readonly NonEmpty<RollTarget>[] {
-  const { settings, apart, context } = state;
+  const { settings, separate, context } = state;
   const now = toMillis(context.now());
   const open = settings.targets.filter((target) => !isFailing(state, target));
   return groupTargets(open).flatMap((targets) => {
-    return (apart.get(targets[0].group) ?? 0) > now ? splitTargets(targets) : [targets];
+    return (separate.get(targets[0].group) ?? 0) > now ? splitTargets(targets) : [targets];
   });
 }
 
@@ -202,7 +202,7 @@ async function rollTargets(
   const { context, settings } = state;
   const started = performance.now();
   const now = toMillis(context.now());
-  const order = (target: RollTarget): RollOrder => ({
+  const toGroup = (target: RollTarget): GroupToRoll => ({
     target,
     skipped: listRefused(state, target),
     isUnverified: state.unverified.has(target.group),
@@ -210,7 +210,7 @@ async function rollTargets(
   });
   const [first, ...others] = targets;
   const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
-  const rolling = rollGroups(context, [order(first), ...others.map(order)], limited);
+  const rolling = rollGroups(context, [toGroup(first), ...others.map(toGroup)], limited);
   const { steps, failure } = await rolling.then(
     (steps) => ({ steps, failure: undefined }),
     (failure: unknown) => ({ steps: [], failure }),
@@ -218,8 +218,8 @@ async function rollTargets(
   // Then nothing else can be made either.
   if (failure !== undefined && (signal.aborted || isTrouble(failure))) throw failure;
   const took = performance.now() - started;
-  const isApart = steps.every(({ did }) => did === "unsupported") && setApart(state, targets);
-  if (!isApart) {
+  const isSeparated = steps.every(({ did }) => did === "unsupported") && separateTargets(state, targets);
+  if (!isSeparated) {
     if (failure !== undefined) for (const target of targets) addFailure(state, target, failure);
     for (const [at, step] of steps.entries()) {
       noteStep(state, requireAt(targets, at), step, took / targets.length);
@@ -228,13 +228,13 @@ async function rollTargets(
   const { rate } = settings;
   await rest((took * (1 - rate)) / rate, signal);
   signal.throwIfAborted();
-  return isApart || steps.some(({ did }) => did === "made" || did === "merged" || did === "refused");
+  return isSeparated || steps.some(({ did }) => did === "made" || did === "merged" || did === "refused");
 }
 
 /** Makes targets with different sources by themselves for a while: perhaps only those of one of them cannot be made. */
-function setApart({ apart, context }: RollerState, targets: NonEmpty<RollTarget>): boolean {
+function separateTargets({ separate, context }: RollerState, targets: NonEmpty<RollTarget>): boolean {
   if (splitTargets(targets).length === 1) return false;
-  apart.set(targets[0].group, toMillis(context.now()) + apartLifetime);
+  separate.set(targets[0].group, toMillis(context.now()) + separateLifetime);
   return true;
 }
 

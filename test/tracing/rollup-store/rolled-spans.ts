@@ -12,8 +12,8 @@ import { createPartnerTargets, createSiteTargets } from "#src/tracing/figures/ro
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import {
+  type GroupToRoll,
   type RollContext,
-  type RollOrder,
   type RollStep,
   rollGroups,
 } from "#src/tracing/rollup-store/roll-step.ts";
@@ -168,7 +168,7 @@ const usualOrder = { skipped: [], isUnverified: false, mayTakeAsDeleted: true };
 export async function rollGroup(
   context: RollContext,
   target: RollTarget,
-  over: Partial<RollOrder> = {},
+  over: Partial<GroupToRoll> = {},
 ): Promise<RollStep> {
   const order = { target, ...usualOrder, ...over };
   return requireFirst(await rollGroups(context, [order], signal));
@@ -179,7 +179,7 @@ export async function rollWithOthers(
   context: RollContext,
   targets: readonly RollTarget[],
   { group }: RollTarget,
-  over: Partial<RollOrder> = {},
+  over: Partial<GroupToRoll> = {},
 ): Promise<readonly RollStep[]> {
   const orders = groupTargets(targets)
     .filter((own) => own.some((one) => one.group === group))

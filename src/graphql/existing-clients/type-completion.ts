@@ -30,7 +30,7 @@ export function completeTypes(schema: GraphQLSchema, definitions: string, resolv
     const names = "fields" in node ? (node.fields ?? []).map(({ name }) => name.value) : [];
     if (isObjectType(type) || isInterfaceType(type)) completeFields(type, names, resolvers);
     if (isUnionType(type) || isInterfaceType(type)) type.resolveType = (row) => row.__typename;
-    describeInput(type);
+    describeInputType(type);
   }
 }
 
@@ -46,7 +46,7 @@ function completeFields(
   }
 }
 
-function describeInput(type: GraphQLNamedType): void {
+function describeInputType(type: GraphQLNamedType): void {
   if (isInputObjectType(type)) {
     for (const field of Object.values(type.getFields()))
       field.description ??= argumentWords[field.name] ?? otherWords;

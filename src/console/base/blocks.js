@@ -3,7 +3,7 @@
 import { createElement } from "./dom.js";
 
 /** Rows of a block. Fewer make more boxes to watch; more take longer to lay out when a block comes into sight. */
-export const blockRows = 50;
+export const blockRows = 20;
 
 /** Blocks of a list whose role is `list`. @param {readonly Element[]} items whose role is `listitem` */
 export function createBlocks(items) {

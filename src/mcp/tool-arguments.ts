@@ -157,11 +157,8 @@ export function selectSite(
 ): Site {
   const wanted = site_id ?? app_name;
   const named = wanted === undefined ? sites : findByName(wanted, sites);
-  const found =
-    named.length > 1 && app_environment !== undefined
-      ? named.filter(({ environment }) => equalsIgnoringCase(environment ?? "", app_environment))
-      : named;
-  const [site, ...others] = found;
+  const [site, ...others] =
+    app_environment === undefined ? named : chooseByEnvironment(app_environment, named);
   if (site !== undefined && others.length === 0) return site;
   if (wanted === undefined && site !== undefined)
     throw createInvalidRequest([
@@ -177,6 +174,12 @@ export function selectSite(
       message: `is required, since several sites have the name ${JSON.stringify(wanted)}`,
     },
   ]);
+}
+
+/** The sites of an environment; where there is none, those whose environment the configuration does not say. */
+function chooseByEnvironment(wanted: string, sites: readonly Site[]): readonly Site[] {
+  const found = sites.filter(({ environment }) => equalsIgnoringCase(environment ?? "", wanted));
+  return found.length > 0 ? found : sites.filter(({ environment }) => environment === undefined);
 }
 
 function findByName(wanted: string, sites: readonly Site[]): readonly Site[] {

@@ -87,7 +87,8 @@ export async function readPage(name: string, args: Args, session: ToolSession): 
   return await runTool(tool, args, session);
 }
 
-async function runTool(tool: Tool, args: Args, session: ToolSession): Promise<ToolPage> {
+async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<ToolPage> {
+  const args = omitNulls(given);
   const { cursor, ...asked } = args;
   const own = parseOwnArguments(args);
   const of = hashArguments(tool.name, omitPaging(asked));
@@ -164,6 +165,11 @@ function toIncidentRow({ number, digest, namespace, action, exception, last }: I
     exception_message: exception?.message ?? null,
     last_seen: printInstant(last),
   };
+}
+
+/** As in the API, an argument that is null is absent. */
+function omitNulls(args: Args): Args {
+  return Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null));
 }
 
 /** How much of each row is shown may change from page to page. */
@@ -302,7 +308,8 @@ function readTime(row: unknown): string {
 async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> {
   const own = parseOwnArguments(args);
   const tool = findTool(String(args.tool ?? ""));
-  const inner = typeof args.arguments === "object" && args.arguments !== null ? (args.arguments as Args) : {};
+  const given = typeof args.arguments === "object" && args.arguments !== null ? (args.arguments as Args) : {};
+  const inner = omitNulls(given);
   if (tool?.plan === undefined)
     throw createInvalidRequest([{ path: "tool", message: "expected the name of a tool that reads data" }]);
   const asked = parseOwnArguments(inner);

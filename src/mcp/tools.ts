@@ -78,7 +78,11 @@ const planSite =
 function planListing(operation: string, args: Args, { namespaces = [] }: OwnArguments, site: Site): ToolPlan {
   const { query, order, longest_first: longest, ...rest } = args;
   const terms = namespaces.map((name) => `namespace=${quoteValue(name)}`);
-  const given = typeof query === "string" && query.trim() !== "" ? query : undefined;
+  if (longest !== undefined && typeof longest !== "boolean")
+    throw createInvalidRequest([{ path: "longest_first", message: "expected true or false" }]);
+  if (query !== undefined && typeof query !== "string")
+    throw createInvalidRequest([{ path: "query", message: "expected a string" }]);
+  const given = query === undefined || query.trim() === "" ? undefined : query;
   const chosen = terms.length === 0 ? undefined : `(${terms.join(" OR ")})`;
   const joined = given === undefined || chosen === undefined ? (given ?? chosen) : `(${given}) AND ${chosen}`;
   return {
@@ -90,6 +94,10 @@ function planListing(operation: string, args: Args, { namespaces = [] }: OwnArgu
       pagination: { order: order ?? "DESC", cursor: longest === true ? "Duration" : "Time" },
     },
   };
+}
+
+function isNoList(value: unknown): boolean {
+  return value === undefined || (Array.isArray(value) && value.length === 0);
 }
 
 function quoteValue(value: string): string {
@@ -173,7 +181,7 @@ const traceTools: readonly Tool[] = [
       number: { type: "integer", description: "The number of an incident, instead of its digest." },
     },
     plan: ({ digest, number, is_action: isAction, ...args }, _own, { id }) => {
-      if (args.trace_id === undefined && digest === undefined && args.digests === undefined)
+      if (args.trace_id === undefined && digest === undefined && isNoList(args.digests))
         throw createInvalidRequest([
           {
             path: "trace_id",

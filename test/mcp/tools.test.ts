@@ -318,6 +318,24 @@ describe("tools", () => {
     const { structuredContent } = await call("get_incident", { app_name: site_id, number });
     expect(structuredContent.rows.length).toBeGreaterThan(0);
     expect(await locate(structuredContent.rows[0]?.trace_id)).toContain(number);
+    // Null is absent, as in the API.
+    const nulls = { trace_id: null, digest: null, digests: null };
+    expect(await call("get_incident", { app_name: site_id, number, ...nulls })).toEqual(
+      await call("get_incident", { app_name: site_id, number }),
+    );
+  });
+
+  test("an argument that is null is absent", async () => {
+    const nulls = { app_environment: null, trace_id: null, query: null, order: null, longest_first: null };
+    const { structuredContent, isError } = await call("get_traces", {
+      app_name: site_id,
+      ...range,
+      ...nulls,
+    });
+    expect(isError).toBeUndefined();
+    expect(structuredContent.rows).toEqual(
+      (await call("get_traces", { app_name: site_id, ...range })).structuredContent.rows,
+    );
   });
 
   test("say what they are about, and that answers come from outside", async () => {
@@ -368,6 +386,20 @@ describe("tools", () => {
     ],
     ["an incident without a number", "get_incident", { app_name: site_id }, "invalid_request"],
     ["an incident that is not there", "get_incident", { app_name: site_id, number: 7 }, "Not found"],
+    [
+      "an incident that is not there, beside nulls",
+      "get_incident",
+      { app_name: site_id, number: 7, trace_id: null, digest: null, digests: null },
+      "Not found",
+    ],
+    ["an incident of no digest", "get_incident", { app_name: site_id, digests: [] }, "invalid_request"],
+    ["a query that is no text", "get_traces", { app_name: site_id, query: 5 }, "invalid_request"],
+    [
+      "an order that is no boolean",
+      "get_traces",
+      { app_name: site_id, longest_first: "true" },
+      "invalid_request",
+    ],
   ])("refuse %s with a slug and advice", async (_, name, args, slug) => {
     const { isError, structuredContent, content } = await call(name, args);
     expect(isError).toBe(true);

@@ -342,23 +342,29 @@ export function toGridValue(value: number): number {
 
 // ---- Raw samples -------------------------------------------------------------------------------------------------
 
+/** `earlier` samples of the same question were read before, and count towards the limit. */
 async function readRaw(
   state: ReaderState,
   selector: Selector,
   since: Millis,
   until: Millis,
   limit: number,
+  earlier = 0,
 ): Promise<readonly RawSeries[]> {
   try {
-    return await readRawAtOnce(state, selector, since, until, limit);
+    return await readRawAtOnce(state, selector, since, until, limit, earlier);
   } catch (error) {
     const middle = since + Math.floor((until - since) / 2);
     if (!isOverSampleLimit(error) || middle <= since) throw error;
-    const early = await readRaw(state, selector, since, middle, limit);
-    const late = await readRaw(state, selector, middle, until, limit);
+    const early = await readRaw(state, selector, since, middle, limit, earlier);
+    const late = await readRaw(state, selector, middle, until, limit, earlier + sumSamples(early));
     const bySeries = Map.groupBy([...early, ...late], ({ labels }) => formatSeriesKey(labels));
     return [...bySeries.values()].flatMap((pieces) => joinPieces(pieces));
   }
+}
+
+function sumSamples(series: readonly RawSeries[]): number {
+  return series.reduce((sum, { times, histograms }) => sum + times.length + histograms.length, 0);
 }
 
 async function readRawAtOnce(
@@ -367,6 +373,7 @@ async function readRawAtOnce(
   since: Millis,
   until: Millis,
   limit: number,
+  earlier: number,
 ): Promise<readonly RawSeries[]> {
   const from = Math.max(since, oldestTime);
   const to = Math.min(until, newestTime);
@@ -374,7 +381,7 @@ async function readRawAtOnce(
   const counting = call("count_over_time", selectRawRange(selector, from, to));
   const counted = await readInstant(state, aggregate("sum", [], counting), to);
   const count = findGreatestValue(counted);
-  if (count > limit) throw createTooManyPointsError(limit, count);
+  if (earlier + count > limit) throw createTooManyPointsError(limit, earlier + count);
   if (count === 0) return [];
   const length = Math.ceil((to - from) / Math.ceil(count / samplesPerQuery));
   const slices = Math.ceil((to - from) / length);

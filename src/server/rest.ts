@@ -318,7 +318,10 @@ async function printResult(
   if (head.state === "done") {
     return { answer: await completeAnswer(log, headers, frameTexts(framing, head.texts)), isStream: false };
   }
-  await log.begin();
+  await log.begin().catch((error: unknown) => {
+    closeIterator(rows);
+    throw error;
+  });
   // What waits for nothing but its client needs no place, neither here nor among the requests.
   const close = head.state === "open" ? openStream(request, rows) : undefined;
   const body = toStreamedBody(streamRows(framing, head.texts, rows, work, log, close), work.signal);

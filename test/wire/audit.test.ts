@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { type AuditSink, createAuditLog } from "#src/audit/audit-log.ts";
 import type { AuditConfig } from "#src/config/edge-settings.ts";
+import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createSubject, linesBody, token } from "./harness.ts";
@@ -120,6 +121,31 @@ test.each([
     { event: "begin", request: "r1", operation, user: "ana", sites: ["shop"] },
     { event: "end", request: "r1", operation, status: 200, rows: 5_000, bytes: text.length },
   ]);
+});
+
+function createLine(n: number): LogLine {
+  return {
+    ...{ id: `i/${n}`, time: fromMillis(n), source_id: "app", severity: "info" },
+    ...{ message: "x".repeat(1_000), json: "{}" },
+  } as const;
+}
+
+test("a stream whose first line cannot be written is not read on", async () => {
+  let isClosed = false;
+  const store: LogStore = {
+    async *lines() {
+      try {
+        for (let n = 0; ; n += 1) yield [createLine(n)];
+      } finally {
+        isClosed = true;
+      }
+    },
+    isWithinLimits: async () => true,
+  };
+  const { post, gate } = serve({ store });
+  gate.isFull = true;
+  expect((await post(linesBody({}, { per_page: 10_000 }), as(token, "r1"))).status).toBe(500);
+  await expect.poll(() => isClosed).toBe(true);
 });
 
 test("an answer that its client leaves is cut", async () => {

@@ -353,9 +353,13 @@ function assemble(
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back, lines_per_millisecond, token_requests, token_streams, ...others } = file.limits;
-  const { rollup_bytes, metric_cache_bytes, ...rest } = others;
-  const { address_connections = Math.ceil(rest.connections / 2), ...limits } = rest;
+  const { look_back, lines_per_millisecond, rollup_bytes, metric_cache_bytes, ...rest } = file.limits;
+  const {
+    token_requests = Math.ceil(rest.requests / 2),
+    token_streams = Math.ceil(rest.streams / 2),
+    address_connections = Math.ceil(rest.connections / 2),
+    ...limits
+  } = rest;
   const { lateness, max_open, per_token } = file.tail;
   return {
     listen: "address" in file.listen ? file.listen.address : file.listen,

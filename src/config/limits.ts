@@ -95,10 +95,10 @@ export const limitsSchema = z.strictObject({
   deadline: duration(day).default(defaultLimits.deadline),
   requests: count(1).default(defaultLimits.requests),
   streams: count(1).default(defaultLimits.streams),
-  token_requests: count(1).default(defaultLimits.tokenRequests),
-  token_streams: count(1).default(defaultLimits.tokenStreams),
+  // Half of all where absent, so that no single token or address takes everything.
+  token_requests: count(1).optional(),
+  token_streams: count(1).optional(),
   connections: count(1).default(defaultLimits.connections),
-  // Half of all where absent, so that no single address takes every connection.
   address_connections: count(1).optional(),
   rate: count(1).default(defaultLimits.rate),
   export: count(1).default(defaultLimits.export),

@@ -60,7 +60,7 @@ function checkLogsBackend(
   const { backend, sources } = toMapping(part);
   const path = ["sites", site, "logs", "backend"];
   if (backend !== undefined) checkName(path, backend);
-  else if (isEmpty(sources) || places.some(({ backend }) => backend === undefined))
+  else if (isEmpty(sources) || places.some(({ backend, isListed }) => backend === undefined && !isListed))
     report(path, "is missing");
 }
 
@@ -116,11 +116,28 @@ function checkCertificates(
   const path = ["auth", "certificates"];
   const entries = toList(toMapping(file.auth).certificates);
   checkTokenSites(tree, path, entries, known, report);
+  checkDistinctCertificates(path, entries, report);
   if (entries.length === 0) return;
   if (toMapping(file.listen).client_ca === undefined)
     report(path, "needs listen.client_ca, which verifies them");
   if (file.public_url === undefined)
     report(path, "needs public_url, the address by which clients know this server");
+}
+
+/** A certificate that means two users is nobody's. */
+function checkDistinctCertificates(path: Path, entries: readonly unknown[], report: IssueReporter): void {
+  const positions = new Map<string, number>();
+  for (const [index, entry] of entries.entries()) {
+    const { subject, san } = toMapping(entry);
+    const key = san === undefined ? "subject" : "san";
+    if (san === undefined && subject === undefined) continue;
+    const text = JSON.stringify(
+      typeof san === "string" ? san : Object.entries(toMapping(subject)).toSorted(),
+    );
+    const first = positions.get(text);
+    if (first === undefined) positions.set(text, index);
+    else report([...path, String(index), key], `is the same as ${path.join(".")}.${first}.${key}`);
+  }
 }
 
 function checkTokenSites(

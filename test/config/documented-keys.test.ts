@@ -127,8 +127,6 @@ describe("the page of the configuration", () => {
     ["limits.deadline", defaults.limits.deadline],
     ["limits.requests", defaults.limits.requests],
     ["limits.streams", defaults.limits.streams],
-    ["limits.token_requests", defaults.limits.tokenRequests],
-    ["limits.token_streams", defaults.limits.tokenStreams],
     ["limits.connections", defaults.limits.connections],
     ["limits.export", defaults.limits.export],
     ["limits.metric_cache_bytes", defaults.limits.metricCacheBytes],

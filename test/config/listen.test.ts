@@ -57,6 +57,19 @@ test.each([
   expect(issues.join("\n")).toMatch(message);
 });
 
+test.each([
+  ["san: URI:x", "san: URI:x", "san"],
+  ["subject: { O: Acme, CN: ana }", "subject: { CN: ana, O: Acme }", "subject"],
+])("two users by one certificate: %s", (first, second, key) => {
+  const users = [first, "san: URI:y", second].map((keys, n) => `{ user: u${n}, ${keys}, sites: [shop] }`);
+  const issues = listIssues(`${withTls}auth: { certificates: [${users.join(", ")}] }`, { readText });
+  expect(issues).toEqual([
+    expect.stringMatching(
+      new RegExp(String.raw`auth\.certificates\.2\.${key}: is the same as auth\.certificates\.0\.${key}$`),
+    ),
+  ]);
+});
+
 test("the values of a repeated attribute are a list", () => {
   const subject = "{ O: Acme, OU: [ops, shop], CN: ana }";
   const text = `${withTls}auth: { certificates: [{ user: ana, subject: ${subject}, sites: [shop] }] }`;

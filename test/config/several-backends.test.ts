@@ -55,6 +55,10 @@ test("layout files of every place are read by the kind of its backend", () => {
 test.each([
   ["{ sources: { a: { index: i } } }", ["4 sites.s.logs.backend: is missing"]],
   [
+    "{ sources: { a: { backends: [{ index: i }] } } }",
+    ["4 sites.s.logs.sources.a.backends.0.backend: is missing"],
+  ],
+  [
     "{ backend: od, sources: { a: { index: i } } }",
     ['4 sites.s.logs.backend: unknown backend "od"; did you mean "old"?'],
   ],

@@ -2,33 +2,35 @@
 import type { Millis } from "../../src/core/time.ts";
 
 export interface AuthBackoff {
-  /** Whether no request may be sent. False lets one caller try; until that is answered or due again, others are blocked. */
-  isBlocked(): boolean;
+  /** Whether a request may be sent. During a backoff, one caller at a time gets true, after each pause. */
+  tryEnter(): boolean;
   /** Records whether the credentials of a request that began at `started` were refused. */
   record(refused: boolean, started: Millis): void;
 }
 
 interface BackoffSettings {
   /** The number of consecutive refusals that starts the backoff. */
-  readonly inRow: number;
-  /** The first pause; each further one is twice as long, up to `longest`. */
-  readonly first: Millis;
-  readonly longest: Millis;
+  readonly threshold: number;
+  /** The first pause; each further one is twice as long, up to `maxDelay`. */
+  readonly initialDelay: Millis;
+  readonly maxDelay: Millis;
   /** A monotonic clock. */
   readonly clock: () => Millis;
 }
 
-export function createAuthBackoff({ inRow, first, longest, clock }: BackoffSettings): AuthBackoff {
+export function createAuthBackoff(settings: BackoffSettings): AuthBackoff {
+  const { threshold, initialDelay, maxDelay, clock } = settings;
   let refusals = 0;
   let pause: Millis = 0;
   let blockedUntil = Number.NEGATIVE_INFINITY;
   let lastPaused = Number.NEGATIVE_INFINITY;
   return {
-    isBlocked() {
-      if (pause === 0) return false;
-      if (clock() < blockedUntil) return true;
-      blockedUntil = clock() + pause;
-      return false;
+    tryEnter() {
+      if (pause === 0) return true;
+      const now = clock();
+      if (now < blockedUntil) return false;
+      blockedUntil = now + pause;
+      return true;
     },
     record(refused, started) {
       if (!refused) {
@@ -37,9 +39,9 @@ export function createAuthBackoff({ inRow, first, longest, clock }: BackoffSetti
         return;
       }
       refusals += 1;
-      // Requests that were under way together count as one refusal.
-      if (refusals < inRow || (pause > 0 && started < lastPaused)) return;
-      pause = pause === 0 ? first : Math.min(longest, pause * 2);
+      // A pause is not extended by requests that began before it.
+      if (refusals < threshold || (pause > 0 && started < lastPaused)) return;
+      pause = pause === 0 ? initialDelay : Math.min(maxDelay, pause * 2);
       lastPaused = clock();
       blockedUntil = lastPaused + pause;
     },

@@ -54,7 +54,7 @@ const minCallerWait: Millis = 5_000;
  * Repeated wrong passwords may lock an account, and keep it locked. Some proxies refuse single paths with 401; the answers
  * in between then show that the credentials are good.
  */
-const authBackoffSettings = { inRow: 3, first: 1_000, longest: 300_000 } as const;
+const authBackoffSettings = { threshold: 3, initialDelay: 1_000, maxDelay: 300_000 } as const;
 
 /** Tokens of the retry budget: each request adds one and a retry takes ten, so that three retries may come at once. */
 const retryBudgetLimit = 30;
@@ -146,7 +146,7 @@ async function runOnce<T>(
     signal.throwIfAborted();
     const reportOutcome = breaker.enter();
     if (reportOutcome === undefined) throw breakerOpenError(backend);
-    if (authBackoff.isBlocked()) {
+    if (!authBackoff.tryEnter()) {
       reportOutcome("unknown");
       throw credentialsRefusedError(backend);
     }

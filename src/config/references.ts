@@ -17,7 +17,7 @@ export function checkReferences(tree: YamlTree, report: IssueReporter): void {
   checkFrontendKeys(sites, report);
   checkReportIndices(sites, report);
   const tokens = toList(file.tokens);
-  checkTokenSites(tree, ["tokens"], tokens, Object.keys(sites), report);
+  checkGrantSites(tree, ["tokens"], tokens, Object.keys(sites), report);
   checkCertificates(tree, file, Object.keys(sites), report);
   checkTokenHashes(tokens, report);
   const issuers = toList(toMapping(file.auth).jwt);
@@ -49,7 +49,7 @@ function checkBackendNames(
   }
 }
 
-/** Each source of logs may have a backend of its own, and only then their part needs none. */
+/** The logs part needs a backend unless each of its sources has one of its own. */
 function checkLogsBackend(
   site: string,
   part: unknown,
@@ -115,7 +115,7 @@ function checkCertificates(
 ): void {
   const path = ["auth", "certificates"];
   const entries = toList(toMapping(file.auth).certificates);
-  checkTokenSites(tree, path, entries, known, report);
+  checkGrantSites(tree, path, entries, known, report);
   checkDistinctCertificates(path, entries, report);
   if (entries.length === 0) return;
   if (toMapping(file.listen).client_ca === undefined)
@@ -140,7 +140,7 @@ function checkDistinctCertificates(path: Path, entries: readonly unknown[], repo
   }
 }
 
-function checkTokenSites(
+function checkGrantSites(
   tree: YamlTree,
   list: Path,
   tokens: readonly unknown[],
@@ -175,7 +175,7 @@ function checkJwtIssuers(
   }
 }
 
-/** People sign in where nobody listens: the provider and this server are known by addresses that a browser can trust. */
+/** Nobody may overhear a sign-in: a browser needs secure addresses of the provider and of this server. */
 function checkConsoleClients(issuers: readonly unknown[], publicUrl: unknown, report: IssueReporter): void {
   for (const [index, entry] of issuers.entries()) {
     const { console: client, issuer, discovery } = toMapping(entry);
@@ -198,7 +198,7 @@ function checkConsoleClients(issuers: readonly unknown[], publicUrl: unknown, re
   }
 }
 
-/** Whether a browser takes a page from there for one that nobody else wrote. What is no address, the schema reports. */
+/** Whether a browser treats a page from there as a secure context. The schema reports what is no address. */
 function isSecureAddress(address: unknown): boolean {
   if (typeof address !== "string" || !URL.canParse(address)) return true;
   const { protocol, hostname } = new URL(address);

@@ -46,7 +46,7 @@ export const defaults = deepFreeze({
   limits: defaultLimits,
 } as const satisfies Record<string, unknown>);
 
-/** Each source is asked once in so long; more often would be a load of its own. */
+/** The least interval at which a source is asked; a shorter one would load it. */
 const minFreshness: Millis = 10_000;
 
 /** The parts of a site, each of which names a backend. */
@@ -147,9 +147,9 @@ export const tracesSchema = z.strictObject({
   action_attribute: text.optional(),
 });
 
-const kubernetesSchema = z.strictObject({ backend: text, match: labelsSchema.default({}) });
+const matchedPartSchema = z.strictObject({ backend: text, match: labelsSchema.default({}) });
 
-const metricsSchema = kubernetesSchema
+const metricsSchema = matchedPartSchema
   .extend({ names: metricAliasesSchema.optional() })
   .superRefine((part, context) =>
     checkMetricAliases(part, (path, message) =>
@@ -157,9 +157,9 @@ const metricsSchema = kubernetesSchema
     ),
   );
 
-/** One of several parts. */
-const metricsPlaces = z
-  .array(kubernetesSchema.extend({ replica: text.optional() }))
+/** A list of parts. */
+const matchedPlacesSchema = z
+  .array(matchedPartSchema.extend({ replica: text.optional() }))
   .min(1, "names no backend");
 
 const siteSchema = z.strictObject({
@@ -177,8 +177,10 @@ const siteSchema = z.strictObject({
     })
     .optional(),
   traces: oneOrSeveral(tracesSchema).optional(),
-  metrics: chooseSchema((value) => (Array.isArray(value) ? metricsPlaces : metricsSchema)).optional(),
-  kubernetes: chooseSchema((value) => (Array.isArray(value) ? metricsPlaces : kubernetesSchema)).optional(),
+  metrics: chooseSchema((value) => (Array.isArray(value) ? matchedPlacesSchema : metricsSchema)).optional(),
+  kubernetes: chooseSchema((value) =>
+    Array.isArray(value) ? matchedPlacesSchema : matchedPartSchema,
+  ).optional(),
   frontend: z
     .strictObject({
       keys: z.array(text).min(1, "names no key"),

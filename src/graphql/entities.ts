@@ -75,7 +75,7 @@ type EntityName = keyof typeof entityKeys;
 type Key<Name extends EntityName> = Readonly<Record<(typeof entityKeys)[Name][number], string>>;
 
 /** An object of the key; null where there is none. Rejects with 404 where it may not be seen. */
-const findEntity: {
+const entityFinders: {
   readonly [Name in EntityName]: (key: Key<Name>, session: Session) => Promise<object | null>;
 } = {
   Site: async ({ id }, { sites }) => (sites.some((site) => site.id === id) ? { id } : null),
@@ -150,7 +150,7 @@ async function resolveRepresentation(representation: unknown, session: Session):
   if (missing !== undefined) return refuse(session, missing, `expected a text, a part of the key of ${name}`);
   const key = Object.fromEntries(fields.map((field) => [field, given[field]]));
   // Each field of its key has been looked at.
-  const find = findEntity[name] as (key: unknown, session: Session) => Promise<object | null>;
+  const find = entityFinders[name] as (key: unknown, session: Session) => Promise<object | null>;
   const found = await hideForbidden(find(key, session));
   return found && { ...found, __typename: name };
 }
@@ -181,10 +181,10 @@ const resolvers: Resolvers = {
     _service: () => ({}),
     pod: (_, { site_id, namespace, name }: PodArguments, { readout }) =>
       typeof namespace === "string" && typeof name === "string"
-        ? hideForbidden(findEntity.Pod({ site_id, namespace, name }, readout))
+        ? hideForbidden(entityFinders.Pod({ site_id, namespace, name }, readout))
         : null,
-    // One that cannot be answered is an error of its own, and leaves the others their answers. The errors are values: the
-    // compiler puts a null behind the list for each row that rejects.
+    // One that fails is an error of its own, and the others keep their answers. Errors are returned as values: for a
+    // row that rejects, the compiler appends a null to the list.
     _entities: (_, { representations }: { readonly representations: readonly unknown[] }, { readout }) =>
       Promise.all(
         representations.map((one) => resolveRepresentation(one, readout).catch((error: unknown) => error)),
@@ -218,6 +218,7 @@ export function addEntities(schema: GraphQLSchema): GraphQLSchema {
   const extended = extendSchema(schema, parse(typeDefs));
   setResolvers(extended, { ...resolvers, _Service: { sdl: () => printSubgraph(extended) } });
   const union = extended.getType("_Entity");
-  if (isUnionType(union)) union.resolveType = ({ __typename }) => __typename;
+  if (!isUnionType(union)) throw new Error("the schema has no union of entities");
+  union.resolveType = ({ __typename }) => __typename;
   return extended;
 }

@@ -15,6 +15,8 @@ const maxArgumentBytes = 65_536;
 const pageSize = 50;
 const maxPageRows = 10_000;
 
+export const defaultCellChars = 2_000;
+const maxOffset = 100_000_000;
 const ownArguments = z
   .object({
     app_name: optional(z.string()),
@@ -27,7 +29,7 @@ const ownArguments = z
     page: optional(integer(1, maxPageRows)),
     per_page: optional(integer(1, 1_000)),
     max_characters: optional(integer(100, 10_000)),
-    offset: optional(integer(0, 100_000_000)),
+    offset: optional(integer(0, maxOffset)),
   })
   .refine(({ page = 1, per_page = pageSize }) => page * per_page <= maxPageRows, {
     path: ["page"],
@@ -53,7 +55,12 @@ const rangeProperties: Readonly<Record<string, JsonSchema>> = {
 };
 const pageProperties: Readonly<Record<string, JsonSchema>> = {
   cursor: { type: "string", description: "From the answer before, with the same arguments: the next page." },
-  page: { type: "integer", minimum: 1, description: "Instead of a cursor: the number of a page." },
+  page: {
+    type: "integer",
+    minimum: 1,
+    maximum: maxPageRows,
+    description: "Instead of a cursor: the number of a page.",
+  },
   per_page: {
     type: "integer",
     minimum: 1,
@@ -64,25 +71,25 @@ const pageProperties: Readonly<Record<string, JsonSchema>> = {
     type: "integer",
     minimum: 100,
     maximum: 10_000,
-    description: `Longer texts within a row are cut at a mark; ${2_000} by default.`,
+    description: `Longer texts within a row are cut at a mark; ${defaultCellChars} by default.`,
   },
   offset: {
     type: "integer",
     minimum: 0,
+    maximum: maxOffset,
     description: "Where the shown part of longer texts begins, as the mark tells.",
   },
 };
-const namesOfOwn = new Set([...Object.keys(ownArguments.shape)]);
+const namesOfOwn = new Set(Object.keys(ownArguments.shape));
 
 export const defaultPageSize = pageSize;
-export const defaultCellChars = 2_000;
 
 /** Keys of operations that tools fill in themselves. */
 const filledKeys: readonly string[] = ["site_id", "site_ids", "from", "to", "pagination", "use_expressions"];
 
 /**
- * The arguments of a tool: those of its operations unless it has its own alone, and what every tool takes. `extra` are those
- * that no operation has.
+ * The arguments of a tool: those of its operations unless `hasOwnAlone`, `extra` ones that no operation has, and those
+ * that every tool takes.
  */
 export function describeArguments(
   descriptions: OperationDescriptions,
@@ -116,7 +123,7 @@ export function describeArguments(
   };
 }
 
-/** What the references of a schema mean, and theirs. */
+/** The definitions referred to, also indirectly. */
 function collectDefinitions(
   properties: Readonly<Record<string, JsonSchema>>,
   inputs: ReadonlyMap<string, JsonSchema>,

@@ -24,7 +24,7 @@ export interface Tool {
   readonly title: string;
   readonly description: string;
   readonly example: Args;
-  /** Those that may answer; none where the tool answers of what is configured, or never has anything. */
+  /** Those that may answer; none if the tool answers from the configuration, or never has rows. */
   readonly operations: readonly string[];
   /** Arguments that none of these operations has. */
   readonly extra?: Readonly<Record<string, JsonSchema>>;
@@ -32,7 +32,7 @@ export interface Tool {
   /** @throws {Unprocessable} */
   readonly plan?: (args: Args, own: OwnArguments, site: Site) => ToolPlan;
   readonly readAnswer?: (answer: unknown, args: Args) => ToolAnswer;
-  /** Whether the arguments of its operations are not those of the tool. */
+  /** Whether it takes its own arguments and none of its operations. */
   readonly ownArguments?: boolean;
   /** Without an operation: what it answers of the sites that the token may see, or of the one that is named. */
   readonly list?: (sites: readonly Site[]) => readonly unknown[];
@@ -63,9 +63,9 @@ const toRows = (answer: unknown): ToolAnswer => ({ rows: Array.isArray(answer) ?
 const readRowsAt =
   (key: string) =>
   (answer: unknown): ToolAnswer => {
-    if (!isObject(answer)) return { rows: [] };
-    const { [key]: rows, ...fields } = answer;
-    return { rows: Array.isArray(rows) ? rows : [], fields };
+    const { [key]: rows, ...fields } = isObject(answer) ? answer : {};
+    if (!Array.isArray(rows)) throw new Error(`the answer has no rows at ${key}`);
+    return { rows, fields };
   };
 
 const planSite =

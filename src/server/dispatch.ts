@@ -55,7 +55,7 @@ export interface Admission {
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
 
-/** Never throws. Of what is only admitted nothing has been logged: its caller finishes it. */
+/** Never throws. An `Admission` is not logged yet: the caller finishes its log. */
 export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange): Promise<Answer | Admission> {
   // A request keeps to what was served when it came, also where it waits on its way.
   const { generation } = dispatcher;
@@ -153,7 +153,7 @@ function describeOutcome(fields: RequestLogFields) {
   return { event, ...describeRequest(fields), missing, rows, bytes, documents: progress?.read };
 }
 
-/** Counts the limit that a failure comes from. Returns what of it belongs into the log: nothing that is the client's affair. */
+/** Counts the limit that a failure comes from. Returns the failure to log; undefined where the client caused it. */
 function countFailure(telemetry: Telemetry, failure: unknown): unknown {
   const limit = findLimit(failure);
   if (limit !== undefined) telemetry.recordLimit(limit);

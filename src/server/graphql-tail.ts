@@ -95,7 +95,7 @@ function isEventStream({ mediaType }: EndpointRepresentation): boolean {
   return mediaType === "text/event-stream";
 }
 
-/** What is sent with the answer of a tail. One that is not sent as such is given up. */
+/** Sets the headers of a tail; cancels one whose answer is no event stream. */
 export async function finishTailHead({ body }: OpenTail, headers: Headers): Promise<void> {
   if (headers.get("content-type")?.startsWith("text/event-stream") !== true) {
     await body?.cancel();

@@ -238,8 +238,8 @@ export function refuseUncodable({ coding }: Exchange): void {
 }
 
 /**
- * What `admit` makes of the token's principal. A reload waits for it, though the token may have to be verified first: the
- * backends of its configuration are not closed before.
+ * Verifies the token and returns what `admit` makes of its principal. A reload waits for both: until then the backends
+ * of the configuration stay open.
  * @throws what `authenticate` and `admit` throw
  */
 export async function admitToken<Admitted>(
@@ -323,7 +323,7 @@ async function printResult(
     throw error;
   });
   // What waits for nothing but its client needs no place, neither here nor among the requests.
-  const close = head.state === "open" ? openStream(request, rows) : undefined;
+  const close = head.state === "open" ? takeStreamPlace(request, rows) : undefined;
   const body = toStreamedBody(streamRows(framing, head.texts, rows, work, log, close), work.signal);
   return { answer: { status: 200, headers, body }, isStream: close !== undefined };
 }
@@ -378,7 +378,7 @@ export async function openTail(
   return { ...body, next };
 }
 
-/** The end of what is streamed: cut where its line cannot be written. @throws {LimitReached} */
+/** Finishes a stream, as cut where its audit line cannot be written. @throws {LimitReached} */
 async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unknown): Promise<void> {
   try {
     await finish(200, cut, failure);
@@ -389,7 +389,7 @@ async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unkn
 }
 
 /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
-function openStream(
+function takeStreamPlace(
   { runner, generation: { limits, now }, principal, work }: RunningRequest,
   rows: AsyncIterator<RowBatch>,
 ): () => void {
@@ -401,7 +401,7 @@ function openStream(
     if (!isOwnFree) throw new TooMany(1, "token_streams", { requests: tokenStreams });
     throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
   }
-  const clearExpiry = endWithToken(work, principal, now);
+  const clearExpiry = scheduleTokenExpiry(work, principal, now);
   runner.streams += 1;
   const release = streamsOf.take(principal.account, tokenStreams);
   telemetry.streams.opened();
@@ -418,7 +418,7 @@ function openStream(
 const maxTimer: Millis = 2 ** 31 - 1;
 
 /** Cuts a streamed answer when the token of its client expires. Returns what prevents that. */
-function endWithToken(work: RequestLifetime, { expires }: Principal, now: () => Instant): () => void {
+function scheduleTokenExpiry(work: RequestLifetime, { expires }: Principal, now: () => Instant): () => void {
   if (expires === undefined) return () => {};
   const left = toMillis(expires as Instant) - toMillis(now());
   if (left > maxTimer) return () => {};
@@ -426,7 +426,7 @@ function endWithToken(work: RequestLifetime, { expires }: Principal, now: () => 
   return () => clearTimeout(timer);
 }
 
-/** A body that is being read. @throws what its reading fails with, and `BodyTimeout` where the deadline passes before it is there */
+/** Waits for a body. @throws what its reading fails with, and `BodyTimeout` where the deadline passes first */
 export async function receiveBody<T>(body: Promise<T>, work: RequestLifetime): Promise<T> {
   try {
     return await work.wait(body);
@@ -435,7 +435,7 @@ export async function receiveBody<T>(body: Promise<T>, work: RequestLifetime): P
   }
 }
 
-/** No source is to blame for the time that a client takes: it is told as where node itself gives a body up. */
+/** The client was too slow, not a source. It gets the same answer as where node itself gives a body up. */
 class BodyTimeout extends Unprocessable<"invalid_request"> {
   constructor() {
     const message = "The body did not arrive in time";

@@ -57,7 +57,10 @@ export async function findStatsOfRevisions(
   const open = [...sums].filter(([, { isAggregated }]) => isAggregated);
   if (open.length > 1 && entries <= open.length * entriesPerSearch) {
     for await (const batch of reader.scan(scan, signal)) {
-      for (const span of batch) widenRange(findSum(span)?.ends ?? [], span.end);
+      for (const span of batch) {
+        const sum = findSum(span);
+        if (sum !== undefined) widenRange(sum.ends, span.end);
+      }
     }
   } else {
     const addEnds = ([revision, { ends }]: (typeof open)[number], stopped: AbortSignal) =>
@@ -72,7 +75,7 @@ export async function findStatsOfRevisions(
   );
 }
 
-/** About as many entries are read by the searches for the ends of a revision: so many are rather read at once. */
+/** The searches for a revision's ends read about this many entries. Up to so many, one scan reads them all. */
 const entriesPerSearch = 64;
 const maxSearches = 4;
 

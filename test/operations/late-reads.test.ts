@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
-import { countSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
+import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
@@ -116,7 +116,7 @@ test("a reader of series reports the samples of each part", async () => {
   ];
   const bare = { readGrid: async () => series, readRaw: async () => series, readInstant: async () => series };
   const read: number[] = [];
-  const reader = countSamples(bare as unknown as SeriesReader, (samples) => read.push(samples));
+  const reader = reportSamples(bare as unknown as SeriesReader, (samples) => read.push(samples));
   const buckets = { start: 0, width: 60_000, count: 3 } as unknown as Parameters<SeriesReader["readGrid"]>[1];
   const selector = {} as unknown as Parameters<SeriesReader["readRaw"]>[0];
   expect(await reader.readGrid(selector, buckets, 10)).toBe(series);

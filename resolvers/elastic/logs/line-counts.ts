@@ -38,8 +38,7 @@ export async function addGroupCounts(
   counts: LineCounts,
 ): Promise<boolean> {
   const { range } = reader.context.query;
-  // Times of a `date` are milliseconds, and a bound between two of them would be rounded. Those of numbers are no times to a
-  // server.
+  // A `date` holds milliseconds, and a bound between two of them would be rounded. Numbers are no times to a server.
   const hasMillis = range.from % nanosPerMilli === 0n && (range.to + 1n) % nanosPerMilli <= 1n;
   if (!hasMillis || reader.context.layoutGroup.unit !== undefined) return false;
   for (const part of splitRange(range, step)) {

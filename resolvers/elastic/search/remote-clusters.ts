@@ -37,8 +37,8 @@ function readPattern(pattern: string): RemotePattern {
 }
 
 /**
- * Why a pattern with names of other clusters is not searched; undefined where it is. Where no cluster has a name that a star
- * stands for, a server searches all of its own indices.
+ * Why a pattern with names of other clusters is not searched; undefined where it is. A server searches all of its own
+ * indices where a cluster name with a star matches no cluster.
  */
 export function describeUnsearchable(pattern: string): string | undefined {
   if (hasSelector(pattern)) return "a part of a data stream";
@@ -66,14 +66,14 @@ const hitsKey = Buffer.from('"hits":{');
 
 /**
  * Checks that a response of `_search` has all clusters that a pattern names.
- * @throws {BackendError} `partial`, with the clusters that are missing and why; with status 404 where an index is
+ * @throws {BackendError} `partial`, with the missing clusters and why; status 404 where an index is missing
  */
 export function requireAllClusters(backend: string, pattern: string, bytes: Buffer): void {
   if (!isRemote(pattern)) return;
   const { clusters, hasLocal } = readPattern(pattern);
   const found = readClusters(bytes);
-  const missing = `a search of ${pattern}: not all clusters answered`;
-  if (found === undefined) throw new BackendError(backend, "partial", `${missing}, the response names none`);
+  const prefix = `a search of ${pattern}: not all clusters answered`;
+  if (found === undefined) throw new BackendError(backend, "partial", `${prefix}, the response names none`);
   const { total, successful, details } = found;
   const isExpected = total === clusters.length || (hasLocal && total === clusters.length + 1);
   const failed = Object.entries(details).filter(([, { status }]) => status !== "successful");
@@ -85,11 +85,11 @@ export function requireAllClusters(backend: string, pattern: string, bytes: Buff
   const isAbsent = failed.some(([, { failures }]) =>
     failures.some(({ reason }) => reason.type === "index_not_found_exception"),
   );
-  const message = [`${missing}: ${successful} of ${total}`, ...reasons].join("; ");
+  const message = [`${prefix}: ${successful} of ${total}`, ...reasons].join("; ");
   throw new BackendError(backend, "partial", message, isAbsent ? { status: 404 } : {});
 }
 
-/** Of what comes before the hits, as both products print it; else of the whole response. Undefined where none are told. */
+/** Reads `_clusters` before the hits, where both products print it; else anywhere. Undefined where it is absent. */
 function readClusters(bytes: Buffer): z.infer<typeof headSchema>["_clusters"] | undefined {
   const head = bytes.toString("utf8", 0, Math.max(0, bytes.indexOf(hitsKey))).replace(/,\s*$/, "}");
   const found = headSchema.safeParse(tryParseJson(head));

@@ -9,7 +9,7 @@ export interface SeenSpans {
   readonly firstById: Map<string, Span>;
   /** By `formatSpanIdentity`: the first document of each further span with a known id. */
   readonly others: Map<string, Span>;
-  /** Of documents, and of what several documents of one span say. */
+  /** Keys of documents, and digests of those that repeat a span. */
   readonly keys: Set<string>;
 }
 

@@ -99,15 +99,15 @@ async function* tallyByScan(query: TallyQuery, context: ReadContext): AsyncGener
 
 // ---- Exceptions -----------------------------------------------------------------------------------------------
 
-/** Listing ids takes so much less of the budget than reading as many spans, but is slower for few spans. */
+/** Listing ids takes this many times less budget than reading the spans, but is slower for few spans. */
 const idListingSavings = 10;
 /** About so many spans of a range are in one trace. */
 const spansPerTrace = 8;
 
 /**
- * Spans with exceptions. A separate exception may belong to a span with any end. Either all separate exceptions lead to
- * their spans, or all spans of the range to their exceptions, whichever are fewer. Where an index can list the ids of the
- * exceptions' spans, and the traces of the range, documents of neither are read for that.
+ * Spans with exceptions. A separate exception may belong to a span with any end. The search starts from the exceptions
+ * or from the spans of the range, whichever are fewer. Where an index can list the ids of the exceptions' spans, and
+ * the traces of the range, no documents are read for that.
  */
 async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadContext): SpanBatches {
   const errors = pushdown?.errors;
@@ -123,14 +123,14 @@ async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadConte
     yield* readSpansWithOwnExceptions(matcher, errors, context);
     return;
   }
-  const isException: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
-  const { events, spans } = await countEventsAndSpans(isException, matcher.condition, context);
+  const exceptionCondition: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
+  const { events, spans } = await countEventsAndSpans(exceptionCondition, matcher.condition, context);
   const listIds = async (): Promise<readonly SpanId[] | undefined> => {
     if (spans * idListingSavings <= events) return undefined;
     const areTracesFewer = spans <= events * spansPerTrace;
     return areTracesFewer
-      ? listSpanIdsInTraces(isException, matcher.condition, context)
-      : listSpanIds(isException, context);
+      ? listSpanIdsInTraces(exceptionCondition, matcher.condition, context)
+      : listSpanIds(exceptionCondition, context);
   };
   const ids = await listIds();
   if (ids === undefined && spans <= events) {
@@ -140,7 +140,7 @@ async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadConte
     return;
   }
   yield* readSpansWithOwnExceptions(matcher, errors, context);
-  const owners = ids ?? (await readSpanIdsOfEvents(isException, context));
+  const owners = ids ?? (await readSpanIdsOfEvents(exceptionCondition, context));
   yield* readOwnersWithExceptions(owners, matcher, context);
 }
 

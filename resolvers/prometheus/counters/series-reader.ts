@@ -37,7 +37,7 @@ export interface GridSeries {
   readonly values: Float64Array;
 }
 
-/** Samples by time, whatever their values; of a native histogram its histograms. */
+/** Samples by time, of any value; those of native histograms in `histograms`. */
 export interface RawSeries extends Samples {
   readonly labels: Labels;
   readonly histograms: readonly HistogramSample[];
@@ -98,7 +98,7 @@ const samplesPerQuery = 250_000;
 /** Values of a grid that share an array, unless one series has more. */
 const valuesPerArray = 16_384;
 /** How many times of a range series are counted at. */
-const estimateTimes = 5;
+const estimationTimes = 5;
 // A server has no samples from before 1970. It counts nanoseconds in 64 bits, so that it takes no range of more than 292
 // years. Ranges are clipped to that, which loses no sample.
 const oldestTime: Millis = 0;
@@ -185,7 +185,7 @@ function printSum(selector: Selector): string {
 }
 
 /** The same reader, which reports the samples of each part that it has read. */
-export function countSamples(
+export function reportSamples(
   reader: SeriesReader,
   reportRead: ((samples: number) => void) | undefined,
 ): SeriesReader {
@@ -395,12 +395,12 @@ async function readRawAtOnce(
   return [...bySeries.values()].flatMap((pieces) => joinPieces(pieces));
 }
 
-/** The samples from `from` until before `to` at the time `to`, with a closed edge also the one at the ms before `from`. */
+/** Selects the samples in [from, to), evaluated at `to`. A closed edge adds the one a millisecond before `from`. */
 function selectRawRange(of: Selector, from: Millis, to: Millis): Expression {
   return { kind: "range", of, length: to - from, offset: 1 };
 }
 
-/** The samples from `start` until before `end`. Nothing is left of a series with a sample before `start` only. */
+/** The samples from `start` until before `end`. A series without any is dropped. */
 function clipSeries(series: SampleSeries, start: Millis, end: Millis): readonly RawSeries[] {
   const histograms = series.histograms.filter(({ time }) => time >= start && time < end);
   const [first, last] = [findFirstAtOrAfter(series.times, start), findFirstAtOrAfter(series.times, end)];
@@ -428,14 +428,14 @@ async function estimateSeries(
   const known = sizes.get(key);
   if (known !== undefined && known * 2 * buckets.count <= limit) return known;
   const length = buckets.step * buckets.count;
-  const longestStep = Math.min(Math.floor(length / estimateTimes), longestRange);
+  const longestStep = Math.min(Math.floor(length / estimationTimes), longestRange);
   const step = longestStep < second ? longestStep : longestStep - (longestStep % second);
   if (step < 2) return Number.NaN;
   // The windows lie inside the range, so that every counted series is part of the answer.
   const inside = selectRange(selector, edge, { from: Math.min(step, 300_000), to: 1 });
   const living = call("last_over_time", inside);
   const of = by === undefined ? living : aggregate("group", by, living);
-  const times = { start: buckets.start + step, end: buckets.start + estimateTimes * step, step };
+  const times = { start: buckets.start + step, end: buckets.start + estimationTimes * step, step };
   const countKey = `${key} ${times.start} ${times.end}`;
   const counted =
     counts.get(countKey) ?? client.query(aggregate("count", [], of), times, collectSeries, signal);

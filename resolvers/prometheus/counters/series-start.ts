@@ -42,7 +42,7 @@ export async function classifySeriesStarts(
   const [query] = queries;
   if (query === undefined || series.length === 0) return { existing: new Set(), newSeries: new Set() };
   const { buckets } = query;
-  const held = await findHeldSeries(reader, queries, listLabels(series), buckets.start);
+  const held = await findEarlierSeries(reader, queries, listLabels(series), buckets.start);
   const existing = new Set(held.map(formatNumericKey));
   const keys = series.map(({ labels }) => formatNumericKey(labels));
   const newSeries = new Set(keys.filter((key) => !existing.has(key)));
@@ -59,7 +59,7 @@ export async function classifySeriesStarts(
  * The labels of the series that had a finite sample or a histogram before `start`, in any spelling; also those of others that
  * `queries` select. @throws {BackendError}
  */
-export async function findHeldSeries(
+export async function findEarlierSeries(
   reader: SeriesReader,
   queries: readonly Pick<SeriesStartQuery, "selector" | "metric">[],
   series: readonly Labels[],
@@ -184,8 +184,8 @@ async function findNonFiniteSeries(
 }
 
 /**
- * Whether some sample is finite, by the least and the greatest one, which ignore NaN. If these are both infinities it is
- * unknown and assumed; if there is neither, the samples are histograms.
+ * Whether some sample is finite, by the least and the greatest one, which ignore NaN. Between -Infinity and Infinity
+ * one is assumed. If there is neither, the samples are histograms.
  */
 function hasFiniteSample(least: number | undefined, greatest: number | undefined): boolean {
   if (least === undefined || greatest === undefined) return true;

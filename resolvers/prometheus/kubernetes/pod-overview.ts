@@ -29,7 +29,7 @@ const maxTiles = 200;
 /** Pods × minutes that are read together. */
 const maxPodMinutes = 100_000;
 
-/** A pod, with the first and the last minute that may be the last one that has it. */
+/** A pod, with the first and the last minute in which it may be seen last. */
 interface SeenPod {
   readonly key: string;
   readonly namespace: string;

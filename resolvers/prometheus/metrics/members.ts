@@ -19,7 +19,7 @@ import {
 } from "../counters/counter-downsampling.ts";
 import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
 import { formatSeriesKey, runConcurrent } from "../counters/series-reader.ts";
-import { findHeldSeries, findMetricStart, type SeriesStartQuery } from "../counters/series-start.ts";
+import { findEarlierSeries, findMetricStart, type SeriesStartQuery } from "../counters/series-start.ts";
 import {
   buildClassicParts,
   buildObservations,
@@ -53,7 +53,7 @@ export function createMemberReader(runQuery: QueryRunner): MemberReader {
     findHeldBefore: (query, before, only, signal) => {
       const buckets = { start: before, step: 1, count: 1 };
       const run: PlanRunner<readonly Tags[]> = async (shape, plan) => {
-        const held = await findHeldSeries(plan.reader, buildStartQueries(shape, plan), only, before);
+        const held = await findEarlierSeries(plan.reader, buildStartQueries(shape, plan), only, before);
         const tags = held.map((labels) => readAllTags(shape, plan, labels));
         return [...new Map(tags.map((own) => [formatSeriesKey(own), own])).values()];
       };

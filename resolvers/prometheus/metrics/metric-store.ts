@@ -11,7 +11,7 @@ import type { PrometheusClient } from "../client/client.ts";
 import { isPlainLabel, narrowSelector } from "../client/promql.ts";
 import { joinSpellings } from "../counters/bound-spellings.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
-import { countSamples, createDuplicateSeriesError, createSeriesReader } from "../counters/series-reader.ts";
+import { createDuplicateSeriesError, createSeriesReader, reportSamples } from "../counters/series-reader.ts";
 import { answerFromSettled, type SettledAnswer, type SettledValues } from "../settled/settled-series.ts";
 import {
   readHistogram,
@@ -127,7 +127,10 @@ async function runConsistently<T>(
     const ending = new AbortController();
     try {
       const both = AbortSignal.any([signal, ending.signal]);
-      const reader = countSamples(createSeriesReader(backend, client, traits, sizes, both), query.reportRead);
+      const reader = reportSamples(
+        createSeriesReader(backend, client, traits, sizes, both),
+        query.reportRead,
+      );
       const listUncountable = () => families.listUncountable(query.match, query.metric, signal);
       const result = await run(shape, createPlan(backend, query, family, reader, listUncountable));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;

@@ -17,7 +17,7 @@ import {
   measureText,
 } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
-import { findPiece } from "../rollups/segments.ts";
+import { findRangeIndex } from "../rollups/segments.ts";
 import { trackBudget } from "../spans/read-budget.ts";
 import { deriveNames, formatActionKey, isRequest } from "../spans/requests.ts";
 import {
@@ -79,7 +79,7 @@ async function readRequests(
     for await (const chunk of takeTurns(batch, signal)) {
       for (const span of chunk) {
         if (!isRequest(span)) continue;
-        const piece = findPiece(ranges, span.end);
+        const piece = findRangeIndex(ranges, span.end);
         note(span, piece, addRequest(requireAt(pieces, piece), span));
       }
     }
@@ -109,7 +109,7 @@ type RequestKind<Query extends RollupQuery, Answer> = RollupKind<Query, Requests
 /** What the answers over requests share. */
 const answered = {
   ...requestRollups,
-  isTallied: true,
+  canBeTallied: true,
   measure: (figures: RequestsByPart) =>
     [...figures.values()]
       .flatMap((actions) => [...actions])

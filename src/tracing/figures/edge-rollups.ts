@@ -16,7 +16,7 @@ import {
   measureText,
 } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type StorableKind } from "../rollups/figures-kind.ts";
-import { findPiece } from "../rollups/segments.ts";
+import { findRangeIndex } from "../rollups/segments.ts";
 import {
   formatEdgesAction,
   type KeyedCalls,
@@ -87,7 +87,7 @@ export const edgesByActionRollups: StorableKind<EdgesQuery, EdgesByAction> = {
         for (const call of chunk) {
           const [action, key] = [deriveAction(call), deriveKey(call)];
           if (action === undefined || key === undefined) continue;
-          const edges = findActionEdges(requireAt(pieces, findPiece(ranges, call.caller.end)), action);
+          const edges = findActionEdges(requireAt(pieces, findRangeIndex(ranges, call.caller.end)), action);
           addSpan(findDurations(edges[side], JSON.stringify(key), key), call.caller);
         }
       }
@@ -133,7 +133,7 @@ async function addUpBySide<Side extends string, Key extends object>(
       for (const call of chunk) {
         const key = deriveKey(call);
         if (key === undefined) continue;
-        const own = requireAt(figures, findPiece(ranges, call.caller.end));
+        const own = requireAt(figures, findRangeIndex(ranges, call.caller.end));
         addSpan(findDurations(own, JSON.stringify(key), key), call.caller);
       }
     }

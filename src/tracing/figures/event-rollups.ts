@@ -9,7 +9,7 @@ import type { SpanReader } from "../../store/spans.ts";
 import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";
 import { measureText } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
-import { findPiece } from "../rollups/segments.ts";
+import { findRangeIndex } from "../rollups/segments.ts";
 import {
   addEventAction,
   deriveEventKey,
@@ -131,7 +131,7 @@ async function readActionsByEvent(
   const pieces = ranges.map((): ActionsByEvent => new Map());
   for await (const chunk of takeTurns(spans, signal)) {
     for (const span of chunk) {
-      const piece = requireAt(pieces, findPiece(ranges, span.end));
+      const piece = requireAt(pieces, findRangeIndex(ranges, span.end));
       addEventAction(findEventActions(piece, deriveDigest(span)), deriveAction(span), toEventAction(span));
     }
   }
@@ -152,7 +152,7 @@ export const slowEventActionRollups: RollupKind<
     const { spans, deriveAction } = await readSpansOfEvent(reader, query, signal);
     const pieces = ranges.map((): EventActions => new Map());
     for (const span of spans) {
-      const piece = requireAt(pieces, findPiece(ranges, span.end));
+      const piece = requireAt(pieces, findRangeIndex(ranges, span.end));
       addEventAction(piece, deriveAction(span), toEventAction(span));
     }
     return pieces;

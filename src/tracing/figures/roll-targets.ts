@@ -1,5 +1,5 @@
-// The groups of figures that a roller makes for a site: its requests, its slow events with their actions, and for each set of
-// partners that somebody may see its edges and those of its actions.
+// What a roller makes figures of for a site: requests, slow events with their actions, and edges of the site and of its
+// actions. Edges are made for each set of partners that somebody may see.
 import type { Millis, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSource } from "../../store/spans.ts";
 import { createRollTarget, type RollTarget } from "../rollup-store/roll-target.ts";
@@ -17,7 +17,7 @@ export interface RolledSource {
   readonly retention: Millis;
 }
 
-/** Those of the site by itself. */
+/** Targets of the site alone. */
 export function createSiteTargets(rolled: RolledSource): readonly RollTarget[] {
   const sources = [rolled.source] as const;
   const buildOwnQuery = (range: TimeRange, budget: Budget) => ({ sources, range, budget });
@@ -31,7 +31,7 @@ export function createSiteTargets(rolled: RolledSource): readonly RollTarget[] {
   ];
 }
 
-/** Those of the calls between the site and its partners, in the order in which requests name them. */
+/** Targets of calls between the site and `partners`, which are in the order that requests use. */
 export function createPartnerTargets(
   rolled: RolledSource,
   partners: readonly SpanSource[],

@@ -13,7 +13,7 @@ import {
 } from "../../core/time.ts";
 import type { AddedSpans, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, unlimitedBudget } from "../spans/read-budget.ts";
-import { findSegment } from "./segments.ts";
+import { findSegmentStart } from "./segments.ts";
 
 interface ChangesQuery {
   readonly sources: SpanSources;
@@ -77,7 +77,7 @@ export async function findChanges(
   // Apart from the request's budget, all of which is left for one that reads everything in the end.
   const budget = createBudgetShare(unlimitedBudget, isLocal ? maxAdded : 4 * maxAdded);
   const addMinutes = (batch: readonly Span[]): void => {
-    for (const { end } of batch) minutes.add(findSegment(end, minuteLength));
+    for (const { end } of batch) minutes.add(findSegmentStart(end, minuteLength));
   };
   const traceIds = new Set<string>();
   const lookUpTraces = async (): Promise<void> => {

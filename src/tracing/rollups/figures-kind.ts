@@ -19,7 +19,7 @@ interface FiguresKind<Query extends RollupQuery, Figures> {
   readonly listSources: (query: Query) => SpanSources;
   /** The spans to which figures belong by their end. */
   readonly select: SpanSelection;
-  /** Whether a span changes the figures of its own segment only; else those of all its trace and of the traces it links to. */
+  /** Whether a span affects its own segment only; otherwise its whole trace and the traces that it links to. */
   readonly isLocal: boolean;
   /** The figures of each range; the ranges are the query's range in pieces. */
   readonly read: (
@@ -36,9 +36,9 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
   readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
   /** About how many bytes of memory the figures take. */
   readonly measure: (figures: Figures) => number;
-  /** Whether a source that can tally adds up most of what the definition asks for: then figures pay only where little is read. */
-  readonly isTallied?: boolean;
-  /** What the source also searches, in all of time, where it adds up. */
+  /** Whether a source that can tally adds up most of it itself. Figures then pay off only where little is read. */
+  readonly canBeTallied?: boolean;
+  /** Spans of all time that the source also searches to add up. */
   readonly searched?: SpanSelection;
   readonly stored: StoredForm<Query, Figures>;
 }
@@ -47,7 +47,7 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
 interface StoredForm<Query, Figures> {
   /** What is kept may answer other queries too. */
   readonly nameGroup: (query: Query) => GroupName;
-  /** The query's figures, of a value that the codec of the group returns; undefined for any other value. */
+  /** Takes the query's figures from a value that the group's codec returns; undefined for any other. */
   readonly decode: (value: unknown, query: Query) => MaybePromise<Figures | undefined>;
 }
 
@@ -72,7 +72,7 @@ export interface RollupTask<Query extends RollupQuery, Figures, Answer> {
   readonly reader: SpanReader;
   readonly query: Query;
   /** About how many spans the range has. */
-  readonly spans: number;
-  /** The least number of spans of which figures are kept. */
-  readonly least: number;
+  readonly estimatedSpans: number;
+  /** Figures of fewer spans are not kept. */
+  readonly minSpans: number;
 }

@@ -7,7 +7,7 @@ import type { SnapshotVersion } from "../../store/spans.ts";
 import type { Changes } from "./changes.ts";
 import { measureText } from "./duration-figures.ts";
 import type { Mutex } from "./mutex.ts";
-import { findSegment, segmentLengths } from "./segments.ts";
+import { findSegmentStart, segmentLengths } from "./segments.ts";
 import { dropFromCover, type HeldCover, type StoredRollups } from "./stored-cover.ts";
 
 /** Kept figures; the group that was used last comes last. */
@@ -122,7 +122,7 @@ export function keepSegment(
   dropSegment(cache, group, segment);
   makeRoom(cache, bytes);
   if (!hasRoom(cache, bytes)) {
-    const first = findSegment(range.from, group.length);
+    const first = findSegmentStart(range.from, group.length);
     const before = [...group.segments.keys()].filter((other) => other < first).sort(compare);
     for (const other of before) if (!hasRoom(cache, bytes)) dropSegment(cache, group, other);
   }
@@ -177,7 +177,7 @@ function* listChangedSegments(
   { length, segments, pending }: Group,
   { minutes, changedOrigins }: Changes,
 ): Generator<Instant> {
-  for (const minute of minutes) yield findSegment(minute, length);
+  for (const minute of minutes) yield findSegmentStart(minute, length);
   if (changedOrigins.size === 0) return;
   for (const [segment, { origins }] of segments)
     if ([...origins].some((origin) => changedOrigins.has(origin))) yield segment;

@@ -23,7 +23,13 @@ import {
   type RollupCache,
   releaseGroup,
 } from "./rollup-cache.ts";
-import { countPieces, divideRange, joinPieces, type Piece, segmentLengths } from "./segments.ts";
+import {
+  divideRange,
+  estimateMaxPieces,
+  groupAdjacentPieces,
+  type Piece,
+  segmentLengths,
+} from "./segments.ts";
 import { coversRange } from "./stored-cover.ts";
 
 const maxPieces = 2_000;
@@ -62,15 +68,15 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
     return leaveToDefinition("the source adds requests up, and no index keeps figures of them");
   }
   if (reader.openSnapshot === undefined) return leaveToDefinition("the source cannot hold one moment");
-  if (countPieces(range, requireLast(segmentLengths)) > maxPieces)
+  if (estimateMaxPieces(range, requireLast(segmentLengths)) > maxPieces)
     return leaveToDefinition("the range is too long");
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
   if (spans === undefined) return leaveToDefinition("the source does not know how many spans there are");
   // Few spans are read in as little time, but only where they may be.
-  const least = Math.min(cache.minSpans, Math.ceil(budget.limit / documentsPerSpan));
-  if (spans < least)
-    return leaveToDefinition(`figures are kept of ${least} spans or more, and there are about ${spans}`);
+  const minSpans = Math.min(cache.minSpans, Math.ceil(budget.limit / documentsPerSpan));
+  if (spans < minSpans)
+    return leaveToDefinition(`figures are kept of ${minSpans} spans or more, and there are about ${spans}`);
   const group = findGroup(cache, nameGroup(kind, query).key);
   if (group.definitionRequests > 0) {
     group.definitionRequests -= 1;
@@ -79,7 +85,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   group.users += 1;
   try {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-      const task = { kind, sources, reader, query, spans, least };
+      const task = { kind, sources, reader, query, estimatedSpans: spans, minSpans };
       const collected = await collectFigures(cache, group, task, signal);
       if (collected === "again") continue;
       if ("instead" in collected) return leaveToDefinition(collected.instead, collected.refusal);
@@ -95,10 +101,10 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
 }
 
 function isAddedUp<Query extends RollupQuery, Figures, Answer>(
-  { isTallied = false }: RollupKind<Query, Figures, Answer>,
+  { canBeTallied = false }: RollupKind<Query, Figures, Answer>,
   { tally }: SpanReader,
 ): boolean {
-  return isTallied && tally !== undefined;
+  return canBeTallied && tally !== undefined;
 }
 
 /**
@@ -129,7 +135,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
       const instead = "what is not kept exceeds limits.documents, unless the source counts it";
       return plan.isCovered ? { instead, refusal: createEndsError(budget.limit, toRead) } : { instead };
     }
-    const cost = { spans: task.spans, toRead, searched: kind.searched, sources, budget };
+    const cost = { spans: task.estimatedSpans, toRead, searched: kind.searched, sources, budget };
     if (isAddedAtSource && !(await isReadingCheaper(reader, cost, signal))) {
       return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }
@@ -145,7 +151,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
       if (isPending(group, piece.segment, pending)) group.pending.delete(piece.segment);
     }
   }
-  if (known.length === 0 && awaited.length === 0 && spent() < task.least) {
+  if (known.length === 0 && awaited.length === 0 && spent() < task.minSpans) {
     group.definitionRequests = definitionRequests;
     dropSegments(cache, group);
   }
@@ -188,7 +194,7 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
   task: RollupTask<Query, Figures, Answer>,
   signal: AbortSignal,
 ): Promise<ReadingPlan<Figures> | undefined> {
-  const { kind, sources, spans } = task;
+  const { kind, sources, estimatedSpans } = task;
   const release = await lockMutex(group.mutex, signal);
   let snapshot: SpanSnapshot | undefined;
   try {
@@ -198,7 +204,7 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
     const loaded = await loadStored(cache, group, task, { ...lookup, snapshot }, signal);
     const { figures: stored, gaps, choices, failure } = loaded;
-    chooseLength(cache, group, spans, task.query.range, gaps);
+    chooseLength(cache, group, estimatedSpans, task.query.range, gaps);
     const explain = failure === undefined ? explainRead : () => "the index could not be read";
     const known = [...stored];
     const [awaited, own]: [PendingFigures[], OwnPiece[]] = [[], []];
@@ -252,7 +258,7 @@ function chooseLength(
   gaps: readonly TimeRange[],
 ): void {
   const measure = (length: bigint) => {
-    const pieces = gaps.reduce((sum, gap) => sum + countPieces(gap, length), 0);
+    const pieces = gaps.reduce((sum, gap) => sum + estimateMaxPieces(gap, length), 0);
     return { length, pieces, perSegment: (spans * Number(length)) / Number(to - from + 1n) };
   };
   if (hasSegments(group)) {
@@ -276,7 +282,7 @@ async function countSpans<Query extends RollupQuery, Figures, Answer>(
   signal: AbortSignal,
 ): Promise<number> {
   let spans = 0;
-  for (const run of joinPieces(pieces)) {
+  for (const run of groupAdjacentPieces(pieces)) {
     const count = await reader.count?.({ sources, range: joinRange(run), select, budget }, signal);
     spans += count ?? 0;
   }
@@ -301,7 +307,7 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
 ): Promise<readonly Figures[]> {
   const all: Figures[] = [];
   const pendings = new Map(own.map(({ piece, pending }) => [piece, pending]));
-  for (const run of joinPieces(own.map(({ piece }) => piece)).flatMap(cutRun)) {
+  for (const run of groupAdjacentPieces(own.map(({ piece }) => piece)).flatMap(cutRun)) {
     const ranges = run.map(({ range }) => range);
     const origins = new Set<string>();
     const reader = trackOrigins((origin) => origins.add(origin));

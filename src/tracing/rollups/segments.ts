@@ -15,13 +15,13 @@ export interface Piece {
 }
 
 /** The start of the segment in which an instant lies. */
-export function findSegment(instant: Instant, length: bigint): Instant {
+export function findSegmentStart(instant: Instant, length: bigint): Instant {
   const rest = instant % length;
   return (rest < 0n ? instant - rest - length : instant - rest) as Instant;
 }
 
 /** How many pieces a range has at most. */
-export function countPieces({ from, to }: TimeRange, length: bigint): number {
+export function estimateMaxPieces({ from, to }: TimeRange, length: bigint): number {
   return Number((to - from) / length) + 2;
 }
 
@@ -29,7 +29,7 @@ export function countPieces({ from, to }: TimeRange, length: bigint): number {
 export function divideRange({ from, to }: TimeRange, length: bigint): readonly Piece[] {
   const pieces: Piece[] = [];
   for (let start = from; start <= to; ) {
-    const segment = findSegment(start, length);
+    const segment = findSegmentStart(start, length);
     const last = (segment + length - 1n) as Instant;
     const end = last < to ? last : to;
     const isWhole = segment === start && end === last;
@@ -39,8 +39,8 @@ export function divideRange({ from, to }: TimeRange, length: bigint): readonly P
   return pieces;
 }
 
-/** Pieces that follow one another, as lists without gaps. */
-export function joinPieces(pieces: readonly Piece[]): readonly (readonly Piece[])[] {
+/** Groups ordered pieces into lists without gaps. */
+export function groupAdjacentPieces(pieces: readonly Piece[]): readonly (readonly Piece[])[] {
   const runs: Piece[][] = [];
   for (const piece of pieces) {
     const run = runs.at(-1);
@@ -51,7 +51,7 @@ export function joinPieces(pieces: readonly Piece[]): readonly (readonly Piece[]
 }
 
 /** The index of the range in which an instant lies; the ranges are in order and without gaps. */
-export function findPiece(ranges: readonly TimeRange[], instant: Instant): number {
+export function findRangeIndex(ranges: readonly TimeRange[], instant: Instant): number {
   let low = 0;
   let high = ranges.length - 1;
   while (low < high) {

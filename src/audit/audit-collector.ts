@@ -1,5 +1,6 @@
 // The audit log at a collector: OTLP over HTTP, as JSON. Lines wait in a bounded queue and are sent again until the collector
 // takes them. What waits when the program is killed is lost, which no later start can count.
+import { setTimeout as sleep } from "node:timers/promises";
 import type { AuditConfig } from "../config/edge-settings.ts";
 import { type Instant, type Millis, second } from "../core/time.ts";
 import { buildOtlpUrl, postOtlp } from "../telemetry/otlp-request.ts";
@@ -66,9 +67,11 @@ export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOp
     reopen: () => {},
     close: async () => {
       const limit = setTimeout(() => state.closing.abort(), closeTimeout);
-      while (state.waiting.length > 0 && !state.closing.signal.aborted) {
+      const { signal } = state.closing;
+      while (state.waiting.length > 0 && !signal.aborted) {
         start();
         await state.sending;
+        if (state.waiting.length > 0) await sleep(retryDelay, undefined, { signal }).catch(() => {});
       }
       clearTimeout(limit);
       clearTimeout(state.timer);

@@ -2,7 +2,7 @@
 // cannot be written in full stays. A file beside it says how much of it is known to be on the disk, so that the next start
 // can count what a crash may have lost.
 import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { AuditConfig } from "../config/edge-settings.ts";
 import { isFileMissing } from "../core/errors.ts";
@@ -99,16 +99,20 @@ function appendLine(state: FileState, line: string): Promise<void> {
   });
 }
 
+/** To be called where there is something to do. */
 function startWork(state: FileState): void {
-  state.working ??= work(state).finally(() => {
-    state.working = undefined;
-  });
+  state.working ??= work(state);
 }
 
-/** Writes all that waits. Never rejects: a failure is that of the lines that wait. */
+/**
+ * Does all that is to be done. Never rejects: a failure is that of the lines that wait. Without any, what has failed is tried
+ * again with the next line.
+ */
 async function work(state: FileState): Promise<void> {
-  while (state.waiting.length > 0 || state.mustReopen || state.mustSync) {
+  let hasFailed = false;
+  while (state.waiting.length > 0 || (!hasFailed && (state.mustReopen || state.mustSync))) {
     const batch = takeBatch(state);
+    hasFailed = false;
     try {
       if (state.mustReopen) await reopenFile(state);
       if (state.mustSync) await syncFile(state);
@@ -116,8 +120,11 @@ async function work(state: FileState): Promise<void> {
       for (const { resolve } of batch) resolve();
     } catch (error) {
       for (const { reject } of batch) reject(error);
+      hasFailed = true;
     }
   }
+  // In the turn in which nothing is left to do, so that what comes next starts anew.
+  state.working = undefined;
 }
 
 function takeBatch({ waiting }: FileState): readonly WaitingLine[] {
@@ -170,8 +177,8 @@ async function syncFile(state: FileState): Promise<void> {
 }
 
 async function reopenFile(state: FileState): Promise<void> {
-  state.mustReopen = false;
   const next = await openFile(state.path);
+  state.mustReopen = false;
   const before = state.file;
   state.file = next;
   if (!state.isSynced) await before.handle.datasync();
@@ -183,10 +190,23 @@ async function reopenFile(state: FileState): Promise<void> {
 /** The newest of the renamed files ends in `.1`. */
 async function rotateFiles(state: FileState, keep: number): Promise<void> {
   const { path } = state;
-  await rm(`${path}.${keep}`, { force: true });
-  for (let number = keep - 1; number >= 1; number -= 1) await renameIfThere(path, number);
-  await rename(path, `${path}.1`);
+  // Renamed already: a new file could not be opened then. The others have their numbers.
+  if (await isThere(path)) {
+    await rm(`${path}.${keep}`, { force: true });
+    for (let number = keep - 1; number >= 1; number -= 1) await renameIfThere(path, number);
+    await rename(path, `${path}.1`);
+  }
   await reopenFile(state);
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return true;
+  } catch (error) {
+    if (isFileMissing(error)) return false;
+    throw error;
+  }
 }
 
 async function renameIfThere(path: string, number: number): Promise<void> {

@@ -32,6 +32,23 @@ test("lines arrive in order, also those that the collector refused at first", as
   await collector.close();
 });
 
+test("a collector that is down is asked once a second for the last lines", async () => {
+  let failures = 0;
+  const sink = createAuditCollector({
+    otlp: { url: "http://127.0.0.1:1", headers: {} },
+    sync: "1s",
+    onFailure: () => {
+      failures += 1;
+    },
+  });
+  await sink.append("{}\n", fromMillis(0));
+  const closed = sink.close();
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  expect(failures).toBeGreaterThan(0);
+  expect(failures).toBeLessThan(5);
+  await closed;
+});
+
 test("lines are refused once too many wait", async () => {
   const sink = createAuditCollector({
     otlp: { url: "http://127.0.0.1:9", headers: {} },

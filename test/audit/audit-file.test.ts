@@ -147,6 +147,25 @@ test("is renamed when it would grow over its size, and only so many are kept", a
   for (const name of names) expect((await stat(join(path, "..", name))).size).toBeLessThanOrEqual(4_096);
 });
 
+test("keeps the older files where the file is gone that it would rename, and opens it again", async () => {
+  const path = namePath();
+  const file = await openAuditFile(path, { sync: "1s", rotate: { bytes: 10, keep: 3 } });
+  for (const line of ["first line", "second line", "third line", "fourth line"]) await append(file, line);
+  await rename(path, `${path}.elsewhere`);
+  for (const line of ["fifth line", "sixth line"]) await append(file, line);
+  await file.close();
+  const kept = await Promise.all([path, `${path}.1`, `${path}.2`, `${path}.3`].map(readLines));
+  expect(kept).toEqual([["sixth line"], ["fifth line"], ["third line"], ["second line"]]);
+});
+
+test("takes a line that comes as soon as the one before is written", async () => {
+  const path = namePath();
+  const file = await openAuditFile(path, { sync: "1s" });
+  for (let n = 0; n < 20; n += 1) await file.append(`${n}\n`, at);
+  await file.close();
+  expect(await readLines(path)).toHaveLength(20);
+});
+
 test("has no part of a line when the disk is full, and goes on when there is room", async () => {
   const path = namePath();
   const file = await openAuditFile(path, { sync: "1s" });

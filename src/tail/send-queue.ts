@@ -48,6 +48,7 @@ export function createSendQueue(start: Instant, signal: AbortSignal): SendQueue 
       if (ended) return;
       pieces = [];
       waiting = 0;
+      emptied.resolve();
       push(text, taken);
       ended = true;
     },

@@ -25,11 +25,7 @@ export interface AgentServer {
   readonly answer: (request: Request, body: unknown, session: ToolSession) => Promise<ProtocolAnswer>;
   /** The same tools without the protocol, for a container that forwards them. */
   readonly listTools: () => readonly object[];
-  readonly callTool: (
-    name: string,
-    args: Readonly<Record<string, unknown>>,
-    session: ToolSession,
-  ) => Promise<object | undefined>;
+  readonly callTool: (name: string, args: unknown, session: ToolSession) => Promise<object | undefined>;
 }
 
 const instructions =
@@ -145,11 +141,7 @@ function describeTools(endpoints: readonly Endpoint[]): readonly object[] {
 }
 
 /** As the protocol answers a call; undefined where there is no such tool. */
-async function answerCall(
-  name: string,
-  args: Readonly<Record<string, unknown>>,
-  session: ToolSession,
-): Promise<object | undefined> {
+async function answerCall(name: string, args: unknown, session: ToolSession): Promise<object | undefined> {
   const outcome = await callTool(name, args, session);
   if (outcome === undefined) return undefined;
   if ("refusal" in outcome) {

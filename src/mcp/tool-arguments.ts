@@ -17,25 +17,35 @@ const maxPageRows = 10_000;
 
 export const defaultCellChars = 2_000;
 const maxOffset = 100_000_000;
-const ownArguments = z
-  .object({
-    app_name: optional(z.string()),
-    app_environment: optional(z.string()),
-    site_id: optional(z.string()),
-    start: optional(z.string()),
-    end: optional(z.string()),
-    namespaces: optional(z.array(z.string())),
-    cursor: optional(z.string()),
-    page: optional(integer(1, maxPageRows)),
-    per_page: optional(integer(1, 1_000)),
-    max_characters: optional(integer(100, 10_000)),
-    offset: optional(integer(0, maxOffset)),
-  })
+/** What tools take beside their operations, and no operation checks. */
+const extraArguments = {
+  query: optional(z.string()),
+  longest_first: optional(z.boolean()),
+  snapshots: optional(z.boolean()),
+  is_action: optional(z.boolean()),
+  number: optional(z.int()),
+  digest: optional(z.string()),
+};
+const ownArguments = {
+  app_name: optional(z.string()),
+  app_environment: optional(z.string()),
+  site_id: optional(z.string()),
+  start: optional(z.string()),
+  end: optional(z.string()),
+  namespaces: optional(z.array(z.string())),
+  cursor: optional(z.string()),
+  page: optional(integer(1, maxPageRows)),
+  per_page: optional(integer(1, 1_000)),
+  max_characters: optional(integer(100, 10_000)),
+  offset: optional(integer(0, maxOffset)),
+};
+const checkedArguments = z
+  .object({ ...ownArguments, ...extraArguments })
   .refine(({ page = 1, per_page = pageSize }) => page * per_page <= maxPageRows, {
     path: ["page"],
     message: `lies beyond ${maxPageRows} rows; use the cursor`,
   });
-export type OwnArguments = z.output<typeof ownArguments>;
+export type OwnArguments = z.output<typeof checkedArguments>;
 
 /** What every tool takes beside its operation's request, as JSON Schema. */
 const siteProperties: Readonly<Record<string, JsonSchema>> = {
@@ -80,7 +90,7 @@ const pageProperties: Readonly<Record<string, JsonSchema>> = {
     description: "Where the shown part of longer texts begins, as the mark tells.",
   },
 };
-const namesOfOwn = new Set(Object.keys(ownArguments.shape));
+const namesOfOwn = new Set(Object.keys(ownArguments));
 
 export const defaultPageSize = pageSize;
 
@@ -144,7 +154,7 @@ function collectDefinitions(
 /** @throws {Unprocessable} `invalid_request` */
 export function parseOwnArguments(args: Args): OwnArguments {
   const bytes = Buffer.byteLength(JSON.stringify(args));
-  if (bytes <= maxArgumentBytes) return parseRequest(ownArguments, args);
+  if (bytes <= maxArgumentBytes) return parseRequest(checkedArguments, args);
   const message = `have ${bytes} bytes; expected at most ${maxArgumentBytes}`;
   throw createInvalidRequest([{ path: "arguments", message }]);
 }

@@ -66,12 +66,13 @@ type ToolOutcome = { readonly page: ToolPage } | { readonly refusal: ToolRefusal
 /** Undefined where there is no such tool. Never throws what the client may not see. */
 export async function callTool(
   name: string,
-  args: Args,
+  given: unknown,
   session: ToolSession,
 ): Promise<ToolOutcome | undefined> {
   const tool = findTool(name);
   if (tool === undefined && !isExplainTool(name)) return undefined;
   try {
+    const args = readArguments(given);
     if (tool !== undefined) return { page: await runTool(tool, args, session) };
     return { page: await explainCall(args, session) };
   } catch (error) {
@@ -262,7 +263,7 @@ async function readOwnPage(
   const done = skip + shown;
   const last: unknown = rows.at(-1);
   const isLast = rows.length < Math.min(wanted, 10_000);
-  if (done === rows.length && isLast) return { rows: fitted, left: 0, cursor: null };
+  if (done >= rows.length && isLast) return { rows: fitted, left: 0, cursor: null };
   const behind = isLast ? 0 : await countBehind(operation, request, last, session);
   const left = behind === undefined ? null : rows.length - done + behind;
   const next =
@@ -308,8 +309,7 @@ function readTime(row: unknown): string {
 async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> {
   const own = parseOwnArguments(args);
   const tool = findTool(String(args.tool ?? ""));
-  const given = typeof args.arguments === "object" && args.arguments !== null ? (args.arguments as Args) : {};
-  const inner = omitNulls(given);
+  const inner = omitNulls(readArguments(args.arguments));
   if (tool?.plan === undefined)
     throw createInvalidRequest([{ path: "tool", message: "expected the name of a tool that reads data" }]);
   const asked = parseOwnArguments(inner);
@@ -320,6 +320,13 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const request = plan.paging === "own" ? addFirstPage(plan.request, asked) : plan.request;
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
   return cutPage([answer], own, { ...position, skip: 0 });
+}
+
+/** The arguments of a call. @throws {Unprocessable} `invalid_request` where they are no object */
+function readArguments(given: unknown): Args {
+  if (given === undefined || given === null) return {};
+  if (typeof given === "object" && !Array.isArray(given)) return given as Args;
+  throw createInvalidRequest([{ path: "arguments", message: "expected an object" }]);
 }
 
 function addFirstPage(request: Args, { per_page = defaultPageSize }: OwnArguments): Args {

@@ -78,11 +78,7 @@ const planSite =
 function planListing(operation: string, args: Args, { namespaces = [] }: OwnArguments, site: Site): ToolPlan {
   const { query, order, longest_first: longest, ...rest } = args;
   const terms = namespaces.map((name) => `namespace=${quoteValue(name)}`);
-  if (longest !== undefined && typeof longest !== "boolean")
-    throw createInvalidRequest([{ path: "longest_first", message: "expected true or false" }]);
-  if (query !== undefined && typeof query !== "string")
-    throw createInvalidRequest([{ path: "query", message: "expected a string" }]);
-  const given = query === undefined || query.trim() === "" ? undefined : query;
+  const given = typeof query === "string" && query.trim() !== "" ? query : undefined;
   const chosen = terms.length === 0 ? undefined : `(${terms.join(" OR ")})`;
   const joined = given === undefined || chosen === undefined ? (given ?? chosen) : `(${given}) AND ${chosen}`;
   return {

@@ -1,6 +1,13 @@
 // How many log lines lie behind a page, for readers that page through them. Only what the sources count themselves is counted:
 // to read the rest of a range for its number alone would cost more than the page.
-import { endOfMilli, floorToMilli, type Instant, parseInstant, printInstant } from "../core/time.ts";
+import {
+  endOfMilli,
+  floorToMilli,
+  type Instant,
+  parseInstant,
+  printInstant,
+  toInclusiveEnd,
+} from "../core/time.ts";
 import { countWithoutReading } from "./logs/counts.ts";
 import type { PreparedOperation } from "./runtime/operation.ts";
 
@@ -32,11 +39,19 @@ export function prepareRemainingLines({
     // A crowded millisecond is answered in parts, of which only the last is known to be one.
     run: async (context) => {
       if (time === undefined || !isWhole) return undefined;
-      const rest =
-        order === "DESC"
-          ? { to: printInstant((time - 1n) as Instant) }
-          : { from: printInstant((endOfMilli(time) + 1n) as Instant) };
+      const next = (order === "DESC" ? time - 1n : endOfMilli(time) + 1n) as Instant;
+      if (isBeyondRange(next, request)) return 0;
+      const rest = order === "DESC" ? { to: printInstant(next) } : { from: printInstant(next) };
       return await countWithoutReading({ ...request, ...rest }, context);
     },
   };
+}
+
+/** Whether an instant lies before or after all of the range. */
+function isBeyondRange(instant: Instant, { from, to }: Pick<AnsweredPage, "from" | "to">): boolean {
+  const [first, last] = [from, to].map((text) => (typeof text === "string" ? parseInstant(text) : undefined));
+  return (
+    (first !== undefined && instant < first) ||
+    (last !== undefined && instant > toInclusiveEnd(String(to), last))
+  );
 }

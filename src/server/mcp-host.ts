@@ -147,8 +147,7 @@ async function answerContainer(
   session: OpenSession,
 ): Promise<ProtocolAnswer> {
   const { name, arguments: args } = (body ?? {}) as { readonly name?: unknown; readonly arguments?: unknown };
-  const given = typeof args === "object" && args !== null ? args : {};
-  const answer = await server.callTool(String(name), given as Readonly<Record<string, unknown>>, session);
+  const answer = await server.callTool(String(name), args, session);
   if (answer === undefined) throw new NotFound();
   return { status: 200, type: jsonType["Content-Type"], text: JSON.stringify(answer) };
 }

@@ -400,11 +400,77 @@ describe("tools", () => {
       { app_name: site_id, longest_first: "true" },
       "invalid_request",
     ],
+    ["a text that is none", "discover_metrics", { app_name: site_id, query: ["cpu"] }, "invalid_request"],
+    [
+      "a switch that is none",
+      "get_kubernetes_pods",
+      { app_name: site_id, snapshots: "true" },
+      "invalid_request",
+    ],
+    ["a number that is none", "get_incident", { app_name: site_id, number: "7" }, "invalid_request"],
+    [
+      "a kind that is none",
+      "get_incident",
+      { app_name: site_id, trace_id: "a", is_action: "no" },
+      "invalid_request",
+    ],
+    [
+      "a call whose arguments are a text",
+      "explain",
+      { tool: "get_log_lines", arguments: "{}" },
+      "invalid_request",
+    ],
   ])("refuse %s with a slug and advice", async (_, name, args, slug) => {
     const { isError, structuredContent, content } = await call(name, args);
     expect(isError).toBe(true);
     expect(structuredContent.error).toBe(slug);
     expect(content[0]?.text).toMatch(/^Refused \(/);
+  });
+
+  test("tell all arguments of a wrong type at once", async () => {
+    const { structuredContent } = await call("get_traces", {
+      app_name: site_id,
+      query: 5,
+      longest_first: "true",
+    });
+    const { details } = structuredContent as { details?: { issues?: readonly { path: string }[] } };
+    expect(JSON.stringify(details)).toMatch(/query.*longest_first|longest_first.*query/);
+  });
+
+  test("arguments that are a text are refused, also by the endpoint of a container", async () => {
+    const response = await post("/api/mcp/tool", {
+      name: "get_log_lines",
+      arguments: '{"app_name":"demo-shop"}',
+    });
+    expect(await response.json()).toMatchObject({
+      isError: true,
+      structuredContent: { error: "invalid_request" },
+    });
+  });
+
+  test("a page that ends at the bound of its range is answered, and is the last", async () => {
+    const newest = await call("get_log_lines", { app_name: site_id, per_page: 1 });
+    const at = newest.structuredContent.rows[0]?.timestamp;
+    for (const order of ["ASC", "DESC"]) {
+      const { structuredContent, isError } = await call("get_log_lines", {
+        ...{ app_name: site_id, start: at, end: at, per_page: 1, order },
+      });
+      expect(isError).toBeUndefined();
+      expect(structuredContent).toMatchObject({ left: 0 });
+      expect(structuredContent.rows.length).toBeGreaterThan(0);
+    }
+  });
+
+  test("a page beyond the last one is empty, and the last", async () => {
+    for (const name of ["get_log_lines", "get_traces"]) {
+      const { structuredContent } = await call(name, {
+        app_name: site_id,
+        ...range,
+        per_page: 1_000,
+        page: 9,
+      });
+      expect(structuredContent).toMatchObject({ rows: [], left: 0, cursor: null });
+    }
   });
 
   test("a cursor does not serve other arguments", async () => {

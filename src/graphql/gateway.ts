@@ -182,6 +182,8 @@ function createCompilerPlugin(warn: GatewayOptions<object>["warn"]): Plugin {
   const compiled = new WeakMap<DocumentNode, Map<string, RunCompiled | undefined>>();
   return {
     onExecute({ args, setExecuteFn }) {
+      // What a client names beside its document is not remembered.
+      if (!getOperationAST(args.document, args.operationName)) return;
       const known = compiled.get(args.document) ?? new Map<string, RunCompiled | undefined>();
       compiled.set(args.document, known);
       const operation = args.operationName ?? "";

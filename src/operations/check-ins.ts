@@ -6,7 +6,10 @@ import * as z from "zod";
 import { toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { type Instant, parseInstant, printMillis, toDate } from "../core/time.ts";
 import type { Operation } from "./runtime/operation.ts";
-import { optional, time } from "./runtime/request-body.ts";
+import { isObject, optional, time } from "./runtime/request-body.ts";
+
+/** Names of one thing, of which one is required. */
+const expressionKeys: readonly string[] = ["expression", "cron", "schedule"];
 
 interface CronTest {
   readonly expression: string;
@@ -59,14 +62,15 @@ const body = z
       examples: ["2026-01-31T12:00:00Z"],
     }),
   })
-  .transform(({ expression, cron, schedule, timezone = "UTC", from }, { issues }): CronTest => {
-    const written = expression ?? cron ?? schedule;
-    if (written === undefined) {
-      const message = "is required: expected a string";
-      issues.push({ code: "custom", path: ["expression"], message, input: undefined });
-      return z.NEVER;
-    }
-    return { expression: written, timezone, from: from?.instant };
+  .refine(({ expression, cron, schedule }) => (expression ?? cron ?? schedule) !== undefined, {
+    path: ["expression"],
+    message: "is required: expected a string",
+    // Also where something else is wrong, so that all is told at once.
+    when: ({ value, issues }) =>
+      isObject(value) && !issues.some(({ path }) => expressionKeys.includes(String(path?.[0]))),
+  })
+  .transform(({ expression, cron, schedule, timezone = "UTC", from }): CronTest => {
+    return { expression: expression ?? cron ?? schedule ?? "", timezone, from: from?.instant };
   })
   .meta({ examples: [{ expression: "0 9-17 * * MON-FRI", timezone: "Europe/Berlin" }] });
 

@@ -186,10 +186,15 @@ export function prepareNamespaces(site: string) {
 }
 
 /** How many rows `traces/errors` has of each revision, in their order. */
-export function prepareErrorCounts(site: string, asked: RequestedRange, revisions: readonly string[]) {
+export function prepareErrorCounts(
+  site: string,
+  asked: RequestedRange,
+  namespaces: readonly string[],
+  revisions: readonly string[],
+) {
   return prepareRead(site, async (context): Promise<readonly number[]> => {
     const range = resolveSiteRange(site, asked, context);
-    const found = await countErrorRows(site, range, revisions, context);
+    const found = await countErrorRows(site, range, namespaces, revisions, context);
     return revisions.map((revision) => found.get(revision) ?? 0);
   });
 }

@@ -380,6 +380,16 @@ describe("check_ins/test_cron: invalid input", () => {
   });
 });
 
+test("tells that there is no expression beside what else is wrong", () => {
+  expect(() => parseRequest(testCron.request, { timezone: "Mars", from: "x" })).toThrow(
+    expect.objectContaining({
+      details: {
+        issues: ["timezone", "from", "expression"].map((path) => expect.objectContaining({ path })),
+      },
+    }),
+  );
+});
+
 test.each([1_795_386_261, true, "yesterday", {}])("explains the time format when `from` is %j", (from) => {
   const message = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
   expect(() => parseRequest(testCron.request, { expression: "* * * * *", from })).toThrow(

@@ -10,6 +10,7 @@ import {
   type IncidentPage,
   type IncidentSelection,
   prepareDeployMarkers,
+  prepareErrorCounts,
   prepareErrorFigures,
   prepareIncidentLookup,
   prepareIncidents,
@@ -233,6 +234,36 @@ describe("numbers", () => {
     const samples = await run(prepareSamples("shop", {}, { candidates: "errors", limit: 2 }));
     expect(samples.map(({ exception }) => exception?.digest)).toEqual(["alone", other]);
   });
+});
+
+test("an error that is found by a text has no figures of the rows with that text alone", async () => {
+  const fail = (digit: string, message: string) => {
+    const { attributes, ...event } = createException(5, "A", "x");
+    const events = [{ ...event, attributes: { ...attributes, "exception.message": message } }];
+    return request({ trace_id: digit.repeat(32), span_id: digit.repeat(16), from: 0, to: 10, events });
+  };
+  const { run } = open([fail("1", "timeout"), fail("2", "refused"), fail("3", "refused")]);
+  const find = async (text?: string) =>
+    (await run(prepareIncidents("shop", {}, { ...errors, ...(text !== undefined && { text }) }))).incidents;
+  expect((await find()).map(({ figures }) => figures?.count)).toEqual([3]);
+  expect((await find("timeout")).map(({ digest, figures }) => [digest, figures])).toEqual([["x", undefined]]);
+  const [figures] = await run(prepareErrorFigures("shop", {}, errors, ["x"]));
+  expect(figures?.count).toBe(3);
+});
+
+test("the errors of a deploy are those of the namespaces that are asked for", async () => {
+  const fail = (digit: string, span_kind: "server" | "consumer") =>
+    request({
+      ...{ trace_id: digit.repeat(32), span_id: digit.repeat(16), from: 0, to: 10, revision: "r" },
+      ...{ span_kind, events: [createException(5, "A", digit)] },
+    });
+  const { run } = open([fail("1", "server"), fail("2", "consumer"), fail("3", "consumer")]);
+  const count = (...namespaces: readonly string[]) =>
+    run(prepareErrorCounts("shop", {}, namespaces, ["r", "s"]));
+  expect(await count()).toEqual([3, 0]);
+  expect(await count("web")).toEqual([1, 0]);
+  expect(await count("background")).toEqual([2, 0]);
+  expect(await count("web", "background")).toEqual([3, 0]);
 });
 
 test("a deploy is in the range where its first request is", async () => {

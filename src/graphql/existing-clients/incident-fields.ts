@@ -40,7 +40,7 @@ export interface AppRow {
 
 const defaultIncidents = 25;
 const maxIncidents = 1_000;
-const maxOffset = 100_000;
+export const maxOffset = 100_000;
 const defaultSamples = 10;
 const maxSamples = 100;
 

@@ -28,6 +28,8 @@ interface MarkerRow {
 
 const defaultMarkers = 25;
 const maxMarkers = 1_000;
+/** A query of traces has a bound on its terms. */
+const maxRevisionsPerQuery = 200;
 
 /** The newest deploys first. */
 export async function readMarkers(
@@ -44,8 +46,10 @@ export async function readMarkers(
   });
   const counts = new DataLoader<string, number>(
     (revisions) =>
-      session.runLink("DeployMarker.exceptionCount", () => prepareErrorCounts(app.id, args, revisions)),
-    { batchScheduleFn: (run) => void setImmediate(run) },
+      session.runLink("DeployMarker.exceptionCount", () =>
+        prepareErrorCounts(app.id, args, namespaces, revisions),
+      ),
+    { maxBatchSize: maxRevisionsPerQuery, batchScheduleFn: (run) => void setImmediate(run) },
   );
   const rows: MarkerRow[] = [];
   let previous: MarkerRow | null = null;

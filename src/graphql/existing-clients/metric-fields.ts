@@ -2,6 +2,7 @@
 import type { Site } from "../../access/sites.ts";
 import { prepareMetricRange, type RequestedRange } from "../../operations/incident-operations.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
+import { maxOffset, readCount } from "./incident-fields.ts";
 
 /** The metrics of a site. */
 interface MetricsRow {
@@ -56,11 +57,40 @@ async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Sessi
   if (site.metrics === undefined) return [];
   const named = args.name ?? undefined;
   const names = named === undefined ? await readNames(site.id, session) : [named];
-  const offset = Math.max(0, args.offset ?? 0);
-  const page = names.slice(offset, offset + Math.min(maxKeys, Math.max(0, args.limit ?? defaultKeys)));
-  const found = await Promise.all(page.map((name) => readMetricKeys(site.id, name, session)));
+  const { offset, limit } = await readPage(site, args, defaultKeys, maxKeys, session);
   const wanted = (args.tags ?? []).map(({ key }) => key);
-  return found.flat().filter(({ tags }) => wanted.every((key) => tags.some((tag) => tag.key === key)));
+  if (wanted.length === 0)
+    return (await readKeysOf(site.id, names.slice(offset, offset + limit), session)).flat();
+  // A page is of the metrics that have the tags. Which these are, only each of them can tell.
+  const chosen: Awaited<ReturnType<typeof readMetricKeys>>[] = [];
+  for (let at = 0; at < names.length && chosen.length < offset + limit; at += defaultKeys) {
+    for (const keys of await readKeysOf(site.id, names.slice(at, at + defaultKeys), session)) {
+      const own = keys.filter(({ tags }) => wanted.every((key) => tags.some((tag) => tag.key === key)));
+      if (own.length > 0) chosen.push(own);
+    }
+  }
+  return chosen.slice(offset, offset + limit).flat();
+}
+
+/** What is wrong with a page is told as that of any request. */
+function readPage(
+  { id }: Site,
+  { limit, offset }: Pick<KeyArguments, "limit" | "offset">,
+  preset: number,
+  most: number,
+  session: Session,
+): Promise<{ readonly offset: number; readonly limit: number }> {
+  return session.runLink("Metrics.page", () => {
+    const page = {
+      offset: readCount("offset", offset, 0, maxOffset),
+      limit: readCount("limit", limit, preset, most),
+    };
+    return { name: "metrics", scopes: ["metrics"], sites: () => [id], run: async () => page };
+  });
+}
+
+function readKeysOf(site_id: string, names: readonly string[], session: Session) {
+  return Promise.all(names.map((name) => readMetricKeys(site_id, name, session)));
 }
 
 async function readNames(site_id: string, session: Session): Promise<readonly string[]> {
@@ -140,6 +170,7 @@ interface AnsweredRow {
 async function readList({ site }: MetricsRow, args: ListArguments, session: Session) {
   const queries = args.query.filter((one) => one !== null);
   if (site.metrics === undefined) return null;
+  const { offset, limit } = await readPage(site, args, maxRows, maxRows, session);
   const bounds = await session.runLink("Metrics.range", () => prepareMetricRange(site.id, args));
   const found = await Promise.all(
     queries.map(async ({ name, tags, fields }) => {
@@ -154,8 +185,6 @@ async function readList({ site }: MetricsRow, args: ListArguments, session: Sess
     }),
   );
   const rows = found.flat();
-  const offset = Math.max(0, args.offset ?? 0);
-  const limit = Math.min(maxRows, Math.max(0, args.limit ?? maxRows));
   return {
     ...{ start: bounds.from, end: bounds.to, total: rows.length },
     rows: rows.slice(offset, offset + limit),

@@ -42,7 +42,7 @@ export const exampleRange = {
   to: "2026-01-31T13:00:00Z",
 };
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null;
 const isTime = (value: unknown): boolean => isObject(value) && "instant" in value;
 

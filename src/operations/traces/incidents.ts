@@ -189,7 +189,9 @@ async function findErrors(
     checkCount(found, rowLimit);
     return found >= wanted && next < newest;
   });
-  const incidents = [...tallies].map(([digest, tally]) => toErrorIncident(site, digest, tally, isComplete));
+  // With a text, rows of a digest were left out.
+  const isCounted = isComplete && !query.text;
+  const incidents = [...tallies].map(([digest, tally]) => toErrorIncident(site, digest, tally, isCounted));
   return { incidents, isComplete };
 }
 
@@ -214,13 +216,13 @@ function toErrorIncident(
   site: string,
   digest: string,
   { newest, first, count, actions }: ErrorTally,
-  isComplete: boolean,
+  isCounted: boolean,
 ): Incident {
   return {
     ...{ kind: "error", site, digest, number: deriveIncidentNumber(site, digest) },
     ...{ namespace: newest.namespace, action: newest.action_name, exception: newest.exception },
     last: newest.time,
-    figures: isComplete ? { count, first, actions: [...actions].toSorted(compare) } : undefined,
+    figures: isCounted ? { count, first, actions: [...actions].toSorted(compare) } : undefined,
     stats: undefined,
   };
 }
@@ -427,14 +429,15 @@ export async function listSamplesByDigest(
 export async function countErrorRows(
   site: string,
   range: TimeRange,
+  namespaces: readonly string[],
   revisions: readonly string[],
   context: Context,
 ): Promise<ReadonlyMap<string, number>> {
   const found = new Map(revisions.map((revision) => [revision, 0]));
   if (found.size === 0 || range.from > range.to) return found;
-  const query = parseTraceQuery(
-    [...found.keys()].map((revision) => `revision=${quoteValue(revision)}`).join(" OR "),
-  );
+  const named = namespaces.map((name) => `namespace=${quoteValue(name)}`).join(" OR ");
+  const seen = [...found.keys()].map((revision) => `revision=${quoteValue(revision)}`).join(" OR ");
+  const query = parseTraceQuery(named === "" ? seen : `(${named}) AND (${seen})`);
   const listing = { candidates: "errors", range, filter: { query }, expectedRows: maxTiedRows } as const;
   for await (const { revision = "" } of listRows(site, listing, createRequestBudget(context), context))
     found.set(revision, (found.get(revision) ?? 0) + 1);

@@ -135,9 +135,38 @@ test.each([
   ["exceptionIncidents { samples(limit: 101) { id } }", "limit"],
   ['deployMarkers(start: "yesterday") { id }', "start"],
   ["deployMarkers(limit: 5000) { id }", "limit"],
+  ["metrics { keys(limit: 101) { name } }", "limit"],
+  ["metrics { keys(offset: -1) { name } }", "offset"],
 ])("%s is refused at %s", async (fields, path) => {
   const { errors } = await ask(fields);
   expect(errors[0]?.extensions).toMatchObject({ status: 422, details: { issues: [{ path }] } });
+});
+
+test("keys of a tag are those of all metrics, page by page", async () => {
+  const { app } = await ask("metrics { keys(limit: 100) { name tags { key } } }");
+  type Key = { readonly name: string; readonly tags: readonly { readonly key: string }[] };
+  const all = (app.metrics as { keys: readonly Key[] }).keys;
+  const [rarest] = [
+    ...Map.groupBy(
+      all.flatMap(({ tags }) => tags.map(({ key }) => key)),
+      (key) => key,
+    ),
+  ]
+    .toSorted(([, a], [, b]) => a.length - b.length)
+    .map(([key]) => key);
+  const wanted = all.filter(({ tags }) => tags.some(({ key }) => key === rarest));
+  const read = async (limit: number, offset: number) => {
+    const { app, errors } = await ask(
+      `metrics { keys(tags: [{ key: "${rarest}", value: "" }], limit: ${limit}, offset: ${offset}) { name tags { key } } }`,
+    );
+    expect(errors).toEqual([]);
+    return (app.metrics as { keys: readonly Key[] }).keys;
+  };
+  expect(wanted.length).toBeGreaterThan(0);
+  expect(await read(100, 0)).toEqual(wanted);
+  const names = [...new Set(wanted.map(({ name }) => name))];
+  const pages = await Promise.all(names.map((_, offset) => read(1, offset)));
+  expect(pages.flat()).toEqual(wanted);
 });
 
 test("a query cannot leave the severities that it is asked with", async () => {

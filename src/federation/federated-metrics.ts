@@ -127,25 +127,102 @@ async function combineReplicated(
   return combineMembers(joinBackends(holders), query, members, signal);
 }
 
+/** Samples older than this, against the newest ones, have arrived before anything was read. */
+const readTime: Millis = 30_000;
+
 /** A mean is a sum over a count; where the sum passes what a number holds, it is computed from all samples. */
 async function readMeans(
   holders: readonly Holder[],
   query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
-  const read = async (combine: "sum" | "count") => {
-    const own = { ...query, measure: { of: "samples", combine } as const };
-    return combineMembers(joinBackends(holders), own, await readDistinct(holders, own, signal), signal);
-  };
-  const [sums, counts] = await Promise.all([read("sum"), read("count")]);
-  const isTooLarge = sums.some(({ values }) => values.includes(Number.POSITIVE_INFINITY));
-  const isTooSmall = sums.some(({ values }) => values.includes(Number.NEGATIVE_INFINITY));
-  if (isTooLarge || isTooSmall) return combineReplicated(holders, query, signal);
-  const countOf = new Map(counts.map(({ tags, values }) => [formatTagsKey(tags), values]));
+  const [sums, counts] = await Promise.all([
+    readCombined(holders, query, "sum", signal),
+    readCombined(holders, query, "count", signal),
+  ]);
+  if (sums.some(hasOverflow)) return combineReplicated(holders, query, signal);
+  const newest = findNewestBucket([...sums, ...counts]);
+  if (newest < 0) return divideSums(sums, counts);
+  const { start, step } = query.buckets;
+  const first = Math.max(0, newest - Math.ceil(readTime / step));
+  const buckets = { start: start + first * step, step, count: newest - first + 1 };
+  const fresh = await readNewestMeans(holders, { ...query, buckets }, signal);
+  return replaceValues(divideSums(sums, counts), fresh, first);
+}
+
+/** The means of buckets that may still grow: from a sum and a count of the same samples, or from these samples themselves. */
+async function readNewestMeans(
+  holders: readonly Holder[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const before = await readCombined(holders, query, "count", signal);
+  const sums = await readCombined(holders, query, "sum", signal);
+  const after = await readCombined(holders, query, "count", signal);
+  if (sums.some(hasOverflow) || !haveEqualValues(before, after))
+    return combineReplicated(holders, query, signal);
+  return divideSums(sums, after);
+}
+
+async function readCombined(
+  holders: readonly Holder[],
+  query: SeriesQuery,
+  combine: "sum" | "count",
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const own = { ...query, measure: { of: "samples", combine } as const };
+  return combineMembers(joinBackends(holders), own, await readDistinct(holders, own, signal), signal);
+}
+
+const hasOverflow = ({ values }: Series) =>
+  values.some((value) => Math.abs(value) === Number.POSITIVE_INFINITY);
+
+function findNewestBucket(series: readonly Series[]): number {
+  return series.reduce(
+    (newest, { values }) =>
+      Math.max(
+        newest,
+        values.findLastIndex((value) => !Number.isNaN(value)),
+      ),
+    -1,
+  );
+}
+
+function divideSums(sums: readonly Series[], counts: readonly Series[]): readonly Series[] {
+  const countOf = indexByTags(counts);
   return sums.map(({ tags, values }) => {
     const counted = countOf.get(formatTagsKey(tags));
     return { tags, values: values.map((sum, bucket) => sum / (counted?.[bucket] ?? Number.NaN)) };
   });
+}
+
+function haveEqualValues(some: readonly Series[], others: readonly Series[]): boolean {
+  const valuesOf = indexByTags(others);
+  return (
+    some.length === others.length &&
+    some.every(({ tags, values }) => {
+      const other = valuesOf.get(formatTagsKey(tags));
+      return values.every((value, bucket) => Object.is(value, other?.[bucket]));
+    })
+  );
+}
+
+/** Replaces the values from the bucket `first` on. Series that have appeared since are left out. */
+function replaceValues(
+  series: readonly Series[],
+  fresh: readonly Series[],
+  first: number,
+): readonly Series[] {
+  const freshOf = indexByTags(fresh);
+  return series.map(({ tags, values }) => {
+    const replaced = values.slice();
+    replaced.set(freshOf.get(formatTagsKey(tags)) ?? [], first);
+    return { tags, values: replaced };
+  });
+}
+
+function indexByTags(series: readonly Series[]): ReadonlyMap<string, Float64Array> {
+  return new Map(series.map(({ tags, values }) => [formatTagsKey(tags), values]));
 }
 
 type ReadablePlace = MetricPlace & { readonly members: MemberReader };

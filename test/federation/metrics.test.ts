@@ -208,6 +208,34 @@ test("a store that fails fails the answer, and too many points are refused", asy
   await expect(createFederatedMetrics(places).series(query, signal)).rejects.toBe(failure);
 });
 
+test("a mean is of the samples that were counted, whenever new ones come", async () => {
+  const read = async (seenFrom: number) => {
+    let asked = 0;
+    const places = ["a", "b"].map((host) => {
+      const store = createMemoryMetrics("m");
+      const append = store.append("x", "gauge", "value", { host });
+      for (let n = 0; n < 38; n++) append(start + n * 15_000, 100);
+      const { members } = store;
+      if (members === undefined) throw new Error("no members");
+      const read: typeof members.read = (query, signal) => {
+        if (asked++ === seenFrom) append(start + 38 * 15_000, 100);
+        return members.read(query, signal);
+      };
+      return { backend: host, store: { ...store, members: { ...members, read } }, match: {} };
+    });
+    const query = buildQuery("x", { of: "samples", combine: "mean" });
+    return { found: await createFederatedMetrics(places).series(query, signal), places, asked: () => asked };
+  };
+  const whole = (await read(-1)).asked();
+  expect(whole).toBeGreaterThanOrEqual(4);
+  for (let seenFrom = 0; seenFrom <= whole; seenFrom++) {
+    const { found } = await read(seenFrom);
+    const [one] = found;
+    expect(found).toHaveLength(1);
+    expect([...(one?.values ?? [])], `seen from read ${seenFrom} on`).toEqual(Array(10).fill(100));
+  }
+});
+
 function counter(tags: SplitSeries["tags"], from: number, length: number): SplitSeries {
   const samples = Array.from({ length }, (_, n) => ({
     time: start + (from + n) * 15_000,

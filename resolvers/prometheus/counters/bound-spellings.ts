@@ -70,3 +70,9 @@ function joinByTime<T extends Samples>(spellings: readonly T[]): T {
   const times = Float64Array.from(byTime.keys()).sort();
   return { ...newest, times, values: times.map((time) => byTime.get(time) ?? Number.NaN) };
 }
+
+/** The key of the histogram that a series of buckets belongs to. */
+export function formatHistogramKey(labels: Labels): string {
+  const { le: _, ...rest } = labels;
+  return formatSeriesKey(rest);
+}

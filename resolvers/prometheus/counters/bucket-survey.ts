@@ -1,13 +1,28 @@
 // Surveys the series of a counter: the last sample of each bucket, and which buckets need more than that. A bucket is a
 // suspect if it may hold a restart or a sample that is not finite; it has a gap if its first sample is needed as well.
-import { readNumber, requireAt, requireFirst } from "../../../src/core/collections.ts";
+import { readNumber, requireAt, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
-import type { Millis } from "../../../src/core/time.ts";
+import { type Millis, second } from "../../../src/core/time.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { CounterSamples } from "../../../src/metrics/samples.ts";
-import { binary, call, type Expression, markNonFinite, number, type Selector } from "../client/promql.ts";
+import {
+  binary,
+  call,
+  combineMetrics,
+  type Expression,
+  markNonFinite,
+  metricName,
+  number,
+  type Selector,
+} from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { formatNumericKey, groupSpellings, hasBoundLabel, joinSpellings } from "./bound-spellings.ts";
+import {
+  formatHistogramKey,
+  formatNumericKey,
+  groupSpellings,
+  hasBoundLabel,
+  joinSpellings,
+} from "./bound-spellings.ts";
 import { findMarks, type Mark } from "./mark-search.ts";
 import { buildRestartsQuery } from "./restart-search.ts";
 import { narrowToSeries } from "./series-narrowing.ts";
@@ -16,6 +31,7 @@ import {
   type GridSeries,
   indexByKey,
   type RawSeries,
+  readLabel,
   roundUpToSeconds,
   runConcurrent,
   type SeriesReader,
@@ -60,6 +76,12 @@ export interface SurveyedSeries {
   /** How long before the buckets it is at most, as far as that is known. */
   baseAge: Millis | undefined;
   baseline: CounterSamples["baseline"];
+}
+
+/** A query with the series that it found. */
+export interface SurveyedQuery {
+  readonly query: CounterQuery;
+  readonly series: readonly SurveyedSeries[];
 }
 
 type RelaxedSelector = Awaited<ReturnType<SeriesReader["dropPresenceMatchers"]>>;
@@ -346,4 +368,94 @@ async function readNewestSpellings(
     });
   });
   return [...bases, ...inCells.flat()];
+}
+
+// ---- The newest buckets of several parts --------------------------------------------------------------------------
+
+/** Samples older than this, against the newest ones, have arrived before the surveys began. */
+const surveyTime: Millis = 30 * second;
+
+/**
+ * A mean needs sum and count of the same samples, but each survey may see others in buckets that still grow. So the newest buckets
+ * are read once more, of all parts by one query. What the surveys have not seen is read raw.
+ */
+export async function readNewestTogether(
+  reader: SeriesReader,
+  parts: readonly SurveyedQuery[],
+): Promise<void> {
+  const newest = findNewestBucket(parts);
+  // Of a bucket of one millisecond there is one sample. Where restarts are hidden, all is read raw.
+  if (!hasSum(parts) || newest < 0 || requireFirst(parts).query.buckets.step === 1 || reader.hidesRestarts)
+    return;
+  const { start, step } = requireFirst(parts).query.buckets;
+  const first = Math.max(0, newest - Math.ceil(surveyTime / step));
+  const span: Buckets = { start: start + first * step, step, count: newest - first + 1 };
+  const partByName = new Map(parts.map((part) => [readMetricName(part.query), part]));
+  const lasts = new Map<string, Expression>();
+  for (const [name, { query }] of partByName) {
+    const { selector } = await reader.dropPresenceMatchers(query.selector, query.buckets);
+    lasts.set(name, call("last_over_time", reader.selectRange(selector, { from: step, to: 1 })));
+  }
+  const all = combineMetrics([...lasts.keys()], ({ value }) => requireKey(lasts, value));
+  const found = await reader.readGrid(all, span, Number.POSITIVE_INFINITY);
+  const seriesByName = new Map(
+    [...partByName].map(([name, { series }]) => [
+      name,
+      new Map(series.map((one) => [formatNumericKey(one.labels), one])),
+    ]),
+  );
+  for (const { labels, values } of found) {
+    const name = readLabel(labels, metricName);
+    const series = seriesByName.get(name)?.get(formatNumericKey(labels));
+    if (series !== undefined) replaceLastValues(series, requireKey(partByName, name).query, values, first);
+  }
+  shareNewSuspects(parts, first);
+}
+
+function readMetricName({ metric }: CounterQuery): string {
+  return requireFirst(metric.matchers.filter(({ label }) => label === metricName)).value;
+}
+
+/** Replaces the last values from the bucket `first` on. */
+function replaceLastValues(
+  { last, spellings, suspects }: SurveyedSeries,
+  { canRestart }: CounterQuery,
+  values: Float64Array,
+  first: number,
+): void {
+  for (const [at, value] of values.entries()) {
+    if (Number.isNaN(value)) continue;
+    const before = readNumber(last, first + at);
+    const isUnseen = spellings.length > 1 || Number.isNaN(before) || !Number.isFinite(value);
+    if (isUnseen || (canRestart && value < before)) suspects.add(first + at);
+    last[first + at] = value;
+  }
+}
+
+/** What is read raw of one part, from the bucket `first` on, is read raw of the others: their samples can be compared. */
+function shareNewSuspects(parts: readonly SurveyedQuery[], first: number): void {
+  const all = Map.groupBy(
+    parts.flatMap(({ series }) => series),
+    ({ labels }) => formatHistogramKey(labels),
+  );
+  for (const series of all.values()) {
+    const shared = new Set(
+      series.flatMap(({ suspects }) => [...suspects].filter((bucket) => bucket >= first)),
+    );
+    for (const { last, suspects } of series)
+      for (const bucket of shared) if (!Number.isNaN(last[bucket])) suspects.add(bucket);
+  }
+}
+
+/** Whether sums of observations are read beside their count. */
+export function hasSum(parts: readonly { readonly query: CounterQuery }[]): boolean {
+  return parts.slice(1).some(({ query }) => !query.canRestart);
+}
+
+/** The last bucket with a sample; -1 if there is none. */
+export function findNewestBucket(parts: readonly SurveyedQuery[]): number {
+  const newest = parts.flatMap(({ series }) =>
+    series.map(({ last }) => last.findLastIndex((value) => !Number.isNaN(value))),
+  );
+  return newest.reduce((most, one) => Math.max(most, one), -1);
 }

@@ -14,11 +14,15 @@ import {
 } from "../../../src/metrics/samples.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { formatNumericKey, joinSpellings } from "./bound-spellings.ts";
+import { formatHistogramKey, formatNumericKey, joinSpellings } from "./bound-spellings.ts";
 import {
   type CounterQuery,
+  findNewestBucket,
+  hasSum,
   indexBases,
   readLastBefore,
+  readNewestTogether,
+  type SurveyedQuery,
   type SurveyedSeries,
   surveyLastSamples,
   surveySeries,
@@ -62,15 +66,12 @@ export async function downsampleCounters(
       async (query): Promise<SurveyedQuery> => ({ query, series: await surveySeries(reader, query) }),
     ),
   );
-  await Promise.all(parts.map((part) => findSeriesStarts(reader, part)));
+  await Promise.all([
+    readNewestTogether(reader, parts),
+    ...parts.map((part) => findSeriesStarts(reader, part)),
+  ]);
   noteUnkept(parts);
   return completeSamples(reader, parts);
-}
-
-/** A query with the series that it found. */
-interface SurveyedQuery {
-  readonly query: CounterQuery;
-  readonly series: readonly SurveyedSeries[];
 }
 
 function noteUnkept([counted, ...others]: readonly SurveyedQuery[]): void {
@@ -165,12 +166,6 @@ function appendRawSamples(list: SampleList, raw: Samples, next: number, from: Mi
   return index;
 }
 
-/** The key of the histogram that a series of buckets belongs to. */
-export function formatHistogramKey(labels: Labels): string {
-  const { le: _, ...rest } = labels;
-  return formatSeriesKey(rest);
-}
-
 /**
  * The first samples of buckets, by series key. Without a restart in the bucket that is the least one:
  * `first_over_time` does not exist everywhere.
@@ -233,8 +228,12 @@ async function refineSuspectBuckets(
   // Where the finer step does not divide the bucket, its last part would reach into the next bucket.
   const joinsBuckets = finer === undefined || step % finer === 0;
   const runs = joinsBuckets ? groupIntoRuns(suspects, step) : groupByBucket(suspects);
+  const newest = findNewestBucket(parts);
   const found = await runConcurrent(runs, ({ from, to, members }) =>
-    refineRun(reader, parts, members, { from: start + from * step, to: start + (to + 1) * step, finer }),
+    refineRun(reader, parts, members, {
+      ...{ from: start + from * step, to: start + (to + 1) * step, finer },
+      openFrom: hasSum(parts) && to >= newest ? start + newest * step : undefined,
+    }),
   );
   return parts.map((_, at) => {
     const pieces = Map.groupBy(
@@ -245,12 +244,20 @@ async function refineSuspectBuckets(
   });
 }
 
+interface RefinedRange {
+  readonly from: Millis;
+  readonly to: Millis;
+  readonly finer: Millis | undefined;
+  /** Where the newest bucket begins, if sums in it have to be of the samples that their counts are of. */
+  readonly openFrom: Millis | undefined;
+}
+
 /** The samples of the suspects from `from` until before `to`, by query: read raw if they are few, and otherwise on a finer grid. */
 async function refineRun(
   reader: SeriesReader,
   parts: readonly SurveyedQuery[],
   members: readonly (SuspectBucket & { readonly part: number })[],
-  { from, to, finer }: { readonly from: Millis; readonly to: Millis; readonly finer: Millis | undefined },
+  { from, to, finer, openFrom }: RefinedRange,
 ): Promise<readonly (readonly SeriesPiece[])[]> {
   const narrowed = parts.map((part, at): NarrowedQuery => {
     const labels = new Set(members.filter((one) => one.part === at).map((one) => one.labels));
@@ -258,7 +265,9 @@ async function refineRun(
   });
   const seriesCount = narrowed.reduce((sum, { labels }) => sum + labels.length, 0);
   if (finer === undefined || (seriesCount * (to - from)) / sampleInterval <= maxRawSamples) {
-    return Promise.all(narrowed.map((part) => readRawPieces(reader, part, from, to)));
+    return openFrom === undefined
+      ? Promise.all(narrowed.map((part) => readRawPieces(reader, part, from, to)))
+      : readOpenPieces(reader, narrowed, { from, to, openFrom });
   }
   // What the finer steps leave over at the end is a bucket of its own.
   const count = Math.floor((to - from) / finer);
@@ -279,6 +288,44 @@ interface NarrowedQuery {
 
 /** A few series of many are read in at most so many chunks, so that others need not be read. */
 const maxSeriesChunks = 16;
+
+/**
+ * Raw samples of counts, and then of sums. A count that has a new sample after that may have got it before the sum was read,
+ * which is then cut where its count ends.
+ */
+async function readOpenPieces(
+  reader: SeriesReader,
+  [counted, ...others]: readonly NarrowedQuery[],
+  { from, to, openFrom }: { readonly from: Millis; readonly to: Millis; readonly openFrom: Millis },
+): Promise<readonly (readonly SeriesPiece[])[]> {
+  if (counted === undefined) return [];
+  const counts = await readRawPieces(reader, counted, from, to);
+  const read = await Promise.all(others.map((part) => readRawPieces(reader, part, from, to)));
+  const ends = indexEnds(counts);
+  const newer = indexEnds(await readRawPieces(reader, counted, Math.max(from, openFrom), to));
+  const cut = (piece: SeriesPiece): SeriesPiece => {
+    const key = formatHistogramKey(piece.labels);
+    const [end = openFrom - 1, later = end] = [ends.get(key), newer.get(key)];
+    const last = Math.max(end, openFrom - 1);
+    return later > last ? { ...piece, samples: takeUntil(piece.samples, last) } : piece;
+  };
+  return [counts, ...read.map((pieces) => pieces.map(cut))];
+}
+
+/** The time of the last sample of each histogram. */
+function indexEnds(pieces: readonly SeriesPiece[]): ReadonlyMap<string, Millis> {
+  return new Map(
+    pieces.flatMap(({ labels, samples: { times } }) => {
+      const end = times.at(-1);
+      return end === undefined ? [] : [[formatHistogramKey(labels), end] as const];
+    }),
+  );
+}
+
+function takeUntil({ times, values }: Samples, last: Millis): Samples {
+  const length = times.findLastIndex((time) => time <= last) + 1;
+  return { times: times.slice(0, length), values: values.slice(0, length) };
+}
 
 async function readRawPieces(
   reader: SeriesReader,
@@ -314,6 +361,7 @@ async function downsampleFinerGrid(
       return { query: finer, series: series.filter((one) => keys.has(formatNumericKey(one.labels))) };
     }),
   );
+  await readNewestTogether(reader, parts);
   return completeSamples(reader, parts);
 }
 

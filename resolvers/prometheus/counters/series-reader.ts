@@ -14,6 +14,7 @@ import {
   type Expression,
   hasLabels,
   metadataLabels,
+  metricName,
   printExpression,
   type RangeEdge,
   type Selector,
@@ -230,7 +231,8 @@ async function readGrid(
   const merged = new Map<string, GridSeries>();
   for (const { slice, found } of parts.flat()) {
     for (const { labels, values } of found) {
-      const key = formatSeriesKey(labels);
+      // A union has series of several names.
+      const key = readLabel(labels, metricName) + formatSeriesKey(labels);
       let series = merged.get(key);
       if (series === undefined) {
         series = { labels, values: new Float64Array(buckets.count).fill(Number.NaN) };

@@ -26,13 +26,17 @@ import {
   narrowSelector,
 } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { dropBoundLabels, formatNumericKey, infinities } from "../counters/bound-spellings.ts";
+import {
+  dropBoundLabels,
+  formatHistogramKey,
+  formatNumericKey,
+  infinities,
+} from "../counters/bound-spellings.ts";
 import { type CounterQuery, surveySeries } from "../counters/bucket-survey.ts";
 import {
   type DownsampledSeries,
   downsampleCounter,
   downsampleCounters,
-  formatHistogramKey,
 } from "../counters/counter-downsampling.ts";
 import { narrowToSeries } from "../counters/series-narrowing.ts";
 import { formatSeriesKey, readLabel, type SeriesReader } from "../counters/series-reader.ts";

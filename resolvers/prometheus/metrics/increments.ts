@@ -3,6 +3,7 @@ import type { Buckets, Series } from "../../../src/core/rows.ts";
 import { combineIncrements } from "../../../src/metrics/samples.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
 import { longestReach } from "../counters/grouped-growth.ts";
+import { createTooManyPointsError } from "../counters/series-reader.ts";
 import {
   buildCounterQuery,
   combineByGroup,
@@ -82,6 +83,8 @@ async function readInParts(plan: SeriesPlan, name: string, parts: Buckets): Prom
           name,
         );
   const groups = Map.groupBy([...found, ...left], ({ tags }) => formatGroupKey(plan, tags));
+  // Each part was below the limit, maybe with other groups.
+  if (groups.size > query.pointLimit) throw createTooManyPointsError(query.pointLimit, groups.size);
   const whole = [...groups.values()].map((pieces) => {
     const grown = pieces.flatMap(({ values }) => [...values]).filter((value) => !Number.isNaN(value));
     return {

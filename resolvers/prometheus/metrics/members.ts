@@ -11,12 +11,13 @@ import type {
 } from "../../../src/store/metrics.ts";
 import { matchAnyOf, narrowSelector, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { dropBoundLabels, infinities, joinSpellings } from "../counters/bound-spellings.ts";
 import {
-  type DownsampledSeries,
-  downsampleCounter,
+  dropBoundLabels,
   formatHistogramKey,
-} from "../counters/counter-downsampling.ts";
+  infinities,
+  joinSpellings,
+} from "../counters/bound-spellings.ts";
+import { type DownsampledSeries, downsampleCounter } from "../counters/counter-downsampling.ts";
 import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
 import { formatSeriesKey, runConcurrent } from "../counters/series-reader.ts";
 import { findEarlierSeries, findMetricStart, type SeriesStartQuery } from "../counters/series-start.ts";

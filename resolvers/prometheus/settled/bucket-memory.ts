@@ -67,6 +67,8 @@ export function createBucketMemory(maxBytes: number, recordBytes: (bytes: number
       for (const place of listPlaces(question, buckets)) {
         const block = blocks.get(place.key) ?? createBlock(place.key);
         if (fillBlock(block, place, keyed, mayKeep)) {
+          // The same object would not be measured again.
+          blocks.delete(place.key);
           blocks.set(place.key, block);
           recordBytes(blocks.calculatedSize);
         }

@@ -86,6 +86,29 @@ test.each(["closed", "open"] as const)(
   },
 );
 
+test("the groups of all parts of a long bucket are within the limit of points", async () => {
+  const sample = (group: string, n: number, from: number, to: number): FleetSeries => ({
+    labels: { tenant: "shop", path: group, pod: String(n) },
+    samples: Array.from({ length: (to - from) * 2 }, (_, at) => [base + (from + at / 2) * minute, at + 1]),
+  });
+  // The last minutes are not grouped: one group has ended before, and another has begun.
+  const series = [
+    ...Array.from({ length: 8 }, (_, n) => sample("old", n, -20, 265)),
+    ...Array.from({ length: 8 }, (_, n) => sample("ended", n, -20, 250)),
+    sample("new", 9, 256, 258),
+  ];
+  const query = {
+    ...buildFleetQuery(metric, 10 * minute, { path: "*" }),
+    buckets: { start: base, step: 260 * minute, count: 1 },
+  };
+  const sent: string[] = [];
+  const read = (pointLimit: number) =>
+    readGrouped(createClient(series, "open", sent), { ...query, pointLimit }, signal);
+  expect(await read(3)).toHaveLength(3);
+  expect(sent.some((text) => text.startsWith("sum") && text.includes("last_over_time"))).toBe(true);
+  await expect(read(2)).rejects.toMatchObject({ slug: "result_too_large" });
+});
+
 /** The samples before a time. */
 function cutSamples(series: readonly FleetSeries[], until: number): readonly FleetSeries[] {
   return series.map((one) => ({ ...one, samples: one.samples.filter(([time]) => time < until) }));

@@ -143,6 +143,25 @@ test("more series than fit are not kept", async () => {
   expect((await memory.read("a", buckets, 1_000)).known.includes(1)).toBe(false);
 });
 
+test("a block that grows is measured anew", async () => {
+  let taken = 0;
+  const memory = createBucketMemory(10_000, (bytes) => {
+    taken = bytes;
+  });
+  const sizes: number[] = [];
+  for (let bucket = 0; bucket < 3; bucket++) {
+    // With a series of its own in each bucket, as pods come and go.
+    const series = [{ tags: { pod: String(bucket) }, values: Float64Array.of(1) }];
+    await memory.keep("a", { start: bucket * minute, step: minute, count: 1 }, series, all);
+    sizes.push(taken);
+  }
+  const [one = 0, two = 0, three] = sizes;
+  expect(two - one).toBeGreaterThan(64 * 8);
+  // More than a quarter of the memory.
+  expect(three).toBe(0);
+  expect((await memory.read("a", buckets, 1_000)).known.includes(1)).toBe(false);
+});
+
 test("kept series × buckets over the limit are refused", async () => {
   const memory = createBucketMemory(100_000, () => undefined);
   const two = ["x", "y"].map((n) => ({ tags: { n }, values: new Float64Array(64) }));

@@ -40,19 +40,22 @@ interface Refusal {
   readonly date: string | undefined;
 }
 
+interface SignedRequest {
+  /** The headers to be added. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly credentials: AwsCredentials;
+}
+
 export interface AwsLogin {
   /** The login of requests that are signed. */
   readonly aws: {
-    /** The headers to be added. @throws {BackendError} There are no credentials. */
-    readonly sign: (
-      request: UnsignedRequest,
-      signal: AbortSignal,
-    ) => Promise<Readonly<Record<string, string>>>;
+    /** @throws {BackendError} There are no credentials. */
+    readonly sign: (request: UnsignedRequest, signal: AbortSignal) => Promise<SignedRequest>;
     /**
-     * Whether to sign and send a refused request once more, with other credentials.
+     * Whether to sign and send a refused request once more, with other credentials than it was signed with.
      * @throws {BackendError} The refusal is of a kind that one sentence explains.
      */
-    readonly mayRetry: (refusal: Refusal, isLast: boolean) => boolean;
+    readonly mayRetry: (refusal: Refusal, signed: SignedRequest, isLast: boolean) => boolean;
   };
 }
 
@@ -74,23 +77,23 @@ const loadTimeout: Millis = 10_000;
 export function createAwsLogin(options: AwsLoginOptions): AwsLogin {
   const { backend, settings, now } = options;
   const clock = () => toMillis(now());
-  const credentials = createRenewedValue(() => renewCredentials(options, clock), clock);
-  let last: AwsCredentials | undefined;
+  const known = createRenewedValue(() => renewCredentials(options, clock), clock);
   return {
     aws: {
       sign: async (request, signal) => {
-        last = await credentials.read(signal);
+        const credentials = await known.read(signal);
         const hash = createHash("sha256")
           .update(request.body ?? "")
           .digest("hex");
         const headers = { ...request.headers, "x-amz-content-sha256": hash };
-        return signRequest({ ...request, headers }, settings, last, now());
+        const signed = await signRequest({ ...request, headers }, settings, credentials, now());
+        return { headers: signed, credentials };
       },
-      mayRetry: (refusal, isLast) => {
+      mayRetry: (refusal, { credentials }, isLast) => {
         const kind = classifyRefusal(refusal.text);
         if (kind === undefined) return false;
         if (kind === "credentials" && !isLast) {
-          if (last !== undefined) credentials.discard(last);
+          known.discard(credentials);
           return true;
         }
         const message = explainRefusal(kind, refusal, settings, clock());
@@ -236,13 +239,15 @@ export async function sendSigned<Response, Refused extends Refusal>(
   send: (headers: Readonly<Record<string, string>>) => Promise<Response>,
   readRefusal: (response: Response) => Promise<Refused> | undefined,
 ): Promise<Response | Refused> {
-  const first = await send(await aws.sign(request, signal));
-  const refusal = await readRefusal(first);
-  if (refusal === undefined) return first;
-  if (!aws.mayRetry(refusal, false)) return refusal;
-  const second = await send(await aws.sign(request, signal));
-  const again = await readRefusal(second);
-  if (again === undefined) return second;
-  aws.mayRetry(again, true);
+  const first = await aws.sign(request, signal);
+  const response = await send(first.headers);
+  const refusal = await readRefusal(response);
+  if (refusal === undefined) return response;
+  if (!aws.mayRetry(refusal, first, false)) return refusal;
+  const second = await aws.sign(request, signal);
+  const other = await send(second.headers);
+  const again = await readRefusal(other);
+  if (again === undefined) return other;
+  aws.mayRetry(again, second, true);
   return again;
 }

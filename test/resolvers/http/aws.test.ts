@@ -10,7 +10,7 @@ import {
   type ElasticRequest,
 } from "#resolvers/elastic/client/transports.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { type AwsCredentials, createAwsLogin, signRequest } from "#resolvers/http/aws.ts";
+import { type AwsCredentials, createAwsLogin, sendSigned, signRequest } from "#resolvers/http/aws.ts";
 import { createTransport, readJson } from "#resolvers/prometheus/client/transport.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { BackendError } from "#src/core/errors.ts";
@@ -195,6 +195,30 @@ describe.each(products)("%s", (product) => {
   });
 });
 
+test("a late refusal of old credentials does not drop the new ones", async () => {
+  let loads = 0;
+  const login = createAwsLogin({
+    backend: "amazon",
+    settings: { region: "eu-central-1", service: "es" },
+    now: () => fromMillis(Date.UTC(2026, 0, 15)),
+    loadCredentials: async () => async () => ({ ...example, accessKeyId: `KEY${++loads}` }),
+  });
+  const ask = (delay: number) =>
+    sendSigned(
+      login,
+      { method: "GET", host: "a", path: "/" },
+      never,
+      async ({ authorization }) => {
+        await new Promise((resolve) => setTimeout(resolve, delay));
+        return authorization?.includes("Credential=KEY1/") === true ? 403 : 200;
+      },
+      (status) =>
+        status === 200 ? undefined : Promise.resolve({ status, text: "ExpiredToken", date: undefined }),
+    );
+  expect(await Promise.all([1, 20, 40, 60].map(ask))).toEqual([200, 200, 200, 200]);
+  expect(loads).toBe(2);
+});
+
 test("credentials are renewed before they end, and the old ones serve while nobody gives new ones", async () => {
   let clock = Date.UTC(2026, 0, 15);
   let loads = 0;
@@ -211,7 +235,7 @@ test("credentials are renewed before they end, and the old ones serve while nobo
   });
   const sign = async () =>
     /Credential=(\w+)/.exec(
-      (await login.aws.sign({ method: "GET", host: "a", path: "/" }, never)).authorization ?? "",
+      (await login.aws.sign({ method: "GET", host: "a", path: "/" }, never)).headers.authorization ?? "",
     )?.[1];
   expect([await sign(), await sign()]).toEqual(["KEY1", "KEY1"]);
   clock += 56 * 60_000;

@@ -3,7 +3,7 @@
 // so that a second delivery changes nothing.
 import { z } from "zod";
 import { requireFirst, zip } from "../../src/core/collections.ts";
-import { BackendError } from "../../src/core/errors.ts";
+import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
 import type { Attributes, Span, SpanEvent } from "../../src/core/rows.ts";
 import { printMillis, toMillis } from "../../src/core/time.ts";
 import type { ErrorReportStore, ErrorReportTarget } from "../../src/store/error-reports.ts";
@@ -255,7 +255,7 @@ export async function inspectReports(
   try {
     return await proveWriting(backend, index, client, signal);
   } catch (error) {
-    if (!(error instanceof BackendError) || !["denied", "rejected"].includes(error.failure)) throw error;
+    if (!isRefusedBySource(error)) throw error;
     return {
       found: [],
       limitations: [],

@@ -168,9 +168,18 @@ export class BackendError extends Error {
   }
 }
 
+/**
+ * Whether the source does not take this request, now or later. A source that failed over it (500) says nothing of it, and may
+ * answer the next time. 503 is a rejection only where the client of the source has read it as one.
+ */
+export function isRejection(error: unknown): boolean {
+  if (!(error instanceof BackendError) || error.failure !== "rejected") return false;
+  return error.status === undefined || error.status < 500 || error.status === 503;
+}
+
 /** Whether the source refuses to answer: the user may not ask, or it does not take the request. */
 export function isRefusedBySource(error: unknown): error is BackendError {
-  return error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
+  return error instanceof BackendError && (error.failure === "denied" || isRejection(error));
 }
 
 /** Whether other requests to the source would fail as well now, and may succeed later. */

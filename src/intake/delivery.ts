@@ -3,7 +3,7 @@
 // takes. Each site waits for its own source alone.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sites } from "../access/sites.ts";
-import { BackendError, toErrorMessage } from "../core/errors.ts";
+import { BackendError, isRejection, toErrorMessage } from "../core/errors.ts";
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { ErrorReportStore } from "../store/error-reports.ts";
@@ -32,11 +32,6 @@ interface DeliveryPace {
   readonly lastRetry: Millis;
 }
 const defaultPace: DeliveryPace = { gather: 200, firstRetry: 1_000, lastRetry: 60_000 };
-
-/** Of what was sent. A source that failed over it (5xx) says nothing of it. */
-function isRefusal(error: unknown): error is BackendError {
-  return error instanceof BackendError && error.failure === "rejected" && (error.status ?? 400) < 500;
-}
 
 /** Whether something was spooled since `rung` was last cleared; `ring` ends a wait for it. */
 interface WakeSignal {
@@ -150,7 +145,7 @@ async function deliverReports(
     }
     return undefined;
   } catch (error) {
-    if (isRefusal(error)) return error;
+    if (error instanceof BackendError && isRejection(error)) return error;
     throw error;
   }
 }

@@ -32,3 +32,27 @@ export function releaseScroll(client: ElasticClient, scrollId: string | undefine
     .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
     .catch(() => undefined);
 }
+
+/** What `read` makes of the first page of a search. Where it throws, a scroll that the search opened is freed. */
+export async function readFirstPage<T>(
+  client: ElasticClient,
+  bytes: Buffer,
+  read: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    releaseScroll(client, findScrollId(bytes));
+    throw error;
+  }
+}
+
+/** Frees the scroll that a search opens whose page nobody will read. */
+export function releaseUnread(client: ElasticClient, search: Promise<Buffer>): void {
+  search.then((bytes) => releaseScroll(client, findScrollId(bytes))).catch(() => undefined);
+}
+
+/** The id that both products write first, before anything of a document. */
+function findScrollId(bytes: Buffer): string | undefined {
+  return /^\s*\{\s*"_scroll_id"\s*:\s*"([^"]+)"/.exec(bytes.toString("latin1"))?.[1];
+}

@@ -1,8 +1,9 @@
 // The searches of one layout group: which plan they follow, and when the mappings are read again. A response is used only if
 // the plan knew every index that it came from. An export sends its next search before the last response is decoded.
-import { BackendError } from "../../../src/core/errors.ts";
+import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
+import { readFirstPage } from "../client/scroll.ts";
 import { findLastSort, type SearchResponse } from "../document/hit-scanner.ts";
 import { chooseFreshness, type Freshness } from "../query/filter-compiler.ts";
 import { hasUnmappedField } from "../query/tenant-filter.ts";
@@ -40,11 +41,11 @@ export async function searchPlanned<Response extends ReachedIndices>(
     const { metadata } = plan;
     // Another reader may have noticed the change before.
     requireSameIndices(backend, source.index, reader.lastMetadata, metadata);
-    const result = await search(plan).catch(returnRejection);
+    const result = await search(plan).catch(returnRejected);
     if (result instanceof BackendError) {
-      if (attempt === maxRefreshes) throw result;
+      if (attempt === maxRefreshes || (attempt > 0 && !isRejection(result))) throw result;
       // An index that the mapping did not know may reject what was compiled without it. A cluster may also reject expensive
-      // queries, which the product shows from then on.
+      // queries, which the product shows from then on. A failure (500) says nothing of the query, which is sent once more.
       reader.isFilterPushedDown = attempt === 0;
     } else {
       if (!isStale(metadata, result, mappingCache.findAcceptedShardCount(source.index))) {
@@ -59,7 +60,7 @@ export async function searchPlanned<Response extends ReachedIndices>(
   }
 }
 
-function returnRejection(error: unknown): BackendError {
+function returnRejected(error: unknown): BackendError {
   if (error instanceof BackendError && error.failure === "rejected") return error;
   throw error;
 }
@@ -92,8 +93,9 @@ export async function search(
   body: object,
   options: Readonly<Record<string, string>> = {},
 ): Promise<SearchResponse> {
+  const { backend, client } = reader.context;
   const bytes = await send(reader, JSON.stringify(body), options);
-  return readCompleteResponse(reader.context.backend, bytes, plan.layout);
+  return readFirstPage(client, bytes, () => readCompleteResponse(backend, bytes, plan.layout));
 }
 
 function send(

@@ -1,7 +1,7 @@
 // Counts the lines of one layout group in the index. A count stands only where the index proves it: as many documents
 // certainly match as may match, and no document is in two buckets or groups. Everything else is left to reading.
 import { z } from "zod";
-import { BackendError } from "../../../src/core/errors.ts";
+import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import { addCount, addGroup, type LineCounts } from "../../../src/core/line-tally.ts";
 import { fromMillis, type Millis, nanosPerMilli, type TimeRange, toMillis } from "../../../src/core/time.ts";
 import type { LineGrouping } from "../../../src/store/logs.ts";
@@ -96,7 +96,7 @@ async function addPartCounts(
 
 /** A server that cannot group by a field, or has too many buckets, leaves the lines to reading. */
 function ignoreRejection(error: unknown): undefined {
-  if (error instanceof BackendError && error.failure === "rejected") return undefined;
+  if (isRejection(error)) return undefined;
   throw error;
 }
 

@@ -1,7 +1,7 @@
 // Rollups as documents of one index of the user's own. Bodies are stored and not indexed. Documents are read by id, so that what
 // was written last is seen without a refresh; only the listing is a search.
 import { z } from "zod";
-import { BackendError } from "../../../src/core/errors.ts";
+import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import type { ListedDocument, NewDocument, RollupStore, StoredDocument } from "../../../src/store/rollups.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern } from "../client/query-dsl.ts";
@@ -237,7 +237,7 @@ async function hasIndex({ client, index }: StoreContext, signal: AbortSignal): P
     return true;
   } catch (error) {
     signal.throwIfAborted();
-    if (error instanceof BackendError && error.failure === "rejected") return false;
+    if (isRejection(error)) return false;
     throw error;
   }
 }

@@ -3,7 +3,12 @@
 // either value. So a value that an aggregation returns and a search does not find is a digest.
 import { z } from "zod";
 import { raceAbort } from "../../../src/core/concurrency.ts";
-import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
+import {
+  BackendError,
+  createUnsupportedError,
+  isRefusedBySource,
+  isRejection,
+} from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";
@@ -93,7 +98,7 @@ function suppressUnlessTimeout(error: unknown): readonly string[] {
 }
 
 function suppressRejection(error: unknown): readonly string[] {
-  if (error instanceof BackendError && error.failure === "rejected") return [];
+  if (isRejection(error)) return [];
   throw error;
 }
 
@@ -348,9 +353,8 @@ async function isDenied(
   try {
     await client.send(request, signal);
   } catch (error) {
-    if (!(error instanceof BackendError)) throw error;
-    if (error.failure === "denied") return true;
-    if (error.failure !== "rejected") throw error;
+    if (!isRefusedBySource(error)) throw error;
+    return error.failure === "denied";
   }
   return false;
 }

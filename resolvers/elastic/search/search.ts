@@ -16,6 +16,7 @@ import {
   searchOptions,
   strictOptions,
 } from "../client/query-dsl.ts";
+import { releaseUnread } from "../client/scroll.ts";
 import {
   buildNameTree,
   type NameTree,
@@ -161,8 +162,14 @@ export async function sendSearch(
       known.set(pattern, found);
     }
   }
-  const [bytes] = await Promise.all([send(searchOptions), requireOpen(client, found.rest, signal)]);
-  return bytes;
+  const search = send(searchOptions);
+  try {
+    const [bytes] = await Promise.all([search, requireOpen(client, found.rest, signal)]);
+    return bytes;
+  } catch (error) {
+    releaseUnread(client, search);
+    throw error;
+  }
 }
 
 /** Checks that no index of a pattern is closed; missing names are skipped. @throws {Refused} @throws {BackendError} */

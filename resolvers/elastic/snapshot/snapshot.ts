@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { requireKey } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
-import { BackendError } from "../../../src/core/errors.ts";
+import { BackendError, isRefusedBySource } from "../../../src/core/errors.ts";
 import { compare } from "../../../src/core/rows.ts";
 import type { SnapshotVersion } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -105,11 +105,18 @@ export async function openSnapshot(
     return { points, ...all, select, close: () => closePointsInTime(client, points) };
   } catch (error) {
     closePointsInTime(client, points);
-    // OpenSearch refuses points in time above a number as an overload.
-    const failures: readonly BackendError["failure"][] = ["denied", "rejected", "overloaded"];
-    if (error instanceof BackendError && failures.includes(error.failure)) return undefined;
+    if (isRefusedBySource(error) || isAbovePointLimit(error)) return undefined;
     throw error;
   }
+}
+
+/** OpenSearch refuses points in time above `search.max_open_pit_context` with 429; any other 429 is a momentary overload. */
+function isAbovePointLimit(error: unknown): boolean {
+  return (
+    error instanceof BackendError &&
+    error.failure === "overloaded" &&
+    /too many point in time contexts|max_open_pit_context/i.test(error.message)
+  );
 }
 
 /** Compares the shards of points in time, those with equal earlier states once. */

@@ -1,6 +1,6 @@
 // Hints about spans that the index gives without their documents: where a scan can be cut, which traces have exceptions, how
 // much there is to read. Lists are supersets. `undefined` means that the index does not know.
-import { BackendError } from "../../../src/core/errors.ts";
+import { isRejection } from "../../../src/core/errors.ts";
 import type {
   Budget,
   ExceptionTracesQuery,
@@ -37,8 +37,7 @@ export async function tryHint<T>(search: () => Promise<T | undefined>): Promise<
   try {
     return await search();
   } catch (error) {
-    if (error instanceof PlanOutdatedError) return undefined;
-    if (error instanceof BackendError && error.failure === "rejected") return undefined;
+    if (error instanceof PlanOutdatedError || isRejection(error)) return undefined;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 // Inspects a source of spans for `readout check`: the layout of each group of indices, what a layout cannot carry, which
 // fields cannot be searched, and whether the tenant filter is exact.
 import { requireFirst } from "../../../src/core/collections.ts";
-import { BackendError } from "../../../src/core/errors.ts";
+import { isRejection } from "../../../src/core/errors.ts";
 import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import { type Instant, selectNewest } from "../../../src/core/time.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
@@ -338,7 +338,7 @@ async function searchSorted(
   try {
     return (await searchComplete(backend, client, index, body, signal)).hits;
   } catch (error) {
-    if (error instanceof BackendError && error.failure === "rejected") return [];
+    if (isRejection(error)) return [];
     throw error;
   }
 }

@@ -5,7 +5,7 @@
 
 import { z } from "zod";
 import { requireAt, requireKey, requireLast } from "../../../src/core/collections.ts";
-import { BackendError } from "../../../src/core/errors.ts";
+import { isRejection } from "../../../src/core/errors.ts";
 import { type AttributeValue, errorReportAttribute, type Span } from "../../../src/core/rows.ts";
 import type { Instant, TimeRange } from "../../../src/core/time.ts";
 import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/spans.ts";
@@ -360,7 +360,7 @@ async function aggregateUnlessRejected(
   try {
     return await documents.aggregate(query, body, signal);
   } catch (error) {
-    if (error instanceof BackendError && error.failure === "rejected") return undefined;
+    if (isRejection(error)) return undefined;
     throw error;
   }
 }

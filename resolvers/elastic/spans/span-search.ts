@@ -15,7 +15,7 @@ import {
   type Query,
   restrictToIndices,
 } from "../client/query-dsl.ts";
-import { fetchNextPage, releaseScroll, scrollOptions } from "../client/scroll.ts";
+import { fetchNextPage, readFirstPage, releaseScroll, scrollOptions } from "../client/scroll.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { queryLimits } from "../query/filter-compiler.ts";
@@ -167,7 +167,8 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   });
   const [bytes, isBehind] = await Promise.all([search, pendingBehind]);
   if (isBehind) return { kind: "behind" };
-  const response = bytes && (await parseCompleteResponse(backend, bytes, size));
+  const response =
+    bytes && (await readFirstPage(client, bytes, () => parseCompleteResponse(backend, bytes, size)));
   if (bytes !== undefined && response !== undefined && fitsPlan(context, query.source, plan, response)) {
     const fetchNext = createPager(context, query.source, body, bytes);
     return { kind: "answered", search: { response, plan, fetchNext } };

@@ -1,6 +1,6 @@
 // Reads gauges: by group, where an expression can say the measure, or from raw samples.
 import { readNumber } from "../../../src/core/collections.ts";
-import { BackendError, Refused } from "../../../src/core/errors.ts";
+import { isRejection, Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import { combineSamples, dropNonFinite } from "../../../src/metrics/samples.ts";
 import {
@@ -147,9 +147,7 @@ async function readWithoutAggregation(
     const found = await read(undefined);
     if (new Set(found.map(({ labels }) => formatGroupKey(plan, labels))).size === found.length) return found;
   } catch (error) {
-    const isTooLarge =
-      error instanceof Refused || (error instanceof BackendError && error.failure === "rejected");
-    if (!isTooLarge) throw error;
+    if (!(error instanceof Refused || isRejection(error))) throw error;
   }
   plan.reader.markUnderestimated(selector);
   return undefined;

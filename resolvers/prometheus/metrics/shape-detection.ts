@@ -1,6 +1,6 @@
 // Detects what a single metric is: by the types that targets declare, by its name, or by its samples. Metadata is
 // declared per name and for all tenants, so statements that contradict each other are left to the samples.
-import { BackendError, Refused } from "../../../src/core/errors.ts";
+import { BackendError, isRejection, Refused } from "../../../src/core/errors.ts";
 import { day, hour, type Millis, toMillis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
@@ -189,7 +189,7 @@ async function hasHistograms(
   } catch (error) {
     if (!(error instanceof BackendError)) throw error;
     // The server does not know histograms, or their rate is too much for it.
-    if (error.failure === "rejected") return found;
+    if (isRejection(error)) return found;
     if (error.failure === "partial" && /histogram metric is not a counter/.test(error.message)) {
       throw createNoCounterError(context.backend, metric, "a native histogram that is no counter");
     }

@@ -183,6 +183,22 @@ describe("log store, failing source", () => {
     await expect(read(url)).rejects.toMatchObject({ failure: "unreachable" });
   });
 
+  test.each([
+    [1, 2],
+    [2, 2],
+  ])("sends a search once more after a 500, as it is (%d failures)", async (failures, searches) => {
+    let left = failures;
+    const { url, requests } = await serve((r) =>
+      left-- > 0 ? sendJson(r, {}, 500) : sendJson(r, answer([hit("a", 1, { k: "x" })])),
+    );
+    const asked = read(url, { filter: parse("k=x") });
+    if (failures < searches) expect(await asked).toHaveLength(1);
+    else await expect(asked).rejects.toMatchObject({ failure: "rejected", status: 500 });
+    const sent = requests.filter(({ path }) => path.includes("_search"));
+    expect(sent).toHaveLength(searches);
+    expect(sent.every(({ body }) => body.includes('"k"'))).toBe(true);
+  });
+
   test("retries a read once after a broken connection", async () => {
     let tries = 0;
     const { url } = await serve((r) => (tries++ === 0 ? r.destroy() : sendJson(r, answer([hit("a", 1)]))));

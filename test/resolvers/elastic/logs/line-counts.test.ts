@@ -38,6 +38,8 @@ interface Options {
   readonly others?: Readonly<Record<string, FakeIndex>>;
   /** Whether searches with aggregations are. */
   readonly rejects?: boolean;
+  /** The status of the answer to such a search. */
+  readonly failure?: number;
 }
 interface Answer {
   readonly [key: string]: Answer | number;
@@ -52,12 +54,19 @@ const add =
     Object.assign(holder, { [key]: Number(holder[key]) + amount });
   };
 
-async function openStore({ documents: held = documents, change, others, rejects = false }: Options = {}) {
+async function openStore({
+  documents: held = documents,
+  change,
+  others,
+  rejects = false,
+  failure,
+}: Options = {}) {
   const indices = { "logs-1": { mappings, documents: held }, ...others };
   const search = createFakeSearch(indices, "Elasticsearch", { aggregates: !rejects });
   const sent: string[] = [];
   const fake = await openScriptedSource((response, request, body) => {
     if (body.includes('"aggs"')) sent.push(body);
+    if (failure !== undefined && body.includes('"aggs"')) return sendJson(response, {}, failure);
     if (change === undefined || !body.includes('"aggs"')) return search.reply(response, request, body);
     const answer = search.answer(request, body) as Answer;
     change(answer);
@@ -197,6 +206,11 @@ describe("counts by the index", () => {
   test("leaves to reading what the server rejects", async () => {
     const { count } = await openStore({ rejects: true });
     expect(await count({ grouping: env })).toBeUndefined();
+  });
+
+  test("fails where the server fails over the count, which says nothing of it", async () => {
+    const { count } = await openStore({ failure: 500 });
+    await expect(count({ grouping: env })).rejects.toMatchObject({ status: 500 });
   });
 
   test("fails where shards failed", async () => {

@@ -35,12 +35,18 @@ const resolved = (over: object) => ({ indices: [], aliases: [], data_streams: []
 const onlyIndex = resolved({ indices: [{ name: "app-1", aliases: ["apps"], attributes: ["open"] }] });
 const wholeAlias = resolved({ aliases: [{ name: "apps", indices: ["app-1", "app-2"] }] });
 
+const answerSearch = (hits: readonly object[], aggregations?: object) =>
+  aggregations !== undefined && "status" in aggregations
+    ? aggregations
+    : { ...found(hits), ...(aggregations && { aggregations }) };
+
 interface Answers {
   readonly mapping: object;
   readonly resolve?: object;
   /** The hits for the body of a search. */
   readonly search?: (body: string) => readonly object[];
   readonly scroll?: object;
+  /** The aggregations, or what has an error's status. */
   readonly aggregate?: (body: string) => object;
 }
 
@@ -59,7 +65,7 @@ async function open(
     const answer = url.includes("/_search/scroll")
       ? (scroll ?? { status: 400, error: { reason: "Cannot parse scroll id" } })
       : url.includes("/_search")
-        ? { ...found(search(body)), ...(aggregate && { aggregations: aggregate(body) }) }
+        ? answerSearch(search(body), aggregate?.(body))
         : url.startsWith("/_resolve/")
           ? (resolve ?? denied("indices:admin/resolve/index"))
           : url === "/" || url.startsWith("/_nodes")
@@ -236,11 +242,14 @@ describe("masked field", () => {
     const texts = ["trace_id", "span_id", "name", "kind"].map((name) => [name, { type: "keyword" }] as const);
     const spans = { ...timed, ...Object.fromEntries(texts), duration: { type: "long" } };
     const auth = { username: "masked", password: "p" };
-    const find = async (masked: string): Promise<number> => {
+    const find = async (masked: string | number): Promise<number> => {
       const answers = {
         mapping: definition(spans),
         search: () => [],
-        aggregate: aggregateOf({ [masked]: digest }),
+        aggregate:
+          typeof masked === "number"
+            ? (body: string) => (body.includes('"values"') ? { status: masked } : {})
+            : aggregateOf({ [masked]: digest }),
       };
       const { traces } = (await open(answers, { auth })).stores;
       const sources = [buildSpanSource("shop", { index: "app-1", layout: "otel" })] as const;
@@ -258,6 +267,11 @@ describe("masked field", () => {
       slug: "not_supported_by_backend",
       details: { feature: "a filter on a masked field" },
     });
+    await backend?.close();
+    await fake?.close();
+    // A server that does not take the probe shows no masked field. One that fails over it may have one.
+    expect(await find(400)).toBe(0);
+    await expect(find(500)).rejects.toMatchObject({ failure: "rejected", status: 500 });
   });
   test("is not probed without credentials", async () => {
     expect((await inspect({ mapping, search, aggregate }))?.limitations.join()).not.toContain("masked");

@@ -119,6 +119,33 @@ describe("span documents of a failing backend", () => {
     });
   });
 
+  test("does not read what the source failed to aggregate", async () => {
+    const url = await serve((response, _, body) => {
+      if (body.includes('"aggs"')) sendJson(response, {}, 500);
+      else sendJson(response, answer([hit(1)]));
+    });
+    const query: SlowEventsQuery = {
+      sources: [source()],
+      range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+      budget: createBudget(10_000),
+      ...{ requiredAttributes: [], excludedAttributes: [], limit: 10 },
+    };
+    const asked = using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
+    await expect(asked).rejects.toMatchObject({ failure: "rejected", status: 500 });
+  });
+
+  test("frees a scroll whose first page is incomplete", async () => {
+    const freed: string[] = [];
+    const url = await serve((response, request, body) => {
+      if (request.method !== "DELETE")
+        return sendJson(response, { _scroll_id: "s", ...answer([hit(1)], 3, { timed_out: true }) });
+      freed.push(body);
+      sendJson(response, {});
+    });
+    await expect(read(url)).rejects.toMatchObject({ failure: "partial" });
+    await expect.poll(() => freed).toEqual(['{"scroll_id":["s"]}']);
+  });
+
   test("refuses a scroll that returns fewer documents than it counted", async () => {
     let scrolls = 0;
     const url = await serve((response, request) => {

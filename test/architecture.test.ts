@@ -48,7 +48,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/mcp",
-    imports: ["src/operations/runtime", "src/operations", "src/core/**"],
+    imports: ["src/operations/runtime", "src/operations", "src/log-query", "src/core/**"],
     types: ["src/{access,config}"],
   },
   {

@@ -210,11 +210,7 @@ async function isThere(path: string): Promise<boolean> {
 }
 
 async function renameIfThere(path: string, number: number): Promise<void> {
-  try {
-    await rename(`${path}.${number}`, `${path}.${number + 1}`);
-  } catch (error) {
-    if (!isFileMissing(error)) throw error;
-  }
+  if (await isThere(`${path}.${number}`)) await rename(`${path}.${number}`, `${path}.${number + 1}`);
 }
 
 // ---- Opening and closing ------------------------------------------------------------------------------------

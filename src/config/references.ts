@@ -126,17 +126,28 @@ function checkCertificates(
 
 /** A certificate that means two users is nobody's. */
 function checkDistinctCertificates(path: Path, entries: readonly unknown[], report: IssueReporter): void {
-  const positions = new Map<string, number>();
-  for (const [index, entry] of entries.entries()) {
+  const written = entries.flatMap((entry, index) => {
     const { subject, san } = toMapping(entry);
-    const key = san === undefined ? "subject" : "san";
-    if (san === undefined && subject === undefined) continue;
-    const text = JSON.stringify(
-      typeof san === "string" ? san : Object.entries(toMapping(subject)).toSorted(),
-    );
-    const first = positions.get(text);
-    if (first === undefined) positions.set(text, index);
-    else report([...path, String(index), key], `is the same as ${path.join(".")}.${first}.${key}`);
+    const at = [...path, String(index)];
+    if (san !== undefined) return [{ path: [...at, "san"], key: JSON.stringify(san) }];
+    if (subject === undefined) return [];
+    // A name alone is a list of one.
+    const names = Object.entries(toMapping(subject)).map(([name, value]) => [name, [value].flat()] as const);
+    return [{ path: [...at, "subject"], key: JSON.stringify(names.toSorted()) }];
+  });
+  checkDistinct(written, report);
+}
+
+/** Reports each value that stands earlier in the list. */
+function checkDistinct(
+  values: readonly { readonly path: Path; readonly key: string }[],
+  report: IssueReporter,
+): void {
+  const earlier = new Map<string, Path>();
+  for (const { path, key } of values) {
+    const first = earlier.get(key);
+    if (first === undefined) earlier.set(key, path);
+    else report(path, `is the same as ${first.join(".")}`);
   }
 }
 
@@ -160,15 +171,16 @@ function checkJwtIssuers(
   known: readonly string[],
   report: IssueReporter,
 ): void {
-  const positions = new Map<unknown, number>();
+  const written = issuers.flatMap((entry, index) => {
+    const { issuer } = toMapping(entry);
+    return typeof issuer === "string"
+      ? [{ path: ["auth", "jwt", String(index), "issuer"], key: issuer }]
+      : [];
+  });
+  checkDistinct(written, report);
   for (const [index, entry] of issuers.entries()) {
-    const { issuer, sites } = toMapping(entry);
+    const { sites } = toMapping(entry);
     const path = ["auth", "jwt", String(index)];
-    const first = positions.get(issuer);
-    if (first !== undefined && issuer !== undefined) {
-      report([...path, "issuer"], `is the same as auth.jwt.${first}.issuer`);
-    }
-    positions.set(issuer, first ?? index);
     for (const [group, list] of Object.entries(toMapping(toMapping(sites).map))) {
       checkSiteNames(tree, [...path, "sites", "map", group], list, known, report);
     }
@@ -226,16 +238,13 @@ function checkSiteNames(
 
 /** One token for two users would be ambiguous. */
 function checkTokenHashes(tokens: readonly unknown[], report: IssueReporter): void {
-  const positions = new Map<string, number>();
-  for (const [index, token] of tokens.entries()) {
-    const { sha256 } = toMapping(token);
-    for (const hash of Array.isArray(sha256) ? sha256 : [sha256]) {
-      if (typeof hash !== "string" || hash === "") continue;
-      const first = positions.get(hash.toLowerCase());
-      if (first === undefined) positions.set(hash.toLowerCase(), index);
-      else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
-    }
-  }
+  const written = tokens.flatMap((token, index) =>
+    [toMapping(token).sha256]
+      .flat()
+      .filter((hash) => typeof hash === "string" && hash !== "")
+      .map((hash) => ({ path: ["tokens", String(index), "sha256"], key: String(hash).toLowerCase() })),
+  );
+  checkDistinct(written, report);
 }
 
 function isEmpty(value: unknown): boolean {

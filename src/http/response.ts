@@ -196,3 +196,24 @@ interface FetchApi {
   readonly Response: typeof globalThis.Response;
   readonly ReadableStream: typeof globalThis.ReadableStream;
 }
+
+// ---- Framing -------------------------------------------------------------------------------------------------
+
+/** What stands around and between the batches of an answer. */
+export interface BodyFraming {
+  readonly opening: string;
+  readonly separator: string;
+  readonly closing: string;
+}
+export const arrayFraming: BodyFraming = { opening: "[", separator: ",", closing: "]" };
+export const noFraming: BodyFraming = { opening: "", separator: "", closing: "" };
+
+/** The texts of the rows, framed. */
+export function frameTexts(
+  { opening, separator, closing }: BodyFraming,
+  texts: readonly string[],
+): readonly string[] {
+  const last = texts.length - 1;
+  if (last < 0) return [opening + closing];
+  return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
+}

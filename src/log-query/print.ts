@@ -59,6 +59,11 @@ export function printValue(value: string): string {
   return /^$|^["[]|[ \t\n\r()]/.test(value) ? quoteValue(value) : value;
 }
 
+/** What any of these values of a field matches; the empty text where there are none. */
+export function printAnyOf(field: string, values: readonly string[]): string {
+  return values.map((value) => `${field}=${quoteValue(value)}`).join(" OR ");
+}
+
 export function quoteValue(value: string): string {
   return `"${value.replace(/["\\]/g, "\\$&")}"`;
 }

@@ -12,7 +12,7 @@ export type Args = Readonly<Record<string, unknown>>;
 /** Of all arguments of a call, as JSON. */
 const maxArgumentBytes = 65_536;
 
-const pageSize = 50;
+export const defaultPageSize = 50;
 const maxPageRows = 10_000;
 
 export const defaultCellChars = 2_000;
@@ -41,7 +41,7 @@ const ownArguments = {
 };
 const checkedArguments = z
   .object({ ...ownArguments, ...extraArguments })
-  .refine(({ page = 1, per_page = pageSize }) => page * per_page <= maxPageRows, {
+  .refine(({ page = 1, per_page = defaultPageSize }) => page * per_page <= maxPageRows, {
     path: ["page"],
     message: `lies beyond ${maxPageRows} rows; use the cursor`,
   });
@@ -75,7 +75,7 @@ const pageProperties: Readonly<Record<string, JsonSchema>> = {
     type: "integer",
     minimum: 1,
     maximum: 1_000,
-    description: `Most rows of a page; ${pageSize} by default.`,
+    description: `Most rows of a page; ${defaultPageSize} by default.`,
   },
   max_characters: {
     type: "integer",
@@ -91,8 +91,6 @@ const pageProperties: Readonly<Record<string, JsonSchema>> = {
   },
 };
 const namesOfOwn = new Set(Object.keys(ownArguments));
-
-export const defaultPageSize = pageSize;
 
 /** Keys of operations that tools fill in themselves. */
 const filledKeys: readonly string[] = ["site_id", "site_ids", "from", "to", "pagination", "use_expressions"];

@@ -150,7 +150,7 @@ async function readIncidentPage(
 function readNames(args: Args) {
   const read = (key: string): string | undefined => {
     const value = args[key];
-    if (value === undefined || value === null || typeof value === "string") return value ?? undefined;
+    if (value === undefined || typeof value === "string") return value;
     throw createInvalidRequest([{ path: key, message: "expected a string" }]);
   };
   return { action: read("action_name"), revision: read("revision"), text: read("query") };

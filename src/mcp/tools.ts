@@ -1,8 +1,9 @@
 // The tools that agents call. A tool is an operation under the name that such clients know: which one it is, what of its
 // arguments the operation does not know, and which part of the answer are its rows.
 import type { Site } from "../access/sites.ts";
+import { printAnyOf } from "../log-query/print.ts";
 import type { JsonSchema } from "../operations/runtime/json-schema.ts";
-import { createInvalidRequest } from "../operations/runtime/request-body.ts";
+import { createInvalidRequest, isObject } from "../operations/runtime/request-body.ts";
 import type { Args, OwnArguments } from "./tool-arguments.ts";
 
 /** Rows of an answer, and what else it holds. */
@@ -55,7 +56,6 @@ const queryLanguage = `The query language:
 - example: severity=error (hostname=web-1 OR message:timeout)`;
 
 const text = (description: string): JsonSchema => ({ type: "string", description });
-const isObject = (value: unknown): value is Args => typeof value === "object" && value !== null;
 
 const toRows = (answer: unknown): ToolAnswer => ({ rows: Array.isArray(answer) ? answer : [answer] });
 
@@ -77,9 +77,8 @@ const planSite =
 
 function planListing(operation: string, args: Args, { namespaces = [] }: OwnArguments, site: Site): ToolPlan {
   const { query, order, longest_first: longest, ...rest } = args;
-  const terms = namespaces.map((name) => `namespace=${quoteValue(name)}`);
   const given = typeof query === "string" && query.trim() !== "" ? query : undefined;
-  const chosen = terms.length === 0 ? undefined : `(${terms.join(" OR ")})`;
+  const chosen = namespaces.length === 0 ? undefined : `(${printAnyOf("namespace", namespaces)})`;
   const joined = given === undefined || chosen === undefined ? (given ?? chosen) : `(${given}) AND ${chosen}`;
   return {
     ...{ operation, paging: "own" },
@@ -90,14 +89,6 @@ function planListing(operation: string, args: Args, { namespaces = [] }: OwnArgu
       pagination: { order: order ?? "DESC", cursor: longest === true ? "Duration" : "Time" },
     },
   };
-}
-
-function isNoList(value: unknown): boolean {
-  return value === undefined || (Array.isArray(value) && value.length === 0);
-}
-
-function quoteValue(value: string): string {
-  return `"${value.replace(/["\\]/g, "\\$&")}"`;
 }
 
 const orderArgument: JsonSchema = {
@@ -177,7 +168,7 @@ const traceTools: readonly Tool[] = [
       number: { type: "integer", description: "The number of an incident, instead of its digest." },
     },
     plan: ({ digest, number, is_action: isAction, ...args }, _own, { id }) => {
-      if (args.trace_id === undefined && digest === undefined && isNoList(args.digests))
+      if (args.trace_id === undefined && digest === undefined && [args.digests ?? []].flat().length === 0)
         throw createInvalidRequest([
           {
             path: "trace_id",

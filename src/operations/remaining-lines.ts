@@ -49,7 +49,9 @@ export function prepareRemainingLines({
 
 /** Whether an instant lies before or after all of the range. */
 function isBeyondRange(instant: Instant, { from, to }: Pick<AnsweredPage, "from" | "to">): boolean {
-  const [first, last] = [from, to].map((text) => (typeof text === "string" ? parseInstant(text) : undefined));
+  const parse = (text: unknown) => (typeof text === "string" ? parseInstant(text) : undefined);
+  const first = parse(from);
+  const last = parse(to);
   return (
     (first !== undefined && instant < first) ||
     (last !== undefined && instant > toInclusiveEnd(String(to), last))

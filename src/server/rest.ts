@@ -20,7 +20,16 @@ import type { ReadProgress } from "../core/read-progress.ts";
 import { type Instant, type Millis, toMillis } from "../core/time.ts";
 import type { CompleteBody, StreamedBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
-import { type Answer, jsonType, measureBody, toStreamedBody } from "../http/response.ts";
+import {
+  type Answer,
+  arrayFraming,
+  type BodyFraming,
+  frameTexts,
+  jsonType,
+  measureBody,
+  noFraming,
+  toStreamedBody,
+} from "../http/response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import {
   explanationType,
@@ -140,15 +149,6 @@ interface RunningRequest {
 
 /** What an operation, or a representation of it, may answer. */
 type OperationResult = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody | TailAnswer;
-
-/** What stands around and between the batches of an answer. */
-interface BodyFraming {
-  readonly opening: string;
-  readonly separator: string;
-  readonly closing: string;
-}
-const arrayFraming: BodyFraming = { opening: "[", separator: ",", closing: "]" };
-const noFraming: BodyFraming = { opening: "", separator: "", closing: "" };
 
 const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
@@ -318,14 +318,16 @@ async function printResult(
   if (head.state === "done") {
     return { answer: await completeAnswer(log, headers, frameTexts(framing, head.texts)), isStream: false };
   }
-  await log.begin().catch((error: unknown) => {
+  try {
+    await log.begin();
+    // What waits for nothing but its client needs no place, neither here nor among the requests.
+    const close = head.state === "open" ? takeStreamPlace(request) : undefined;
+    const body = toStreamedBody(streamRows(framing, head.texts, rows, work, log, close), work.signal);
+    return { answer: { status: 200, headers, body }, isStream: close !== undefined };
+  } catch (error) {
     closeIterator(rows);
     throw error;
-  });
-  // What waits for nothing but its client needs no place, neither here nor among the requests.
-  const close = head.state === "open" ? takeStreamPlace(request, rows) : undefined;
-  const body = toStreamedBody(streamRows(framing, head.texts, rows, work, log, close), work.signal);
-  return { answer: { status: 200, headers, body }, isStream: close !== undefined };
+  }
 }
 
 async function answerTail(request: RunningRequest, followed: TailAnswer["follow"]): Promise<Answer> {
@@ -389,18 +391,18 @@ async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unkn
 }
 
 /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
-function takeStreamPlace(
-  { runner, generation: { limits, now }, principal, work }: RunningRequest,
-  rows: AsyncIterator<RowBatch>,
-): () => void {
+function takeStreamPlace({
+  runner,
+  generation: { limits, now },
+  principal,
+  work,
+}: RunningRequest): () => void {
   const { streamsOf, telemetry } = runner;
   const { tokenStreams } = narrowLimits(limits, principal.limits);
   const isOwnFree = streamsOf.hasFree(principal.account, tokenStreams);
-  if (runner.streams >= limits.streams || !isOwnFree) {
-    closeIterator(rows);
-    if (!isOwnFree) throw new TooMany(1, "token_streams", { requests: tokenStreams });
+  if (!isOwnFree) throw new TooMany(1, "token_streams", { requests: tokenStreams });
+  if (runner.streams >= limits.streams)
     throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
-  }
   const clearExpiry = scheduleTokenExpiry(work, principal, now);
   runner.streams += 1;
   const release = streamsOf.take(principal.account, tokenStreams);
@@ -441,15 +443,6 @@ class BodyTimeout extends Unprocessable<"invalid_request"> {
     const message = "The body did not arrive in time";
     super("invalid_request", message, { issues: [{ path: "", message }] }, "reading_time");
   }
-}
-
-function frameTexts(
-  { opening, separator, closing }: BodyFraming,
-  texts: readonly string[],
-): readonly string[] {
-  const last = texts.length - 1;
-  if (last < 0) return [opening + closing];
-  return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
 }
 
 async function* streamRows(

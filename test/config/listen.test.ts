@@ -60,6 +60,7 @@ test.each([
 test.each([
   ["san: URI:x", "san: URI:x", "san"],
   ["subject: { O: Acme, CN: ana }", "subject: { CN: ana, O: Acme }", "subject"],
+  ["subject: { O: Acme, CN: ana }", "subject: { CN: [ana], O: [Acme] }", "subject"],
 ])("two users by one certificate: %s", (first, second, key) => {
   const users = [first, "san: URI:y", second].map((keys, n) => `{ user: u${n}, ${keys}, sites: [shop] }`);
   const issues = listIssues(`${withTls}auth: { certificates: [${users.join(", ")}] }`, { readText });

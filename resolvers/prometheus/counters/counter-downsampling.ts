@@ -31,7 +31,7 @@ import { groupByBucket, groupIntoRuns, type SuspectBucket, sampleInterval } from
 import { chunkSeries, narrowToSeries } from "./series-narrowing.ts";
 import {
   formatSeriesKey,
-  joinPieces,
+  joinByKey,
   type RawSeries,
   runConcurrent,
   type SeriesReader,
@@ -380,8 +380,7 @@ export async function readRawBuckets(
     const narrowed = narrowToSeries(selector, listLabels(members));
     return reader.readRaw(narrowed, start + from * step, start + (to + 1) * step, limit);
   });
-  const pieces = Map.groupBy(read.flat(), ({ labels }) => formatSeriesKey(labels));
-  return [...pieces.values()].flatMap(joinPieces).map((series) => ({ ...series, ...dropNonFinite(series) }));
+  return joinByKey(read.flat()).map((series) => ({ ...series, ...dropNonFinite(series) }));
 }
 
 // ---- Before the buckets ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Reads series for one request: values on the grid of its buckets, or raw samples. What is too much for one query is split
 // and joined again. What exceeds the limit of points is refused, before it is read if a count shows it, and otherwise
 // while it arrives.
-import { findFirstAtOrAfter, readNumber } from "../../../src/core/collections.ts";
+import { findFirstAtOrAfter, readNumber, requireFirst } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
@@ -360,8 +360,7 @@ async function readRaw(
     if (!isOverSampleLimit(error) || middle <= since) throw error;
     const early = await readRaw(state, selector, since, middle, limit, earlier);
     const late = await readRaw(state, selector, middle, until, limit, earlier + sumSamples(early));
-    const bySeries = Map.groupBy([...early, ...late], ({ labels }) => formatSeriesKey(labels));
-    return [...bySeries.values()].flatMap((pieces) => joinPieces(pieces));
+    return joinByKey([...early, ...late]);
   }
 }
 
@@ -393,8 +392,7 @@ async function readRawAtOnce(
     const found = await readInstant(state, selectRawRange(selector, start, end), end);
     return found.flatMap((series) => clipSeries(series, start, end));
   });
-  const bySeries = Map.groupBy(parts.flat(), ({ labels }) => formatSeriesKey(labels));
-  return [...bySeries.values()].flatMap((pieces) => joinPieces(pieces));
+  return joinByKey(parts.flat());
 }
 
 /** Selects the samples in [from, to), evaluated at `to`. A closed edge adds the one a millisecond before `from`. */
@@ -466,12 +464,14 @@ async function dropPresenceMatchers(
 
 // ---- Pieces and labels -------------------------------------------------------------------------------------------
 
-/** Joins the pieces of one series, which follow one another. Returns one series, or none if there are no pieces. */
-export function joinPieces(pieces: readonly RawSeries[]): readonly RawSeries[] {
-  const [first] = pieces;
-  if (first === undefined || pieces.length === 1) return pieces;
-  const histograms = pieces.flatMap((piece) => piece.histograms);
-  return [{ labels: first.labels, ...joinSamples(pieces), histograms }];
+/** Joins the pieces of each series, which follow one another. */
+export function joinByKey(pieces: readonly RawSeries[]): readonly RawSeries[] {
+  return [...Map.groupBy(pieces, ({ labels }) => formatSeriesKey(labels)).values()].map((own) => {
+    const first = requireFirst(own);
+    if (own.length === 1) return first;
+    const histograms = own.flatMap((piece) => piece.histograms);
+    return { labels: first.labels, ...joinSamples(own), histograms };
+  });
 }
 
 /** Runs a few at a time and returns the results in order. After a failure no other is started. */

@@ -2,7 +2,7 @@
 import type { Site } from "../../access/sites.ts";
 import { parseJson } from "../../core/json/parse-json.ts";
 import { parse } from "../../log-query/parse.ts";
-import { quoteValue } from "../../log-query/print.ts";
+import { printAnyOf } from "../../log-query/print.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
 import { type BackReference, refuseBelowRows } from "./batches.ts";
 
@@ -37,7 +37,10 @@ function buildSelection({ site }: LogsRow, args: LineArguments) {
   const { start: from, end: to, sourceIds, severities, query } = args;
   const ids = sourceIds ?? [...(site.logs?.sources.keys() ?? [])];
   if (site.logs === undefined || ids.length === 0) return undefined;
-  const any = (severities ?? []).map((word) => `severity=${quoteValue(word.toLowerCase())}`).join(" OR ");
+  const any = printAnyOf(
+    "severity",
+    (severities ?? []).map((word) => word.toLowerCase()),
+  );
   return {
     ...{ site_id: site.id, source_ids: ids, from, to },
     query: joinQueries(any, query ?? ""),

@@ -55,9 +55,9 @@ const fieldsByType: Readonly<Record<string, readonly string[]>> = {
 /** Metrics of a page of names, each once for each combination of tag keys. */
 async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Session) {
   if (site.metrics === undefined) return [];
+  const { offset, limit } = await readPage(site, args, defaultKeys, maxKeys, session);
   const named = args.name ?? undefined;
   const names = named === undefined ? await readNames(site.id, session) : [named];
-  const { offset, limit } = await readPage(site, args, defaultKeys, maxKeys, session);
   const wanted = (args.tags ?? []).map(({ key }) => key);
   if (wanted.length === 0)
     return (await readKeysOf(site.id, names.slice(offset, offset + limit), session)).flat();

@@ -5,7 +5,7 @@ import { Refused } from "../../core/errors.ts";
 import { compare, type ErrorOccurrence, type TraceSummary } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
-import { quoteValue } from "../../log-query/print.ts";
+import { printAnyOf, quoteValue } from "../../log-query/print.ts";
 import type { ListingQuery, TraceField } from "../../store/span-analytics.ts";
 import type { Budget } from "../../store/spans.ts";
 import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
@@ -106,7 +106,7 @@ export function buildNamesFilter(query: Pick<IncidentQuery, "namespaces" | "acti
   readonly action: string | undefined;
   readonly query: Filter<TraceField>;
 } {
-  const namespaces = query.namespaces.map((name) => `namespace=${quoteValue(name)}`).join(" OR ");
+  const namespaces = printAnyOf("namespace", query.namespaces);
   const revision = query.revision === undefined ? "" : ` revision=${quoteValue(query.revision)}`;
   return {
     action: query.action,
@@ -435,8 +435,8 @@ export async function countErrorRows(
 ): Promise<ReadonlyMap<string, number>> {
   const found = new Map(revisions.map((revision) => [revision, 0]));
   if (found.size === 0 || range.from > range.to) return found;
-  const named = namespaces.map((name) => `namespace=${quoteValue(name)}`).join(" OR ");
-  const seen = [...found.keys()].map((revision) => `revision=${quoteValue(revision)}`).join(" OR ");
+  const named = printAnyOf("namespace", namespaces);
+  const seen = printAnyOf("revision", [...found.keys()]);
   const query = parseTraceQuery(named === "" ? seen : `(${named}) AND (${seen})`);
   const listing = { candidates: "errors", range, filter: { query }, expectedRows: maxTiedRows } as const;
   for await (const { revision = "" } of listRows(site, listing, createRequestBudget(context), context))

@@ -94,7 +94,7 @@ const rewriteAfter: Millis = 10 * minute;
 /** The state of one group during a step. */
 interface Work {
   readonly context: RollContext;
-  readonly toRoll: GroupToRoll;
+  readonly groupToRoll: GroupToRoll;
   readonly before: FoundManifest;
   /** Since the manifest was written. */
   readonly changes: SourceChanges;
@@ -132,7 +132,7 @@ export async function rollGroups(
   }
   try {
     const changed = await findAllChanges(found, snapshot, signal);
-    if (changed.some(({ changes, toRoll }) => changes.isBehind && !toRoll.mayTakeAsDeleted))
+    if (changed.some((one) => one.changes.isBehind && !one.groupToRoll.mayTakeAsDeleted))
       return found.map(({ manifest }) => ({ did: "behind", documents: 0, manifest }));
     const works = await startWorks(context, changed, signal);
     await makePieces(context, works, { snapshot, sources }, signal);
@@ -157,8 +157,8 @@ async function findAllChanges(
   signal: AbortSignal,
 ): Promise<readonly ChangedManifest[]> {
   const known = new Map<string, SourceChanges>();
-  const formatChanges = ({ toRoll, manifest }: FoundManifest): string =>
-    JSON.stringify([toRoll.target.sources, manifest.version]);
+  const formatChanges = ({ groupToRoll, manifest }: FoundManifest): string =>
+    JSON.stringify([groupToRoll.target.sources, manifest.version]);
   for (const [key, own] of Map.groupBy(found, formatChanges)) {
     known.set(key, await findSourceChanges(own, snapshot, signal));
   }
@@ -174,16 +174,16 @@ async function startWorks(
   const works: Work[] = [];
   for (const before of changed) {
     const { segments, merged, apart } = before.manifest;
-    const { toRoll, changes } = before;
+    const { groupToRoll, changes } = before;
     const work: Work = {
-      ...{ context, toRoll, before, changes },
+      ...{ context, groupToRoll, before, changes },
       ...{ documents: [], apart: new Set(apart), made: 0, read: 0, refused: undefined },
       ...(changes.found === undefined
         ? { segments: [], merged: [] }
         : dropFromCover({ segments, merged }, changes.found)),
     };
     dropOld(work);
-    if (toRoll.isUnverified) await dropMissing(work, signal);
+    if (groupToRoll.isUnverified) await dropMissing(work, signal);
     works.push(work);
   }
   return works;
@@ -206,8 +206,8 @@ async function findSourceChanges(
   snapshot: SpanSnapshot,
   signal: AbortSignal,
 ): Promise<SourceChanges> {
-  const { toRoll, manifest } = requireFirst(groups);
-  const { reader, sources } = toRoll.target;
+  const { groupToRoll, manifest } = requireFirst(groups);
+  const { reader, sources } = groupToRoll.target;
   const selected = await snapshot.select(sources, parseSince(reader, manifest), signal);
   const { version, added } = selected;
   const isUnchanged = added?.documents === 0 && added.changedOrigins.size === 0;
@@ -216,7 +216,7 @@ async function findSourceChanges(
   const changes = { version: version.print?.() ?? "", isUnchanged, isBehind };
   if (added === undefined || !isNonEmpty(ranges)) return { ...changes, found: undefined };
   // Where one group is not local, all are treated so. Local ones then drop a few segments too many, made again with the others'.
-  const isLocal = groups.every(({ toRoll: { target } }) => target.isLocal);
+  const isLocal = groups.every(({ groupToRoll: { target } }) => target.isLocal);
   const all = { sources, isLocal, added, reader: snapshot.reader, maxAdded, kept: ranges };
   return { ...changes, found: await findChanges(all, signal) };
 }
@@ -259,10 +259,14 @@ async function writeManifest(
   { work, did, next, isWorthWriting }: FinishedWork,
   signal: AbortSignal,
 ): Promise<RollStep> {
-  const { context, toRoll, before, read: documents, refused } = work;
+  const { context, groupToRoll, before, read: documents, refused } = work;
   const { manifest, revision } = before;
   if (!isWorthWriting) return { did, documents, manifest, refused };
-  const isWritten = await context.store.replace(toManifestDocument(toRoll.target, next), revision, signal);
+  const isWritten = await context.store.replace(
+    toManifestDocument(groupToRoll.target, next),
+    revision,
+    signal,
+  );
   return isWritten ? { did, documents, manifest: next, refused } : { did: "lost", documents, manifest };
 }
 
@@ -272,8 +276,8 @@ export async function announceGroup(
   target: RollTarget,
   signal: AbortSignal,
 ): Promise<void> {
-  const toRoll = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: false };
-  const [found] = await readManifests(store, [toRoll], signal);
+  const groupToRoll = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: false };
+  const [found] = await readManifests(store, [groupToRoll], signal);
   if (found?.revision !== undefined) return;
   await store.replace(
     toManifestDocument(target, { ...emptyManifest, at: toMillis(now()) }),
@@ -287,7 +291,7 @@ function toManifestDocument({ group, name: { site } }: RollTarget, manifest: Man
 }
 
 interface FoundManifest {
-  readonly toRoll: GroupToRoll;
+  readonly groupToRoll: GroupToRoll;
   readonly manifest: Manifest;
   readonly revision: string | undefined;
 }
@@ -303,11 +307,11 @@ async function readManifests(
     signal,
   );
   const byId = new Map(documents.map((document) => [document.id, document]));
-  return groupsToRoll.map((toRoll) => {
-    const { group } = toRoll.target;
+  return groupsToRoll.map((groupToRoll) => {
+    const { group } = groupToRoll.target;
     const document = byId.get(formatManifestId(group));
     const manifest = document && parseManifest(group, document.body);
-    return { toRoll, manifest: manifest ?? emptyManifest, revision: document?.revision };
+    return { groupToRoll, manifest: manifest ?? emptyManifest, revision: document?.revision };
   });
 }
 
@@ -347,8 +351,8 @@ async function dropSegments(
 
 const minuteLength = BigInt(minute) * nanosPerMilli;
 
-function findOldest({ context, toRoll }: Work): Instant {
-  const oldest = context.now() - fromMillis(toRoll.target.retention);
+function findOldest({ context, groupToRoll }: Work): Instant {
+  const oldest = context.now() - fromMillis(groupToRoll.target.retention);
   return (oldest - (oldest % minuteLength) + minuteLength) as Instant;
 }
 
@@ -414,7 +418,7 @@ async function makePiece(
 function findHoleOfAll(works: readonly Work[], end: Instant): Hole | undefined {
   const holes = works.flatMap((work) => {
     const bounds: Hole = { start: findOldest(work), end };
-    return findNewestHole(work.segments, work.toRoll.skipped, bounds) ?? [];
+    return findNewestHole(work.segments, work.groupToRoll.skipped, bounds) ?? [];
   });
   if (!isNonEmpty(holes)) return undefined;
   const newest = holes.reduce((most, hole) => later(most, hole.end), holes[0].end);
@@ -423,7 +427,7 @@ function findHoleOfAll(works: readonly Work[], end: Instant): Hole | undefined {
 }
 
 function isMissing(work: Work, { from, to }: TimeRange): boolean {
-  const taken = [...work.segments.map(({ range }) => range), ...work.toRoll.skipped];
+  const taken = [...work.segments.map(({ range }) => range), ...work.groupToRoll.skipped];
   return from >= findOldest(work) && taken.every((one) => one.to < from || one.from > to);
 }
 
@@ -437,7 +441,7 @@ async function makeSegment(
   const { range } = piece;
   const { budget, spent } = trackBudget(createBudget(work.context.maxDocuments));
   try {
-    addSegment(work, "segments", piece, await work.toRoll.target.make(reader, range, budget, signal));
+    addSegment(work, "segments", piece, await work.groupToRoll.target.make(reader, range, budget, signal));
     work.made += 1;
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
@@ -453,7 +457,7 @@ interface MadePiece {
 }
 
 function addSegment(work: Work, list: "segments" | "merged", piece: MadePiece, figures: unknown): void {
-  const { group, name } = work.toRoll.target;
+  const { group, name } = work.groupToRoll.target;
   const { segment, body } = printSegment(group, piece, figures);
   work.documents.push({ id: segment.id, site: name.site, made: toMillis(work.context.now()), body });
   work[list] = insertSegment(work[list], segment);
@@ -475,7 +479,8 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   const written = new Set(work.documents.map(({ id }) => id));
   // One that this step has made is not to be read yet.
   if (merge.segments.some(({ id }) => written.has(id))) return false;
-  const { figures, missing } = await work.toRoll.target.merge(work.context.store, merge.segments, signal);
+  const { context, groupToRoll } = work;
+  const { figures, missing } = await groupToRoll.target.merge(context.store, merge.segments, signal);
   if (missing.length > 0) await dropSegments(work, missing, signal);
   else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
   else {

@@ -97,7 +97,7 @@ interface RollerState {
   readonly unverified: Set<string>;
   /** Since when all snapshots have been behind, by group. */
   readonly behind: Map<string, Millis>;
-  /** Until when targets are made without others that have more sources, by their groups: together they could not be made. */
+  /** Until when targets are made one by one, by the group of the first: together they could not be made. */
   readonly separate: Map<string, Millis>;
   /** Groups that cannot be made now, although their source answers. */
   readonly failing: Map<string, { readonly failures: number; readonly until: Millis }>;
@@ -202,7 +202,7 @@ async function rollTargets(
   const { context, settings } = state;
   const started = performance.now();
   const now = toMillis(context.now());
-  const toGroup = (target: RollTarget): GroupToRoll => ({
+  const describeGroup = (target: RollTarget): GroupToRoll => ({
     target,
     skipped: listRefused(state, target),
     isUnverified: state.unverified.has(target.group),
@@ -210,7 +210,7 @@ async function rollTargets(
   });
   const [first, ...others] = targets;
   const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
-  const rolling = rollGroups(context, [toGroup(first), ...others.map(toGroup)], limited);
+  const rolling = rollGroups(context, [describeGroup(first), ...others.map(describeGroup)], limited);
   const { steps, failure } = await rolling.then(
     (steps) => ({ steps, failure: undefined }),
     (failure: unknown) => ({ steps: [], failure }),

@@ -273,7 +273,13 @@ function createAttemptObserver(
     return {
       span,
       end(outcome) {
-        recorder?.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
+        recorder?.recordRequest({
+          ...describe(),
+          backend,
+          started,
+          took: performance.now() - started,
+          outcome,
+        });
         if (span?.sampled !== true) return;
         // Neither parameters nor the body: they hold what users search for.
         const { method, path } = describe();

@@ -116,11 +116,20 @@ function describeTools(endpoints: readonly Endpoint[]): readonly object[] {
   const descriptions = describeOperations(endpoints);
   const annotations = { readOnlyHint: true, destructiveHint: false, openWorldHint: false };
   const described = tools.map(
-    ({ name, title, description, example, operations, ownArguments, extra = {}, required = [] }) => ({
+    ({
+      name,
+      title,
+      description,
+      example,
+      operations,
+      hasOnlyOwnArguments = false,
+      extra = {},
+      required = [],
+    }) => ({
       name,
       title,
       description: `${description}\nExample: ${JSON.stringify(example)}`,
-      inputSchema: describeArguments(descriptions, operations, ownArguments === true, extra, required),
+      inputSchema: describeArguments(descriptions, operations, hasOnlyOwnArguments, extra, required),
       annotations,
     }),
   );

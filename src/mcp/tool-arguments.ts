@@ -96,13 +96,13 @@ const namesOfOwn = new Set(Object.keys(ownArguments));
 const filledKeys: readonly string[] = ["site_id", "site_ids", "from", "to", "pagination", "use_expressions"];
 
 /**
- * The arguments of a tool: those of its operations unless `hasOwnAlone`, `extra` ones that no operation has, and those
+ * The arguments of a tool: those of its operations unless `hasOnlyOwnArguments`, `extra` ones that no operation has, and those
  * that every tool takes.
  */
 export function describeArguments(
   descriptions: OperationDescriptions,
   operations: readonly string[],
-  hasOwnAlone: boolean,
+  hasOnlyOwnArguments: boolean,
   extra: Readonly<Record<string, JsonSchema>>,
   required: readonly string[],
 ): JsonSchema & { readonly $defs?: Readonly<Record<string, JsonSchema>> } {
@@ -112,7 +112,7 @@ export function describeArguments(
     if (!operations.includes(endpoint.name)) continue;
     hasRange ||= request.properties?.from !== undefined;
     for (const [key, schema] of Object.entries(request.properties ?? {})) {
-      if (!filledKeys.includes(key) && !hasOwnAlone) own[key] = schema;
+      if (!filledKeys.includes(key) && !hasOnlyOwnArguments) own[key] = schema;
     }
   }
   const properties = {

@@ -101,7 +101,7 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
   if (tool.plan === undefined) return readIncidentPage(args, own, position, site, session);
   const meant = tool.name === "get_incident" ? await findIncident(args, site, session) : args;
   const plan = completePlan(tool.plan(omitOwnArguments(meant), own, site), args, own, position, session);
-  return plan.paging === "own"
+  return plan.paging === "operation"
     ? readOwnPage(plan, own, position, session)
     : readComputedPage(tool, plan, args, own, position, session);
 }
@@ -317,7 +317,7 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const site = selectSite(asked, session.sites);
   const plan = completePlan(tool.plan(omitOwnArguments(inner), asked, site), inner, asked, position, session);
   const endpoint = findEndpoint(plan.operation, session);
-  const request = plan.paging === "own" ? addFirstPage(plan.request, asked) : plan.request;
+  const request = plan.paging === "operation" ? addFirstPage(plan.request, asked) : plan.request;
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
   return cutPage([answer], own, { ...position, skip: 0 });
 }

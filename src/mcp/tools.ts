@@ -17,7 +17,7 @@ export interface ToolPlan {
   readonly operation: string;
   readonly request: Args;
   /** `own`: the operation has pages of its own, by time. Else all rows are computed, and cut here. */
-  readonly paging: "own" | "rows";
+  readonly paging: "operation" | "memory";
 }
 
 export interface Tool {
@@ -34,7 +34,7 @@ export interface Tool {
   readonly plan?: (args: Args, own: OwnArguments, site: Site) => ToolPlan;
   readonly readAnswer?: (answer: unknown, args: Args) => ToolAnswer;
   /** Whether it takes its own arguments and none of its operations. */
-  readonly ownArguments?: boolean;
+  readonly hasOnlyOwnArguments?: boolean;
   /** Without an operation: what it answers of the sites that the token may see, or of the one that is named. */
   readonly list?: (sites: readonly Site[]) => readonly unknown[];
   /** Without an operation: whether one site is meant. */
@@ -71,7 +71,7 @@ const readRowsAt =
 const planSite =
   (operation: string) =>
   (args: Args, _own: OwnArguments, { id }: Site): ToolPlan => ({
-    ...{ operation, paging: "rows" },
+    ...{ operation, paging: "memory" },
     request: { ...args, site_id: id },
   });
 
@@ -81,7 +81,7 @@ function planListing(operation: string, args: Args, { namespaces = [] }: OwnArgu
   const chosen = namespaces.length === 0 ? undefined : `(${printAnyOf("namespace", namespaces)})`;
   const joined = given === undefined || chosen === undefined ? (given ?? chosen) : `(${given}) AND ${chosen}`;
   return {
-    ...{ operation, paging: "own" },
+    ...{ operation, paging: "operation" },
     request: {
       ...rest,
       site_ids: [site.id],
@@ -115,7 +115,7 @@ const logTools: readonly Tool[] = [
     operations: ["logs.lines"],
     extra: { order: orderArgument },
     plan: ({ order, ...args }, _own, site) => ({
-      ...{ operation: "logs.lines", paging: "own" },
+      ...{ operation: "logs.lines", paging: "operation" },
       request: { ...completeLogs(args, site), pagination: { order: order ?? "DESC" } },
     }),
   },
@@ -127,7 +127,7 @@ const logTools: readonly Tool[] = [
     example: { app_name: "demo-shop", query: "", group_by: "severity" },
     operations: ["logs.counts"],
     plan: (args, _own, site) => ({
-      ...{ operation: "logs.counts", paging: "rows" },
+      ...{ operation: "logs.counts", paging: "memory" },
       request: completeLogs(args, site),
     }),
     readAnswer: readRowsAt("buckets"),
@@ -154,7 +154,7 @@ const traceTools: readonly Tool[] = [
       revision: text("Only errors of this revision."),
       query: text("A part of the name or the message, in any case."),
     },
-    ownArguments: true,
+    hasOnlyOwnArguments: true,
   },
   {
     name: "get_incident",
@@ -178,7 +178,7 @@ const traceTools: readonly Tool[] = [
       const digests = digest === undefined ? {} : { digests: [digest] };
       return {
         operation: isAction === true ? "tracing.trace_performance" : "tracing.trace_error",
-        paging: "rows",
+        paging: "memory",
         request: { ...args, ...digests, site_ids: [id] },
       };
     },
@@ -191,7 +191,7 @@ const traceTools: readonly Tool[] = [
     example: { app_name: "demo-shop", namespaces: ["web"] },
     operations: ["tracing.actions"],
     plan: (args, { namespaces }, { id }) => ({
-      ...{ operation: "tracing.actions", paging: "rows" },
+      ...{ operation: "tracing.actions", paging: "memory" },
       request: { ...args, site_id: id, ...(namespaces && { namespaces }) },
     }),
   },
@@ -206,7 +206,7 @@ const traceTools: readonly Tool[] = [
       args.trace_id === undefined
         ? planListing("tracing.traces_performance", args, own, site)
         : {
-            ...{ operation: "tracing.trace", paging: "rows" },
+            ...{ operation: "tracing.trace", paging: "memory" },
             request: { trace_id: args.trace_id, site_ids: [site.id] },
           },
   },
@@ -298,7 +298,7 @@ const metricTools: readonly Tool[] = [
     operations: ["metrics.list"],
     required: ["select"],
     plan: (args, _own, { id }) => ({
-      ...{ operation: "metrics.list", paging: "rows" },
+      ...{ operation: "metrics.list", paging: "memory" },
       request: { group_by: [], ...args, site_id: id },
     }),
     readAnswer: readRowsAt("rows"),
@@ -323,7 +323,7 @@ const kubernetesTools: readonly Tool[] = [
     },
     plan: ({ snapshots, ...args }, { namespaces }, { id }) => ({
       operation: snapshots === true ? "kubernetes.pods" : "kubernetes.pods.overview",
-      paging: "rows",
+      paging: "memory",
       request: { ...args, site_id: id, ...(namespaces && { namespaces }) },
     }),
   },

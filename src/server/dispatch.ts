@@ -2,6 +2,7 @@
 
 import type { Principal } from "../access/auth.ts";
 import { readToken } from "../access/auth.ts";
+import { zip } from "../core/collections.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, toErrorAnswer, toGraphqlErrorAnswer } from "../http/response.ts";
@@ -44,7 +45,7 @@ export interface Dispatcher {
 }
 
 /** A GraphQL request that may be answered, and with what. */
-export interface Admission {
+export interface GraphqlAdmission {
   readonly exchange: Exchange;
   readonly principal: Principal;
   readonly generation: ConfigGeneration;
@@ -55,8 +56,11 @@ export interface Admission {
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
 
-/** Never throws. An `Admission` is not logged yet: the caller finishes its log. */
-export async function answerRequest(dispatcher: Dispatcher, exchange: Exchange): Promise<Answer | Admission> {
+/** Never throws. An `GraphqlAdmission` is not logged yet: the caller finishes its log. */
+export async function answerRequest(
+  dispatcher: Dispatcher,
+  exchange: Exchange,
+): Promise<Answer | GraphqlAdmission> {
   // A request keeps to what was served when it came, also where it waits on its way.
   const { generation } = dispatcher;
   const log = startRequestLog(dispatcher.telemetry, generation, exchange);
@@ -197,7 +201,7 @@ async function admitGraphql(
   generation: ConfigGeneration,
   exchange: Exchange,
   log: RequestLog,
-): Promise<Admission | undefined> {
+): Promise<GraphqlAdmission | undefined> {
   if (!isGraphqlRequest(exchange)) return undefined;
   const { headers, search, gone } = exchange;
   const { fields } = log;
@@ -252,8 +256,7 @@ function bindParameters(
   segments: readonly string[],
 ): Readonly<Record<string, string>> | undefined {
   const parameters: Record<string, string> = {};
-  for (const [index, part] of pattern.entries()) {
-    const segment = segments[index] ?? "";
+  for (const [part, segment] of zip(pattern, segments)) {
     const name = /^\{(.+)\}$/.exec(part)?.[1];
     if (name === undefined) {
       if (part !== segment) return undefined;

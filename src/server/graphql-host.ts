@@ -16,7 +16,7 @@ import {
   writeAnswer,
 } from "../http/response.ts";
 import type { Session } from "../operations/runtime/session.ts";
-import { type Admission, answerRequest, type Dispatcher } from "./dispatch.ts";
+import { answerRequest, type Dispatcher, type GraphqlAdmission } from "./dispatch.ts";
 import { finishTailHead, followOperation, type OpenTail } from "./graphql-tail.ts";
 import { auditOperations } from "./operation-audit.ts";
 import { type RequestLog, receiveBody } from "./rest.ts";
@@ -27,13 +27,15 @@ export interface GraphqlHost {
   readonly loadSchema: () => Promise<UnifiedSchema>;
   gateway: Gateway | undefined;
   loading: Promise<Gateway> | undefined;
-  openSession: ((admission: Admission, tail: OpenTail, cutConnection: () => void) => Session) | undefined;
+  openSession:
+    | ((admission: GraphqlAdmission, tail: OpenTail, cutConnection: () => void) => Session)
+    | undefined;
 }
 
 type Gateway = Awaited<ReturnType<typeof loadGateway>>;
 
 /** A GraphQL request under way, by the context that Yoga hands around with it. */
-interface Hosted extends Admission {
+interface Hosted extends GraphqlAdmission {
   readonly tail: OpenTail;
   /** Why nothing of it was run. */
   readonly failure?: unknown;
@@ -46,13 +48,13 @@ interface Hosted extends Admission {
 interface NodeContext extends Partial<Connection> {
   readout?: Session | undefined;
   /** Of a request that was admitted before it came to Yoga. */
-  readonly admitted?: Admission;
+  readonly admitted?: GraphqlAdmission;
 }
 
 /** While there is no gateway: the answer, or a gateway to finish the request, which is admitted only once. */
 export async function answerWithoutGateway(
   host: GraphqlHost,
-  { exchange, work, log }: Admission,
+  { exchange, work, log }: GraphqlAdmission,
 ): Promise<Answer | Gateway> {
   let answer = graphqlUnavailable;
   let failure: unknown;
@@ -86,7 +88,7 @@ async function loadGateway(host: GraphqlHost) {
   const unified = await host.loadSchema();
   const { createGateway, createSession } = await import("../graphql/gateway.ts");
   const openSession = (
-    admission: Admission,
+    admission: GraphqlAdmission,
     tail: OpenTail,
     cutConnection: () => void,
     gone: AbortSignal,
@@ -235,7 +237,10 @@ function pickParameters(body: unknown): unknown {
 }
 
 /** A slot is held while the body arrives; the operations of the query take their own. */
-async function readQuery({ bodies }: Dispatcher, { exchange, principal, generation, work }: Admission) {
+async function readQuery(
+  { bodies }: Dispatcher,
+  { exchange, principal, generation, work }: GraphqlAdmission,
+) {
   const returnSlot = await generation.executor.takeSlot(principal, work.signal);
   const reading = bodies.readText(exchange, principal.account, work.signal);
   return receiveBody(reading, work).finally(returnSlot);

@@ -10,7 +10,7 @@ import type {
 import type { TailEvent } from "../operations/runtime/session.ts";
 import { readTailEvents } from "../tail/tail-events.ts";
 import { eventStreamHeaders } from "../tail/tail-registry.ts";
-import type { Admission, Dispatcher } from "./dispatch.ts";
+import type { Dispatcher, GraphqlAdmission } from "./dispatch.ts";
 import { createOperationRecorder } from "./operation-audit.ts";
 import { openTail } from "./rest.ts";
 
@@ -24,7 +24,7 @@ export interface OpenTail {
 /** @throws as the route; a subscription has one field, so that a request has one tail */
 export async function followOperation(
   { operations, runner, telemetry }: Dispatcher,
-  { exchange, principal, generation, log }: Admission,
+  { exchange, principal, generation, log }: GraphqlAdmission,
   tail: OpenTail,
   cutConnection: () => void,
   name: string,

@@ -201,7 +201,7 @@ export async function runOperation(
         return answerTail(request, result.follow);
       }
       if (missing.labels.length > 0) fields.missing = missing.labels;
-      const { answer, isStream } = await printResult(request, result, headers, missing);
+      const { answer, isStream } = await buildAnswer(request, result, headers, missing);
       // A stream ends its work when its client has all of it.
       ownsWork = !isStream;
       return answer;
@@ -295,7 +295,7 @@ async function completeAnswer(
 }
 
 /** Completed where it is small or one value, else streamed. A stream that still reads has a place of its own. */
-async function printResult(
+async function buildAnswer(
   request: RunningRequest,
   result: Exclude<OperationResult, TailAnswer>,
   own: Answer["headers"] | undefined,

@@ -44,12 +44,12 @@ export interface ChosenRange {
 
 export interface Recorder {
   /** A backend request has ended. A retry is recorded as a second request. */
-  readonly sent: (request: RecordedRequest) => void;
+  readonly recordRequest: (request: RecordedRequest) => void;
   /** Documents were read, each counted once; `kept` of them are rows, where the store knows. */
-  readonly read: (part: { source?: string; documents: number; kept?: number }) => void;
+  readonly recordDocuments: (part: { source?: string; documents: number; kept?: number }) => void;
   /** A source of metrics sent this many series, with this many samples in all. */
-  readonly sampled: (part: { backend: string; series: number; samples: number }) => void;
-  readonly chose?: (choice: Choice) => void;
+  readonly recordSamples: (part: { backend: string; series: number; samples: number }) => void;
+  readonly recordChoice?: (choice: Choice) => void;
 }
 
 const recorders = new AsyncLocalStorage<Recorder>();

@@ -136,7 +136,7 @@ export function keepLines(
   range: TimeRange,
 ): LogLine[] {
   const lines = decodeLines(context, plan, hits, instants, range, matches);
-  recorder?.read({ source: context.source.id, documents: hits.length, kept: lines.length });
+  recorder?.recordDocuments({ source: context.source.id, documents: hits.length, kept: lines.length });
   return sortLines(lines, context.query.order);
 }
 

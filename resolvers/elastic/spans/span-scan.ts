@@ -125,14 +125,13 @@ async function* scanExceptions({ range, pushdown }: SpanScan, context: ReadConte
   }
   const exceptionCondition: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
   const { events, spans } = await countEventsAndSpans(exceptionCondition, matcher.condition, context);
-  const listIds = async (): Promise<readonly SpanId[] | undefined> => {
-    if (spans * idListingSavings <= events) return undefined;
+  let ids: readonly SpanId[] | undefined;
+  if (spans * idListingSavings > events) {
     const areTracesFewer = spans <= events * spansPerTrace;
-    return areTracesFewer
-      ? listSpanIdsInTraces(exceptionCondition, matcher.condition, context)
-      : listSpanIds(exceptionCondition, context);
-  };
-  const ids = await listIds();
+    ids = areTracesFewer
+      ? await listSpanIdsInTraces(exceptionCondition, matcher.condition, context)
+      : await listSpanIds(exceptionCondition, context);
+  }
   if (ids === undefined && spans <= events) {
     for await (const batch of readSpansWithEvents(matcher, context)) {
       yield* yieldNonEmpty(batch.filter(hasException));

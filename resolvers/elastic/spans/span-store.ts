@@ -161,11 +161,11 @@ async function* readShards<T>(
 ): AsyncGenerator<T> {
   signal.throwIfAborted();
   const leaving = new AbortController();
+  const limited = combineSignals(signal, leaving.signal);
   const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
   const contexts = sites.flatMap((own) => {
     const seen = createSeenSpans();
     return shards.map(({ documents, sources: held }): ReadContext => {
-      const limited = combineSignals(signal, leaving.signal);
       return { documents, sources: selectSources(own, held), budget, signal: limited, seen };
     });
   });

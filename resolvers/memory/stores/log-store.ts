@@ -124,7 +124,7 @@ function wrapWithRecorder(accepts: (line: LogLine) => boolean, recorder: Recorde
   if (recorder === undefined) return accepts;
   return (line: LogLine) => {
     const kept = accepts(line);
-    recorder.read({ source: line.source_id, documents: 1, kept: kept ? 1 : 0 });
+    recorder.recordDocuments({ source: line.source_id, documents: 1, kept: kept ? 1 : 0 });
     return kept;
   };
 }

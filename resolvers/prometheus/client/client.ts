@@ -275,7 +275,7 @@ function recordSampleCounts<T>(backend: string, fold: () => SeriesFold<T>): () =
         take(one);
       },
       result() {
-        recorder.sampled({ backend, series, samples });
+        recorder.recordSamples({ backend, series, samples });
         return result();
       },
     };

@@ -47,10 +47,7 @@ export async function classifySeriesStarts(
   const keys = series.map(({ labels }) => formatNumericKey(labels));
   const newSeries = new Set(keys.filter((key) => !existing.has(key)));
   if (newSeries.size === 0 || othersExisted || existing.size > 0) return { existing, newSeries };
-  const before = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
-    hasSamplesBefore(reader, metric, buckets.start, lookBack),
-  );
-  if (before.includes(true)) return { existing, newSeries };
+  if (await beganBefore(reader, queries, buckets)) return { existing, newSeries };
   for (const key of await findFirstSeries(reader, queries, buckets)) newSeries.delete(key);
   return { existing, newSeries };
 }
@@ -120,10 +117,20 @@ export async function findMetricStart(
   queries: readonly SeriesStartQuery[],
   buckets: Buckets,
 ): Promise<Millis> {
-  const before = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
-    hasSamplesBefore(reader, metric, buckets.start, lookBack),
+  if (await beganBefore(reader, queries, buckets)) return Number.NEGATIVE_INFINITY;
+  return findFirstTimeOfAll(reader, queries, buckets);
+}
+
+/** Whether the metric had samples before the buckets, in any of its forms. */
+async function beganBefore(
+  reader: SeriesReader,
+  queries: readonly SeriesStartQuery[],
+  { start }: Buckets,
+): Promise<boolean> {
+  const found = await runConcurrent(queries, ({ metric, lookBack = 0 }) =>
+    hasSamplesBefore(reader, metric, start, lookBack),
   );
-  return before.includes(true) ? Number.NEGATIVE_INFINITY : findFirstTimeOfAll(reader, queries, buckets);
+  return found.includes(true);
 }
 
 /** Infinity without a sample in the buckets. */

@@ -64,7 +64,7 @@ export async function readInGroups(plan: SeriesPlan, measure: GroupedMeasure): P
       ? ", but too few buckets have the same series, or a limit is in the way"
       : "";
   const how = grown === undefined ? "read" : "grouped";
-  findCurrentRecorder()?.chose?.({ backend, of: name, how, why: `${why}${unread}` });
+  findCurrentRecorder()?.recordChoice?.({ backend, of: name, how, why: `${why}${unread}` });
   if (grown === undefined) return read(plan, false);
   if (gaps.status === "rejected") throw gaps.reason;
   const combined = await measure.combine(grown.parts);

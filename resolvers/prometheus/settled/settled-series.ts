@@ -154,7 +154,7 @@ function explainSpans(
   spans: readonly BucketSpan[],
 ): void {
   const recorder = findCurrentRecorder();
-  if (recorder?.chose === undefined) return;
+  if (recorder?.recordChoice === undefined) return;
   const asked = spans.reduce((sum, { from, to }) => sum + to - from, 0);
   const print = (bucket: number) => printInstant(fromMillis(start + bucket * step));
   const ranges: ChosenRange[] = [];
@@ -170,5 +170,5 @@ function explainSpans(
   }
   addKept(count);
   const why = `${count - asked} of ${count} buckets are kept in memory`;
-  recorder.chose({ backend, of: metric, how: asked === count ? "asked" : "kept", why, ranges });
+  recorder.recordChoice({ backend, of: metric, how: asked === count ? "asked" : "kept", why, ranges });
 }

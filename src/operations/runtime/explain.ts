@@ -190,8 +190,8 @@ function createRequestLedger() {
   const sampled = new Map<string, SampledReport>();
   const choices: Choice[] = [];
   const recorder: Recorder = {
-    sent: (request) => void requests.push(request),
-    read({ source, documents, kept }) {
+    recordRequest: (request) => void requests.push(request),
+    recordDocuments({ source, documents, kept }) {
       const before = read.get(source);
       read.set(source, {
         ...(source !== undefined && { source_id: source }),
@@ -199,7 +199,7 @@ function createRequestLedger() {
         ...(kept !== undefined && { kept: (before?.kept ?? 0) + kept }),
       });
     },
-    sampled({ backend, series, samples }) {
+    recordSamples({ backend, series, samples }) {
       const before = sampled.get(backend) ?? { series: 0, samples: 0 };
       sampled.set(backend, {
         backend,
@@ -207,7 +207,7 @@ function createRequestLedger() {
         samples: before.samples + samples,
       });
     },
-    chose: (choice) => void choices.push(choice),
+    recordChoice: (choice) => void choices.push(choice),
   };
   return { recorder, requests, read, sampled, choices };
 }

@@ -119,7 +119,7 @@ const answered = {
 export const actionRollups: RequestKind<ActionsQuery, readonly ActionRow[]> = {
   ...answered,
   // For parents with an N+1.
-  searched: "statements",
+  extraSearch: "statements",
   combine: async (pieces, { namespaces, action, revision }) => {
     const rows = new Map<string, SummedRow>();
     for await (const [key, { names, durations, hasNpo }] of listInTurns(pieces, revision, () => 1)) {

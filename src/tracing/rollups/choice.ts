@@ -17,8 +17,14 @@ export function recordChoice(
   pieces?: readonly PieceChoice[],
 ): undefined {
   const recorder = findCurrentRecorder();
-  if (recorder?.chose === undefined) return;
-  recorder.chose({ backend, of, how, why, ...(pieces !== undefined && { ranges: joinChoices(pieces) }) });
+  if (recorder?.recordChoice === undefined) return;
+  recorder.recordChoice({
+    backend,
+    of,
+    how,
+    why,
+    ...(pieces !== undefined && { ranges: joinChoices(pieces) }),
+  });
 }
 
 /** Neighbours of which the same is told, as one range. */

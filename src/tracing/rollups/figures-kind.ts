@@ -39,7 +39,7 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
   /** Whether a source that can tally adds up most of it itself. Figures then pay off only where little is read. */
   readonly canBeTallied?: boolean;
   /** Spans of all time that the source also searches to add up. */
-  readonly searched?: SpanSelection;
+  readonly extraSearch?: SpanSelection;
   readonly stored: StoredForm<Query, Figures>;
 }
 

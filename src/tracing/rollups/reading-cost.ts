@@ -16,7 +16,7 @@ interface Comparison {
   readonly spans: number;
   readonly toRead: number;
   /** The spans of any time that the source searches besides. */
-  readonly searched: SpanSelection | undefined;
+  readonly extraSearch: SpanSelection | undefined;
   readonly sources: SpanSources;
   readonly budget: Budget;
 }
@@ -24,13 +24,13 @@ interface Comparison {
 /** Whether spans are read at less cost than the source adds up, and searches, what the definition asks for. A guess. */
 export async function isReadingCheaper(
   reader: SpanReader,
-  { spans, toRead, searched, sources, budget }: Comparison,
+  { spans, toRead, extraSearch, sources, budget }: Comparison,
   signal: AbortSignal,
 ): Promise<boolean> {
   if (toRead > budget.limit / documentsPerSpan) return false;
   if (toRead <= spans / readingOverAddingUp) return true;
-  if (searched === undefined) return false;
-  const all = await reader.count?.({ sources, range: allTime, select: searched, budget }, signal);
+  if (extraSearch === undefined) return false;
+  const all = await reader.count?.({ sources, range: allTime, select: extraSearch, budget }, signal);
   return all !== undefined && toRead * readingOverSearching <= all;
 }
 

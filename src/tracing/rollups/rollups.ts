@@ -135,7 +135,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
       const instead = "what is not kept exceeds limits.documents, unless the source counts it";
       return plan.isCovered ? { instead, refusal: createEndsError(budget.limit, toRead) } : { instead };
     }
-    const cost = { spans: task.estimatedSpans, toRead, searched: kind.searched, sources, budget };
+    const cost = { spans: task.estimatedSpans, toRead, extraSearch: kind.extraSearch, sources, budget };
     if (isAddedAtSource && !(await isReadingCheaper(reader, cost, signal))) {
       return { instead: "the source adds requests up at less cost than what is not kept is read" };
     }

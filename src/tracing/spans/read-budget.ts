@@ -60,7 +60,7 @@ export function createBudget(limit: number, progress?: ReadProgress): Budget {
     limit,
     spend: (documents) => {
       spent += documents;
-      recorder?.read({ documents });
+      recorder?.recordDocuments({ documents });
       if (progress !== undefined) progress.wanted = spent;
       if (spent <= limit) return;
       const message = `At least ${spent.toLocaleString("en")} documents would have to be read, and the limit is ${limit.toLocaleString("en")}; narrow the range or the filters`;

@@ -42,9 +42,9 @@ onServers((server) => {
   async function read(query: LogQuery) {
     const counts = { documents: 0, kept: 0 };
     const recorder = {
-      sent: () => {},
-      sampled: () => {},
-      read: (part: { documents: number; kept?: number }) => {
+      recordRequest: () => {},
+      recordSamples: () => {},
+      recordDocuments: (part: { documents: number; kept?: number }) => {
         counts.documents += part.documents;
         counts.kept += part.kept ?? 0;
       },

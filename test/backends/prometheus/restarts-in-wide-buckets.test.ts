@@ -133,9 +133,9 @@ describe.each(namedMetricServers())("restarts in wide buckets on $name", (named)
   test("reads few of the raw samples", async () => {
     let read = 0;
     const recorder = {
-      sent: () => {},
-      read: () => {},
-      sampled: (of: { samples: number }) => (read += of.samples),
+      recordRequest: () => {},
+      recordDocuments: () => {},
+      recordSamples: (of: { samples: number }) => (read += of.samples),
     };
     const measure = { of: "observations", combine: "quantile", quantile: 0.95 } as const;
     const seriesQuery = query({

@@ -12,8 +12,8 @@ const none = async function* (): AsyncGenerator<never> {};
 async function ask(spans: number, toRead: number, statements: number | undefined, limit = 500_000) {
   const count = vi.fn(async () => statements);
   const reader: SpanReader = { scan: none, find: none, count };
-  const searched = "statements" as const;
-  const cost = { ...{ spans, toRead, searched, sources }, budget: createBudget(limit) };
+  const extraSearch = "statements" as const;
+  const cost = { ...{ spans, toRead, extraSearch, sources }, budget: createBudget(limit) };
   const isCheaper = await isReadingCheaper(reader, cost, new AbortController().signal);
   return { isCheaper, asked: count.mock.calls.length, count };
 }

@@ -453,10 +453,10 @@ describe("rollups", () => {
     const explain = async (options?: Parameters<typeof ask>[0]) => {
       const choices: Choice[] = [];
       const recorder = {
-        sent: () => undefined,
-        read: () => undefined,
-        sampled: () => undefined,
-        chose: (choice: Choice) => void choices.push(choice),
+        recordRequest: () => undefined,
+        recordDocuments: () => undefined,
+        recordSamples: () => undefined,
+        recordChoice: (choice: Choice) => void choices.push(choice),
       };
       await runWithRecorder(recorder, () => ask(options).catch(() => undefined));
       return choices;

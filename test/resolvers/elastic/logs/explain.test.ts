@@ -156,9 +156,9 @@ function createLedger() {
   const sent: RecordedRequest[] = [];
   const read: object[] = [];
   const recorder: Recorder = {
-    sent: (one) => void sent.push(one),
-    read: (part) => void read.push(part),
-    sampled: () => {},
+    recordRequest: (one) => void sent.push(one),
+    recordDocuments: (part) => void read.push(part),
+    recordSamples: () => {},
   };
   return { recorder, sent, read };
 }

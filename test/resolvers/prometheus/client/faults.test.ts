@@ -76,9 +76,9 @@ test("reads a label whose characters arrive in pieces", async () => {
 test("reports series and samples once each to the request recorder", async () => {
   const sampled: object[] = [];
   const recorder = {
-    sent: () => {},
-    read: () => {},
-    sampled: (part: { series: number }) => void (part.series > 0 && sampled.push(part)),
+    recordRequest: () => {},
+    recordDocuments: () => {},
+    recordSamples: (part: { series: number }) => void (part.series > 0 && sampled.push(part)),
   };
   const others = Array.from({ length: 3 }, (_, n) => ({ ...one, metric: { host: `${n}` } }));
   // A form that is read twice: scanned as far as possible, and then parsed.

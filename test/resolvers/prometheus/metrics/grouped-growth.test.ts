@@ -287,10 +287,10 @@ test("tells which way was taken, and why", async () => {
   );
   const choices: Choice[] = [];
   const recorder: Recorder = {
-    sent: () => undefined,
-    read: () => undefined,
-    sampled: () => undefined,
-    chose: (choice) => void choices.push(choice),
+    recordRequest: () => undefined,
+    recordDocuments: () => undefined,
+    recordSamples: () => undefined,
+    recordChoice: (choice) => void choices.push(choice),
   };
   const query = buildFleetQuery(metric, minute, {});
   const ask = (own: readonly FleetSeries[]) =>

@@ -99,8 +99,11 @@ test("an explanation says what was kept", async () => {
   await read();
   const choices: Choice[] = [];
   const ignored = () => undefined;
-  const chose = (choice: Choice) => void choices.push(choice);
-  await runWithRecorder({ sent: ignored, read: ignored, sampled: ignored, chose }, () => read());
+  const recordChoice = (choice: Choice) => void choices.push(choice);
+  await runWithRecorder(
+    { recordRequest: ignored, recordDocuments: ignored, recordSamples: ignored, recordChoice },
+    () => read(),
+  );
   expect(choices).toMatchObject([
     {
       of: "depth",

@@ -3,6 +3,7 @@
 import type { FlattenedJWSInput, JSONWebKeySet, JWSHeaderParameters, JWTVerifyGetKey } from "jose";
 import { z } from "zod";
 import { BackendError } from "../core/errors.ts";
+import { parseJson } from "../core/json/parse-json.ts";
 import { type Instant, type Millis, minute, second, toMillis } from "../core/time.ts";
 
 /** Where the keys of an issuer are told. */
@@ -99,7 +100,7 @@ async function loadKeys(location: KeyLocation, fetchText: FetchText): Promise<Fi
   try {
     const { createLocalJWKSet } = await import("jose");
     const url = location.jwks ?? (await discoverKeys(location, fetchText));
-    return createLocalJWKSet(keysSchema.parse(JSON.parse(await fetchText(url))) as JSONWebKeySet);
+    return createLocalJWKSet(keysSchema.parse(parseJson(await fetchText(url))) as JSONWebKeySet);
   } catch (error) {
     throw createUnreachableError("its keys cannot be read", error);
   }
@@ -112,7 +113,7 @@ export function locateDiscovery({ issuer, discovery }: KeyLocation): string {
 
 async function discoverKeys(location: KeyLocation, fetchText: FetchText): Promise<string> {
   const { issuer } = location;
-  const found = discoverySchema.parse(JSON.parse(await fetchText(locateDiscovery(location))));
+  const found = discoverySchema.parse(parseJson(await fetchText(locateDiscovery(location))));
   // Another issuer's document would be another issuer's keys (OpenID Connect Discovery 1.0, section 4.3).
   if (found.issuer !== issuer) throw new Error("the discovery document is of another issuer");
   return found.jwks_uri;

@@ -184,7 +184,9 @@ function toFields(entry: AuditEntry, { key, queries }: AuditSettings, isToken: I
     to,
     ...(query !== undefined &&
       (queries === "text"
-        ? { query: hideTokens(query, isToken).slice(0, maxQueryChars) }
+        ? {
+            query: hideTokens(query.slice(0, maxQueryChars + maxTokenChars), isToken).slice(0, maxQueryChars),
+          }
         : { query_hash: createHmac("sha256", key).update(query).digest("hex") })),
     status,
     decision: decide(status),
@@ -199,6 +201,9 @@ function decide(status: number | undefined): string {
   if (status === 429) return "limited";
   return status < 500 ? "refused" : "failed";
 }
+
+/** A token that begins before the end of what is written is looked at whole: none is longer than the headers of a request. */
+const maxTokenChars = 16_384;
 
 const hidden = "[redacted]";
 /** Tokens of this program and signed tokens, by their form. */

@@ -166,9 +166,14 @@ function isEntityName(name: unknown): name is EntityName {
 /** @throws {GraphQLError} `invalid_request` */
 function refuse(session: Session, path: string, message: string): Promise<never> {
   return session.runLink("_entities", () => {
-    throw createInvalidRequest([{ path: `representations.${path}`, message }]);
+    throw createInvalidRequest([{ path: ["representations", path].filter(Boolean).join("."), message }]);
   });
 }
+
+/** They come in variables, which the bounds of a document do not count; each that fails is an error of its own. */
+const maxRepresentations = 1_000;
+/** How many a request has asked for so far, by all its aliases. */
+const askedFor = new WeakMap<Session, number>();
 
 interface PodArguments {
   readonly site_id: string;
@@ -185,10 +190,15 @@ const resolvers: Resolvers = {
         : null,
     // One that fails is an error of its own, and the others keep their answers. Errors are returned as values: for a
     // row that rejects, the compiler appends a null to the list.
-    _entities: (_, { representations }: { readonly representations: readonly unknown[] }, { readout }) =>
-      Promise.all(
+    _entities: (_, { representations }: { readonly representations: readonly unknown[] }, { readout }) => {
+      const asked = (askedFor.get(readout) ?? 0) + representations.length;
+      askedFor.set(readout, asked);
+      if (asked > maxRepresentations)
+        return refuse(readout, "", `expected at most ${maxRepresentations} in a request`);
+      return Promise.all(
         representations.map((one) => resolveRepresentation(one, readout).catch((error: unknown) => error)),
-      ),
+      );
+    },
   },
   Pod: {
     row: (pod: Key<"Pod"> & { readonly row?: object }, _, { readout }) => pod.row ?? findPodRow(pod, readout),

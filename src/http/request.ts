@@ -6,6 +6,7 @@ import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
 import { findLargest } from "../core/collections.ts";
 import { LimitReached, type LimitUse, TooMany, Unprocessable } from "../core/errors.ts";
+import { parseJson } from "../core/json/parse-json.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 import { chooseCoding } from "../operations/runtime/operation.ts";
 import { readPeerCertificate } from "./tls.ts";
@@ -183,10 +184,10 @@ const defaultBodiesLimitBytes = 64 * 1_048_576;
 export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): BodyReader {
   const ledger: BodyLedger = { limitBytes, heldBytes: 0, heldBy: new Map(), parsing: new Map() };
   const readText: BodyReader["readText"] = (...body) => readHeldText(ledger, ...body);
-  const parseJson = (text: string, owner: string) => parseBody(ledger, text, owner);
+  const parse = (text: string, owner: string) => parseBody(ledger, text, owner);
   return {
     readText,
-    parseJson,
+    parseJson: parse,
     measureUse: () => ({
       bodies: ledger.heldBytes / limitBytes,
       token_bodies: findLargest(ledger.heldBy) / (limitBytes / 2),
@@ -194,7 +195,7 @@ export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): 
     readJson: async (exchange, owner, signal) => {
       const { text, release } = await readText(exchange, owner, signal);
       try {
-        return await parseJson(text, owner);
+        return await parse(text, owner);
       } finally {
         release();
       }
@@ -291,7 +292,7 @@ const largeJsonChars = 100_000;
 
 async function parseBody(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
   try {
-    if (text.length <= largeJsonChars) return JSON.parse(text);
+    if (text.length <= largeJsonChars) return parseJson(text);
     const before = ledger.parsing.get(owner);
     const parsed = Promise.resolve(before).then(() => parseInTurns(text));
     // Not the value, which the last promise of an owner would keep.

@@ -58,7 +58,13 @@ export function toField(keys: Keys): Field {
 
 /** The text that `fieldOf` reads as this path; `plain` leaves legacy forms their legacy meaning. */
 export function printPath(path: Path, plain: boolean): string {
-  const keys = mapKeys(path, escapeKey);
+  const keys = mapKeys(path, (key, at) => {
+    const written = escapeKey(key);
+    // With a backslash before it a suffix would be a part of the name.
+    const isSuffixed =
+      plain && at === path.length - 1 && written.startsWith("\\") && typeSuffix.test(written);
+    return isSuffixed ? written.slice(1) : written;
+  });
   return mapKeys(keys, (key, at) => (!plain && hasSpecialMeaning(keys, at, key) ? `\\${key}` : key)).join(
     ".",
   );

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import type { Site } from "../access/sites.ts";
 import { NotFound } from "../core/errors.ts";
-import { hour, printMillis } from "../core/time.ts";
+import { fromMillis, hour, type Instant, parseInstant, printInstant } from "../core/time.ts";
 import type { JsonSchema, OperationDescriptions } from "../operations/runtime/json-schema.ts";
 import { createInvalidRequest, integer, optional, parseRequest } from "../operations/runtime/request-body.ts";
 
@@ -218,7 +218,8 @@ export function completeRange(
   const to = end ?? args.to ?? now;
   const from = start ?? args.from;
   if (from !== undefined && from !== null) return { from, to };
-  const last = Date.parse(String(to));
-  if (!isRequired || Number.isNaN(last)) return isRequired ? { from: to, to } : { to };
-  return { from: printMillis(last - hour), to };
+  if (!isRequired) return { to };
+  const last = parseInstant(String(to));
+  // What is no time is refused as the end of the range.
+  return { from: last === undefined ? to : printInstant((last - fromMillis(hour)) as Instant), to };
 }

@@ -66,7 +66,7 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
     const returnSlot = await generation.executor.takeSlot(principal, work.signal);
     const reading = host.bodies.readJson(exchange, principal.account, work.signal);
     const body = await receiveBody(reading, work).finally(returnSlot);
-    if (!isShallow(body)) throw createProtocolError(`The body is nested deeper than ${maxDepth} levels`);
+    checkSize(body);
     fields.operation = nameOperation(body);
     const answer = isCall
       ? answerContainer(body, server, session)
@@ -169,18 +169,22 @@ async function answerProtocol(
   return await server.answer(request, body, session);
 }
 
-/** More than any request of a tool needs; what reads and prints a message recurses. */
+/** More than any request of a tool needs; what reads and prints a message recurses, and visits each value several times. */
 const maxDepth = 64;
+const maxValues = 5_000;
 
-function isShallow(body: unknown): boolean {
+/** @throws {Unprocessable} */
+function checkSize(body: unknown): void {
   let level: readonly unknown[] = [body];
-  for (let depth = 0; depth <= maxDepth; depth += 1) {
+  let values = 0;
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > maxDepth) throw createProtocolError(`The body is nested deeper than ${maxDepth} levels`);
     level = level.flatMap((value) =>
       typeof value === "object" && value !== null ? Object.values(value) : [],
     );
-    if (level.length === 0) return true;
+    values += level.length;
+    if (values > maxValues) throw createProtocolError(`The body has more than ${maxValues} values`);
   }
-  return false;
 }
 
 const protocolHeaders: readonly string[] = ["mcp-protocol-version", "mcp-method", "mcp-name"];

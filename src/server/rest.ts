@@ -1,23 +1,14 @@
 // An operation asked for by REST, from its body to its answer: completed before the status is sent, streamed where that
 // cannot be, or a tail. What is streamed keeps its place among the streamed answers until its client has all of it.
 
-import { type AccountSlots, createAccountSlots, narrowLimits } from "../access/account-slots.ts";
 import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
 import { isCertificateEnough } from "../access/certificates.ts";
-import { createOverloadedError } from "../access/request-slots.ts";
 import type { AuditLog } from "../audit/audit-log.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
-import {
-  LimitReached,
-  type LimitUse,
-  NotAcceptable,
-  TooMany,
-  Unauthorized,
-  Unprocessable,
-} from "../core/errors.ts";
+import { LimitReached, NotAcceptable, Unauthorized, Unprocessable } from "../core/errors.ts";
 import type { ReadProgress } from "../core/read-progress.ts";
-import { type Instant, type Millis, toMillis } from "../core/time.ts";
+import type { Instant } from "../core/time.ts";
 import type { CompleteBody, StreamedBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import {
@@ -60,6 +51,7 @@ import { runInSpan } from "../telemetry/tracer.ts";
 import type { PublishedVisuals } from "../visuals/visual.ts";
 import type { ConsoleSignIn } from "./console-sign-in.ts";
 import type { ProtectedResource } from "./resource-metadata.ts";
+import { createStreamPlaces, type StreamedRequest, type StreamPlaces } from "./stream-places.ts";
 
 /** One configuration, and the requests that began in its time. */
 export interface ConfigGeneration {
@@ -128,13 +120,11 @@ export interface Route {
   readonly parameters: Readonly<Record<string, string>>;
 }
 
-/** What all operations of a server share: the bound on streamed answers holds whatever the configuration was. */
+/** What all operations of a server share, whatever the configuration was. */
 export interface OperationRunner {
   readonly telemetry: Telemetry;
   readonly bodies: BodyReader;
-  streams: number;
-  /** Of those, how many each token has. */
-  readonly streamsOf: AccountSlots;
+  readonly streams: StreamPlaces;
 }
 
 /** A request for an operation under way. */
@@ -153,14 +143,7 @@ type OperationResult = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody 
 const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
 export function createOperationRunner(telemetry: Telemetry, bodies: BodyReader): OperationRunner {
-  return { telemetry, bodies, streams: 0, streamsOf: createAccountSlots() };
-}
-
-export function measureStreamUse({ streams, streamsOf }: OperationRunner, limits: Limits): LimitUse {
-  return {
-    streams: streams / limits.streams,
-    token_streams: streamsOf.measureUse(),
-  };
+  return { telemetry, bodies, streams: createStreamPlaces(telemetry) };
 }
 
 /**
@@ -201,7 +184,8 @@ export async function runOperation(
         return answerTail(request, result.follow);
       }
       if (missing.labels.length > 0) fields.missing = missing.labels;
-      const { answer, isStream } = await buildAnswer(request, result, headers, missing);
+      const takePlace = () => takeStreamPlace(request, prepared, endpoint.access === "public");
+      const { answer, isStream } = await buildAnswer(request, result, { headers, missing, takePlace });
       // A stream ends its work when its client has all of it.
       ownsWork = !isStream;
       return answer;
@@ -294,12 +278,18 @@ async function completeAnswer(
   return { status: 200, headers, body };
 }
 
+interface AnswerOptions {
+  readonly headers: Answer["headers"] | undefined;
+  readonly missing: MissingParts;
+  /** Takes a place among the streamed answers. What it returns ends the work. @throws {LimitReached} {TooMany} */
+  readonly takePlace: () => () => void;
+}
+
 /** Completed where it is small or one value, else streamed. A stream that still reads has a place of its own. */
 async function buildAnswer(
   request: RunningRequest,
   result: Exclude<OperationResult, TailAnswer>,
-  own: Answer["headers"] | undefined,
-  missing: MissingParts,
+  { headers: own, missing, takePlace }: AnswerOptions,
 ): Promise<{ readonly answer: Answer; readonly isStream: boolean }> {
   const { work, log } = request;
   const headers = {
@@ -321,7 +311,7 @@ async function buildAnswer(
   try {
     await log.begin();
     // What waits for nothing but its client needs no place, neither here nor among the requests.
-    const close = head.state === "open" ? takeStreamPlace(request) : undefined;
+    const close = head.state === "open" ? takePlace() : undefined;
     const body = toStreamedBody(streamRows(framing, head.texts, rows, work, log, close), work.signal);
     return { answer: { status: 200, headers, body }, isStream: close !== undefined };
   } catch (error) {
@@ -390,42 +380,27 @@ async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unkn
   }
 }
 
-/** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
-function takeStreamPlace({
-  runner,
-  generation: { limits, now },
-  principal,
-  work,
-}: RunningRequest): () => void {
-  const { streamsOf, telemetry } = runner;
-  const { tokenStreams } = narrowLimits(limits, principal.limits);
-  const isOwnFree = streamsOf.hasFree(principal.account, tokenStreams);
-  if (!isOwnFree) throw new TooMany(1, "token_streams", { requests: tokenStreams });
-  if (runner.streams >= limits.streams)
-    throw createOverloadedError("streams", `${runner.streams} streamed answers are under way`);
-  const clearExpiry = scheduleTokenExpiry(work, principal, now);
-  runner.streams += 1;
-  const release = streamsOf.take(principal.account, tokenStreams);
-  telemetry.streams.opened();
-  return () => {
-    clearExpiry();
-    runner.streams -= 1;
-    release();
-    telemetry.streams.closed();
-    work.end();
-  };
+function takeStreamPlace(
+  { runner, exchange, generation, principal, work }: RunningRequest,
+  { scopes, sites }: PreparedOperation<OperationResult>,
+  isPublic: boolean,
+): () => void {
+  const { limits, now, visuals } = generation;
+  const streamed = { exchange, principal, work, isPublic, scopes, sites: sites(visuals) };
+  return runner.streams.take(streamed, limits, now);
 }
 
-/** The longest that a timer of node lasts, some 24 days. */
-const maxTimer: Millis = 2 ** 31 - 1;
-
-/** Cuts a streamed answer when the token of its client expires. Returns what prevents that. */
-function scheduleTokenExpiry(work: RequestLifetime, { expires }: Principal, now: () => Instant): () => void {
-  if (expires === undefined) return () => {};
-  const left = toMillis(expires as Instant) - toMillis(now());
-  if (left > maxTimer) return () => {};
-  const timer = setTimeout(() => work.fail(new Unauthorized("Unauthorized")), Math.max(0, left));
-  return () => clearTimeout(timer);
+/** Whether a configuration permits what is being streamed under another one. A provider that is down withdraws nothing. */
+export async function isStreamPermitted(
+  generation: ConfigGeneration,
+  { exchange, scopes, sites }: StreamedRequest,
+): Promise<boolean> {
+  const token = readToken(exchange.headers, exchange.search);
+  const permitted = admitToken(generation, exchange, token, (principal) => {
+    const visible = generation.executor.selectVisibleSites(principal);
+    return scopes.every((scope) => principal.hasScope(scope)) && sites.every((site) => visible.has(site));
+  });
+  return permitted.catch((error: unknown) => !(error instanceof Unauthorized));
 }
 
 /** Waits for a body. @throws what its reading fails with, and `BodyTimeout` where the deadline passes first */

@@ -40,7 +40,7 @@ import { answerRequest, createRouter, type Dispatcher } from "./dispatch.ts";
 import { answerWithoutGateway, type GraphqlHost } from "./graphql-host.ts";
 import { createProbeServer, listenAt, type ProbeServer, type ProbeSource } from "./probes.ts";
 import type { ProtectedResource } from "./resource-metadata.ts";
-import { type ConfigGeneration, createOperationRunner, measureStreamUse } from "./rest.ts";
+import { type ConfigGeneration, createOperationRunner, isStreamPermitted } from "./rest.ts";
 
 /** What another configuration replaces while the server runs. */
 export interface ServedConfig {
@@ -191,7 +191,7 @@ function measureUse({ dispatcher, guard }: ServerState): LimitUse {
   const { executor, tails, limits } = generation;
   return {
     ...executor.measureUse(),
-    ...measureStreamUse(runner, limits),
+    ...runner.streams.measureUse(limits),
     ...tails.measureUse(),
     ...bodies.measureUse(),
     ...guard.measureUse(),
@@ -327,7 +327,9 @@ async function reloadServer(state: ServerState, served: ServedConfig): Promise<v
   limitUnread(state, served);
   if (served.tls !== undefined) state.tls?.replace(served.tls);
   guard.setLimits(toConnectionLimits(served));
-  await Promise.all([executor.drain(), tails.close("reloaded")]);
+  const { generation, runner } = dispatcher;
+  const cutting = runner.streams.cutUnpermitted((request) => isStreamPermitted(generation, request));
+  await Promise.all([executor.drain(), tails.close("reloaded"), cutting]);
 }
 
 /** How often a drain looks for connections that have become idle. */

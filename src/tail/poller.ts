@@ -7,8 +7,10 @@
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
+import { yieldToEventLoop } from "../core/turns.ts";
 import type { Filter } from "../log-query/ast.ts";
-import { compileMatcher } from "../log-query/matches.ts";
+import { type Body, openBody } from "../log-query/json-body.ts";
+import { compileFilter } from "../log-query/matches.ts";
 import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
@@ -112,7 +114,7 @@ export async function* readLines(
 /** Listeners of one query. */
 interface QueryAudience {
   readonly filter: Filter;
-  readonly matches: (line: LogLine) => boolean;
+  readonly matches: (line: LogLine, body: Body) => boolean;
   readonly listeners: Set<Listener>;
 }
 
@@ -145,7 +147,7 @@ function addListener(state: PollerState, listener: Listener): () => void {
   const { audiences } = state;
   const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
   const { filter } = listener;
-  const audience = audiences.get(key) ?? { filter, matches: compileMatcher(filter), listeners: new Set() };
+  const audience = audiences.get(key) ?? { filter, matches: compileFilter(filter), listeners: new Set() };
   audiences.set(key, audience);
   audience.listeners.add(listener);
   if (state.leaving === undefined) {
@@ -281,10 +283,8 @@ async function readAndDeliver(
   signal: AbortSignal,
 ): Promise<void> {
   for await (const batch of readLines(state.options, filter, range, signal)) {
-    deliverLines(
-      state,
-      batch.filter((line) => addUnlessSeen(progress, line)),
-    );
+    const lines = batch.filter((line) => addUnlessSeen(progress, line));
+    await deliverLines(state, lines, signal);
   }
 }
 
@@ -320,10 +320,28 @@ function combineFilters({ audiences }: PollerState): Filter {
   return { kind: "or", operands: [first, second, ...rest], span: { start: 0, end: 0 } };
 }
 
-function deliverLines({ audiences }: PollerState, lines: readonly LogLine[]): void {
+/** How long lines are matched in one turn of the event loop. */
+const turnTime: Millis = 5;
+
+/** To those who listen when it begins. Whoever comes later reads himself what lies before. @throws the signal's reason */
+async function deliverLines(
+  { audiences }: PollerState,
+  lines: readonly LogLine[],
+  signal: AbortSignal,
+): Promise<void> {
   if (lines.length === 0) return;
-  for (const { matches, listeners } of audiences.values()) {
-    const own = lines.filter(matches);
+  const opened = lines.map((line) => ({ line, body: openBody(line.json) }));
+  let began = performance.now();
+  for (const { matches, listeners } of [...audiences.values()]) {
+    const own: LogLine[] = [];
+    for (const { line, body } of opened) {
+      if (listeners.size === 0) break;
+      if (matches(line, body)) own.push(line);
+      if (performance.now() - began < turnTime) continue;
+      await yieldToEventLoop();
+      signal.throwIfAborted();
+      began = performance.now();
+    }
     if (own.length > 0) for (const listener of listeners) listener.onLines(own);
   }
 }

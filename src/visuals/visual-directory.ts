@@ -3,13 +3,7 @@ import { type Issue, LimitReached } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { watchFolder } from "../files/watched-folder.ts";
 import type { LogEvent } from "../store/backend.ts";
-import {
-  createVisualFinder,
-  type PublishedVisuals,
-  readVisual,
-  type Visual,
-  type VisualData,
-} from "./visual.ts";
+import { createVisualFinder, type PublishedVisuals, readVisual, type Visual } from "./visual.ts";
 
 export interface VisualDirectory extends PublishedVisuals {
   readonly listPublished: () => readonly Visual[];
@@ -56,7 +50,7 @@ export async function openVisualDirectory(options: VisualDirectoryOptions): Prom
 /** Computes a visual's answer once for all who ask for it while it is computed, and for `cacheFor` afterwards. */
 function createAnswerCache(deadline: () => Millis, cacheFor: Millis): PublishedVisuals["shareAnswer"] {
   // By the visual itself: a changed file is another visual.
-  const shared = new WeakMap<Visual, Promise<VisualData>>();
+  const shared = new WeakMap<Visual, Promise<readonly string[]>>();
   return (visual, compute) => {
     const known = shared.get(visual);
     if (known !== undefined) return known;

@@ -26,13 +26,13 @@ export interface Visual {
 export interface PublishedVisuals {
   readonly find: (id: string) => Visual | undefined;
   /**
-   * What `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
+   * The texts that `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
    * them may leave without the others.
    */
   readonly shareAnswer: (
     visual: Visual,
-    compute: (signal: AbortSignal) => Promise<VisualData>,
-  ) => Promise<VisualData>;
+    compute: (signal: AbortSignal) => Promise<readonly string[]>,
+  ) => Promise<readonly string[]>;
 }
 
 /** Of the metrics routes: `series` without groups, `rows` with them. */

@@ -84,6 +84,17 @@ test("no token is written, wherever a client puts it", async () => {
   );
 });
 
+test("a long query is written in part, with no token and no part of one", async () => {
+  const { record, read } = open({ queries: "text" });
+  const secret = `rdt_${"x".repeat(43)}`;
+  for (const before of [16_340, 16_370, 16_383]) {
+    await record({ query: `${"a".repeat(before - 1)} ${secret} ${"b ".repeat(500_000)}` });
+    const { query } = read().at(-1);
+    expect(query.length).toBeLessThanOrEqual(16_384);
+    expect(query).not.toContain("rdt_");
+  }
+});
+
 describe("a line that cannot be written", () => {
   test("refuses its request, and is told of when there is room again", async () => {
     const { record, read, state } = open();

@@ -251,6 +251,29 @@ describe("objects by their keys", { timeout: 30_000 }, () => {
     });
   });
 
+  test("a request asks for a thousand at most, by whichever aliases", async () => {
+    const ask = async (count: number, aliases: number) => {
+      const fields = Array.from(
+        { length: aliases },
+        (_, n) => `a${n}: _entities(representations: $representations) { __typename }`,
+      );
+      const representations = Array.from({ length: count }, () => ({ __typename: "Site", id: "demo-shop" }));
+      return demo.graphql(`query ($representations: [_Any!]!) { ${fields.join(" ")} }`, { representations });
+    };
+    expect((await ask(500, 2)).errors).toBeUndefined();
+    for (const [count, aliases] of [
+      [1_001, 1],
+      [501, 2],
+    ] as const) {
+      expect((await ask(count, aliases)).errors?.at(-1)).toMatchObject({
+        extensions: {
+          ...{ slug: "invalid_request" },
+          details: { issues: [{ path: "representations", message: "expected at most 1000 in a request" }] },
+        },
+      });
+    }
+  });
+
   test("a row leads to its pod, and a line to its site", async () => {
     const { data, errors } = await demo.graphql(`{
       kubernetes_pods(site_id: "demo-shop", from: "2026-01-15T12:00:00Z", to: "2026-01-15T12:00:00Z") {

@@ -448,6 +448,24 @@ describe("tools", () => {
     });
   });
 
+  test("more values than any tool needs are refused", async () => {
+    const response = await post("/api/mcp/tool", {
+      ...{ name: "get_log_lines", arguments: { app_name: site_id } },
+      more: Array.from({ length: 5_000 }, () => 0),
+    });
+    expect(response.status).toBe(422);
+    expect(await response.text()).toContain("more than 5000 values");
+  });
+
+  test("an end that is no time, or before all times, is refused", async () => {
+    for (const end of ["-271821-04-20T00:00:00.000Z", "0001-01-01", "tomorrow"]) {
+      const { isError, structuredContent } = await call("get_log_lines", { app_name: site_id, end });
+      expect({ isError, structuredContent }).toMatchObject({
+        ...{ isError: true, structuredContent: { error: "invalid_request" } },
+      });
+    }
+  });
+
   test("a page that ends at the bound of its range is answered, and is the last", async () => {
     const newest = await call("get_log_lines", { app_name: site_id, per_page: 1 });
     const at = newest.structuredContent.rows[0]?.timestamp;

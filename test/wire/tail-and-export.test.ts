@@ -3,7 +3,7 @@
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { createAuthenticator } from "#src/access/auth.ts";
+import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { defaults } from "#src/config/schema.ts";
 import { BackendError } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
@@ -186,6 +186,42 @@ describe("log export over HTTP", () => {
     await eventually(() => logged().includes('"status":200,"cut":true'));
     const all = gather(await ask(port, "application/x-ndjson"));
     expect(await all.ended).toBe("complete");
+  });
+
+  test("cuts an export whose token or site a reload withdraws, and no other", async () => {
+    const store: LogStore = {
+      async *lines(query, signal) {
+        for (;;) {
+          await delay(20, undefined, { signal });
+          yield* feed(1).store.lines(query, signal);
+        }
+      },
+      isWithinLimits: async () => true,
+    };
+    const { port, server, served } = await start({ store });
+    const { sites } = served;
+    const reload = (users: Parameters<typeof createAuthenticator>[0], left: typeof sites) => {
+      const authenticate = createAuthenticator(users, () => fromMillis(base));
+      return server.reload({ authenticate, sites: left, limits: defaults.limits });
+    };
+    const ana = { user: "ana", sha256: hashToken(token), sites: ["shop"] };
+    const begin = async () => {
+      const gathered = gather(await ask(port, "application/x-ndjson"));
+      await eventually(() => gathered.text().length > 1_000);
+      return gathered;
+    };
+    const first = await begin();
+    const staying = reload([ana], sites);
+    await delay(100);
+    const before = first.text().length;
+    await eventually(() => first.text().length > before);
+    // Without the token, and then without the site.
+    await Promise.all([staying, reload([], sites)]);
+    expect(await first.ended).toBe("cut");
+    await reload([ana], sites);
+    const second = await begin();
+    await reload([{ ...ana, sites: "*" }], new Map());
+    expect(await second.ended).toBe("cut");
   });
 
   test("applies the deadline to each step of an export and to a page as a whole", async () => {

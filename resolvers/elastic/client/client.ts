@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
+import { parseJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
@@ -215,7 +216,7 @@ function tryReadJson(response: Pick<RawResponse, "body">): unknown {
 }
 
 function readJson({ body }: Pick<RawResponse, "body">): unknown {
-  return JSON.parse(body.toString("utf8"));
+  return parseJson(body.toString("utf8"));
 }
 
 /**

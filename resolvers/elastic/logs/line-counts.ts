@@ -2,6 +2,7 @@
 // certainly match as may match, and no document is in two buckets or groups. Everything else is left to reading.
 import { z } from "zod";
 import { BackendError, isRejection } from "../../../src/core/errors.ts";
+import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { addCount, addGroup, type LineCounts } from "../../../src/core/line-tally.ts";
 import { fromMillis, type Millis, nanosPerMilli, type TimeRange, toMillis } from "../../../src/core/time.ts";
 import type { LineGrouping } from "../../../src/store/logs.ts";
@@ -265,7 +266,7 @@ type CountAnswer = z.output<typeof answerSchema>;
 function parseAnswer(backend: string, bytes: Buffer): CountAnswer {
   let answer: CountAnswer;
   try {
-    answer = answerSchema.parse(JSON.parse(bytes.toString()));
+    answer = answerSchema.parse(parseJson(bytes.toString()));
   } catch (cause) {
     throw malformedResponseError(backend, bytes, cause);
   }

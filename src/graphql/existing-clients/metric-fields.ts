@@ -1,6 +1,7 @@
 // Metrics for existing clients, by the operations under `metrics`.
 import type { Site } from "../../access/sites.ts";
 import { prepareMetricRange, type RequestedRange } from "../../operations/incident-operations.ts";
+import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
 import { maxOffset, readCount } from "./incident-fields.ts";
 
@@ -44,6 +45,8 @@ interface ListArguments extends RequestedRange {
 const defaultKeys = 25;
 const maxKeys = 100;
 const maxRows = 1_000;
+/** Each is an operation of its own. */
+const maxQueries = 100;
 
 /** What each type of metric has of the fields that these clients know. */
 const fieldsByType: Readonly<Record<string, readonly string[]>> = {
@@ -171,7 +174,11 @@ async function readList({ site }: MetricsRow, args: ListArguments, session: Sess
   const queries = args.query.filter((one) => one !== null);
   if (site.metrics === undefined) return null;
   const { offset, limit } = await readPage(site, args, maxRows, maxRows, session);
-  const bounds = await session.runLink("Metrics.range", () => prepareMetricRange(site.id, args));
+  const bounds = await session.runLink("Metrics.range", () => {
+    if (queries.length > maxQueries)
+      throw createInvalidRequest([{ path: "query", message: `expected at most ${maxQueries}` }]);
+    return prepareMetricRange(site.id, args);
+  });
   const found = await Promise.all(
     queries.map(async ({ name, tags, fields }) => {
       const select = fields.map(({ field, aggregate: aggregation }) => ({

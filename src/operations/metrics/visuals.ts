@@ -3,9 +3,12 @@
 
 import * as z from "zod";
 import { type Issue, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
+import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { type Instant, nanosPerMilli, printInstant } from "../../core/time.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
 import type { PublishedVisuals, Visual, VisualData, VisualRow, VisualSeries } from "../../visuals/visual.ts";
 import { type CsvCell, printCsv } from "../runtime/csv.ts";
+import { bufferedChars } from "../runtime/lifetime.ts";
 import {
   type ChunkedBody,
   type Context,
@@ -18,13 +21,6 @@ import { list } from "./list.ts";
 import { visualAnswer } from "./schema.ts";
 import { timeseries } from "./timeseries.ts";
 
-interface VisualAnswer extends VisualData {
-  readonly id: string;
-  readonly title: string;
-  readonly description: string;
-  readonly type: string;
-}
-
 const path = z.object({
   id: z.string().meta({
     description: "The visual's id, which is all that protects it.",
@@ -34,7 +30,7 @@ const path = z.object({
 type Path = z.output<typeof path>;
 
 /** Contract, "Saved visuals". */
-export const savedVisual: Operation<Path, VisualAnswer> = {
+export const savedVisual: Operation<Path, never> = {
   name: "saved_visuals.get",
   method: "GET",
   path: "/api/v2/saved_visuals/{id}",
@@ -45,10 +41,9 @@ export const savedVisual: Operation<Path, VisualAnswer> = {
   request: path,
   answer: visualAnswer,
   sites: listSites,
-  async run({ id }, context) {
+  run({ id }, context): ChunkedBody {
     const visual = findVisual(id, context);
-    const { title, description, type } = visual;
-    return { id, title, description, type, ...(await computeVisual(visual, context)) };
+    return { pieces: printVisual(visual, computeVisual(visual, context)) };
   },
 };
 
@@ -120,62 +115,49 @@ export function checkVisual(visual: Visual): readonly Issue[] {
 /** An answer that many may ask for, of something that its author chose once: it need not be large. */
 const maxAnswerChars = 16 * 1_048_576;
 
-/** In the specification's order of keys, which is that of the answer. */
-const answer = z.object({
-  resolution: z.string().nullable(),
-  from: z.string(),
-  to: z.string(),
-  series: z
-    .array(
-      z.object({
-        id: z.string(),
-        name: z.string(),
-        tags: z.record(z.string(), z.string()),
-        field: z.string(),
-        min: z.number().nullable(),
-        max: z.number().nullable(),
-        data: z.array(z.object({ timestamp: z.string(), value: z.number() })),
-      }),
-    )
-    .optional(),
-  rows: z
-    .array(
-      z.object({
-        id: z.string(),
-        group: z.record(z.string(), z.string()),
-        data: z.record(z.string(), z.number()),
-      }),
-    )
-    .optional(),
-});
-
-function computeVisual(visual: Visual, { visuals, ...context }: Context): Promise<VisualData> {
+/** The answer of the metrics route as text, in pieces: printed once for all who ask. */
+function computeVisual(visual: Visual, { visuals, ...context }: Context): Promise<readonly string[]> {
   if (visuals === undefined) throw new NotFound();
   return visuals.shareAnswer(visual, async (signal) => {
     const prepared = chooseEndpoint(visual).prepare(buildBody(visual, context.now()));
     const result = prepared.run({ ...context, signal });
     if (!("pieces" in result)) throw new TypeError("the metrics routes answer in pieces");
-    let text = "";
-    for await (const piece of result.pieces) {
-      text += piece.text;
-      if (text.length <= maxAnswerChars) continue;
+    const texts: string[] = [];
+    let size = 0;
+    for await (const { text } of result.pieces) {
+      texts.push(text);
+      size += text.length;
+      if (size <= maxAnswerChars) continue;
       const message =
         "The visual has become too large: its file should ask for fewer series or a coarser resolution";
       throw new Refused("result_too_large", message, { limit: maxAnswerChars });
     }
-    return answer.parse(JSON.parse(text));
+    return texts;
   });
+}
+
+/** The object of the route with what the file says of the visual in front, in the specification's order of keys. */
+async function* printVisual(
+  { id, title, description, type }: Visual,
+  computed: Promise<readonly string[]>,
+): AsyncGenerator<RowBatch> {
+  const [first = "{}", ...others] = await computed;
+  const size = others.reduce((sum, text) => sum + text.length, first.length);
+  const head = `${JSON.stringify({ id, title, description, type }).slice(0, -1)},`;
+  // What follows is printed already, and shared: it waits for the client alone.
+  yield { count: 1, text: head + first.slice(1), ...(size > bufferedChars && { unprinted: 1 }) };
+  for (const text of others) yield { count: 0, text };
 }
 
 // ---- CSV ----------------------------------------------------------------------------------------------------
 
 const linesPerChunk = 500;
 
-async function* printTable(visual: Visual, computed: Promise<VisualData>): AsyncGenerator<RowBatch> {
-  const { series, rows } = await computed;
+async function* printTable(visual: Visual, computed: Promise<readonly string[]>): AsyncGenerator<RowBatch> {
+  const { series, rows } = (await parseJsonInTurns((await computed).join(""))) as VisualData;
   const lines = series === undefined ? listRowCells(visual, rows ?? []) : listSeriesCells(series);
   let piece: (readonly CsvCell[])[] = [];
-  for (const line of lines) {
+  for await (const line of lines) {
     piece.push(line);
     if (piece.length < linesPerChunk) continue;
     yield { count: piece.length, text: printCsv(piece) };
@@ -185,10 +167,15 @@ async function* printTable(visual: Visual, computed: Promise<VisualData>): Async
 }
 
 /** A line for each time that some series has a point at; a series without one has an empty cell. */
-function* listSeriesCells(series: readonly VisualSeries[]): Generator<readonly CsvCell[]> {
+async function* listSeriesCells(series: readonly VisualSeries[]): AsyncGenerator<readonly CsvCell[]> {
   yield ["timestamp", ...series.map(({ id }) => id)];
-  const columns = series.map(({ data }) => new Map(data.map(({ timestamp, value }) => [timestamp, value])));
-  const times = new Set(series.flatMap(({ data }) => data.map(({ timestamp }) => timestamp)));
+  const columns: Map<string, number>[] = [];
+  const times = new Set<string>();
+  for (const { data } of series) {
+    columns.push(new Map(data.map(({ timestamp, value }) => [timestamp, value])));
+    for (const { timestamp } of data) times.add(timestamp);
+    await yieldToEventLoop();
+  }
   // All have the same form, so that their order as text is that of time.
   for (const time of [...times].sort()) yield [time, ...columns.map((column) => column.get(time))];
 }

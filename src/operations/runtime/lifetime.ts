@@ -10,7 +10,7 @@ import type { RowBatch } from "./operation.ts";
 // Answers up to here are completed before the status is sent, so that a late failure is still a 500. Of those that cannot
 // fail any more, what is up to here is as good as completed.
 const bufferedRows = 1_000;
-const bufferedChars = 4 * 1_048_576;
+export const bufferedChars = 4 * 1_048_576;
 /** What is held of an answer that may still be refused. */
 const maxHeldChars = 32 * 1_048_576;
 

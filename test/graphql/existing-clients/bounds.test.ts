@@ -136,6 +136,10 @@ test.each([
   ['deployMarkers(start: "yesterday") { id }', "start"],
   ["deployMarkers(limit: 5000) { id }", "limit"],
   ["metrics { keys(limit: 101) { name } }", "limit"],
+  [
+    `metrics { list(timeframe: R1H, query: [${'{ name: "x", tags: [], fields: [] }'.repeat(101)}]) { total } }`,
+    "query",
+  ],
   ["metrics { keys(offset: -1) { name } }", "offset"],
 ])("%s is refused at %s", async (fields, path) => {
   const { errors } = await ask(fields);

@@ -56,9 +56,12 @@ export async function findNPlusOneParents(
     for (const traceIds of parts) {
       const statements: Condition<SpanForm> = (placed) =>
         allOf([buildStatementQuery(placed), buildTracesQuery(placed, traceIds)]);
-      for (const [field, forms] of groupFormsByParentField(plan)) {
+      const formsByField = groupFormsByParentField(plan);
+      // Of the calls of one parent at least this share lies in one of the fields.
+      const least = Math.ceil(query.least / formsByField.size);
+      for (const [field, forms] of formsByField) {
         if (field === undefined) return undefined;
-        const target = { documents, source, plan, statements, field, forms };
+        const target = { documents, source, plan, statements, field, forms, least };
         const isCertain = await addParents({ ...query, ...target, found, manyStatements }, signal);
         if (!isCertain) return undefined;
       }

@@ -2,6 +2,7 @@
 
 import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import type { SpanLookup, SpanSelection } from "../../../src/store/spans.ts";
+import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { allOf, matchAll, not } from "../client/query-dsl.ts";
 import { buildCertainEndTimeQuery } from "../query/span-lower-bounds.ts";
@@ -107,7 +108,11 @@ async function* findExceptions(
   inTraces: SpanMatcher,
   context: ReadContext,
 ): SpanBatches {
-  yield* readSpansWithOwnExceptions(inTraces, undefined, context);
+  const stored = new Set<string>();
+  for await (const batch of readSpansWithOwnExceptions(inTraces, undefined, context)) {
+    for (const span of batch) stored.add(formatSpanKey(span));
+    yield batch;
+  }
   if (!(await hasSeparateEvents(context))) return;
   const { condition, accepts } = matchEventsOfTraces(traceIds);
   const exceptions: EventMatcher = {
@@ -116,7 +121,6 @@ async function* findExceptions(
     accepts,
   };
   const owners = await readEventOwners(exceptions, context);
-  const stored = new Set<string>();
   const ids = deduplicateIds(owners.flatMap(({ spans }) => spans));
   yield* readOwnersWithExceptions(ids, inTraces, context, stored);
   yield* readStandaloneSpans(findOrphanedSpanIds(owners, stored), context);

@@ -178,7 +178,7 @@ async function findErrors(
     site,
     {
       ...{ candidates: "errors", byError: true, range, filter: buildNamesFilter(query) },
-      expectedRows: Math.min(wanted, 1_000),
+      expectedRows: Math.max(1, Math.min(wanted, 1_000)),
     },
     budget,
     context,

@@ -127,22 +127,22 @@ interface StreamHead {
 }
 
 async function openHead(stream: AsyncIterator<readonly TraceSummary[]>): Promise<StreamHead | undefined> {
-  const next = await stream.next();
-  const row = next.done === true ? undefined : next.value[0];
-  return row === undefined ? undefined : { stream, batch: next.value, position: 0, row };
+  for (;;) {
+    const next = await stream.next();
+    if (next.done === true) return undefined;
+    const [row] = next.value;
+    if (row !== undefined) return { stream, batch: next.value, position: 0, row };
+  }
 }
 
 async function advanceHead(head: StreamHead): Promise<boolean> {
   head.position += 1;
-  let row = head.batch[head.position];
-  if (row === undefined) {
-    const next = await head.stream.next();
-    if (next.done === true) return false;
-    head.batch = next.value;
-    head.position = 0;
-    row = head.batch[0];
+  const row = head.batch[head.position];
+  if (row !== undefined) {
+    head.row = row;
+    return true;
   }
-  if (row === undefined) return false;
-  head.row = row;
-  return true;
+  const next = await openHead(head.stream);
+  if (next !== undefined) Object.assign(head, next);
+  return next !== undefined;
 }

@@ -22,6 +22,15 @@ export interface Listing extends ListingQuery {
   /** The only traces that can have rows. Absent where any may. */
   readonly traceIds?: readonly string[] | undefined;
   readonly pushdown: SpanPushdown;
+  /** What earlier windows of this listing have answered. */
+  readonly read?: ReadRows;
+}
+
+export interface ReadRows {
+  /** Of the rows. */
+  readonly keys: Set<string>;
+  /** Whether the row would lie in one of these windows. */
+  isRead(row: TraceRow): boolean;
 }
 
 export interface Candidate {
@@ -48,9 +57,7 @@ export async function readRows(
 ): Promise<readonly Candidate[]> {
   const reading = readEntries(reader, query, window, signal);
   if (query.candidates === "errors") return chooseErrors(reader, query, window, reading, signal);
-  const entries = await reading;
-  const isWholeRange = window.from <= query.range.from && window.to >= query.range.to;
-  const all = isWholeRange ? entries : await readCompetingEntries(reader, query, entries, signal);
+  const all = await readCompetingEntries(reader, query, await reading, signal);
   return chooseWithin(query, await acceptRequests(reader, query, all, signal), window);
 }
 
@@ -65,20 +72,29 @@ function chooseWithin(
   return chooseCandidates(query, candidates).filter(({ row }) => isInRange(row.time, window));
 }
 
-/** One candidate for each site and trace, or for each of its actions or errors. */
-function chooseCandidates(
-  { byAction, byError }: Listing,
-  candidates: readonly Candidate[],
-): readonly Candidate[] {
+/**
+ * One candidate for each site and trace, or for each of its actions or errors, without those that have a row already. A candidate
+ * in a part that was read before, and has no row, has come since: the row is that of another one.
+ */
+function chooseCandidates(query: Listing, candidates: readonly Candidate[]): readonly Candidate[] {
+  const { read } = query;
   const chosen = new Map<string, Candidate>();
   for (const candidate of candidates) {
-    const { site_id, trace_id, namespace, action_name: action } = candidate.row;
-    const names = byAction ? formatActionKey({ namespace, action }) : "";
-    const key = `${site_id} ${trace_id} ${byError ? candidate.exception?.digest : names}`;
+    const key = formatRowKey(query, candidate);
+    if (read?.keys.has(key) === true || read?.isRead(candidate.row) === true) continue;
     const other = chosen.get(key);
     if (other === undefined || compareCandidates(candidate, other) < 0) chosen.set(key, candidate);
   }
   return [...chosen.values()];
+}
+
+/** What a listing has one row of. */
+export function formatRowKey(
+  { byAction, byError }: Pick<Listing, "byAction" | "byError">,
+  { row: { site_id, trace_id, namespace, action_name: action }, exception }: Candidate,
+): string {
+  const names = byAction ? formatActionKey({ namespace, action }) : "";
+  return `${site_id} ${trace_id} ${byError ? exception?.digest : names}`;
 }
 
 /** The candidate that represents the trace comes first. */
@@ -87,7 +103,7 @@ function compareCandidates(a: Candidate, b: Candidate): number {
   return compare(a.exception.time, b.exception.time) || compare(a.span.span_id, b.span.span_id);
 }
 
-function isInRange(time: bigint, { from, to }: TimeRange): boolean {
+export function isInRange(time: bigint, { from, to }: TimeRange): boolean {
   return time >= from && time <= to;
 }
 
@@ -100,11 +116,8 @@ export async function readRequestsOfDuration(
   bounds: DurationBounds,
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const { filter, range } = query;
-  const { min, max } = bounds;
-  const entries = await readEntries(reader, narrowDurations(query, bounds), range, signal);
-  const isUnbounded = min <= (filter.minDuration ?? 0n) && max === undefined;
-  const all = isUnbounded ? entries : await readCompetingEntries(reader, query, entries, signal);
+  const entries = await readEntries(reader, narrowDurations(query, bounds), query.range, signal);
+  const all = await readCompetingEntries(reader, query, entries, signal);
   const chosen = chooseCandidates(query, await acceptRequests(reader, query, all, signal));
   return chosen.filter(({ row }) => isWithinBounds(row.duration, bounds));
 }
@@ -133,7 +146,10 @@ async function readEntries(
   return readAllSpans(reader.scan(scan, signal));
 }
 
-/** All entries of the traces that have an accepted one here: another entry may represent the trace. */
+/**
+ * All entries of the traces that have an accepted one here: another entry may represent the trace, and another document may
+ * stand for the entry.
+ */
 async function readCompetingEntries(
   reader: SpanReader,
   query: Listing,

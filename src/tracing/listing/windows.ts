@@ -13,10 +13,13 @@ import {
 import {
   type Candidate,
   type DurationBounds,
+  formatRowKey,
+  isInRange,
   isWithinBounds,
   type Listing,
   listAllFailedTraceIds,
   listFailedTraceIds,
+  type ReadRows,
   readAllErrors,
   readErrorsOfDuration,
   readErrorsOfTraces,
@@ -71,6 +74,12 @@ async function* readByTime(
   const done = { length: 0n, rows: 0 };
   let listedAt = maxReadsWithoutListing;
   let failed: readonly string[] | undefined;
+  const all = rest;
+  const read: ReadRows = {
+    keys: new Set(),
+    isRead: ({ time }) =>
+      all !== undefined && rest !== undefined && isInRange(time, all) && !isInRange(time, rest),
+  };
   for (let size = firstWindow; rest !== undefined; ) {
     const window = cutWindow(rest, size, order);
     if (candidates === "errors" && failed === undefined && done.length > 0n) {
@@ -85,17 +94,18 @@ async function* readByTime(
         // Few requests fail: all exceptions together cost less than the requests that would have to be read.
         failed = await listAllFailedTraceIds(reader, query, signal);
         if (failed === undefined) {
-          yield await readAllErrors(reader, query, rest, signal);
+          yield await readAllErrors(reader, { ...query, read }, rest, signal);
           return;
         }
       }
     }
-    const within = { ...query, budget };
+    const within = { ...query, budget, read };
     const rows =
       failed === undefined
         ? await readRows(reader, within, window, signal)
         : await readErrorsOfTraces(reader, within, failed, window, signal);
     yield rows;
+    for (const row of rows) read.keys.add(formatRowKey(query, row));
     done.length += measureLength(window);
     done.rows += rows.length;
     size *= BigInt(deriveGrowth(query.expectedRows, done.rows, rows.length));
@@ -106,7 +116,10 @@ async function* readByTime(
 /** How many times as long the next window is, so that it has the rest of the page, or another page. */
 function deriveGrowth(expected: number, found: number, rows: number): number {
   const missing = Math.min(rowsMargin * countMissing(expected, found), expected);
-  return rows === 0 ? maxWindowGrowth : Math.min(Math.ceil(missing / rows), maxWindowGrowth);
+  if (rows === 0) return maxWindowGrowth;
+  // Whoever reads on after a page wants more than pages of this length.
+  const least = found < expected ? 1 : 2;
+  return Math.min(Math.max(least, Math.ceil(missing / rows)), maxWindowGrowth);
 }
 
 /** How many rows the page lacks, or the page after it. */
@@ -184,16 +197,27 @@ async function* readByDuration(
   signal: AbortSignal,
 ): AsyncGenerator<readonly Candidate[]> {
   const { order } = query;
-  let rest = deriveBounds(query);
+  const all = deriveBounds(query);
+  let rest = all;
+  const read = createReadDurations(all, () => rest);
   for (let nth = Math.min(Math.max(2 * query.expectedRows, 100), maxSplitPointRank); ; ) {
     if (rest.max !== undefined && rest.max < rest.min) return;
     const cut = await findCut(reader, query, rest, nth, signal);
     const window = cut === undefined ? rest : cutDurations(rest, cut, order);
-    yield await readRequestsOfDuration(reader, query, window, signal);
+    const rows = await readRequestsOfDuration(reader, { ...query, read }, window, signal);
+    yield rows;
     if (cut === undefined) return;
+    for (const row of rows) read.keys.add(formatRowKey(query, row));
     rest = removeDurations(rest, cut, order);
     nth = Math.min(nth * 4, maxSplitPointRank);
   }
+}
+
+function createReadDurations(all: DurationBounds, deriveRest: () => DurationBounds): ReadRows {
+  return {
+    keys: new Set(),
+    isRead: ({ duration }) => isWithinBounds(duration, all) && !isWithinBounds(duration, deriveRest()),
+  };
 }
 
 /** So many windows are read in the time in which all errors of the range are. */
@@ -206,7 +230,9 @@ async function* readErrorsByDuration(
   signal: AbortSignal,
 ): AsyncGenerator<readonly Candidate[]> {
   const { range, order, expectedRows } = query;
-  let rest = deriveBounds(query);
+  const all = deriveBounds(query);
+  let rest = all;
+  const read = createReadDurations(all, () => rest);
   let cut = await findCut(reader, query, rest, maxSplitPointRank, signal);
   const failed =
     cut === undefined
@@ -219,9 +245,10 @@ async function* readErrorsByDuration(
   if (failed.length < expectedRows * windowsPerRange) cut = undefined;
   for (let found = 0; ; ) {
     const window = cut === undefined ? rest : cutDurations(rest, cut, order);
-    const rows = await readErrorsOfDuration(reader, query, failed, window, signal);
+    const rows = await readErrorsOfDuration(reader, { ...query, read }, failed, window, signal);
     yield rows;
     if (cut === undefined) return;
+    for (const row of rows) read.keys.add(formatRowKey(query, row));
     found += rows.length;
     rest = removeDurations(rest, cut, order);
     const needsFew = rows.length * windowsPerRange >= countMissing(expectedRows, found);

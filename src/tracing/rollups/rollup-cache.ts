@@ -52,6 +52,8 @@ export interface Group {
   users: number;
   /** So many more requests read the whole range, because that took few documents: the source counts then. */
   definitionRequests: number;
+  /** How many spans the request had that little was read for: of larger ones nothing is known. */
+  definitionSpans: number;
 }
 
 interface KeptFigures {
@@ -93,6 +95,7 @@ export function findGroup(cache: RollupCache, key: string): Group {
     mutex: { last: Promise.resolve() },
     users: 0,
     definitionRequests: 0,
+    definitionSpans: 0,
   };
   if (known === undefined) cache.bytes += measureGroup(group);
   cache.groups.delete(key);

@@ -78,7 +78,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
   if (spans < minSpans)
     return leaveToDefinition(`figures are kept of ${minSpans} spans or more, and there are about ${spans}`);
   const group = findGroup(cache, nameGroup(kind, query).key);
-  if (group.definitionRequests > 0) {
+  if (group.definitionRequests > 0 && spans <= group.definitionSpans) {
     group.definitionRequests -= 1;
     return leaveToDefinition("the source counts nearly all of the range, so that little is read");
   }
@@ -118,6 +118,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
   signal: AbortSignal,
 ): Promise<CollectedFigures<Figures> | "again"> {
   const { kind, sources, reader, query } = task;
+  const wasEmpty = group.segments.size === 0;
   const plan = await planReading(cache, group, task, signal);
   if (plan === undefined) {
     return { instead: "the source has no points in time, or the user may not open them" };
@@ -152,8 +153,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     }
   }
   if (known.length === 0 && awaited.length === 0 && spent() < task.minSpans) {
-    group.definitionRequests = definitionRequests;
-    dropSegments(cache, group);
+    noteLittleRead(cache, group, task.estimatedSpans, wasEmpty);
   }
   for (const pending of awaited) {
     const found = await raceAbort(pending.promise, signal);
@@ -162,6 +162,14 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     all.push(found.figures as Figures);
   }
   return { figures: all, pieces: choices };
+}
+
+/** A request for so many spans has read few documents: the source counts, and figures of such requests save nothing. */
+function noteLittleRead(cache: RollupCache, group: Group, spans: number, wasEmpty: boolean): void {
+  group.definitionRequests = definitionRequests;
+  group.definitionSpans = spans;
+  // Those of other requests may save much.
+  if (wasEmpty) dropSegments(cache, group);
 }
 
 type CollectedFigures<Figures> =

@@ -146,6 +146,16 @@ test.each([
   expect(errors[0]?.extensions).toMatchObject({ status: 422, details: { issues: [{ path }] } });
 });
 
+test("a page of no incidents has the total of all", async () => {
+  const read = async (limit: number) => {
+    const { app } = await ask(`paginatedExceptionIncidents(limit: ${limit}) { total rows { id } }`);
+    return app.paginatedExceptionIncidents as { readonly total: number; readonly rows: readonly object[] };
+  };
+  const { total } = await read(100);
+  expect(total).toBeGreaterThan(0);
+  expect(await read(0)).toEqual({ total, rows: [] });
+});
+
 test("keys of a tag are those of all metrics, page by page", async () => {
   const { app } = await ask("metrics { keys(limit: 100) { name tags { key } } }");
   type Key = { readonly name: string; readonly tags: readonly { readonly key: string }[] };

@@ -1,0 +1,109 @@
+// A site whose pattern has spans of two layouts, as at a cut-over in the middle of a request.
+import { afterEach, expect, test } from "vitest";
+import { buildSpanSource } from "#src/access/sites.ts";
+import type { Span } from "#src/core/rows.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
+import { apm } from "../../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../../support/elastic/span-shippers/data-prepper.ts";
+import { otel } from "../../../support/elastic/span-shippers/otel.ts";
+import { openCluster } from "../../../support/elastic/test-index.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
+import { at, base, createException, createSpan, signal } from "../../../tracing/span-builder.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+type Shipper = Pick<typeof otel, "indices" | "write">;
+const listMappings = (shipper: Pick<Shipper, "indices">) =>
+  Object.entries(shipper.indices("x")) as [string, Pick<FakeIndex, "mappings">][];
+
+function write(shipper: Shipper, spans: readonly Span[]): Record<string, FakeIndex> {
+  const documents = shipper.write("x", spans as Parameters<Shipper["write"]>[1]);
+  return Object.fromEntries(
+    listMappings(shipper).map(([name, { mappings }]) => {
+      const own = documents.filter(({ index }) => index === name);
+      return [name, { mappings, documents: own.map(({ document }) => JSON.parse(document)) }];
+    }),
+  );
+}
+
+async function open(indices: Record<string, FakeIndex>) {
+  const search = createFakeSearch(indices, "Elasticsearch");
+  const fake = await openScriptedSource((...request) => search.reply(...request));
+  const cluster = openCluster(fake.url);
+  opened.push(fake, cluster);
+  const source = buildSpanSource("shop", { index: Object.keys(indices).join(","), layout: "auto" });
+  return { traces: cluster.traces, sources: [source] as const };
+}
+
+const idOf = (n: number, digits = 16) => n.toString(16).padStart(digits, "0");
+const trace_id = idOf(1, 32);
+
+test.each([0, 1, 2, 3, 4, 5])("an N+1 of which %d calls are in another layout", async (inOther) => {
+  const root = createSpan({
+    ...{ trace_id, span_id: idOf(9), span_kind: "server", span_name: "GET /cart", from: 0, to: 100 },
+  });
+  const calls = Array.from({ length: 5 }, (_, n) =>
+    createSpan({
+      ...{ trace_id, span_id: idOf(16 + n), parent_span_id: idOf(9), span_kind: "client", from: 10, to: 12 },
+      span_attributes: { "db.system": "postgresql", "db.statement": "SELECT * FROM item WHERE id = ?" },
+    }),
+  );
+  const { traces, sources } = await open({
+    ...write(otel, [root, ...calls.slice(inOther)]),
+    ...write(dataPrepper, calls.slice(0, inOther)),
+  });
+  const query = { sources, least: 5, budget: createBudget(10_000) };
+  expect(await traces.findNPlusOneParents?.(query, signal)).toEqual([idOf(9)]);
+  const asked = {
+    sources,
+    budget: createBudget(10_000),
+    range: { from: at(0), to: at(1_000) },
+    namespaces: [],
+  };
+  const byReading = createSpanAnalytics({ scan: traces.scan, find: traces.find });
+  expect(await byReading.actions(asked, signal)).toMatchObject([{ action: "GET /cart", has_npo: true }]);
+});
+
+test("a span with an exception of its own, and an error document that names it", async () => {
+  const span_id = idOf(9);
+  const span = createSpan({
+    ...{ trace_id, span_id, span_kind: "server", span_name: "GET /cart", from: 0, to: 100 },
+    events: [createException(50, "CardError")],
+  });
+  const error = {
+    "@timestamp": new Date(base + 60).toISOString(),
+    timestamp: { us: (base + 60) * 1_000 },
+    ...{
+      agent: { name: "nodejs" },
+      service: { name: "shop" },
+      trace: { id: trace_id },
+      parent: { id: span_id },
+    },
+    processor: { event: "error", name: "error" },
+    error: {
+      id: idOf(0xe1, 32),
+      ...{ grouping_key: "7ec6bd5ec4a6b9b9", exception: [{ type: "CardError", message: "declined" }] },
+    },
+  };
+  const errors = listMappings(apm).filter(([name]) => name.includes("error"));
+  const { traces, sources } = await open({
+    ...write(dataPrepper, [span]),
+    ...Object.fromEntries(
+      errors.map(([name, { mappings }]) => [name, { mappings, documents: [error] }] as const),
+    ),
+  });
+  const find = async (select: "all" | "exceptions") => {
+    const of = { by: "trace", traceIds: [trace_id], select } as const;
+    const found: Span[] = [];
+    for await (const batch of traces.find({ sources, of, budget: createBudget(100) }, signal))
+      found.push(...batch);
+    return found.map(({ span_id, events }) => [span_id, events.length]);
+  };
+  expect(await find("all")).toEqual([[span_id, 2]]);
+  expect(await find("exceptions")).toEqual([[span_id, 2]]);
+});

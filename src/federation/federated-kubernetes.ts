@@ -148,17 +148,19 @@ function chooseRows<Row>(
   { keyOf, nameOf, isNewer, hasUsage = () => true }: RowMerge<Row>,
 ): ReadonlyMap<string, ChosenRow<Row>> {
   const chosen = new Map<string, ChosenRow<Row>>();
-  for (const [at, rows] of all.entries()) {
-    const place = places[at];
-    if (place === undefined) continue;
+  const withUsage = new Set(places.filter((_, at) => all[at]?.some(hasUsage)));
+  for (const [place, rows] of zip(places, all)) {
     for (const row of rows) {
       const key = keyOf(row);
       const other = chosen.get(key);
       if (other !== undefined && (other.place.replica === undefined || place.replica === undefined))
         throw createEqualRowsError([other.place, place], nameOf(row));
-      if (other !== undefined && hasUsage(row) && !hasUsage(other.row))
+      const isFuller = other !== undefined && hasUsage(row) && !hasUsage(other.row);
+      // A replica that has no usage at all is divided from it; else it was not scraped in time.
+      if (isFuller && !withUsage.has(other.place))
         throw createDividedRowError(other.place, place, nameOf(row));
-      if (other === undefined || isNewer?.(row, other.row) === true) chosen.set(key, { row, place });
+      if (other === undefined || isFuller || isNewer?.(row, other.row) === true)
+        chosen.set(key, { row, place });
     }
   }
   return chosen;

@@ -6,7 +6,7 @@
 import { combineSignals } from "../core/concurrency.ts";
 import { createUnsupportedError } from "../core/errors.ts";
 import type { MetricType, Series } from "../core/rows.ts";
-import type { Millis } from "../core/time.ts";
+import { type Millis, minute } from "../core/time.ts";
 import { compareLists } from "../metrics/measures.ts";
 import type { CounterSamples, Observations } from "../metrics/samples.ts";
 import type { MemberReader, MetricStore, SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
@@ -127,8 +127,8 @@ async function combineReplicated(
   return combineMembers(joinBackends(holders), query, members, signal);
 }
 
-/** Samples older than this, against the newest ones, have arrived before anything was read. */
-const readTime: Millis = 30_000;
+/** How far behind the newest samples those of a target that lags may still arrive. */
+const mostLag: Millis = 5 * minute;
 
 /** A mean is a sum over a count; where the sum passes what a number holds, it is computed from all samples. */
 async function readMeans(
@@ -144,7 +144,7 @@ async function readMeans(
   const newest = findNewestBucket([...sums, ...counts]);
   if (newest < 0) return divideSums(sums, counts);
   const { start, step } = query.buckets;
-  const first = Math.max(0, newest - Math.ceil(readTime / step));
+  const first = Math.max(0, newest - Math.ceil(mostLag / step));
   const buckets = { start: start + first * step, step, count: newest - first + 1 };
   const fresh = await readNewestMeans(holders, { ...query, buckets }, signal);
   return replaceValues(divideSums(sums, counts), fresh, first);

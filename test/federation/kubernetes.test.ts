@@ -168,6 +168,24 @@ describe("pods in one store and their usage in another", () => {
     await expect(collect(pods)).rejects.toMatchObject(refusal);
   });
 
+  test("are answered by the replica with usage where the first one lacks that of some rows", async () => {
+    const rows = await collect(whole.pods(anyPod, signal));
+    const [missed] = rows.filter(({ memory_usage_bytes: bytes }) => bytes > 0);
+    const sometimes: KubernetesStore = {
+      ...whole,
+      async *pods(query, own) {
+        for await (const batch of whole.pods(query, own))
+          yield batch.map((row) => (row.pod_name === missed?.pod_name ? (empty([row])[0] ?? row) : row));
+      },
+    };
+    for (const stores of [
+      [sometimes, whole],
+      [whole, sometimes],
+    ]) {
+      expect(await collect(routeByMatch(stores, "replica").pods(anyPod, signal))).toEqual(rows);
+    }
+  });
+
   test("are answered where usage is of pods that nobody else has, or a replica has both", async () => {
     const rows = await collect(whole.pods(anyPod, signal));
     const even = createStore((_, name) => isEven(name));

@@ -2,7 +2,7 @@
 // suspect if it may hold a restart or a sample that is not finite; it has a gap if its first sample is needed as well.
 import { readNumber, requireAt, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
-import { type Millis, second } from "../../../src/core/time.ts";
+import { type Millis, minute } from "../../../src/core/time.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { CounterSamples } from "../../../src/metrics/samples.ts";
 import {
@@ -81,7 +81,7 @@ export interface SurveyedSeries {
 /** A query with the series that it found. */
 export interface SurveyedQuery {
   readonly query: CounterQuery;
-  readonly series: readonly SurveyedSeries[];
+  series: readonly SurveyedSeries[];
 }
 
 type RelaxedSelector = Awaited<ReturnType<SeriesReader["dropPresenceMatchers"]>>;
@@ -113,13 +113,14 @@ export async function surveyLastSamples(
   const isHidden = canRestart && reader.hidesRestarts;
   const relaxed = await reader.dropPresenceMatchers(selector, buckets);
   const reach = calculateReach(buckets);
-  const [lasts, marked, bases] = await Promise.all([
+  const [lasts, bases] = await Promise.all([
     readLastValues(reader, relaxed, buckets, limit),
-    isHidden ? [] : findRestartsAndNonFinite(reader, relaxed, query),
     lookBack === undefined
       ? []
       : readLastBefore(reader, relaxed.selector, buckets.start, Math.min(reach, lookBack)),
   ]);
+  // Afterwards: of the samples that the last values are of, no restart may be missing.
+  const marked = isHidden ? [] : await findRestartsAndNonFinite(reader, relaxed, query);
   await yieldToEventLoop();
   // Refuses series that only differ in their metadata.
   indexByKey(reader.backend, lasts);
@@ -372,8 +373,8 @@ async function readNewestSpellings(
 
 // ---- The newest buckets of several parts --------------------------------------------------------------------------
 
-/** Samples older than this, against the newest ones, have arrived before the surveys began. */
-const surveyTime: Millis = 30 * second;
+/** How far behind the newest samples those of a target that lags may still arrive. */
+const mostLag: Millis = 5 * minute;
 
 /**
  * A mean needs sum and count of the same samples, but each survey may see others in buckets that still grow. So the newest buckets
@@ -388,7 +389,7 @@ export async function readNewestTogether(
   if (!hasSum(parts) || newest < 0 || requireFirst(parts).query.buckets.step === 1 || reader.hidesRestarts)
     return;
   const { start, step } = requireFirst(parts).query.buckets;
-  const first = Math.max(0, newest - Math.ceil(surveyTime / step));
+  const first = Math.max(0, newest - Math.ceil(mostLag / step));
   const span: Buckets = { start: start + first * step, step, count: newest - first + 1 };
   const partByName = new Map(parts.map((part) => [readMetricName(part.query), part]));
   const lasts = new Map<string, Expression>();
@@ -404,12 +405,32 @@ export async function readNewestTogether(
       new Map(series.map((one) => [formatNumericKey(one.labels), one])),
     ]),
   );
+  const unseen = new Set<string>();
   for (const { labels, values } of found) {
     const name = readLabel(labels, metricName);
     const series = seriesByName.get(name)?.get(formatNumericKey(labels));
-    if (series !== undefined) replaceLastValues(series, requireKey(partByName, name).query, values, first);
+    if (series === undefined) unseen.add(formatHistogramKey(labels));
+    else replaceLastValues(series, requireKey(partByName, name).query, values, first);
   }
+  // One of which a survey has not seen a part yet has appeared since. It is left to the next request.
+  for (const part of parts)
+    part.series = part.series.filter(({ labels }) => !unseen.has(formatHistogramKey(labels)));
+  await markNewRestarts(reader, requireFirst(parts), span, first);
   shareNewSuspects(parts, first);
+}
+
+/** A count that has restarted since the survey, and has passed its value before, shows it by its marks alone. */
+async function markNewRestarts(
+  reader: SeriesReader,
+  { query, series }: SurveyedQuery,
+  span: Buckets,
+  first: number,
+): Promise<void> {
+  const relaxed = await reader.dropPresenceMatchers(query.selector, query.buckets);
+  const marks = indexMarks(await findRestartsAndNonFinite(reader, relaxed, { ...query, buckets: span }));
+  for (const { labels, last, suspects } of series)
+    for (const bucket of marks.get(formatNumericKey(labels)) ?? noMarks)
+      if (!Number.isNaN(last[first + bucket])) suspects.add(first + bucket);
 }
 
 function readMetricName({ metric }: CounterQuery): string {

@@ -87,7 +87,10 @@ async function completeSamples(
   parts: readonly SurveyedQuery[],
 ): Promise<readonly (readonly DownsampledSeries[])[]> {
   shareSuspects(parts);
-  for (const part of parts) if (!part.query.canRestart) turnGapsIntoSuspects(part.series);
+  for (const part of parts) {
+    if (part.query.canRestart) suspectNewestGaps(part.series);
+    else turnGapsIntoSuspects(part.series);
+  }
   const [firsts, raws] = await Promise.all([
     Promise.all(parts.map((part) => readFirstSamples(reader, part))),
     refineSuspectBuckets(reader, parts),
@@ -110,6 +113,14 @@ function shareSuspects([counted, ...others]: readonly SurveyedQuery[]): void {
   for (const { labels, last, suspects } of others.flatMap(({ series }) => series)) {
     for (const bucket of restarts.get(formatHistogramKey(labels)) ?? [])
       if (!Number.isNaN(last[bucket])) suspects.add(bucket);
+  }
+}
+
+/** Its first sample is asked for later, and would be its least no more where it has restarted since. */
+function suspectNewestGaps(series: readonly SurveyedSeries[]): void {
+  for (const { last, gaps, suspects } of series) {
+    const newest = last.findLastIndex((value) => !Number.isNaN(value));
+    if (gaps.delete(newest)) suspects.add(newest);
   }
 }
 

@@ -40,6 +40,8 @@ import {
   buildPodUsageList,
   buildStateQueries,
   buildUsageQueries,
+  nodeQueryOrder,
+  podQueryOrder,
 } from "./queries.ts";
 import { matchPods, otelLabels, type PodLabels, type PodScope, plainLabels } from "./selectors.ts";
 import {
@@ -107,7 +109,7 @@ async function* readNodeRows(
       ...buildNodeQueries(cluster, snapshots.step, otel),
       ...(cluster.hidesRestarts && withoutRestarts),
     };
-    const found = await queryAll(client, queries, snapshots, signal);
+    const found = await queryAll(client, queries, snapshots, signal, nodeQueryOrder);
     const answers = {
       ...found,
       otel: normaliseOtelLabels(found.otel),
@@ -174,7 +176,7 @@ async function* readPods(
       ...buildUsageQueries(cluster, scope, snapshots.step),
       ...(cluster.hidesRestarts && withoutRestarts),
     };
-    const found = await queryAll(client, queries, snapshots, signal);
+    const found = await queryAll(client, queries, snapshots, signal, podQueryOrder);
     const otel = listOtelSpellings(readOtelNames(found.otelNames));
     const answers = { ...found, ...(await readOtelUsage(client, cluster, scope, otel, snapshots, signal)) };
     const { restarts, podInterfaces, otelInterfaces, otelRestarts } = answers;
@@ -217,6 +219,7 @@ async function readOtelUsage(
     queries,
     snapshots,
     signal,
+    { otelRestarts: ["otelInterfaces"] },
   );
   return {
     otelValues: normaliseOtelLabels(otelValues),

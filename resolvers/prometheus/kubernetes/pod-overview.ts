@@ -7,7 +7,13 @@ import type { OverviewFilter, OverviewQuery } from "../../../src/store/kubernete
 import { comparePods, createOverviewFilter, toMinuteBuckets } from "../../../src/store/kubernetes-rules.ts";
 import type { SeriesFold } from "../client/response-scanner.ts";
 import { formatPodKey, joinOverviewRows, joinPodState } from "./pod-state.ts";
-import { buildIdentityQueries, buildPodCount, buildPodList, buildStateQueries } from "./queries.ts";
+import {
+  buildIdentityQueries,
+  buildPodCount,
+  buildPodList,
+  buildStateQueries,
+  podQueryOrder,
+} from "./queries.ts";
 import { freshness, type PodScope, type QueryScope } from "./selectors.ts";
 import {
   countPerSnapshot,
@@ -69,7 +75,7 @@ export async function* readOverview(
   if (present.size > 0) parts.push({ scope, minutes: end, pods: [...present.values()] });
   for (const { scope, minutes, pods } of parts) {
     const queries = { ...buildStateQueries(cluster, scope), ...buildIdentityQueries(cluster, scope) };
-    const answers = await queryAll(client, queries, minutes, signal);
+    const answers = await queryAll(client, queries, minutes, signal, podQueryOrder);
     const listPods = joinPodState(answers, minutes);
     const buildRows = joinOverviewRows(answers);
     const lastByKey = new Map(pods.map(({ key, last }) => [key, last]));

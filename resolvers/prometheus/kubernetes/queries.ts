@@ -62,6 +62,7 @@ import {
   selectSamples,
   systemVolume,
 } from "./selectors.ts";
+import type { QueryOrder } from "./snapshot-reader.ts";
 
 /** The number of pods, each name once; with a longer `reach` also of pods that have been gone for less than that. */
 export function buildPodCount(cluster: QueryScope, scope: PodScope, reach = freshness): Expression {
@@ -102,6 +103,12 @@ export function buildStateQueries(cluster: QueryScope, scope: PodScope) {
   return {
     infos: aggregateMax(infoKey, buildNewest(cluster, [matchName("kube_pod_info"), ...pods])),
     infoTimes: aggregateMax(infoKey, buildSampleTime(cluster, [matchName("kube_pod_info"), ...pods])),
+    // Fresh, but not exported any more.
+    endedContainers: binary(
+      aggregateMax(containerKey, buildNewest(cluster, running)),
+      "unless",
+      aggregateMax(containerKey, buildSampleTime(cluster, running)),
+    ),
     flags: keepPositive(
       buildNewestOf(
         cluster,
@@ -109,12 +116,6 @@ export function buildStateQueries(cluster: QueryScope, scope: PodScope) {
         [...podKey, "phase", "container"],
         pods,
       ),
-    ),
-    // Fresh, but not exported any more.
-    endedContainers: binary(
-      aggregateMax(containerKey, buildNewest(cluster, running)),
-      "unless",
-      aggregateMax(containerKey, buildSampleTime(cluster, running)),
     ),
     reasons: keepPositive(
       buildNewestOf(cluster, [`${flag}waiting_reason`, `${flag}terminated_reason`], reasonKey, pods),
@@ -132,6 +133,20 @@ export function buildStateQueries(cluster: QueryScope, scope: PodScope) {
     ),
   };
 }
+
+/** A pod has its phase, a status its reason, and what was counted its restarts. */
+export const podQueryOrder: QueryOrder = {
+  infoTimes: ["infos"],
+  flags: ["infos", "endedContainers"],
+  reasons: ["flags"],
+  waitingTimes: ["reasons"],
+  terminatedTimes: ["reasons"],
+  numbers: ["flags"],
+  owners: ["infos"],
+  labels: ["infos"],
+  labelTimes: ["labels"],
+  restarts: ["podInterfaces"],
+};
 
 export type StateQueryName = keyof ReturnType<typeof buildStateQueries>;
 
@@ -309,6 +324,9 @@ export function buildNodeQueries(cluster: QueryScope, step: Millis, otel: readon
     ),
   };
 }
+
+/** What was counted has its restarts. */
+export const nodeQueryOrder: QueryOrder = { restarts: ["roots", "exporters", "windows", "otel"] };
 
 export type NodeQueryName = keyof ReturnType<typeof buildNodeQueries>;
 

@@ -36,22 +36,39 @@ export async function readScope(
 }
 
 /** The answers of several queries at the snapshots; a query that is `undefined` has no series. @throws {BackendError} */
+/**
+ * For a query those that are answered before it is sent: what they show has to be in its answer too, although exporters are
+ * scraped meanwhile.
+ */
+export type QueryOrder = Readonly<Record<string, readonly string[]>>;
+
 export async function queryAll<Name extends string>(
   client: QueryClient,
   queries: Readonly<Record<Name, Expression | undefined>>,
   snapshots: Buckets,
   signal: AbortSignal,
+  order: QueryOrder = {},
 ): Promise<SnapshotAnswers<Name>> {
   const time = toEvaluationTime(snapshots);
+  const asked = new Map<string, Promise<unknown>>();
   const query = async (
     name: Name,
     either: AbortSignal,
   ): Promise<readonly [Name, readonly SnapshotSeries[]]> => {
     const expression = queries[name];
     if (expression === undefined) return [name, []];
-    return [name, await client.query(expression, time, alignToSnapshots(snapshots), either)];
+    const earlier = (order[name] ?? []).map((one) => asked.get(one));
+    const answer = Promise.all(earlier).then(() =>
+      client.query(expression, time, alignToSnapshots(snapshots), either),
+    );
+    asked.set(name, answer);
+    return [name, await answer];
   };
-  const answers = await mapConcurrent(Object.keys(queries) as Name[], concurrentQueries, query, signal);
+  const countEarlier = (name: string): number =>
+    (order[name] ?? []).reduce((most, one) => Math.max(most, countEarlier(one) + 1), 0);
+  // Those that wait come last, so that they keep no others from being sent.
+  const names = (Object.keys(queries) as Name[]).sort((a, b) => countEarlier(a) - countEarlier(b));
+  const answers = await mapConcurrent(names, concurrentQueries, query, signal);
   return Object.fromEntries(answers) as SnapshotAnswers<Name>;
 }
 

@@ -191,8 +191,9 @@ async function readRawHistograms(
   ]);
   // A histogram without a count has it in the bucket of +Inf.
   const isBucketed = family.kind === "histogram";
-  const [counts, sums, buckets] = await Promise.all([
-    readRawPart(plan, count.metric, from, to, only),
+  // A sum is taken up to the last sample of its count, which therefore comes first.
+  const counts = await readRawPart(plan, count.metric, from, to, only);
+  const [sums, buckets] = await Promise.all([
     sum === undefined ? [] : readRawPart(plan, sum.metric, from, to, only),
     isBucketed ? readRawPart(plan, bucket?.metric ?? infinity, from, to, only) : [],
   ]);

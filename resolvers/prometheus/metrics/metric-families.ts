@@ -195,16 +195,16 @@ async function findUncountable(
 ): Promise<readonly Labels[]> {
   const bucket = selectPart(match, `${metric}_bucket`);
   const finite = [matchPresent("le"), matchNoneOf("le", infinities)];
-  const [all, totals, counts] = await Promise.all(
-    [
-      narrowSelector(bucket, finite),
-      narrowSelector(bucket, [matchAnyOf("le", infinities)]),
-      selectPart(match, `${metric}_count`),
-    ].map((selector) => client.listSeries(selector, never)),
+  // What has finite buckets when these are listed has its count when that is listed later.
+  const all = await client.listSeries(narrowSelector(bucket, finite), never);
+  const [totals, counts] = await Promise.all(
+    [narrowSelector(bucket, [matchAnyOf("le", infinities)]), selectPart(match, `${metric}_count`)].map(
+      (selector) => client.listSeries(selector, never),
+    ),
   );
   const keyOf = (labels: Labels) => formatSeriesKey(dropBoundLabels(labels));
   const countable = new Set([...(totals ?? []), ...(counts ?? [])].map(keyOf));
-  const lost = new Map(all?.map((labels) => [keyOf(labels), dropBoundLabels(labels)]));
+  const lost = new Map(all.map((labels) => [keyOf(labels), dropBoundLabels(labels)]));
   return [...lost].flatMap(([key, labels]) => (countable.has(key) ? [] : [labels]));
 }
 

@@ -149,7 +149,9 @@ async function readClassicSeries(
     const selector = labels === undefined ? part.selector : narrowToSeries(part.selector, labels);
     return reader.readRaw(selector, from, to, part.limit);
   };
-  const [counts, sums, buckets] = await Promise.all([read(count), read(sum), read(bucket)]);
+  // Sums and buckets are taken at the times of the counts, which therefore come first.
+  const counts = await read(count);
+  const [sums, buckets] = await Promise.all([read(sum), read(bucket)]);
   const sumByKey = new Map(sums.map((series) => [formatSeriesKey(series.labels), series]));
   const bucketsByKey = Map.groupBy(joinSpellings(buckets), (series) => formatHistogramKey(series.labels));
   return counts.map((series) => {

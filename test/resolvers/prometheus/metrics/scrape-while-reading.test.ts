@@ -19,7 +19,7 @@ const observe = (value: number) => ({ count: value, sum: value * 3 });
 function write(scrapes: number, { parts, restartsAt }: Case) {
   return parts.map((part) => ({
     labels: part.labels,
-    samples: Array.from({ length: scrapes }, (_, n): [number, number] => {
+    samples: Array.from({ length: Math.max(0, scrapes - (part.lag ?? 0)) }, (_, n): [number, number] => {
       const { count, sum } = observe(10 * (n < restartsAt ? n + 1 : n + 1 - restartsAt));
       return [start - minute + n * interval + 200, part.isSum ? sum : count];
     }),
@@ -27,7 +27,11 @@ function write(scrapes: number, { parts, restartsAt }: Case) {
 }
 
 interface Case {
-  readonly parts: readonly { readonly labels: Record<string, string>; readonly isSum: boolean }[];
+  readonly parts: readonly {
+    readonly labels: Record<string, string>;
+    readonly isSum: boolean;
+    readonly lag?: number;
+  }[];
   readonly restartsAt: number;
   readonly isThanos?: boolean;
 }
@@ -39,6 +43,16 @@ const inf = part("h_bucket", { le: "+Inf" });
 const histogram = [part("h_count"), part("h_sum"), part("h_bucket", { le: "5" }), inf];
 const uncounted = [part("h_sum"), part("h_bucket", { le: "5" }), inf];
 const summary = [part("h_count"), part("h_sum")];
+/** One target's samples arrive more than two minutes late. */
+const lagging = histogram.flatMap((one) => [
+  one,
+  { ...one, labels: { ...one.labels, instance: "b" }, lag: 9 },
+]);
+/** One target is scraped for the first time. */
+const appearing = histogram.flatMap((one) => [
+  one,
+  { ...one, labels: { ...one.labels, instance: "b" }, lag: 26 },
+]);
 const never = Number.POSITIVE_INFINITY;
 
 /** Requests from the number `seenFrom` on see one scrape more. */
@@ -71,6 +85,8 @@ async function readMean(one: Case, step: number, seenFrom: number) {
 test.each([
   ["a histogram", { parts: histogram, restartsAt: never }, minute],
   ["buckets shorter than the time between two scrapes", { parts: histogram, restartsAt: never }, 5_000],
+  ["a target that appears", { parts: appearing, restartsAt: never }, minute],
+  ["a target that lags", { parts: lagging, restartsAt: never }, minute],
   ["a histogram without a count", { parts: uncounted, restartsAt: never }, minute],
   ["a summary", { parts: summary, restartsAt: never }, minute],
   ["Thanos, which hides restarts", { parts: histogram, restartsAt: never, isThanos: true }, minute],

@@ -184,7 +184,8 @@ export async function runOperation(
         return answerTail(request, result.follow);
       }
       if (missing.labels.length > 0) fields.missing = missing.labels;
-      const takePlace = () => takeStreamPlace(request, prepared, endpoint.access === "public");
+      const takePlace = () =>
+        takeStreamPlace(request, prepared, endpoint.access === "public" || form === undefined);
       const { answer, isStream } = await buildAnswer(request, result, { headers, missing, takePlace });
       // A stream ends its work when its client has all of it.
       ownsWork = !isStream;
@@ -383,10 +384,10 @@ async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unkn
 function takeStreamPlace(
   { runner, exchange, generation, principal, work }: RunningRequest,
   { scopes, sites }: PreparedOperation<OperationResult>,
-  isPublic: boolean,
+  mayFinish: boolean,
 ): () => void {
   const { limits, now, visuals } = generation;
-  const streamed = { exchange, principal, work, isPublic, scopes, sites: sites(visuals) };
+  const streamed = { exchange, principal, work, mayFinish, scopes, sites: sites(visuals) };
   return runner.streams.take(streamed, limits, now);
 }
 

@@ -15,8 +15,8 @@ export interface StreamedRequest {
   readonly exchange: Exchange;
   readonly principal: Principal;
   readonly work: RequestLifetime;
-  /** Of whom it was asked; nobody's leave is needed for what is published. */
-  readonly isPublic: boolean;
+  /** Also where a new configuration does not permit it: what is published, and what its deadline ends. */
+  readonly mayFinish: boolean;
   readonly scopes: PreparedOperation["scopes"];
   readonly sites: readonly string[];
 }
@@ -36,7 +36,7 @@ export function createStreamPlaces({ streams: gauge }: Telemetry): StreamPlaces 
   const byAccount = createAccountSlots();
   let isPermitted: IsPermitted | undefined;
   const check = async (request: StreamedRequest) => {
-    if (request.isPublic || isPermitted === undefined || (await isPermitted(request))) return;
+    if (request.mayFinish || isPermitted === undefined || (await isPermitted(request))) return;
     cut(request);
   };
   return {

@@ -184,8 +184,9 @@ export async function runOperation(
         return answerTail(request, result.follow);
       }
       if (missing.labels.length > 0) fields.missing = missing.labels;
-      const takePlace = () =>
-        takeStreamPlace(request, prepared, endpoint.access === "public" || form === undefined);
+      // The deadline of a page counts for all of it, that of an export for each step.
+      const mayFinish = endpoint.access === "public" || form === undefined;
+      const takePlace = () => takeStreamPlace(request, prepared, mayFinish);
       const { answer, isStream } = await buildAnswer(request, result, { headers, missing, takePlace });
       // A stream ends its work when its client has all of it.
       ownsWork = !isStream;

@@ -285,7 +285,9 @@ async function refineRun(
   const rest = from + count * finer;
   const grids = [{ start: from, step: finer, count }];
   if (rest < to) grids.push({ start: rest, step: to - rest, count: 1 });
-  const pieces = await runConcurrent(grids, (grid) => downsampleFinerGrid(reader, narrowed, grid));
+  const pieces = await runConcurrent(grids, (grid) =>
+    downsampleFinerGrid(reader, narrowed, grid, openFrom !== undefined),
+  );
   return parts.map((_, at) => pieces.flatMap((ofGrid) => requireAt(ofGrid, at)));
 }
 
@@ -356,11 +358,12 @@ async function readRawPieces(
   return joinSpellings(pieces.flat()).map(({ labels, ...samples }) => ({ labels, samples }));
 }
 
-/** The samples of the series within a finer grid. Its first one counts whatever came before it. */
+/** The samples of the series within a finer grid. Its first one counts whatever came before it. An open one may still grow. */
 async function downsampleFinerGrid(
   reader: SeriesReader,
   narrowed: readonly NarrowedQuery[],
   buckets: Buckets,
+  isOpen: boolean,
 ): Promise<readonly (readonly SeriesPiece[])[]> {
   const parts = await Promise.all(
     narrowed.map(async ({ query, labels }): Promise<SurveyedQuery> => {
@@ -372,7 +375,7 @@ async function downsampleFinerGrid(
       return { query: finer, series: series.filter((one) => keys.has(formatNumericKey(one.labels))) };
     }),
   );
-  await readNewestTogether(reader, parts);
+  if (isOpen) await readNewestTogether(reader, parts);
   return completeSamples(reader, parts);
 }
 

@@ -6,8 +6,9 @@
 import { combineSignals } from "../core/concurrency.ts";
 import { createUnsupportedError } from "../core/errors.ts";
 import type { MetricType, Series } from "../core/rows.ts";
-import { type Millis, minute } from "../core/time.ts";
+import type { Millis } from "../core/time.ts";
 import { compareLists } from "../metrics/measures.ts";
+import { findNewestBucket, selectGrowingBuckets } from "../metrics/newest-buckets.ts";
 import type { CounterSamples, Observations } from "../metrics/samples.ts";
 import type { MemberReader, MetricStore, SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
 import { combineMembers } from "./member-groups.ts";
@@ -127,9 +128,6 @@ async function combineReplicated(
   return combineMembers(joinBackends(holders), query, members, signal);
 }
 
-/** How far behind the newest samples those of a target that lags may still arrive. */
-const mostLag: Millis = 5 * minute;
-
 /** A mean is a sum over a count; where the sum passes what a number holds, it is computed from all samples. */
 async function readMeans(
   holders: readonly Holder[],
@@ -141,11 +139,9 @@ async function readMeans(
     readCombined(holders, query, "count", signal),
   ]);
   if (sums.some(hasOverflow)) return combineReplicated(holders, query, signal);
-  const newest = findNewestBucket([...sums, ...counts]);
+  const newest = findNewestBucket([...sums, ...counts].map(({ values }) => values));
   if (newest < 0) return divideSums(sums, counts);
-  const { start, step } = query.buckets;
-  const first = Math.max(0, newest - Math.ceil(mostLag / step));
-  const buckets = { start: start + first * step, step, count: newest - first + 1 };
+  const { first, buckets } = selectGrowingBuckets(query.buckets, newest);
   const fresh = await readNewestMeans(holders, { ...query, buckets }, signal);
   return replaceValues(divideSums(sums, counts), fresh, first);
 }
@@ -176,17 +172,6 @@ async function readCombined(
 
 const hasOverflow = ({ values }: Series) =>
   values.some((value) => Math.abs(value) === Number.POSITIVE_INFINITY);
-
-function findNewestBucket(series: readonly Series[]): number {
-  return series.reduce(
-    (newest, { values }) =>
-      Math.max(
-        newest,
-        values.findLastIndex((value) => !Number.isNaN(value)),
-      ),
-    -1,
-  );
-}
 
 function divideSums(sums: readonly Series[], counts: readonly Series[]): readonly Series[] {
   const countOf = indexByTags(counts);

@@ -56,7 +56,7 @@ export interface GraphqlAdmission {
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
 
-/** Never throws. An `GraphqlAdmission` is not logged yet: the caller finishes its log. */
+/** Never throws. A `GraphqlAdmission` is not logged yet: the caller finishes its log. */
 export async function answerRequest(
   dispatcher: Dispatcher,
   exchange: Exchange,

@@ -2,8 +2,9 @@
 // suspect if it may hold a restart or a sample that is not finite; it has a gap if its first sample is needed as well.
 import { readNumber, requireAt, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
-import { type Millis, minute } from "../../../src/core/time.ts";
+import type { Millis } from "../../../src/core/time.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
+import { findNewestBucket, selectGrowingBuckets } from "../../../src/metrics/newest-buckets.ts";
 import type { CounterSamples } from "../../../src/metrics/samples.ts";
 import {
   binary,
@@ -373,9 +374,6 @@ async function readNewestSpellings(
 
 // ---- The newest buckets of several parts --------------------------------------------------------------------------
 
-/** How far behind the newest samples those of a target that lags may still arrive. */
-const mostLag: Millis = 5 * minute;
-
 /**
  * A mean needs sum and count of the same samples, but each survey may see others in buckets that still grow. So the newest buckets
  * are read once more, of all parts by one query. What the surveys have not seen is read raw.
@@ -384,18 +382,17 @@ export async function readNewestTogether(
   reader: SeriesReader,
   parts: readonly SurveyedQuery[],
 ): Promise<void> {
-  const newest = findNewestBucket(parts);
+  const newest = findNewestSample(parts);
   // Of a bucket of one millisecond there is one sample. Where restarts are hidden, all is read raw.
   if (!hasSum(parts) || newest < 0 || requireFirst(parts).query.buckets.step === 1 || reader.hidesRestarts)
     return;
-  const { start, step } = requireFirst(parts).query.buckets;
-  const first = Math.max(0, newest - Math.ceil(mostLag / step));
-  const span: Buckets = { start: start + first * step, step, count: newest - first + 1 };
+  const { buckets } = requireFirst(parts).query;
+  const { first, buckets: span } = selectGrowingBuckets(buckets, newest);
   const partByName = new Map(parts.map((part) => [readMetricName(part.query), part]));
   const lasts = new Map<string, Expression>();
   for (const [name, { query }] of partByName) {
     const { selector } = await reader.dropPresenceMatchers(query.selector, query.buckets);
-    lasts.set(name, call("last_over_time", reader.selectRange(selector, { from: step, to: 1 })));
+    lasts.set(name, call("last_over_time", reader.selectRange(selector, { from: buckets.step, to: 1 })));
   }
   const all = combineMetrics([...lasts.keys()], ({ value }) => requireKey(lasts, value));
   const found = await reader.readGrid(all, span, Number.POSITIVE_INFINITY);
@@ -474,9 +471,6 @@ export function hasSum(parts: readonly { readonly query: CounterQuery }[]): bool
 }
 
 /** The last bucket with a sample; -1 if there is none. */
-export function findNewestBucket(parts: readonly SurveyedQuery[]): number {
-  const newest = parts.flatMap(({ series }) =>
-    series.map(({ last }) => last.findLastIndex((value) => !Number.isNaN(value))),
-  );
-  return newest.reduce((most, one) => Math.max(most, one), -1);
+export function findNewestSample(parts: readonly SurveyedQuery[]): number {
+  return findNewestBucket(parts.flatMap(({ series }) => series.map(({ last }) => last)));
 }

@@ -17,7 +17,7 @@ import type { Labels } from "../client/response-scanner.ts";
 import { formatHistogramKey, formatNumericKey, joinSpellings } from "./bound-spellings.ts";
 import {
   type CounterQuery,
-  findNewestBucket,
+  findNewestSample,
   hasSum,
   indexBases,
   readLastBefore,
@@ -239,11 +239,11 @@ async function refineSuspectBuckets(
   // Where the finer step does not divide the bucket, its last part would reach into the next bucket.
   const joinsBuckets = finer === undefined || step % finer === 0;
   const runs = joinsBuckets ? groupIntoRuns(suspects, step) : groupByBucket(suspects);
-  const newest = findNewestBucket(parts);
+  const newest = hasSum(parts) ? findNewestSample(parts) : Number.POSITIVE_INFINITY;
   const found = await runConcurrent(runs, ({ from, to, members }) =>
     refineRun(reader, parts, members, {
       ...{ from: start + from * step, to: start + (to + 1) * step, finer },
-      openFrom: hasSum(parts) && to >= newest ? start + newest * step : undefined,
+      openFrom: to >= newest ? start + newest * step : undefined,
     }),
   );
   return parts.map((_, at) => {

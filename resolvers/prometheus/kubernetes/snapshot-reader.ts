@@ -35,13 +35,13 @@ export async function readScope(
   return { match, ...(await client.readTraits(signal)) };
 }
 
-/** The answers of several queries at the snapshots; a query that is `undefined` has no series. @throws {BackendError} */
 /**
  * For a query those that are answered before it is sent: what they show has to be in its answer too, although exporters are
  * scraped meanwhile.
  */
 export type QueryOrder = Readonly<Record<string, readonly string[]>>;
 
+/** The answers of several queries at the snapshots; a query that is `undefined` has no series. @throws {BackendError} */
 export async function queryAll<Name extends string>(
   client: QueryClient,
   queries: Readonly<Record<Name, Expression | undefined>>,

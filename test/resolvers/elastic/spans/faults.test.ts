@@ -85,6 +85,16 @@ function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Prom
   });
 }
 
+function readSlowEvents(url: string) {
+  const query: SlowEventsQuery = {
+    sources: [source()],
+    range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+    budget: createBudget(10_000),
+    ...{ requiredAttributes: [], excludedAttributes: [], limit: 10 },
+  };
+  return using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
+}
+
 describe("span documents of a failing backend", () => {
   test.each([
     ["failed shards", "partial", answer([hit(1)], 1, { _shards: { total: 2, failed: 1 } })],
@@ -106,14 +116,7 @@ describe("span documents of a failing backend", () => {
     const url = await serve((response) =>
       sendJson(response, { timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: [] } }),
     );
-    const query: SlowEventsQuery = {
-      sources: [source()],
-      range: { from: fromMillis(0), to: fromMillis(1_000_000) },
-      budget: createBudget(10_000),
-      ...{ requiredAttributes: [], excludedAttributes: [], limit: 10 },
-    };
-    const asked = using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
-    await expect(asked).rejects.toMatchObject({
+    await expect(readSlowEvents(url)).rejects.toMatchObject({
       failure: "malformed",
       message: expect.stringContaining("without its total"),
     });
@@ -124,14 +127,7 @@ describe("span documents of a failing backend", () => {
       if (body.includes('"aggs"')) sendJson(response, {}, 500);
       else sendJson(response, answer([hit(1)]));
     });
-    const query: SlowEventsQuery = {
-      sources: [source()],
-      range: { from: fromMillis(0), to: fromMillis(1_000_000) },
-      budget: createBudget(10_000),
-      ...{ requiredAttributes: [], excludedAttributes: [], limit: 10 },
-    };
-    const asked = using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
-    await expect(asked).rejects.toMatchObject({ failure: "rejected", status: 500 });
+    await expect(readSlowEvents(url)).rejects.toMatchObject({ failure: "rejected", status: 500 });
   });
 
   test("frees a scroll whose first page is incomplete", async () => {

@@ -44,7 +44,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
       kind: "prometheus",
       stores: {
         metrics: createMetricStore(name, client, families, openSettledValues(name, config, io)),
-        kubernetes: createKubernetesStore(client),
+        kubernetes: createKubernetesStore(name, client),
       },
       probe: (signal) => client.probe(signal),
       readClock: (signal) => client.readClock(signal),

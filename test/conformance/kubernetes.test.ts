@@ -29,7 +29,7 @@ for (const hidesRestarts of [false, true]) {
     start: async () => {
       const series = [...expose(model, labels.model), ...expose(neighbour, labels.neighbour)];
       const source = createEvaluator(series, "open", hidesRestarts);
-      return { labels, store: createKubernetesStore(source), stop: async () => {} };
+      return { labels, store: createKubernetesStore("prom", source), stop: async () => {} };
     },
   });
 }

@@ -11,6 +11,7 @@ import type {
   SnapshotQuery,
 } from "../../../src/store/kubernetes.ts";
 import { createPodFilter } from "../../../src/store/kubernetes-rules.ts";
+import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import { readLabel } from "../counters/series-reader.ts";
 import {
   findSandboxChanges,
@@ -52,6 +53,7 @@ import {
   maxFilterNames,
   type QueryClient,
   queryAll,
+  readInScope,
   readScope,
   sliceSnapshots,
   yieldRows,
@@ -61,22 +63,30 @@ import { hasValue, type SnapshotAnswers, type SnapshotSeries } from "./snapshot-
 /** Rows that are read at a time. */
 const rowsPerSlice = 5_000;
 
-export function createKubernetesStore(client: QueryClient): KubernetesStore {
+export function createKubernetesStore(backend: string, client: QueryClient): KubernetesStore {
+  const readRows = <Rows>(
+    match: ForcedLabels,
+    signal: AbortSignal,
+    read: (cluster: ClusterScope) => AsyncIterable<Rows>,
+  ): AsyncGenerator<Rows> => readInScope(backend, client, match, signal, read);
   return {
-    nodes: (query, signal) => readNodes(client, query, signal),
-    pods: (query, signal) => readPods(client, query, signal),
-    overview: (query, signal) => readOverview(client, query, signal),
+    nodes: (query, signal) =>
+      readRows(query.match, signal, (cluster) => readNodes(client, cluster, query, signal)),
+    pods: (query, signal) =>
+      readRows(query.match, signal, (cluster) => readPods(client, cluster, query, signal)),
+    overview: (query, signal) =>
+      readRows(query.match, signal, (cluster) => readOverview(client, cluster, query, signal)),
     listOrphanedUsage: (query, signal) => listOrphanedUsage(client, query, signal),
   };
 }
 
 async function* readNodes(
   client: QueryClient,
+  cluster: ClusterScope,
   query: SnapshotQuery & NodeFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly NodesRow[]> {
-  const { match, snapshots, rowLimit, node } = query;
-  const cluster = await readScope(client, match, signal);
+  const { snapshots, rowLimit, node } = query;
   const otel = await readOtelSpellings(client, cluster, "nodes", snapshots, signal);
   const counts = [...buildNodeCounts(cluster), ...buildOtelNodeCounts(cluster, otel)];
   const { largest, sum } = await countPerSnapshot(client, counts, snapshots, signal);
@@ -157,10 +167,10 @@ async function* holdWithinLimit<Row>(
 
 async function* readPods(
   client: QueryClient,
+  cluster: ClusterScope,
   query: SnapshotQuery & PodFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodsRow[]> {
-  const cluster = await readScope(client, query.match, signal);
   const scope: PodScope = {
     namespaces: query.namespaces.length > maxFilterNames ? [] : query.namespaces,
     pods: query.pod === undefined ? [] : [query.pod],

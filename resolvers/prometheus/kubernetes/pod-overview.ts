@@ -22,7 +22,6 @@ import {
   maxSnapshotsPerQuery,
   type QueryClient,
   queryAll,
-  readScope,
   sliceSnapshots,
   toEvaluationTime,
   yieldRows,
@@ -54,10 +53,10 @@ interface OverviewPart {
 /** Rows by time, namespace and name. @throws {Refused} over the limit of rows @throws {BackendError} */
 export async function* readOverview(
   client: QueryClient,
+  cluster: QueryScope,
   query: OverviewQuery & OverviewFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodOverviewRow[]> {
-  const cluster = await readScope(client, query.match, signal);
   const namespaces = query.namespaces.length > maxFilterNames ? [] : query.namespaces;
   const scope: PodScope = { namespaces, pods: [] };
   const accepts = createOverviewFilter(query);

@@ -3,7 +3,7 @@
 
 import { readNumber } from "../../../src/core/collections.ts";
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
-import { Refused } from "../../../src/core/errors.ts";
+import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
@@ -33,6 +33,38 @@ export async function readScope(
   signal: AbortSignal,
 ): Promise<ClusterScope> {
   return { match, ...(await client.readTraits(signal)) };
+}
+
+/**
+ * Yields the batches that `read` makes of the scope, each after a check that the server still has the traits of the scope.
+ * @throws {BackendError} also if it has others: its queries were written for another server
+ */
+export async function* readInScope<Rows>(
+  backend: string,
+  client: QueryClient,
+  match: ForcedLabels,
+  signal: AbortSignal,
+  read: (cluster: ClusterScope) => AsyncIterable<Rows>,
+): AsyncGenerator<Rows> {
+  const cluster = await readScope(client, match, signal);
+  for await (const rows of read(cluster)) {
+    await requireSameServer(backend, client, cluster, signal);
+    yield rows;
+  }
+  // What has no rows is an answer too.
+  await requireSameServer(backend, client, cluster, signal);
+}
+
+async function requireSameServer(
+  backend: string,
+  client: QueryClient,
+  { edge, hidesRestarts }: ClusterScope,
+  signal: AbortSignal,
+): Promise<void> {
+  const traits = await client.readTraits(signal);
+  if (traits.edge === edge && traits.hidesRestarts === hidesRestarts) return;
+  const detail = "the server was replaced by another version during the query; send the request again";
+  throw new BackendError(backend, "malformed", detail);
 }
 
 /**

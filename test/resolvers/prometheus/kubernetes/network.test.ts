@@ -77,7 +77,7 @@ describe.each([
     for (const [metric, labels, samples] of counters) {
       for (const [time, value] of samples) write(base - hour + time * 1_000, metric, labels, value);
     }
-    return createKubernetesStore(createEvaluator(series(), "open", hidesRestarts));
+    return createKubernetesStore("prom", createEvaluator(series(), "open", hidesRestarts));
   };
   const query = { ...scope, snapshots: { start: base, step: hour, count: 1 } };
   /** The growth of consecutive counters, each of which begins at 0. */

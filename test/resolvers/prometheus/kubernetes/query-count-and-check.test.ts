@@ -69,7 +69,7 @@ describe("Kubernetes queries", () => {
   test("have every forced label in every selector, also for `check`", async () => {
     const match = { cluster: "model", "odd.label": 'a"b\\' };
     const { source, queries } = recordQueries(expose(model, match));
-    const store = createKubernetesStore(source);
+    const store = createKubernetesStore("prom", source);
     const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
     await collectRows(store.nodes(query, never));
     await collectRows(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
@@ -83,6 +83,33 @@ describe("Kubernetes queries", () => {
       }
     }
   });
+
+  test.each(["nodes", "pods", "overview"] as const)(
+    "refuse %s of a server that is replaced meanwhile",
+    async (kind) => {
+      const { source } = recordQueries(expose(model, scope.match));
+      let isReplaced = false;
+      const replaced: QueryClient = {
+        readTraits: async (signal) => ({
+          ...(await source.readTraits(signal)),
+          edge: isReplaced ? "closed" : "open",
+        }),
+        query: (...query) => {
+          isReplaced = true;
+          return source.query(...query);
+        },
+      };
+      const store = createKubernetesStore("prom", replaced);
+      const ask = (match: Labels) => ({
+        nodes: () => collectRows(store.nodes({ ...scope, match }, never)),
+        pods: () => collectRows(store.pods({ ...scope, match, namespaces: [], nodes: [] }, never)),
+        overview: () => collectRows(store.overview({ ...ended, match, namespaces: [], text: "" }, never)),
+      });
+      await expect(ask(scope.match)[kind]()).rejects.toThrow("replaced by another version");
+      isReplaced = false;
+      await expect(ask({ cluster: "empty" })[kind]()).rejects.toThrow("replaced by another version");
+    },
+  );
 
   test("name every metric exactly, also for `check`, in a bounded number of requests", async () => {
     // Google's managed Prometheus refuses other matchers of the name.
@@ -98,7 +125,7 @@ describe("Kubernetes queries", () => {
         return source.query(expression, ...rest);
       },
     };
-    const store = createKubernetesStore(strict);
+    const store = createKubernetesStore("prom", strict);
     const query = { ...scope, snapshots: { ...snapshots, count: 5 } };
     const nodes = await collectRows(store.nodes(query, never));
     const nodeQueries = queries.splice(0).length;
@@ -114,7 +141,7 @@ describe("Kubernetes queries", () => {
   test("have labels with dots only where a name has dots", async () => {
     const printed = async (series: readonly WrittenSeries[]): Promise<string> => {
       const { source, queries } = recordQueries(series);
-      const store = createKubernetesStore(source);
+      const store = createKubernetesStore("prom", source);
       await collectRows(store.pods({ ...scope, namespaces: ["shop"], nodes: [] }, never));
       await collectRows(store.nodes(scope, never));
       await inspectCluster(source, scope.match, base, never);
@@ -129,7 +156,7 @@ describe("Kubernetes queries", () => {
 
   test.each([false, true])("ask for restarts only if the source shows them (hidden: %s)", async (hides) => {
     const { source, queries } = recordQueries(expose(model, scope.match), hides);
-    const store = createKubernetesStore(source);
+    const store = createKubernetesStore("prom", source);
     await collectRows(store.nodes(scope, never));
     await collectRows(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
     const sent = queries.filter(({ expression }) => printExpression(expression).includes("resets("));
@@ -138,7 +165,7 @@ describe("Kubernetes queries", () => {
 
   test("cost the source one count if the rows exceed the limit", async () => {
     const { source, queries } = recordQueries(writeSeries(writePodInfo));
-    const rows = createKubernetesStore(source).pods(
+    const rows = createKubernetesStore("prom", source).pods(
       { ...scope, rowLimit: 0, namespaces: [], nodes: [] },
       never,
     );
@@ -156,7 +183,7 @@ describe("Kubernetes queries", () => {
       write(base + minutes * minute, "kube_pod_info", { ...info, pod }, 1);
     }
     const { source, queries } = recordQueries(series());
-    const store = createKubernetesStore(source);
+    const store = createKubernetesStore("prom", source);
     const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
     const query = { ...scope, snapshots: long };
     const whole = { ...ended, from: long.start, to: long.start + 29_999 * minute };
@@ -203,7 +230,7 @@ describe("Kubernetes queries", () => {
       rowLimit: 10_000,
     };
     const rows = await collectRows(
-      createKubernetesStore(source).pods({ ...query, namespaces: [], nodes: [] }, never),
+      createKubernetesStore("prom", source).pods({ ...query, namespaces: [], nodes: [] }, never),
     );
     expect(queries.filter(({ time }) => "start" in time).length).toBeGreaterThan(20);
     const expected = Array.from({ length: 9 }, (_, at) =>
@@ -231,7 +258,7 @@ describe("Kubernetes queries", () => {
         });
       },
     };
-    const rows = createKubernetesStore(flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
+    const rows = createKubernetesStore("prom", flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
     await expect(collectRows(rows)).rejects.toBe(failure);
     expect(ended).toBe(queries - 2);
     expect(queries).toBeLessThan(10);

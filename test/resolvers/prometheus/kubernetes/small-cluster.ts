@@ -38,7 +38,7 @@ export async function collectRows<Row>(batches: AsyncIterable<readonly Row[]>): 
   return rows;
 }
 export const createStoreOver = (series: readonly WrittenSeries[]) =>
-  createKubernetesStore(createEvaluator(series, "open"));
+  createKubernetesStore("prom", createEvaluator(series, "open"));
 export const readPods = (
   series: readonly WrittenSeries[],
   over: Partial<PodFilter> = {},

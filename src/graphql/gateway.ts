@@ -28,6 +28,7 @@ import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany } from "../core/errors.ts";
+import { parseJson } from "../core/json/parse-json.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
@@ -106,7 +107,10 @@ export function createGateway<ServerContext extends object>({
 const requireJson: Plugin = {
   onRequestParse({ request, url, requestParser, setRequestParser, endResponse, fetchAPI }) {
     if (request.method !== "POST") {
-      for (const name of ["variables", "extensions"]) checkJson(name, url.searchParams.get(name));
+      const own = parseParameters(url.searchParams);
+      // Yoga's parser has the fault of V8 that ours is without.
+      if (requestParser !== undefined)
+        setRequestParser(async (sent) => ({ ...(await requestParser(sent)), ...own }));
       return;
     }
     const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
@@ -145,11 +149,18 @@ function respondWithError(status: 406 | 415, message: string, { Response }: Fetc
   return new Response(JSON.stringify({ errors: [{ message }] }), { status, headers });
 }
 
-/** Yoga would tell it as a failure of ours. */
-function checkJson(name: string, text: string | null): void {
-  if (text === null || text === "") return;
+/** The parameters of an address that are JSON. Of one that is none Yoga would tell as of a failure of ours. */
+function parseParameters(parameters: URLSearchParams): Readonly<Record<string, unknown>> {
+  const parsed = ["variables", "extensions"].flatMap((name) => {
+    const text = parameters.get(name);
+    return text === null || text === "" ? [] : [[name, parseParameter(name, text)] as const];
+  });
+  return Object.fromEntries(parsed);
+}
+
+function parseParameter(name: string, text: string): unknown {
   try {
-    JSON.parse(text);
+    return parseJson(text);
   } catch {
     throw new GraphQLError(`The parameter ${name} is not JSON`, { extensions: badRequest });
   }

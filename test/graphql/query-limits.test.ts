@@ -286,6 +286,23 @@ describe("errors say what a client can mend, and nothing else", () => {
       expect(demo.logged().slice(logged)).not.toContain("failed");
     },
   );
+  test("variables of a GET are read as what they say, whatever others sent before", async () => {
+    // JSON.parse of V8 13.6 reads the second one as the first.
+    const texts = [String.raw`{"page":{"none such":0,"\\":1}}`, String.raw`{"page":{"none such":0,"\"":1}}`];
+    const query = encodeURIComponent(
+      'query ($page: LogPaginationInput!) { logs_lines(site_id: "1", source_ids: [], query: "", pagination: $page) { __typename } }',
+    );
+    const answers = texts.map(async (text) => {
+      const address = `${url}?query=${query}&variables=${encodeURIComponent(text)}`;
+      const { errors } = await (await demo.server.fetch(address, { headers: bearer })).json();
+      const messages: string[] = errors.map(({ message }: { message: string }) => message);
+      return messages.flatMap((message) => /Field (.+) is not defined/.exec(message)?.[1] ?? []);
+    });
+    expect(await Promise.all(answers)).toEqual([
+      ['"none such"', String.raw`"\"`],
+      ['"none such"', '"""'],
+    ]);
+  });
   test("a body that is no JSON is no request, whatever type of answer is asked for", async () => {
     for (const accept of ["application/json", "application/graphql-response+json", "*/*"]) {
       const headers = { ...bearer, ...json, accept };

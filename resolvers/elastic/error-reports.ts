@@ -211,6 +211,17 @@ async function createDocuments(
   return parsed.data.items.map((item) => item.create);
 }
 
+/** Errors of a document that does not fit the mapping, by the name that versions give them. */
+const documentFaults: ReadonlySet<string | undefined> = new Set([
+  "document_parsing_exception",
+  "mapper_parsing_exception",
+]);
+/** Errors with status 400 of an index that takes no document at all. */
+const indexFaults: ReadonlySet<string | undefined> = new Set([
+  "illegal_argument_exception",
+  "index_closed_exception",
+]);
+
 /** Reasons by report, for each report with a permanently refused document. @throws {BackendError} A document may be accepted later. */
 function collectRefusals(
   backend: string,
@@ -222,8 +233,9 @@ function collectRefusals(
     // 409: the document exists already, from a delivery whose confirmation was lost.
     if (status < 300 || status === 409) continue;
     const reason = `status ${status}: ${error?.type}: ${error?.reason}`;
-    // 400 refuses the document itself, unless the index is closed, which may be opened again.
-    if (status !== 400 || error?.type === "index_closed_exception") {
+    // Other errors of status 400 may be those of the index, which somebody may mend: it is closed, or its alias has no index
+    // to write to, or its pipeline is missing.
+    if (status !== 400 || !documentFaults.has(error?.type)) {
       const failure =
         status === 429 || status === 503 ? "overloaded" : status === 403 ? "denied" : "rejected";
       throw new BackendError(backend, failure, `a report was not written: ${reason}`, { status });
@@ -280,6 +292,9 @@ async function proveWriting(
   const misfit = { report: "", id: "readout-check", body: [] };
   const { status, error } = requireFirst(await createDocuments(backend, client, index, [misfit], signal));
   const reason = `status ${status}: ${error?.type}: ${error?.reason}`;
-  const problems = status === 400 ? [] : [`reports cannot be written to ${index}: ${reason}`];
+  const problems =
+    status === 400 && !indexFaults.has(error?.type)
+      ? []
+      : [`reports cannot be written to ${index}: ${reason}`];
   return { found: [`${kind} ${index}, writable`], limitations, problems };
 }

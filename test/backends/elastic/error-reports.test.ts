@@ -240,6 +240,37 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     expect(refusals.get(bad.trace_id)).toMatch(/^status 400: /);
   });
 
+  test.each<[string, (name: string) => Promise<unknown>]>([
+    [
+      "an alias of two indices without one to write to",
+      async (name) => {
+        await cluster.createIndex(`${name}-1`, { aliases: { [name]: {} } });
+        await cluster.createIndex(`${name}-2`, { aliases: { [name]: {} } });
+      },
+    ],
+    [
+      "an index whose pipeline is missing",
+      (name) => cluster.createIndex(name, { settings: { "index.default_pipeline": `${index}-none` } }),
+    ],
+    [
+      "a closed index",
+      async (name) => {
+        await cluster.createIndex(name, {});
+        await cluster.request("POST", `/${name}/_close`);
+      },
+    ],
+  ])("refuses no report for good because of %s", async (title, create) => {
+    const name = `${index}-${title.replaceAll(" ", "-")}`;
+    await create(name);
+    const there = { ...target, index: name };
+    await expect(stores().store.deliver(there, [span(), span()], signal())).rejects.toMatchObject({
+      name: "BackendError",
+      failure: "rejected",
+    });
+    const { problems } = await stores().inspect(there, signal());
+    expect(problems).toEqual([expect.stringContaining("reports cannot be written")]);
+  });
+
   test("reports a write-blocked index as a failure, not as a rejection", async () => {
     const blocked = `${index}-blocked`;
     await cluster.createIndex(blocked, { settings: { "index.blocks.write": true } });

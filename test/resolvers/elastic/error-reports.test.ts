@@ -44,9 +44,9 @@ function spans(count: number) {
     return buildReportSpan("shop", `${n}`.padStart(32, "a"), report);
   });
 }
-const items = (statuses: readonly number[]) => ({
+const items = (statuses: readonly number[], type = "document_parsing_exception") => ({
   items: statuses.map((status) => ({
-    create: status < 300 ? { status } : { status, error: { type: "some_exception", reason: "because" } },
+    create: status < 300 ? { status } : { status, error: { type, reason: "because" } },
   })),
 });
 
@@ -104,12 +104,13 @@ describe("error report store", () => {
     expect(await deliver()).toEqual(new Map());
   });
 
-  test("refuses only the report whose document does not fit, with the reason", async () => {
-    const { deliver } = await open((response) => sendJson(response, items([201, 201, 201, 400])));
-    expect(await deliver()).toEqual(
-      new Map([["1".padStart(32, "a"), "status 400: some_exception: because"]]),
-    );
-  });
+  test.each(["document_parsing_exception", "mapper_parsing_exception"])(
+    "refuses only the report whose document does not fit, with the reason: %s",
+    async (type) => {
+      const { deliver } = await open((response) => sendJson(response, items([201, 201, 201, 400], type)));
+      expect(await deliver()).toEqual(new Map([["1".padStart(32, "a"), `status 400: ${type}: because`]]));
+    },
+  );
 
   test.each([
     [429, "overloaded"],
@@ -122,10 +123,25 @@ describe("error report store", () => {
     await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
   });
 
-  test("fails the delivery when the index is closed", async () => {
-    const item = { create: { status: 400, error: { type: "index_closed_exception", reason: "closed" } } };
-    const { deliver } = await open((response) => sendJson(response, { items: Array(4).fill(item) }));
+  test.each([
+    [
+      "index_closed_exception",
+      ["reports cannot be written to reports: status 400: index_closed_exception: because"],
+    ],
+    // No index to write to, no such pipeline, a text that is too long.
+    [
+      "illegal_argument_exception",
+      ["reports cannot be written to reports: status 400: illegal_argument_exception: because"],
+    ],
+    ["strict_dynamic_mapping_exception", []],
+    // OpenSearch says so of the body of an inspection where documents pass a pipeline.
+    ["not_x_content_exception", []],
+  ])("fails the delivery on %s, which may be the fault of the index", async (type, problems) => {
+    const { deliver, inspect } = await open((response, count) =>
+      sendJson(response, items(Array(count).fill(400), type)),
+    );
     await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure: "rejected" });
+    expect((await inspect()).problems).toEqual(problems);
   });
 
   test.each([
@@ -179,7 +195,7 @@ describe("error report store", () => {
   test("inspection reports a user who may not write", async () => {
     const { inspect } = await open((response) => sendJson(response, items([403])));
     expect((await inspect()).problems).toEqual([
-      "reports cannot be written to reports: status 403: some_exception: because",
+      "reports cannot be written to reports: status 403: document_parsing_exception: because",
     ]);
   });
 });

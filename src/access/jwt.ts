@@ -175,9 +175,11 @@ function toPrincipal(
 
 /** All sites only where the configuration says so of a group: a claim never does. */
 function readSites(payload: JWTPayload, sites: SitesClaim): ReadonlySet<string> | "*" {
-  const named = readNames(payload[sites.claim]);
-  if (!("map" in sites)) return new Set(named);
-  const ofGroups = named.map((group) => (Object.hasOwn(sites.map, group) ? sites.map[group] : undefined));
+  const claim = payload[sites.claim];
+  if (!("map" in sites)) return new Set(readNames(claim));
+  // Names of groups may have spaces, and some providers send a single group as text. Only `scope` is separated by spaces.
+  const groups = typeof claim === "string" && sites.claim !== "scope" ? [claim] : readNames(claim);
+  const ofGroups = groups.map((group) => (Object.hasOwn(sites.map, group) ? sites.map[group] : undefined));
   if (ofGroups.includes("*")) return "*";
   return new Set(ofGroups.flatMap((list) => list ?? []));
 }

@@ -119,6 +119,20 @@ describe("a token of a configured issuer", () => {
     expect(await see(undefined)).toEqual([false, false, false]);
   });
 
+  test("is in one group where the claim is a text, whose spaces are those of the group's name", async () => {
+    const map = { sre: "*", "shop team": ["shop"], scope: ["blog"] } as const;
+    const see = async (claim: string, value: unknown) => {
+      const { maySee } = await createAuthenticate({ sites: { claim, map } })(await sign({ [claim]: value }));
+      return ["shop", "blog"].map(maySee);
+    };
+    expect(await see("groups", "sre contractors")).toEqual([false, false]);
+    expect(await see("groups", "shop team")).toEqual([true, false]);
+    expect(await see("groups", ["sre contractors", "shop team"])).toEqual([true, false]);
+    expect(await see("groups", "sre")).toEqual([true, true]);
+    // What the claim `scope` is, RFC 8693 says.
+    expect(await see("scope", "openid scope")).toEqual([false, true]);
+  });
+
   test("has the scopes that its claim names, and none where it has no such claim", async () => {
     const authenticate = createAuthenticate({ scopes: "scope" });
     const has = async (scope: unknown) => {

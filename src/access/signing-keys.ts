@@ -4,7 +4,7 @@ import type { FlattenedJWSInput, JSONWebKeySet, JWSHeaderParameters, JWTVerifyGe
 import { z } from "zod";
 import { BackendError } from "../core/errors.ts";
 import { parseJson } from "../core/json/parse-json.ts";
-import { type Instant, type Millis, minute, second, toMillis } from "../core/time.ts";
+import { type Instant, isRecent, type Millis, minute, second, toMillis } from "../core/time.ts";
 
 /** Where the keys of an issuer are told. */
 interface KeyLocation {
@@ -56,11 +56,11 @@ export function createSigningKeys(
       });
     return state.fetching;
   };
-  const mayAttempt = () => clock() - state.attemptedAt >= retryAfter;
+  const mayAttempt = () => !isRecent(state.attemptedAt, clock(), retryAfter);
   return {
     findKey: async (header, token) => {
       if (state.find === undefined) await loadFirst(state, mayAttempt, refresh);
-      else if (clock() - state.fetchedAt >= freshFor && mayAttempt()) refresh().catch(() => {});
+      else if (!isRecent(state.fetchedAt, clock(), freshFor) && mayAttempt()) refresh().catch(() => {});
       const { errors } = await import("jose");
       try {
         return await findKnown(state, header, token);

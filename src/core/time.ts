@@ -158,6 +158,14 @@ export function toInclusiveEnd(text: string, instant: Instant): Instant {
 export const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
 export const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
 
+/**
+ * Whether something happened at `past`, less than `length` ago. A time that is still to come is none: the clock was set back since,
+ * and would otherwise keep what is old for as long.
+ */
+export function isRecent(past: Millis, at: Millis, length: Millis): boolean {
+  return past <= at && at - past < length;
+}
+
 /** The system clock. Everything below `main.ts` receives a clock as a parameter instead. */
 export function now(): Instant {
   return fromMillis(Date.now());

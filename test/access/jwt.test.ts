@@ -205,6 +205,14 @@ describe("the keys of an issuer", () => {
     await expect(authenticate(await sign())).rejects.toThrow(Unauthorized);
   });
 
+  test("are fetched anew also after the clock was set back", async () => {
+    const authenticate = createAuthenticate();
+    await authenticate(await sign());
+    clock -= 3_600_000;
+    provider.keys = [second?.jwk as JWK];
+    expect((await authenticate(await sign({}, {}, second))).user).toBe("ana");
+  });
+
   test("that are unknown ask the issuer at most once in 30 seconds", async () => {
     const authenticate = createAuthenticate({ jwks: "https://id.example.com/keys" });
     await authenticate(await sign());

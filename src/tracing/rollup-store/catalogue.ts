@@ -1,7 +1,7 @@
 // What a rollup store has, for requests: the manifests of groups, and the figures of segments.
 import { raceAbort } from "../../core/concurrency.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
-import { day, type Millis, minute, printInstant } from "../../core/time.ts";
+import { day, isRecent, type Millis, minute, printInstant } from "../../core/time.ts";
 import { yieldToEventLoop } from "../../core/turns.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
@@ -32,8 +32,10 @@ interface CatalogueContext {
 }
 
 interface KnownManifest {
-  readonly expires: Millis;
+  readonly readAt: Millis;
   readonly found: Promise<FoundManifest | undefined>;
+  /** How many segments it lists; 0 until it is read. */
+  segments: number;
 }
 
 interface FoundManifest extends Manifest {
@@ -45,7 +47,9 @@ interface FoundManifest extends Manifest {
 
 /** How long a manifest is used before it is read again. */
 const manifestLifetime: Millis = 5_000;
+/** Of the manifests that are kept, and of all segments that they list, each of which takes some 400 bytes. */
 const maxKnown = 1_000;
+const maxKnownSegments = 100_000;
 /** Bytes of documents that one answer has: it is parsed in one turn. */
 const maxLoadedBytes = 2_000_000;
 /** A roller that has written nothing for so long has ended. */
@@ -91,24 +95,45 @@ async function findManifest(
   if (store === undefined) return undefined;
   const group = hashGroup(name);
   const last = known.get(group);
-  if (last !== undefined && last.expires > now()) return raceAbort(last.found, signal);
+  if (last !== undefined && isRecent(last.readAt, now(), manifestLifetime))
+    return raceAbort(last.found, signal);
   // Not the first caller's signal: others may wait for the same answer. The store's own deadline bounds it.
-  const found = readManifest(store, group, new AbortController().signal);
+  const found = readManifest(store, group, last?.found, new AbortController().signal);
+  const entry: KnownManifest = { readAt: now(), found, segments: 0 };
   known.delete(group);
-  known.set(group, { expires: now() + manifestLifetime, found });
-  found.catch(() => known.delete(group));
-  const [oldest] = known.keys();
-  if (known.size > maxKnown && oldest !== undefined) known.delete(oldest);
+  known.set(group, entry);
+  found.then(
+    (manifest) => {
+      entry.segments = manifest === undefined ? 0 : manifest.segments.length + manifest.merged.length;
+      forgetOldest(known);
+    },
+    () => known.delete(group),
+  );
   return raceAbort(found, signal);
 }
 
+/** The one that was read last stays, however long it is. */
+function forgetOldest(known: Map<string, KnownManifest>): void {
+  let segments = [...known.values()].reduce((sum, entry) => sum + entry.segments, 0);
+  for (const [group, entry] of known) {
+    if (known.size === 1 || (known.size <= maxKnown && segments <= maxKnownSegments)) return;
+    known.delete(group);
+    segments -= entry.segments;
+  }
+}
+
+/** Returns the one that was found before, unless it was replaced since. */
 async function readManifest(
   store: RollupStore,
   group: string,
+  before: KnownManifest["found"] | undefined,
   signal: AbortSignal,
 ): Promise<FoundManifest | undefined> {
   const [document] = await store.read([formatManifestId(group)], signal);
-  const manifest = document && parseManifest(group, document.body);
+  if (document === undefined) return undefined;
+  const last = await before?.catch(() => undefined);
+  if (last !== undefined && last.store === store && last.revision === document.revision) return last;
+  const manifest = parseManifest(group, document.body);
   return manifest && { ...manifest, store, revision: document.revision, parsed: undefined };
 }
 

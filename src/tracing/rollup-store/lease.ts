@@ -24,7 +24,9 @@ export async function holdLease(lease: Lease, signal: AbortSignal): Promise<bool
   const { store, id, holder, now } = lease;
   const [found] = await store.read([id], signal);
   const held = found && parseBody(found.body);
-  const isFree = held === undefined || held.holder === holder || held.until < now();
+  // Of one that ends much later the clock of its holder is wrong, or this one was set back.
+  const isHeld = held !== undefined && held.until >= now() && held.until <= now() + 2 * leaseLifetime;
+  const isFree = !isHeld || held.holder === holder;
   return isFree && writeLease(lease, now() + leaseLifetime, found?.revision, signal);
 }
 

@@ -11,6 +11,7 @@ import {
   type Group,
   listKeptRanges,
   type RollupCache,
+  setCover,
   setVersion,
 } from "./rollup-cache.ts";
 import { findGaps, type KeptSegments, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
@@ -60,9 +61,11 @@ export async function loadStored<Query extends RollupQuery, Figures, Answer>(
   const { kind, sources } = task;
   // A cover of this revision is already compared with the snapshot, by `dropChanged`; that of another one is not.
   if (group.cover?.revision !== found.revision)
-    group.cover = await proveCover(found, { sources, isLocal: kind.isLocal, snapshot }, signal);
+    setCover(cache, group, await proveCover(found, { sources, isLocal: kind.isLocal, snapshot }, signal));
+  const { cover } = group;
+  if (cover === undefined) return nothing;
   try {
-    return await loadFound(cache, group.cover, task, found, signal);
+    return await loadFound(cache, cover, task, found, signal);
   } catch (error) {
     const failure = noteFailure(cache, error, signal);
     return isTrouble(failure) ? { ...nothing, failure } : nothing;

@@ -78,7 +78,7 @@ export function createRollupCache(
   };
 }
 
-/** Bytes of a segment besides its figures, or of a group besides its key. */
+/** Bytes of a segment besides its figures, in memory or elsewhere, or of a group besides its key. */
 const overhead = 400;
 const bytesPerOrigin = 16;
 
@@ -111,6 +111,16 @@ function measureGroup({ key }: Group): number {
 export function setVersion(cache: RollupCache, group: Group, version: SnapshotVersion): void {
   cache.bytes += version.bytes - (group.version?.bytes ?? 0);
   group.version = version;
+}
+
+/** Sets what is kept outside of this process, of which the list of segments takes memory here. */
+export function setCover(cache: RollupCache, group: Group, cover: HeldCover | undefined): void {
+  cache.bytes += measureCover(cover) - measureCover(group.cover);
+  group.cover = cover;
+}
+
+function measureCover(cover: HeldCover | undefined): number {
+  return cover === undefined ? 0 : overhead * (cover.segments.length + cover.merged.length);
 }
 
 /** Keeps figures of a range's segment if there is room, or can be made: by groups and segments that are needed least. */
@@ -159,7 +169,7 @@ export function dropChangedSegments(
   group: Group,
   changes: Changes | undefined,
 ): ReadonlySet<Instant> {
-  group.cover = changes && group.cover && dropFromCover(group.cover, changes);
+  setCover(cache, group, changes && group.cover && dropFromCover(group.cover, changes));
   const dropped = new Set(
     changes === undefined
       ? [...group.segments.keys(), ...group.pending.keys()]
@@ -195,6 +205,7 @@ export function dropSegments(cache: RollupCache, group: Group): void {
 
 function dropGroup(cache: RollupCache, group: Group): void {
   dropSegments(cache, group);
+  setCover(cache, group, undefined);
   if (cache.groups.delete(group.key)) cache.bytes -= measureGroup(group) + (group.version?.bytes ?? 0);
 }
 

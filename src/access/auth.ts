@@ -37,8 +37,11 @@ export interface PeerCertificate {
 /** The principal of a certificate; undefined where none of the configuration's users, or more than one, is meant. */
 export type FindCertificateUser = (certificate: PeerCertificate) => Principal | undefined;
 
+/** Whether a token is used by a request of its own, or is looked at again for one that has begun. */
+export type TokenUse = "counted" | "checked again";
+
 /**
- * The certificate counts where there is no token at all.
+ * The certificate counts where there is no token at all. Only a use that is counted takes from the token's rate, which is the default.
  * @throws {Unauthorized} the token is missing, unknown, expired or not valid yet; all of these fail alike
  * @throws {TooMany} the token is valid and over its rate
  * @throws {BackendError} The keys of the token's issuer are not there yet.
@@ -46,6 +49,7 @@ export type FindCertificateUser = (certificate: PeerCertificate) => Principal | 
 export type Authenticate = (
   token: string | undefined,
   certificate?: PeerCertificate | undefined,
+  use?: TokenUse,
 ) => Promise<Principal>;
 
 /** What `createAuthenticator` needs beside the tokens of the file. */
@@ -70,10 +74,11 @@ export function createAuthenticator(
     if (token === undefined) return certificate && findCertificateUser?.(certificate);
     return token === "" ? undefined : (findPrincipal(entries, token, at) ?? (await verifyJwt?.(token)));
   };
-  return async (token, certificate) => {
+  return async (token, certificate, use = "counted") => {
     const at = now();
     const principal = await find(token, certificate, at);
     if (principal === undefined) throw new Unauthorized("Unauthorized");
+    if (use === "checked again") return principal;
     recordUse?.(principal.user, at);
     const own = principal.limits?.rate;
     if (rate?.take(principal.account, own) === false) throw new TooMany(1, "rate", rate.describeQuota(own));

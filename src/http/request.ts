@@ -26,8 +26,8 @@ export interface Exchange {
   readonly coding?: BodyCoding | "none" | undefined;
   /** Whether codings are offered to this client at all. */
   readonly isCodable?: boolean;
-  /** Of its client, where that has one that is verified. */
-  readonly certificate?: PeerCertificate | undefined;
+  /** The certificate of its client, where these authorities have verified it. */
+  readonly readCertificate?: (clientCa: string) => PeerCertificate | undefined;
 }
 
 export interface BodyCoding {
@@ -43,8 +43,6 @@ interface RequestSettings {
   readonly isToken?: IsToken | undefined;
   /** No answer is coded where it is absent. */
   readonly compression?: CompressionConfig | undefined;
-  /** The authorities that verify certificates of clients; none are asked for where it is absent. */
-  readonly clientCa?: string | undefined;
 }
 
 /** The read API's; the front-end error intake has its own. */
@@ -57,7 +55,7 @@ export interface Connection {
 
 export function toExchange(
   source: Request | Connection,
-  { isToken = () => false, compression, clientCa }: RequestSettings = {},
+  { isToken = () => false, compression }: RequestSettings = {},
 ): Exchange {
   if (!("req" in source)) {
     const { headers, method, body, signal } = source;
@@ -85,7 +83,7 @@ export function toExchange(
     body,
     gone: createDisconnectSignal(res),
     ...negotiateCoding(req, compression),
-    certificate: clientCa === undefined ? undefined : readPeerCertificate(req, clientCa),
+    readCertificate: (clientCa) => readPeerCertificate(req, clientCa),
   };
 }
 

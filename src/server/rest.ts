@@ -1,7 +1,7 @@
 // An operation asked for by REST, from its body to its answer: completed before the status is sent, streamed where that
 // cannot be, or a tail. What is streamed keeps its place among the streamed answers until its client has all of it.
 
-import { type Authenticate, type Principal, readToken } from "../access/auth.ts";
+import { type Authenticate, type Principal, readToken, type TokenUse } from "../access/auth.ts";
 import { isCertificateEnough } from "../access/certificates.ts";
 import type { AuditLog } from "../audit/audit-log.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
@@ -229,15 +229,17 @@ export function refuseUncodable({ coding }: Exchange): void {
  * @throws what `authenticate` and `admit` throw
  */
 export async function admitToken<Admitted>(
-  { authenticate, executor, publicUrl }: ConfigGeneration,
-  { headers, certificate }: Pick<Exchange, "headers" | "certificate">,
+  { authenticate, executor, publicUrl, clientCa }: ConfigGeneration,
+  { headers, readCertificate }: Pick<Exchange, "headers" | "readCertificate">,
   token: string | undefined,
   admit: (principal: Principal) => Admitted | Promise<Admitted>,
+  use: TokenUse = "counted",
 ): Promise<Admitted> {
   const release = executor.hold();
   try {
+    const certificate = clientCa === undefined ? undefined : readCertificate?.(clientCa);
     const isEnough = certificate !== undefined && isCertificateEnough(headers, publicUrl);
-    return await admit(await authenticate(token, isEnough ? certificate : undefined));
+    return await admit(await authenticate(token, isEnough ? certificate : undefined, use));
   } finally {
     release();
   }
@@ -398,10 +400,11 @@ export async function isStreamPermitted(
   { exchange, scopes, sites }: StreamedRequest,
 ): Promise<boolean> {
   const token = readToken(exchange.headers, exchange.search);
-  const permitted = admitToken(generation, exchange, token, (principal) => {
+  const isAllowed = (principal: Principal) => {
     const visible = generation.executor.selectVisibleSites(principal);
     return scopes.every((scope) => principal.hasScope(scope)) && sites.every((site) => visible.has(site));
-  });
+  };
+  const permitted = admitToken(generation, exchange, token, isAllowed, "checked again");
   return permitted.catch((error: unknown) => !(error instanceof Unauthorized));
 }
 

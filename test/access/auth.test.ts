@@ -58,6 +58,18 @@ test("the authenticator refuses a token before its first moment", async () => {
   expect((await authenticate("a")).user).toBe("a");
 });
 
+test("a token that is looked at again for a request under way uses up no rate, and is no use of it", async () => {
+  const asked: string[] = [];
+  const used: string[] = [];
+  const rate = createFakeRateLimiter((name) => asked.push(name) > 0);
+  const recordUse = (user: string) => void used.push(user);
+  const authenticate = createAuthenticator([entry("a")], () => now, { rate, recordUse });
+  await authenticate("a");
+  await authenticate("a", undefined, "checked again");
+  expect([asked.length, used.length]).toEqual([1, 1]);
+  await expect(authenticate("b", undefined, "checked again")).rejects.toThrow(Unauthorized);
+});
+
 test("each token has its own rate, and a wrong token uses up none", async () => {
   const asked: string[] = [];
   const rate = createFakeRateLimiter((name) => asked.push(name) <= 2);

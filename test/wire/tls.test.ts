@@ -119,6 +119,28 @@ describe("a certificate is a user", () => {
     await server.close(0);
   });
 
+  test("no more for an export that is under way, once its authority is no longer one", async () => {
+    const { server, served } = createSubject({
+      ...{ lines: 60_000, certificates: [{ user: "ana", subject, sites: ["shop"] }] },
+      served: { publicUrl, tls: servedBy(pem.server) },
+    });
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    const begin = async () => {
+      const exported = ask(port, { ...present("ana"), headers: { accept: "application/x-ndjson" } });
+      const open = async () => (await server.fetch("http://x/metrics")).text();
+      await expect.poll(open).toContain("readout_open_streams 1");
+      return { exported };
+    };
+    const staying = await begin();
+    await server.reload({ ...served, tls: servedBy(pem.secondServer) });
+    expect((await staying.exported).status).toBe(200);
+    const cut = await begin();
+    const isCut = expect(cut.exported).rejects.toThrow();
+    await server.reload({ ...served, tls: servedBy(pem.server, pem.otherCa) });
+    await isCut;
+    await server.close(0);
+  });
+
   test("speaks TLS 1.2 and later alone", async () => {
     const shake = (version: "TLSv1.1" | "TLSv1.2" | "TLSv1.3") =>
       new Promise<string>((resolve) => {

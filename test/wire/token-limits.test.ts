@@ -1,7 +1,10 @@
 // Limits of one token beside those of the server: the smaller one of each holds, and other tokens keep theirs.
 import { describe, expect, test } from "vitest";
+import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { defaults } from "#src/config/schema.ts";
-import { createSubject, linesBody, linesPath, openWaitingStore, otherToken, token } from "./harness.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
+import { base, createSubject, linesBody, linesPath, openWaitingStore, otherToken, token } from "./harness.ts";
 
 const as = (bearer: string, accept = "application/json") => ({
   headers: { authorization: `Bearer ${bearer}`, accept },
@@ -82,4 +85,16 @@ test("the metrics tell when each user last made a request with a valid token", a
     ["ana", at],
     ["eve", at],
   ]);
+});
+
+test("a streamed answer after a reload takes from the rate of its token once", async () => {
+  const { post, server, served } = createSubject({ lines: 3_000 });
+  const taken: string[] = [];
+  const rate = createFakeRateLimiter((account) => taken.push(account) > 0);
+  const ana = { user: "ana", sha256: hashToken(token), sites: ["shop"] };
+  const authenticate = createAuthenticator([ana], () => fromMillis(base), { rate });
+  await server.reload({ ...served, authenticate });
+  const streamed = await post(linesBody(), as(token, "application/x-ndjson"));
+  expect((await streamed.text()).trimEnd().split("\n")).toHaveLength(3_000);
+  expect(taken).toHaveLength(1);
 });

@@ -1,5 +1,6 @@
 // Turns of the event loop for work that would hold it up in one piece. All such work takes turns with all other, whatever
 // request it is for: a few milliseconds of each of thirty requests would else follow each other without a break.
+import type { Millis } from "./time.ts";
 
 let lastTurn: Promise<unknown> = Promise.resolve();
 
@@ -24,6 +25,19 @@ export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): A
     signal?.throwIfAborted();
   }
   if (chunk.length > 0) yield chunk;
+}
+
+/** How long one turn takes. */
+const turnTime: Millis = 5;
+
+/** Returns what yields to the event loop where a turn has lasted some milliseconds, and otherwise goes on. */
+export function createPause(): () => Promise<void> | undefined {
+  let began = performance.now();
+  const pause = async () => {
+    await yieldToEventLoop();
+    began = performance.now();
+  };
+  return () => (performance.now() - began < turnTime ? undefined : pause());
 }
 
 /** Work that can pause after each of its steps, some milliseconds long. */

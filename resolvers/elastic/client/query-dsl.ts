@@ -142,8 +142,11 @@ export function restrictToIndices(queries: readonly IndicesQuery[]): readonly Qu
 function shareQueries(queries: readonly IndicesQuery[]): readonly IndicesQuery[] {
   // Nearly always one, which may hold thousands of ids.
   if (queries.length <= 1) return queries;
-  const shared = Map.groupBy(queries, ({ query }) => JSON.stringify(query));
-  return [...shared.values()].map((equal) => ({
+  // Groups of equal mappings have one query, which is printed once.
+  const byQuery = Map.groupBy(queries, ({ query }) => query);
+  const equal = Map.groupBy(byQuery, ([query]) => JSON.stringify(query));
+  const shared = [...equal.values()].map((same) => same.flatMap(([, own]) => own));
+  return shared.map((equal) => ({
     query: requireFirst(equal).query,
     indices: equal.flatMap(({ indices }) => indices),
   }));

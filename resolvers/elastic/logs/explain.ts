@@ -1,5 +1,6 @@
 // Explains how a query is executed. Whether the index decides a leaf follows from the bounds that the filter compiler makes of
 // it, so the explanation cannot diverge from the execution. The reason follows from the mapping.
+import { createPause } from "../../../src/core/turns.ts";
 import { type Compare, type Filter, listComparisons, type Operator } from "../../../src/log-query/ast.ts";
 import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -15,7 +16,13 @@ import {
   isDynamic,
 } from "../mapping/mapping.ts";
 import { isNumeric } from "../query/comparison-compiler.ts";
-import { compileBounds, compileFilter, queryLimits } from "../query/filter-compiler.ts";
+import {
+  compileBounds,
+  compileByGroup,
+  compileFilter,
+  listUnnarrowed,
+  queryLimits,
+} from "../query/filter-compiler.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 
 /** Indices that are read by one layout; a `LayoutGroup` as far as it matters here. */
@@ -39,8 +46,8 @@ export async function explainSource(
     source,
     layout: [...new Set(layoutGroups.map(({ layout }) => layout.name))].join(", "),
     indices: metadata.opaque ? undefined : [...metadata.indices].sort(),
-    leaves: explainLeaves(filter, layoutGroups, metadata, product),
-    notes: listNotes(source, filter, layoutGroups, metadata, product),
+    leaves: await explainLeaves(filter, layoutGroups, metadata, product),
+    notes: await listNotes(source, filter, layoutGroups, metadata, product),
   };
 }
 
@@ -48,17 +55,20 @@ export async function explainSource(
  * How each leaf is decided in each group of indices, from left to right. Groups with the same explanation are one plan. With an
  * opaque mapping, the documents decide every leaf.
  */
-export function explainLeaves(
+export async function explainLeaves(
   filter: Filter,
   layoutGroups: readonly ExplainedGroup[],
   { opaque }: Pick<IndexMetadata, "opaque">,
   product: Product,
-): readonly LeafPlan[] {
-  return listComparisons(filter).flatMap((leaf) => {
-    if (opaque) {
-      const why = "the mapping may not be read, so the index cannot be used";
-      return [{ leaf, by: "documents" as const, why, indices: [] }];
-    }
+): Promise<readonly LeafPlan[]> {
+  const leaves = listComparisons(filter);
+  if (opaque) {
+    const why = "the mapping may not be read, so the index cannot be used";
+    return leaves.map((leaf) => ({ leaf, by: "documents", why, indices: [] }));
+  }
+  const pause = createPause();
+  const explained: LeafPlan[] = [];
+  for (const leaf of leaves) {
     const plans = new Map<string, LeafPlan & { readonly indices: string[] }>();
     for (const { layout, group } of layoutGroups.flatMap(listGroups)) {
       const { lower, upper } = compileBounds(leaf, group, layout, product);
@@ -67,9 +77,11 @@ export function explainLeaves(
       const known = plans.get(by + why);
       if (known === undefined) plans.set(by + why, { leaf, by, why, indices: [...group.indices] });
       else known.indices.push(...group.indices);
+      await pause();
     }
-    return [...plans.values()];
-  });
+    explained.push(...plans.values());
+  }
+  return explained;
 }
 
 function listGroups({ layout, groups }: ExplainedGroup) {
@@ -83,10 +95,8 @@ export function explainUnnarrowed(
   layout: LogLayout,
   product: Product,
 ): readonly string[] {
-  const reasons = listComparisons(filter).flatMap((leaf) =>
-    groups
-      .filter((group) => compileBounds(leaf, group, layout, product).upper === matchAll)
-      .map((group) => explainInexactLeaf(leaf, group, layout, product)),
+  const reasons = listUnnarrowed(filter, groups, layout, product).map(({ comparison, group }) =>
+    explainInexactLeaf(comparison, group, layout, product),
   );
   return [...new Set(reasons)];
 }
@@ -96,23 +106,23 @@ function isSameQuery(a: Query, b: Query): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-function listNotes(
+async function listNotes(
   { tenantFilter }: LogSource,
   filter: Filter,
   layoutGroups: readonly ExplainedGroup[],
   metadata: IndexMetadata,
   product: Product,
-): readonly string[] {
+): Promise<readonly string[]> {
   const notes: string[] = [];
   if (tenantFilter !== undefined) notes.push(`every search includes the tenant filter: ${tenantFilter}`);
   if (filter.kind === "all") notes.push("every document of the range is a line");
   for (const { layout, groups } of metadata.opaque || filter.kind === "all" ? [] : layoutGroups) {
     const named = layoutGroups.length > 1 ? `${layout.name}: ` : "";
-    const uppers = groups.map((group) => compileBounds(filter, group, layout, product).upper);
     if (groups.length === 0) continue;
-    if (uppers.every((upper) => upper === matchAll)) {
+    const bounds = await compileByGroup(filter, groups, layout, product);
+    if ([...bounds.values()].every(({ upper }) => upper === matchAll)) {
       notes.push(`${named}the index excludes nothing: every document of the range is read and verified`);
-    } else if (compileFilter(filter, { ...metadata, groups }, layout, product) === matchAll) {
+    } else if ((await compileFilter(filter, { ...metadata, groups }, layout, product)) === matchAll) {
       const reason = `the query takes more than ${queryLimits.clauses} clauses over these indices, which servers refuse`;
       notes.push(`${named}${reason}: every document of the range is read and verified`);
     }

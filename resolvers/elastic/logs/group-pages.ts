@@ -129,7 +129,7 @@ async function completePage(
   if (hits.length < size) {
     window?.recordExhausted();
     countDocuments(reader, plan, hits.length);
-    const lines = keepLines(reader, plan, hits, instants, range);
+    const lines = await keepLines(reader, plan, hits, instants, range);
     reader.lineCount += lines.length;
     const end = floorToMilli(order === "asc" ? range.to : range.from);
     return { lines, rest: computeRest(end, rest, order, false) };
@@ -139,7 +139,7 @@ async function completePage(
   while (cut > 0 && floorToMilli(requireAt(instants, cut - 1)) === last) cut--;
   if (cut > 0) {
     countDocuments(reader, plan, cut);
-    const lines = keepLines(reader, plan, hits.slice(0, cut), instants.slice(0, cut), range);
+    const lines = await keepLines(reader, plan, hits.slice(0, cut), instants.slice(0, cut), range);
     reader.lineCount += lines.length;
     reader.selectivity = Math.max(0.02, (lines.length + 1) / (cut + 1));
     return { lines, rest: computeRest(last, rest, order, true) };

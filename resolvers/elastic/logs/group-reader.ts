@@ -5,6 +5,7 @@ import { BackendError, Refused } from "../../../src/core/errors.ts";
 import { sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
+import { createPause } from "../../../src/core/turns.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
@@ -128,27 +129,29 @@ export function listInstants(plan: SearchPlan, hits: readonly Hit[]): readonly I
 }
 
 /** The lines among these hits that lie in the range and satisfy the filter, sorted. */
-export function keepLines(
+export async function keepLines(
   { context, recorder, matches }: GroupReader,
   plan: SearchPlan,
   hits: readonly Hit[],
   instants: readonly Instant[],
   range: TimeRange,
-): LogLine[] {
-  const lines = decodeLines(context, plan, hits, instants, range, matches);
+): Promise<LogLine[]> {
+  const lines = await decodeLines(context, plan, hits, instants, range, matches);
   recorder?.recordDocuments({ source: context.source.id, documents: hits.length, kept: lines.length });
   return sortLines(lines, context.query.order);
 }
 
-function decodeLines(
-  { backend, source }: ReadContext,
+/** In turns of the event loop: of a long filter each line takes a part of a millisecond. */
+async function decodeLines(
+  { backend, source, signal }: ReadContext,
   { layout }: SearchPlan,
   hits: readonly Hit[],
   instants: readonly Instant[],
   { from, to }: TimeRange,
   matches: (line: LogLine) => boolean,
-): LogLine[] {
+): Promise<LogLine[]> {
   const lines: LogLine[] = [];
+  const pause = createPause();
   for (let at = 0; at < hits.length; at += 1) {
     const time = requireAt(instants, at);
     if (time < from || time > to) {
@@ -160,6 +163,10 @@ function decodeLines(
     const line = decodeLine(backend, requireAt(hits, at), time, source.id, layout);
     // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
     if (matches(line)) lines.push(line);
+    const paused = pause();
+    if (paused === undefined) continue;
+    await paused;
+    signal.throwIfAborted();
   }
   return lines;
 }

@@ -1,6 +1,7 @@
 // Counts the lines of one layout group in the index. A count stands only where the index proves it: as many documents
 // certainly match as may match, and no document is in two buckets or groups. Everything else is left to reading.
 import { z } from "zod";
+import { requireKey } from "../../../src/core/collections.ts";
 import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { addCount, addGroup, type LineCounts } from "../../../src/core/line-tally.ts";
@@ -18,7 +19,7 @@ import { findFirstText } from "../document/dotted-names.ts";
 import { readSeverity } from "../layout/line-decoder.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
 import { findField } from "../mapping/mapping.ts";
-import { combineCertainQueries, compileBounds } from "../query/filter-compiler.ts";
+import { combineCertainQueries, compileByGroup } from "../query/filter-compiler.ts";
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
 import { buildDateRangeQuery } from "../query/time-field.ts";
 import { hasMaskedField } from "../search/access-restrictions.ts";
@@ -120,11 +121,12 @@ async function planCounting(
   if (metadata.opaque) return undefined;
   const columns = grouping === undefined ? [] : listColumns(plan, grouping);
   if (columns === undefined) return undefined;
+  const bounds = await compileByGroup(query.filter, groups, layout, product);
   const certain = combineCertainQueries(
     groups.map((group) => ({
       group,
       query: allOf([
-        compileBounds(query.filter, group, layout, product).lower,
+        requireKey(bounds, group).lower,
         ...columns.map(({ certain }) => certain.get(group) ?? matchAll),
       ]),
     })),

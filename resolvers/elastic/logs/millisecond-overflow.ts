@@ -34,7 +34,8 @@ export async function readMillisecond(
       if (isStale(plan.metadata, response, acceptedShards)) return undefined;
       countDocuments(reader, plan, hits.length);
       documents += hits.length;
-      lines.push(...keepLines(reader, plan, hits, listInstants(plan, hits), range));
+      for (const line of await keepLines(reader, plan, hits, listInstants(plan, hits), range))
+        lines.push(line);
       if (lines.length > query.tieLimit) throw tooManyTiesError(query.tieLimit);
       const bytes = await fetchNextPage(backend, client, response, signal);
       response = await readCompleteResponse(backend, bytes, plan.layout);

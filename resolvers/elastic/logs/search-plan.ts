@@ -146,7 +146,7 @@ async function compileConditions(
   product: Product,
   pushesFilter: boolean,
 ): Promise<Query> {
-  const filtered = compileFilter(query.filter, ownMetadata, layout, product);
+  const filtered = await compileFilter(query.filter, ownMetadata, layout, product);
   const tenant = buildTenantFilterQuery(backend, tenantFilter, ownMetadata);
   const both = allOf([tenant, filtered]);
   const isMasked = await hasMaskedField(filtered, client, source.index, metadata, signal);

@@ -2,7 +2,15 @@
 // values are left out, `a.b` is also the key "a.b", and positions in arrays are lost. So every leaf compiles to two bounds,
 // `lower ⊆ meaning ⊆ upper`, and negation swaps them. The upper bound is sent, and the reader keeps the lines that match
 // the filter.
-import type { Compare, Field, Filter, Operator } from "../../../src/log-query/ast.ts";
+import { requireFirst, requireKey } from "../../../src/core/collections.ts";
+import { createPause } from "../../../src/core/turns.ts";
+import {
+  type Compare,
+  type Field,
+  type Filter,
+  listComparisons,
+  type Operator,
+} from "../../../src/log-query/ast.ts";
 import type { Product } from "../client/product.ts";
 import {
   allOf,
@@ -36,6 +44,7 @@ import {
   toUpperBounds,
   unknownBounds,
 } from "./comparison-compiler.ts";
+import { joinEqualGroups } from "./equal-groups.ts";
 import { compileSeverity } from "./severity-compiler.ts";
 
 /**
@@ -45,18 +54,41 @@ import { compileSeverity } from "./severity-compiler.ts";
 export const queryLimits = { depth: 12, clauses: 700, allClauses: 900 } as const;
 
 /** The query finds every line that satisfies the filter, and every document of an index that the metadata lacks. */
-export function compileFilter(
+export async function compileFilter(
   filter: Filter,
   metadata: IndexMetadata,
   layout: LogLayout,
   product: Product,
-): Query {
+): Promise<Query> {
   if (filter.kind === "all" || metadata.opaque) return matchAll;
-  const queries = metadata.groups.map((group) => ({
-    group,
-    query: compileBounds(filter, group, layout, product).upper,
-  }));
+  const bounds = await compileByGroup(filter, metadata.groups, layout, product);
+  const queries = metadata.groups.map((group) => ({ group, query: requireKey(bounds, group).upper }));
   return combineGroupQueries(queries, metadata);
+}
+
+/**
+ * The bounds of a filter in each group of indices. A filter has up to a thousand comparisons, and an alias of daily indices many
+ * groups: what is equal is compiled once, and takes turns with other requests.
+ */
+export async function compileByGroup(
+  filter: Filter,
+  groups: readonly IndexGroup[],
+  layout: LogLayout,
+  product: Product,
+): Promise<ReadonlyMap<IndexGroup, Bounds>> {
+  const comparisons = listComparisons(filter);
+  const pause = createPause();
+  const compiled = new Map<IndexGroup, Bounds>();
+  for (const equal of joinEqualGroups(comparisons, groups, layout)) {
+    const compile = createComparisonCompiler({ group: requireFirst(equal), layout, product });
+    for (const comparison of comparisons) {
+      compile(comparison);
+      await pause();
+    }
+    const bounds = compileNode(filter, compile, 0);
+    for (const group of equal) compiled.set(group, bounds);
+  }
+  return compiled;
 }
 
 /** The bounds of a filter in one group of indices: documents that certainly satisfy it, and all that may. */
@@ -66,7 +98,24 @@ export function compileBounds(
   layout: LogLayout,
   product: Product,
 ): Bounds {
-  return compileNode(filter, { group, layout, product }, 0);
+  return compileNode(filter, createComparisonCompiler({ group, layout, product }), 0);
+}
+
+/** Compiles equal comparisons once. */
+type ComparisonCompiler = (comparison: Compare) => Bounds;
+
+function createComparisonCompiler(scope: CompileScope): ComparisonCompiler {
+  const known = new Map<string, Bounds>();
+  return (comparison) => {
+    const key = formatComparison(comparison);
+    const bounds = known.get(key) ?? compileComparison(comparison, scope);
+    known.set(key, bounds);
+    return bounds;
+  };
+}
+
+function formatComparison({ field, operator, value }: Compare): string {
+  return JSON.stringify([field, operator, value]);
 }
 
 /**
@@ -110,17 +159,31 @@ export function listUnnarrowedFields(
   layout: LogLayout,
   product: Product,
 ): readonly string[] {
-  if (filter.kind === "all") return [];
-  if (filter.kind !== "compare") {
-    const found = filter.operands.flatMap((operand) =>
-      listUnnarrowedFields(operand, metadata, layout, product),
+  const unnarrowed = metadata.opaque
+    ? listComparisons(filter)
+    : listUnnarrowed(filter, metadata.groups, layout, product).map(({ comparison }) => comparison);
+  return [...new Set(unnarrowed.map(({ field }) => formatField(field)))];
+}
+
+/** So many are compiled for advice, in one turn: of a very long filter over many indices, the advice is about its beginning. */
+const maxAdvised = 1_000;
+
+/** The comparisons by which the index cannot narrow, with each group of indices where that is so. */
+export function listUnnarrowed(
+  filter: Filter,
+  groups: readonly IndexGroup[],
+  layout: LogLayout,
+  product: Product,
+): readonly { readonly comparison: Compare; readonly group: IndexGroup }[] {
+  const distinct = new Map(listComparisons(filter).map((one) => [formatComparison(one), one]));
+  const most = Math.ceil(maxAdvised / Math.max(1, groups.length));
+  return [...distinct.values()]
+    .slice(0, most)
+    .flatMap((comparison) =>
+      groups
+        .filter((group) => compileBounds(comparison, group, layout, product).upper === matchAll)
+        .map((group) => ({ comparison, group })),
     );
-    return [...new Set(found)];
-  }
-  const isUnnarrowed =
-    metadata.opaque ||
-    metadata.groups.some((group) => compileBounds(filter, group, layout, product).upper === matchAll);
-  return isUnnarrowed ? [formatField(filter.field)] : [];
 }
 
 /** How recent a mapping has to be for a filter: as others have read it, of the last seconds, or read for the request. */
@@ -167,12 +230,12 @@ function formatField(field: Field): string {
     : field.path.map((key) => key.replace(/[\\.]/g, "\\$&")).join(".");
 }
 
-function compileNode(filter: Filter, scope: CompileScope, depth: number): Bounds {
+function compileNode(filter: Filter, compile: ComparisonCompiler, depth: number): Bounds {
   if (filter.kind === "all") return toExactBounds(matchAll);
-  if (filter.kind === "compare") return compileComparison(filter, scope);
+  if (filter.kind === "compare") return compile(filter);
   if (depth >= queryLimits.depth) return unknownBounds;
   const operands = flattenOperands(filter.kind, filter.operands).map((operand) =>
-    compileNode(operand, scope, depth + 1),
+    compileNode(operand, compile, depth + 1),
   );
   const combine = filter.kind === "and" ? allOf : anyOf;
   return {

@@ -7,10 +7,12 @@ import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elasti
 import { type LogLayout, logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { isDynamicallyIndexed } from "#resolvers/elastic/mapping/mapping.ts";
-import { compileBounds, compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
+import { compileBounds, compileByGroup, compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
 import { buildDateRangeQuery, createNumberColumn } from "#resolvers/elastic/query/time-field.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
+import { startProcessorTime } from "../../../support/cpu-time.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 
 /** By the name of the field. */
 const types: Readonly<Record<string, object>> = {
@@ -124,11 +126,12 @@ describe.each(products)("filter compiler on %s", (name, version, created) => {
       "(keyword=a OR keyword=b) (boolean=true OR boolean!=false)",
       "keyword!=a boolean!=true",
     ];
-    const sent = queries.map((query) => {
+    const sent: string[] = [];
+    for (const query of queries) {
       const { lower, upper } = bounds(query);
-      const request = compileFilter(parse(query), known, ecs, product);
-      return `${query}\n  lower ${print(lower)}\n  upper ${print(upper)}\n  sent ${print(request)}\n`;
-    });
+      const request = await compileFilter(parse(query), known, ecs, product);
+      sent.push(`${query}\n  lower ${print(lower)}\n  upper ${print(upper)}\n  sent ${print(request)}\n`);
+    }
     await expect(sent.join("")).toMatchFileSnapshot(`golden/sent-${name.toLowerCase()}.txt`);
   });
 
@@ -227,29 +230,89 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
       ),
     );
   const fluentBit = logLayouts.get("fluent-bit");
-  const compiled = (days: number, query: string, product: "Elasticsearch" | "OpenSearch") => {
+  const compiled = async (days: number, query: string, product: "Elasticsearch" | "OpenSearch") => {
     if (fluentBit === undefined) throw new Error("no layout");
     return compileFilter(parse(query), knowledgeOf(days), fluentBit, describeProduct(product, "8.19.8"));
   };
 
   test.each(["message:boom", "severity=error", "hostname=n1", "severity=error message:boom stream=stderr"])(
     "needs no more clauses for many days than for two: %s",
-    (query) => {
+    async (query) => {
       for (const product of ["Elasticsearch", "OpenSearch"] as const) {
-        const two = measureQuery(compiled(2, query, product)).clauses;
-        expect(measureQuery(compiled(90, query, product)).clauses).toBe(two);
+        const two = measureQuery(await compiled(2, query, product)).clauses;
+        expect(measureQuery(await compiled(90, query, product)).clauses).toBe(two);
         expect(two).toBeGreaterThan(1);
       }
     },
   );
 
-  test("restricts each query to its own indices and reads unknown indices in full", () => {
-    const asked = JSON.stringify(compiled(4, "stream=stderr", "OpenSearch"));
+  test("restricts each query to its own indices and reads unknown indices in full", async () => {
+    const asked = JSON.stringify(await compiled(4, "stream=stderr", "OpenSearch"));
     expect(asked).toContain('{"terms":{"_index":["logstash-0","logstash-1","logstash-2","logstash-3"]}}');
-    const severity = JSON.stringify(compiled(4, "severity=error", "OpenSearch"));
+    const severity = JSON.stringify(await compiled(4, "severity=error", "OpenSearch"));
     expect(severity).toContain('{"terms":{"_index":["logstash-0","logstash-2"]}}');
     expect(severity).toContain('{"terms":{"_index":["logstash-1","logstash-3"]}}');
     expect(severity).toContain('"must_not":[{"terms":{"_index":["logstash-0","logstash-1"');
+  });
+
+  test("compiles for all days what it compiles for each, where many comparisons let equal days be compiled once", async () => {
+    const product = describeProduct("Elasticsearch", "8.19.8");
+    const { groups } = knowledgeOf(40);
+    const leaf = fc
+      .tuple(
+        fc.constantFrom(
+          "message",
+          "severity",
+          "stream",
+          "log.sub",
+          "label1",
+          "label7",
+          "label1.keyword",
+          "level",
+          "none",
+        ),
+        fc.constantFrom("=", ":", "!=", "!:"),
+        fc.constantFrom("error", "a", "b"),
+      )
+      .map((parts) => parts.join(""));
+    const query = fc
+      .array(fc.tuple(leaf, fc.constantFrom(" ", " OR ")), { minLength: 26, maxLength: 30 })
+      .map((parts) => parts.flat().slice(0, -1).join(""));
+    let shared = 0;
+    await fc.assert(
+      fc.asyncProperty(query, fc.constantFrom(ecs, fluentBit), async (text, layout) => {
+        if (layout === undefined) throw new Error("no layout");
+        const filter = parse(text);
+        const bounds = await compileByGroup(filter, groups, layout, product);
+        for (const group of groups)
+          expect(bounds.get(group)).toEqual(compileBounds(filter, group, layout, product));
+        if (new Set(bounds.values()).size < groups.length) shared += 1;
+      }),
+      { numRuns: sampleRuns(200) },
+    );
+    expect(shared).toBeGreaterThan(0);
+  });
+
+  test("takes turns with others, and compiles what is equal once", async () => {
+    const { groups } = knowledgeOf(300);
+    const product = describeProduct("Elasticsearch", "8.19.8");
+    const ofEach = (text: (n: number) => string) =>
+      parse(Array.from({ length: 1_000 }, (_, n) => text(n)).join(" OR "));
+    for (const filter of [ofEach(() => "severity=error"), ofEach((n) => `message:word${n}`)]) {
+      let turns = 0;
+      let isOver = false;
+      const count = () => {
+        turns += 1;
+        if (!isOver) setImmediate(count);
+      };
+      count();
+      const used = startProcessorTime();
+      await compileByGroup(filter, groups, ecs, product);
+      isOver = true;
+      // Each comparison in each group took a minute.
+      expect(used()).toBeLessThan(5_000);
+      expect(turns).toBeGreaterThan(1);
+    }
   });
 });
 

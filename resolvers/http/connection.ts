@@ -1,7 +1,9 @@
 // The connection settings that all kinds of HTTP backends share (TLS, headers, timeout, credentials), and their parsing.
+import { createSecureContext } from "node:tls";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { httpUrl, parseNumeral } from "../../src/config/validation.ts";
+import { parseCertificates } from "../../src/core/pem.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 import { type AwsLogin, type AwsSettings, createAwsLogin } from "./aws.ts";
@@ -110,10 +112,32 @@ export interface Tls {
   readonly key?: string | undefined;
 }
 
-/** Reads the files that are named. Throws what the file system throws. */
+/**
+ * Reads the files that are named. Throws what the file system throws, and an error that names the setting of a file which holds
+ * something else: without any certificate in `ca`, node would trust all public authorities.
+ */
 export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls | undefined {
+  if (paths === undefined) return undefined;
   const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
-  return paths && { ca: read(paths.ca), cert: read(paths.cert), key: read(paths.key) };
+  const tls = { ca: read(paths.ca), cert: read(paths.cert), key: read(paths.key) };
+  const { ca, cert, key } = tls;
+  if (ca !== undefined) checkFile("ca", paths, () => parseCertificates(ca));
+  if (cert !== undefined) checkFile("cert", paths, () => parseCertificates(cert));
+  if (key !== undefined) checkFile("key", paths, () => createSecureContext({ key }));
+  if (cert !== undefined && key !== undefined)
+    checkFile("key", paths, () => createSecureContext({ cert, key }), ", or is not the key of tls.cert");
+  return tls;
+}
+
+/** @throws {Error} */
+function checkFile(name: keyof Tls, paths: Tls, check: () => unknown, also = ""): void {
+  try {
+    check();
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? ` (${error.code})` : "";
+    const expected = name === "key" ? "private key" : "certificate";
+    throw new Error(`tls.${name}: ${paths[name]} has no ${expected} that can be used${code}${also}`);
+  }
 }
 
 /** A copy without undefined members, for clients that treat an undefined option as set. */

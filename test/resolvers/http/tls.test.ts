@@ -126,3 +126,46 @@ describe.each(clients)("TLS to $name", ({ reply, open }) => {
     expect(describeError(error)).toContain(advice);
   });
 });
+
+describe("files of tls", () => {
+  const broken = readPem(pem.ca).replace(/\n[^-]{20}/, "\nAAAAAAAAAAAAAAAAAAAA");
+  const texts: Readonly<Record<string, string>> = {
+    empty: "",
+    words: "not a certificate\n",
+    broken,
+    bundle: `${readPem(pem.ca)}\n# another one\n${readPem(pem.otherCa)}`,
+    "half broken": `${readPem(pem.ca)}\n${broken}`,
+    key: readPem(pem.client.key),
+    cert: readPem(pem.client.cert),
+    "other key": readPem(pem.server.key),
+  };
+  const open = (tls: object) => {
+    const readText = (path: string) => texts[path] ?? "";
+    return elastic.create("source", elastic.parseConfig({ url: "https://x", tls }), { ...testIO, readText });
+  };
+
+  test.each([
+    ["empty", { ca: "empty" }, /^tls\.ca: empty has no certificate that can be used$/],
+    ["other text", { ca: "words" }, /^tls\.ca: words has no certificate/],
+    ["a broken certificate", { ca: "broken" }, /^tls\.ca: broken has no certificate that can be used \(ERR_/],
+    [
+      "a broken certificate after a good one",
+      { ca: "half broken" },
+      /^tls\.ca: half broken has no certificate/,
+    ],
+    ["a key for a certificate", { ca: "key" }, /^tls\.ca: key has no certificate/],
+    ["no certificate of the client", { cert: "key", key: "key" }, /^tls\.cert: key has no certificate/],
+    ["no key of the client", { cert: "cert", key: "cert" }, /^tls\.key: cert has no private key/],
+    [
+      "another key",
+      { cert: "cert", key: "other key" },
+      /^tls\.key: other key .* or is not the key of tls\.cert$/,
+    ],
+  ])("are refused with the setting's name: %s", (_, tls, message) => {
+    expect(() => open(tls)).toThrow(message);
+  });
+
+  test("may hold several authorities", async () => {
+    await open({ ca: "bundle", cert: "cert", key: "key" }).close();
+  });
+});

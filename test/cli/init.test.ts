@@ -139,7 +139,10 @@ describe("readout init", () => {
       [["--elastic", url, "--prometheus", gone.url], /^--prometheus http\S+: unreachable: /],
       [["--elastic", gone.url], /^--elastic http\S+: unreachable: /],
       [["--elastic", refusing.url], /^--elastic http\S+: denied: /],
-      [["--elastic", strange.url], /^--elastic http\S+: malformed: /],
+      [
+        ["--elastic", strange.url],
+        /^--elastic http\S+: rejected: GET \/ was answered with status 200 by something else/,
+      ],
       [["--prometheus", strange.url], /^--prometheus http\S+: malformed: /],
       [["--elastic", silent.url], /^--elastic http\S+: it takes too long: /],
     ] as const) {

@@ -108,3 +108,31 @@ test("the probe of `elastic` accepts a cluster that shows its version to nobody"
   const reply: Reply = (response) => send(response, 403, { error: "no permissions", status: 403 });
   expect(await probe(reply, openElastic)).toEqual({ product: "OpenSearch", version: "unknown" });
 });
+
+test.each<[string, root: (response: ServerResponse) => void]>([
+  ["a redirection to a login", (response) => send(response, 302, "", { location: "/login" })],
+  ["a page", (response) => send(response, 200, "<!doctype html>")],
+  ["other JSON", (response) => send(response, 200, { name: "something" })],
+])("the probe of `elastic` refuses a server that answers with %s", async (_, root) => {
+  const reply: Reply = (response, path) => (path === "/" ? root(response) : send(response, 404, "Not Found"));
+  expect(await probe(reply, openElastic)).toMatchObject({
+    failure: "rejected",
+    message: expect.stringMatching(/something else than Elasticsearch or OpenSearch; check url$/),
+  });
+});
+
+test("the probe of `elastic` takes the version of the node where a proxy shows a page of its own", async () => {
+  const reply: Reply = (response, path) =>
+    path === "/"
+      ? send(response, 200, "<!doctype html>")
+      : send(response, 200, { nodes: { a: { version: "2.19.1" } } });
+  expect(await probe(reply, openElastic)).toEqual({ product: "OpenSearch", version: "2.19.1" });
+});
+
+test.each(["5.6.16", "6.8.23"])("the probe of `elastic` refuses Elasticsearch %s", async (number) => {
+  const reply: Reply = (response) => send(response, 200, { version: { number } });
+  expect(await probe(reply, openElastic)).toMatchObject({
+    failure: "rejected",
+    message: expect.stringContaining(`Elasticsearch ${number} is older than 7.17`),
+  });
+});

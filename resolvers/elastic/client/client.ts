@@ -153,7 +153,10 @@ async function readProduct(state: ClientState, signal: AbortSignal): Promise<Pro
   const isElasticsearch =
     root.headers["x-elastic-product"] === "Elasticsearch" && version?.distribution !== "opensearch";
   const name = isElasticsearch ? "Elasticsearch" : "OpenSearch";
-  if (version !== undefined) return describeProduct(name, version.number);
+  if (version !== undefined) {
+    refuseOldElasticsearch(backend, version.number);
+    return describeProduct(name, version.number);
+  }
   if (root.status >= 500 || root.status === 429) throw toResponseError(backend, root);
   // A restricted user may not read `GET /`, and some distributions lack it: the node has its version as well.
   const nodes = await (await openTransport(state, name)).send(
@@ -162,8 +165,28 @@ async function readProduct(state: ClientState, signal: AbortSignal): Promise<Pro
   );
   const parsed = nodes.status === 200 ? nodesSchema.safeParse(tryReadJson(nodes)).data : undefined;
   const [node] = parsed === undefined ? [] : Object.values(parsed.nodes);
-  if (node === undefined && !isElasticsearch) await refusePrometheus(state, signal);
+  if (node === undefined && !isElasticsearch) {
+    await refusePrometheus(state, signal);
+    refuseOtherServer(backend, root);
+  }
   return describeProduct(name, node?.version ?? unknownVersion);
+}
+
+/** No OpenSearch has these versions. @throws {BackendError} */
+function refuseOldElasticsearch(backend: string, version: string): void {
+  if (!/^[56]\./.test(version)) return;
+  throw new BackendError(
+    backend,
+    "rejected",
+    `Elasticsearch ${version} is older than 7.17, the oldest that is supported`,
+  );
+}
+
+/** Who may not read `GET /` of a cluster is told so; a page or a redirection to another one comes from something else. */
+function refuseOtherServer(backend: string, { status }: RawResponse): void {
+  if (status >= 400) return;
+  const message = `GET / was answered with status ${status} by something else than Elasticsearch or OpenSearch; check url`;
+  throw new BackendError(backend, "rejected", message);
 }
 
 const prometheusAnswer = z.object({

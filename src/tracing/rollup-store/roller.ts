@@ -17,7 +17,7 @@ import {
 import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import { holdLease, type Lease, releaseLease } from "./lease.ts";
-import type { Manifest } from "./manifest.ts";
+import { formatManifestId, type Manifest } from "./manifest.ts";
 import { announceGroup, type GroupToRoll, type RollContext, type RollStep, rollGroups } from "./roll-step.ts";
 import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
@@ -224,6 +224,7 @@ async function rollTargets(
     for (const [at, step] of steps.entries()) {
       noteStep(state, requireAt(targets, at), step, took / targets.length);
     }
+    await withdrawUnsupported(settings.store, targets, steps, signal);
   }
   const { rate } = settings;
   await rest((took * (1 - rate)) / rate, signal);
@@ -236,6 +237,24 @@ function separateTargets({ separate, context }: RollerState, targets: NonEmpty<R
   if (splitTargets(targets).length === 1) return false;
   separate.set(targets[0].group, toMillis(context.now()) + separateLifetime);
   return true;
+}
+
+/** Of figures that cannot be made, nobody is told that they are being made. */
+async function withdrawUnsupported(
+  store: RollupStore,
+  targets: readonly RollTarget[],
+  steps: readonly RollStep[],
+  signal: AbortSignal,
+): Promise<void> {
+  const announced = targets.filter((_, at) => {
+    const step = steps[at];
+    return step?.did === "unsupported" && step.manifest.version === undefined && step.manifest.at > 0;
+  });
+  if (announced.length === 0) return;
+  await store.remove(
+    announced.map(({ group }) => formatManifestId(group)),
+    signal,
+  );
 }
 
 /** `took` is the target's share of the time. */

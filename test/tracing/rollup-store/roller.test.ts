@@ -191,6 +191,25 @@ describe("rollers", () => {
     await vi.waitFor(() => expect(second.record).toHaveBeenCalled(), { timeout: 20_000 });
   });
 
+  test("announce nothing that they cannot make: without it a request is refused at once", async () => {
+    const site = openBusySite();
+    const cannotTell = {
+      ...site,
+      targets: site.targets.map((target) => ({
+        ...target,
+        reader: { ...target.reader, openSnapshot: async () => undefined },
+      })),
+    };
+    const { log } = start(cannotTell, site.inner);
+    await vi.waitFor(() => expect(log).toHaveBeenCalledTimes(site.targets.length), { timeout: 20_000 });
+    await vi.waitFor(async () => {
+      const documents = [];
+      for await (const some of site.inner.list(signal)) documents.push(...some);
+      expect(documents.filter(({ id }) => id.startsWith("manifest-"))).toEqual([]);
+    });
+    await expect(site.ask(10)).rejects.toMatchObject({ slug: "result_too_large" });
+  });
+
   test("take over a lease that nobody prolongs", async () => {
     const store = createMemoryRollups();
     let time = base;

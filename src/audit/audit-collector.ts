@@ -18,13 +18,17 @@ const closeTimeout: Millis = 10 * second;
 interface WaitingLine {
   readonly line: string;
   readonly at: Instant;
+  readonly signal: AbortSignal;
   readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
 }
 
 interface CollectorState {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   waiting: WaitingLine[];
+  /** How many of them, from the first on, are under way to the collector. */
+  sent: number;
   sending: Promise<void> | undefined;
   timer: NodeJS.Timeout | undefined;
   readonly closing: AbortController;
@@ -39,7 +43,7 @@ export interface AuditCollectorOptions extends Pick<AuditConfig, "sync"> {
 /** Lines are appended when they are in the queue; with `sync: always` when the collector has taken them. */
 export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOptions): AuditSink {
   const state: CollectorState = {
-    ...{ url: buildOtlpUrl(otlp.url, "logs"), headers: otlp.headers, waiting: [] },
+    ...{ url: buildOtlpUrl(otlp.url, "logs"), headers: otlp.headers, waiting: [], sent: 0 },
     ...{ sending: undefined, timer: undefined, closing: new AbortController() },
   };
   const start = () => {
@@ -54,11 +58,13 @@ export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOp
     state.timer ??= setTimeout(start, delay).unref();
   };
   return {
-    append: (line, at) => {
+    append: (line, at, signal) => {
       if (state.waiting.length >= maxWaiting)
         return Promise.reject(new Error("the collector takes no lines"));
-      return new Promise((resolve) => {
-        state.waiting.push({ line, at, resolve });
+      return new Promise((resolve, reject) => {
+        const entry: WaitingLine = { line, at, signal, resolve, reject };
+        state.waiting.push(entry);
+        signal.addEventListener("abort", () => withdrawLine(state, entry), { once: true });
         if (sync === "always" || state.waiting.length >= maxBatch) start();
         else schedule(batchDelay);
         if (sync !== "always") resolve();
@@ -83,11 +89,24 @@ export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOp
 async function sendAll(state: CollectorState, onFailure: (problem: string) => void): Promise<void> {
   while (state.waiting.length > 0) {
     const batch = state.waiting.slice(0, maxBatch);
+    state.sent = batch.length;
     const { problem } = await postOtlp(state.url, state.headers, toOtlpRequest(batch), state.closing.signal);
-    if (problem !== undefined) return onFailure(problem);
+    state.sent = 0;
+    if (problem !== undefined) {
+      for (const entry of batch) if (entry.signal.aborted) withdrawLine(state, entry);
+      return onFailure(problem);
+    }
     state.waiting.splice(0, batch.length);
     for (const { resolve } of batch) resolve();
   }
+}
+
+/** What is under way may be taken: it is looked at again when that is known. */
+function withdrawLine({ waiting, sent }: CollectorState, entry: WaitingLine): void {
+  const index = waiting.indexOf(entry);
+  if (index < sent) return;
+  waiting.splice(index, 1);
+  entry.reject(entry.signal.reason);
 }
 
 const severityInfo = 9;

@@ -74,7 +74,7 @@ export async function openAuditFile(path: string, settings: FileSettings): Promi
   };
   return {
     unsynced,
-    append: (line) => appendLine(state, line),
+    append: (line, _at, signal) => appendLine(state, line, signal),
     configure: (next) => {
       state.settings = next;
     },
@@ -91,12 +91,22 @@ export async function openAuditFile(path: string, settings: FileSettings): Promi
   };
 }
 
-function appendLine(state: FileState, line: string): Promise<void> {
+function appendLine(state: FileState, line: string, signal: AbortSignal): Promise<void> {
   if (state.waiting.length >= maxWaiting) return Promise.reject(new Error("the disk does not keep up"));
   return new Promise((resolve, reject) => {
-    state.waiting.push({ line, resolve, reject });
+    const entry: WaitingLine = { line, resolve, reject };
+    state.waiting.push(entry);
+    signal.addEventListener("abort", () => withdrawLine(state, entry, signal), { once: true });
     startWork(state);
   });
+}
+
+/** A line that is no longer in the queue is being written. */
+function withdrawLine({ waiting }: FileState, entry: WaitingLine, { reason }: AbortSignal): void {
+  const index = waiting.indexOf(entry);
+  if (index === -1) return;
+  waiting.splice(index, 1);
+  entry.reject(reason);
 }
 
 /** To be called where there is something to do. */

@@ -42,7 +42,8 @@ export interface AuditEntry {
 
 export interface AuditLog {
   /**
-   * Resolves when the line is written, and is on the disk where the configuration says so.
+   * Resolves when the line is written, and is on the disk where the configuration says so. Where answers go on without their
+   * lines, also when it takes too long.
    * @throws {LimitReached} It cannot be written, and requests are refused then.
    */
   readonly record: (entry: AuditEntry, isToken: IsToken) => Promise<void>;
@@ -69,8 +70,11 @@ type IsToken = (text: string) => boolean;
 
 /** Where lines go. */
 export interface AuditSink {
-  /** Resolves when the line is written. Rejects with the system's error, and then nothing of it is there. */
-  readonly append: (line: string, at: Instant) => Promise<void>;
+  /**
+   * Resolves when the line is written. Rejects with the system's error, and then nothing of it is there. The signal withdraws a
+   * line that waits, with its reason; one that is being written by then is not withdrawn.
+   */
+  readonly append: (line: string, at: Instant, signal: AbortSignal) => Promise<void>;
   readonly reopen: () => void;
   readonly close: () => Promise<void>;
 }
@@ -94,75 +98,119 @@ interface AuditOptions {
   readonly onState: (problem: string | undefined) => void;
 }
 
-/** How long a request waits for its line. */
+/** How long a line may wait until it is being written. */
 const writeTimeout: Millis = 10 * second;
 
-export function createAuditLog({ config, sink, now, onDropped, onState }: AuditOptions): AuditLog {
-  const state = { config, sink, dropped: 0, isFailing: false, isStopped: false };
-  const append = async (fields: object, place = state.sink): Promise<void> => {
-    const at = now();
-    const line = `${JSON.stringify({ time: printMillis(toMillis(at)), ...fields })}\n`;
-    await waitAtMost(place.append(line, at), writeTimeout);
-  };
-  const stop = async (place: AuditSink): Promise<void> => {
-    if (!state.isStopped) await append({ event: "stop" }, place).catch(() => {});
-  };
-  const end = async (place: AuditSink): Promise<void> => {
-    await stop(place);
-    await place.close();
-  };
-  const write = async (fields: object): Promise<void> => {
-    try {
-      await append(fields);
-    } catch (error) {
-      state.dropped += 1;
-      onDropped(1);
-      if (!state.isFailing) onState(toErrorMessage(error));
-      state.isFailing = true;
-      if (state.config.onFull === "drop") return;
-      const sentence = "The audit log cannot be written, and nothing is answered without it";
-      throw new LimitReached("audit", "overloaded", "the audit log cannot be written", sentence);
-    }
-    if (!state.isFailing) return;
-    state.isFailing = false;
-    onState(undefined);
-    const { dropped } = state;
-    state.dropped = 0;
-    // Where this fails, the next line that is written tells of both.
-    await append({ event: "dropped", lines: dropped }).catch(() => {
-      state.dropped += dropped;
-      state.isFailing = true;
-    });
-  };
+interface LogState extends Pick<AuditOptions, "now" | "onDropped" | "onState"> {
+  config: AuditSettings;
+  sink: AuditSink;
+  /** Lines that the next one tells of. */
+  dropped: number;
+  isFailing: boolean;
+  isStopped: boolean;
+}
+
+export function createAuditLog(options: AuditOptions): AuditLog {
+  const state: LogState = { ...options, dropped: 0, isFailing: false, isStopped: false };
   return {
     start: async (unsynced) => {
-      await write({ event: "start", unsynced });
+      await writeLine(state, { event: "start", unsynced });
       state.isStopped = false;
     },
     stop: async () => {
-      await stop(state.sink);
+      await stopAt(state, state.sink);
       state.isStopped = true;
     },
-    record: (entry, isToken) => write(toFields(entry, state.config, isToken)),
+    record: (entry, isToken) => writeLine(state, toFields(entry, state.config, isToken)),
     configure: async (settings, place) => {
-      if (place !== undefined) await append({ event: "start", unsynced: place.unsynced }, place.sink);
+      if (place !== undefined) {
+        await appendLine(state, place.sink, { event: "start", unsynced: place.unsynced });
+      }
       const old = state.sink;
       state.config = settings;
       if (place === undefined) return;
       state.sink = place.sink;
-      await end(old).catch(() => {});
+      await endAt(state, old).catch(() => {});
       state.isStopped = false;
     },
     reopen: () => state.sink.reopen(),
-    close: () => end(state.sink),
+    close: () => endAt(state, state.sink),
   };
 }
 
-/** Rejects when it takes too long; what is waited for goes on. */
-function waitAtMost(promise: Promise<void>, limit: Millis): Promise<void> {
+async function endAt(state: LogState, place: AuditSink): Promise<void> {
+  await stopAt(state, place);
+  await place.close();
+}
+
+async function stopAt(state: LogState, place: AuditSink): Promise<void> {
+  if (!state.isStopped) await appendLine(state, place, { event: "stop" }).catch(() => {});
+}
+
+/**
+ * What is being written may yet be there: its request waits to know it, or goes on where it would do so in either case.
+ * @throws {LimitReached} The line is lost, and requests are refused then.
+ */
+function writeLine(state: LogState, fields: object): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error("writing takes too long")), limit);
-    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+    const onLate = (error: Error): void => {
+      reportFailure(state, error);
+      if (state.config.onFull === "drop") resolve();
+    };
+    appendLine(state, state.sink, fields, onLate)
+      .then(
+        () => reportWritten(state),
+        (error: unknown) => dropLine(state, error),
+      )
+      .then(resolve, reject);
+  });
+}
+
+/** Rejects once it is known that the line is lost. */
+async function appendLine(
+  { now }: LogState,
+  place: AuditSink,
+  fields: object,
+  onLate?: (error: Error) => void,
+): Promise<void> {
+  const at = now();
+  const line = `${JSON.stringify({ time: printMillis(toMillis(at)), ...fields })}\n`;
+  const late = new AbortController();
+  const timer = setTimeout(() => {
+    const error = new Error("writing takes too long");
+    late.abort(error);
+    onLate?.(error);
+  }, writeTimeout);
+  await place.append(line, at, late.signal).finally(() => clearTimeout(timer));
+}
+
+function reportFailure(state: LogState, error: unknown): void {
+  if (!state.isFailing) state.onState(toErrorMessage(error));
+  state.isFailing = true;
+}
+
+/** @throws {LimitReached} where requests are refused then */
+function dropLine(state: LogState, error: unknown): void {
+  state.dropped += 1;
+  state.onDropped(1);
+  reportFailure(state, error);
+  if (state.config.onFull === "drop") return;
+  const sentence = "The audit log cannot be written, and nothing is answered without it";
+  throw new LimitReached("audit", "overloaded", "the audit log cannot be written", sentence);
+}
+
+async function reportWritten(state: LogState): Promise<void> {
+  if (!state.isFailing) return;
+  state.isFailing = false;
+  state.onState(undefined);
+  const { dropped } = state;
+  // Lines that were late may all have been written.
+  if (dropped === 0) return;
+  state.dropped = 0;
+  // Where this fails, the next line that is written tells of both.
+  await appendLine(state, state.sink, { event: "dropped", lines: dropped }).catch(() => {
+    state.dropped += dropped;
+    state.isFailing = true;
   });
 }
 

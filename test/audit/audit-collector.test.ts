@@ -1,8 +1,10 @@
 // The audit log at a collector: each line arrives, once the collector takes it, and none is lost while it does not.
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createAuditCollector } from "#src/audit/audit-collector.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { openScriptedSource, sendJson } from "../support/scripted-http-source.ts";
+
+const { signal } = new AbortController();
 
 test("lines arrive in order, also those that the collector refused at first", async () => {
   let failures = 1;
@@ -18,7 +20,7 @@ test("lines arrive in order, also those that the collector refused at first", as
     onFailure: (problem) => problems.push(problem),
   });
   const at = fromMillis(1_000);
-  await Promise.all(["a", "b", "c"].map((line) => sink.append(`{"n":"${line}"}\n`, at)));
+  await Promise.all(["a", "b", "c"].map((line) => sink.append(`{"n":"${line}"}\n`, at, signal)));
   await sink.close();
   expect(problems).toEqual(["status 503"]);
   const taken = collector.requests.slice(1).flatMap(({ path, body }) => {
@@ -41,7 +43,7 @@ test("a collector that is down is asked once a second for the last lines", async
       failures += 1;
     },
   });
-  await sink.append("{}\n", fromMillis(0));
+  await sink.append("{}\n", fromMillis(0), signal);
   const closed = sink.close();
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   expect(failures).toBeGreaterThan(0);
@@ -56,6 +58,56 @@ test("lines are refused once too many wait", async () => {
     onFailure: () => {},
   });
   const at = fromMillis(0);
-  await Promise.all(Array.from({ length: 10_000 }, () => sink.append("{}\n", at)));
-  await expect(sink.append("{}\n", at)).rejects.toThrow("takes no lines");
+  await Promise.all(Array.from({ length: 10_000 }, () => sink.append("{}\n", at, signal)));
+  await expect(sink.append("{}\n", at, signal)).rejects.toThrow("takes no lines");
+});
+
+describe("a line that is withdrawn", () => {
+  const late = new Error("too late");
+
+  test("is not sent, also not again where the collector has refused it meanwhile", async () => {
+    const asked = Promise.withResolvers<() => void>();
+    const collector = await openScriptedSource((response) => {
+      if (collector.requests.length > 1) sendJson(response, {});
+      else asked.resolve(() => response.writeHead(503).end());
+    });
+    const sink = createAuditCollector({
+      otlp: { url: collector.url, headers: {} },
+      ...{ sync: "always", onFailure: () => {} },
+    });
+    const withdrawing = new AbortController();
+    const append = (line: string, until = withdrawing.signal) => sink.append(line, fromMillis(0), until);
+    const sent = append("sent");
+    const kept = append("kept", signal);
+    const refuse = await asked.promise;
+    const waiting = append("waiting");
+    withdrawing.abort(late);
+    await expect(waiting).rejects.toBe(late);
+    refuse();
+    await expect(sent).rejects.toBe(late);
+    await kept;
+    const bodies = collector.requests.slice(1).map(({ body }) => body);
+    expect(bodies).toHaveLength(1);
+    expect(bodies[0]).toContain("kept");
+    expect(bodies[0]).not.toMatch(/sent|waiting/);
+    await sink.close();
+    await collector.close();
+  });
+
+  test("is written where the collector takes what is under way", async () => {
+    const asked = Promise.withResolvers<() => void>();
+    const collector = await openScriptedSource((response) => asked.resolve(() => sendJson(response, {})));
+    const sink = createAuditCollector({
+      otlp: { url: collector.url, headers: {} },
+      ...{ sync: "always", onFailure: () => {} },
+    });
+    const withdrawing = new AbortController();
+    const sent = sink.append("sent", fromMillis(0), withdrawing.signal);
+    const take = await asked.promise;
+    withdrawing.abort(late);
+    take();
+    await sent;
+    await sink.close();
+    await collector.close();
+  });
 });

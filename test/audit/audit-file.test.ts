@@ -20,6 +20,7 @@ import { type AuditFile, openAuditFile } from "#src/audit/audit-file.ts";
 import { fromMillis } from "#src/core/time.ts";
 
 const at = fromMillis(0);
+const { signal } = new AbortController();
 let folder: string;
 let files = 0;
 beforeAll(async () => {
@@ -32,7 +33,7 @@ function namePath(): string {
   return join(folder, String(files), "audit.jsonl");
 }
 const append = (file: AuditFile, ...lines: readonly string[]) =>
-  Promise.all(lines.map((line) => file.append(`${line}\n`, at)));
+  Promise.all(lines.map((line) => file.append(`${line}\n`, at, signal)));
 const readLines = async (path: string) => (await readFile(path, "utf8")).split("\n").slice(0, -1);
 
 test("has all lines in the order in which they came, across runs, and is readable to its owner alone", async () => {
@@ -161,9 +162,35 @@ test("keeps the older files where the file is gone that it would rename, and ope
 test("takes a line that comes as soon as the one before is written", async () => {
   const path = namePath();
   const file = await openAuditFile(path, { sync: "1s" });
-  for (let n = 0; n < 20; n += 1) await file.append(`${n}\n`, at);
+  for (let n = 0; n < 20; n += 1) await file.append(`${n}\n`, at, signal);
   await file.close();
   expect(await readLines(path)).toHaveLength(20);
+});
+
+test("a line that waits can be withdrawn, and one that is being written cannot", async () => {
+  const path = namePath();
+  const file = await openAuditFile(path, { sync: "1s" });
+  const probe = await open(path);
+  const handles: { write(bytes: Buffer, offset: number): Promise<{ bytesWritten: number }> } =
+    Object.getPrototypeOf(probe);
+  await probe.close();
+  const write = handles.write;
+  const disk = Promise.withResolvers<void>();
+  const stalled = vi.spyOn(handles, "write").mockImplementation(async function (this: unknown, ...part) {
+    await disk.promise;
+    return write.apply(this, part);
+  });
+  const late = new AbortController();
+  const written = file.append("written\n", at, late.signal);
+  const withdrawn = file.append("withdrawn\n", at, late.signal);
+  const kept = file.append("kept\n", at, signal);
+  late.abort(new Error("too late"));
+  await expect(withdrawn).rejects.toThrow("too late");
+  disk.resolve();
+  await Promise.all([written, kept]);
+  stalled.mockRestore();
+  await file.close();
+  expect(await readLines(path)).toEqual(["written", "kept"]);
 });
 
 test("has no part of a line when the disk is full, and goes on when there is room", async () => {

@@ -1,7 +1,7 @@
 // What a line of the audit log says, and what happens to requests whose line cannot be written.
 import { createHmac } from "node:crypto";
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type AuditEntry, type AuditSink, createAuditLog } from "#src/audit/audit-log.ts";
 import type { AuditConfig } from "#src/config/edge-settings.ts";
 import { LimitReached } from "#src/core/errors.ts";
@@ -123,6 +123,76 @@ describe("a line that cannot be written", () => {
     expect(read()).toMatchObject([{ event: "request" }, { event: "dropped", lines: 1 }]);
   });
 });
+
+describe("a line that takes longer than 10 seconds", () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  /** A sink whose first line is being written, and whose second waits, until the disk answers. */
+  function openSlow(onFull: AuditConfig["onFull"]) {
+    const lines: string[] = [];
+    const disk = Promise.withResolvers<void>();
+    const seen = { dropped: 0, problems: [] as (string | undefined)[], settled: [] as string[] };
+    let isWriting = false;
+    const audit = createAuditLog({
+      config: { key, queries: "hash", onFull },
+      sink: {
+        append: async (line, _at, signal) => {
+          if (isWriting) await Promise.race([disk.promise, rejectAborted(signal)]);
+          isWriting = true;
+          await disk.promise;
+          lines.push(JSON.parse(line).request ?? JSON.parse(line).event);
+        },
+        reopen: () => {},
+        close: async () => {},
+      },
+      now: () => fromMillis(0),
+      onDropped: (count) => {
+        seen.dropped += count;
+      },
+      onState: (problem) => seen.problems.push(problem),
+    });
+    const record = (request: string) =>
+      audit
+        .record({ event: "request", request, operation: "logs.lines", status: 200 }, () => false)
+        .then(
+          () => seen.settled.push(`${request} answered`),
+          () => seen.settled.push(`${request} refused`),
+        );
+    return { lines, disk, seen, recorded: [record("written"), record("waiting")] };
+  }
+
+  test("is withdrawn and counted where it waits; one that is being written is neither", async () => {
+    const { lines, disk, seen, recorded } = openSlow("refuse");
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(seen).toEqual({
+      ...{ dropped: 1, problems: ["writing takes too long"], settled: ["waiting refused"] },
+    });
+    disk.resolve();
+    await Promise.all(recorded);
+    expect(seen.settled).toEqual(["waiting refused", "written answered"]);
+    expect([seen.dropped, seen.problems]).toEqual([1, ["writing takes too long", undefined]]);
+    expect(lines).toEqual(["written", "dropped"]);
+  });
+
+  test("holds up no answer where answers go on, and counts once its writing has failed", async () => {
+    const { lines, disk, seen, recorded } = openSlow("drop");
+    await vi.advanceTimersByTimeAsync(10_000);
+    await Promise.all(recorded);
+    expect([seen.dropped, seen.settled]).toEqual([1, ["written answered", "waiting answered"]]);
+    disk.reject(new Error("no space"));
+    await vi.advanceTimersByTimeAsync(0);
+    expect([seen.dropped, lines]).toEqual([2, []]);
+  });
+});
+
+function rejectAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
 
 test("lines go where the configuration says by then, and the place that is left has all of its own", async () => {
   const { audit, record, read } = open();

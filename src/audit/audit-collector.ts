@@ -2,9 +2,9 @@
 // takes them. What waits when the program is killed is lost, which no later start can count.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { AuditConfig } from "../config/edge-settings.ts";
-import { type Instant, type Millis, second } from "../core/time.ts";
+import { type Millis, second } from "../core/time.ts";
 import { buildOtlpUrl, postOtlp } from "../telemetry/otlp-request.ts";
-import type { AuditSink } from "./audit-log.ts";
+import type { AuditLine, AuditSink } from "./audit-log.ts";
 
 /** The most lines in the queue; over it they are refused as by a full disk. */
 const maxWaiting = 10_000;
@@ -15,9 +15,7 @@ const retryDelay: Millis = second;
 /** How long the last lines may take. */
 const closeTimeout: Millis = 10 * second;
 
-interface WaitingLine {
-  readonly line: string;
-  readonly at: Instant;
+interface WaitingLine extends AuditLine {
   readonly signal: AbortSignal;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
@@ -81,6 +79,10 @@ export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOp
       }
       clearTimeout(limit);
       clearTimeout(state.timer);
+      const left = state.waiting.splice(0);
+      if (sync !== "always") return left;
+      for (const { reject } of left) reject(new Error("the collector takes no lines"));
+      return [];
     },
   };
 }

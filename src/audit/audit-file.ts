@@ -87,6 +87,7 @@ export async function openAuditFile(path: string, settings: FileSettings): Promi
       clearTimeout(state.timer);
       if (!state.isSynced) await markSynced(state.file);
       await closeFile(state.file);
+      return [];
     },
   };
 }

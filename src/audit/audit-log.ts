@@ -56,7 +56,7 @@ export interface AuditLog {
   readonly stop: () => Promise<void>;
   /**
    * What holds from the next line on. Another place begins with a line as that of a run; the old one has all its lines, and the
-   * last line of a run, when this resolves.
+   * last line of a run, when this resolves. What the old one cannot take any more goes to the new one.
    * @throws {Error} The first line cannot be written there; then all is as it was.
    */
   readonly configure: (settings: AuditSettings, place?: AuditPlace) => Promise<void>;
@@ -76,7 +76,13 @@ export interface AuditSink {
    */
   readonly append: (line: string, at: Instant, signal: AbortSignal) => Promise<void>;
   readonly reopen: () => void;
-  readonly close: () => Promise<void>;
+  /** Resolves with the lines whose `append` has resolved and that could not be written after all. */
+  readonly close: () => Promise<readonly AuditLine[]>;
+}
+
+export interface AuditLine {
+  readonly line: string;
+  readonly at: Instant;
 }
 
 /** Where lines go from now on. */
@@ -111,6 +117,7 @@ interface LogState extends Pick<AuditOptions, "now" | "onDropped" | "onState"> {
 }
 
 export function createAuditLog(options: AuditOptions): AuditLog {
+  const { onDropped, onState } = options;
   const state: LogState = { ...options, dropped: 0, isFailing: false, isStopped: false };
   return {
     start: async (unsynced) => {
@@ -130,21 +137,45 @@ export function createAuditLog(options: AuditOptions): AuditLog {
       state.config = settings;
       if (place === undefined) return;
       state.sink = place.sink;
-      await endAt(state, old).catch(() => {});
+      const left = await endAt(state, old).catch((error: unknown) => {
+        reportFailure(state, error);
+        return [];
+      });
+      await moveLines(state, left);
       state.isStopped = false;
     },
     reopen: () => state.sink.reopen(),
-    close: () => endAt(state, state.sink),
+    close: async () => {
+      const { length } = await endAt(state, state.sink);
+      if (length === 0) return;
+      onDropped(length);
+      onState(`lines that waited are lost: ${length}`);
+    },
   };
 }
 
-async function endAt(state: LogState, place: AuditSink): Promise<void> {
+/** Returns the lines that the place could not take. */
+async function endAt(state: LogState, place: AuditSink): Promise<readonly AuditLine[]> {
   await stopAt(state, place);
-  await place.close();
+  return place.close();
 }
 
 async function stopAt(state: LogState, place: AuditSink): Promise<void> {
-  if (!state.isStopped) await appendLine(state, place, { event: "stop" }).catch(() => {});
+  if (state.isStopped) return;
+  await appendLine(state, place, { event: "stop" }).then(
+    () => reportWritten(state),
+    (error: unknown) => countDropped(state, 1, error),
+  );
+}
+
+/** Writes what an old place has left where lines go now. */
+async function moveLines(state: LogState, lines: readonly AuditLine[]): Promise<void> {
+  const moved = await Promise.allSettled(lines.map((line) => appendText(state.sink, line)));
+  const lost = moved.filter(({ status }) => status === "rejected");
+  const [first] = lost;
+  if (first?.status !== "rejected") return;
+  countDropped(state, lost.length, first.reason);
+  await reportWritten(state);
 }
 
 /**
@@ -166,8 +197,7 @@ function writeLine(state: LogState, fields: object): Promise<void> {
   });
 }
 
-/** Rejects once it is known that the line is lost. */
-async function appendLine(
+function appendLine(
   { now }: LogState,
   place: AuditSink,
   fields: object,
@@ -175,6 +205,15 @@ async function appendLine(
 ): Promise<void> {
   const at = now();
   const line = `${JSON.stringify({ time: printMillis(toMillis(at)), ...fields })}\n`;
+  return appendText(place, { line, at }, onLate);
+}
+
+/** Rejects once it is known that the line is lost. */
+async function appendText(
+  place: AuditSink,
+  { line, at }: AuditLine,
+  onLate?: (error: Error) => void,
+): Promise<void> {
   const late = new AbortController();
   const timer = setTimeout(() => {
     const error = new Error("writing takes too long");
@@ -189,11 +228,15 @@ function reportFailure(state: LogState, error: unknown): void {
   state.isFailing = true;
 }
 
+function countDropped(state: LogState, lines: number, error: unknown): void {
+  state.dropped += lines;
+  state.onDropped(lines);
+  reportFailure(state, error);
+}
+
 /** @throws {LimitReached} where requests are refused then */
 function dropLine(state: LogState, error: unknown): void {
-  state.dropped += 1;
-  state.onDropped(1);
-  reportFailure(state, error);
+  countDropped(state, 1, error);
   if (state.config.onFull === "drop") return;
   const sentence = "The audit log cannot be written, and nothing is answered without it";
   throw new LimitReached("audit", "overloaded", "the audit log cannot be written", sentence);

@@ -44,11 +44,19 @@ test("a collector that is down is asked once a second for the last lines", async
     },
   });
   await sink.append("{}\n", fromMillis(0), signal);
-  const closed = sink.close();
+  const awaited = createAuditCollector({
+    otlp: { url: "http://127.0.0.1:1", headers: {} },
+    ...{ sync: "always", onFailure: () => {} },
+  });
+  const refused = expect(awaited.append("{}\n", fromMillis(0), signal)).rejects.toThrow("takes no lines");
+  const closed = Promise.all([sink.close(), awaited.close()]);
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   expect(failures).toBeGreaterThan(0);
   expect(failures).toBeLessThan(5);
-  await closed;
+  // Lines that nobody waits for are handed back; who waits for the others is told.
+  const [left, others] = await closed;
+  expect([left.map(({ line }) => line), others]).toEqual([["{}\n"], []]);
+  await refused;
 });
 
 test("lines are refused once too many wait", async () => {

@@ -19,7 +19,7 @@ function open(over: Partial<AuditConfig> = {}) {
       lines.push(line);
     },
     reopen: () => {},
-    close: async () => {},
+    close: async () => [],
   };
   const audit = createAuditLog({
     config: { key, queries: "hash", onFull: "refuse", ...over },
@@ -148,7 +148,7 @@ describe("a line that takes longer than 10 seconds", () => {
           lines.push(JSON.parse(line).request ?? JSON.parse(line).event);
         },
         reopen: () => {},
-        close: async () => {},
+        close: async () => [],
       },
       now: () => fromMillis(0),
       onDropped: (count) => {
@@ -206,6 +206,7 @@ test("lines go where the configuration says by then, and the place that is left 
     reopen: () => {},
     close: async () => {
       closed.push("other");
+      return [];
     },
   });
   const settings = { key, queries: "text", onFull: "refuse" } as const;
@@ -223,6 +224,52 @@ test("lines go where the configuration says by then, and the place that is left 
     { event: "stop" },
   ]);
   expect(closed).toEqual(["other"]);
+});
+
+test("lines that the place that is left has not taken go to the next one, or are counted", async () => {
+  const dropped: number[] = [];
+  const taken: string[] = [];
+  const full = JSON.stringify("too many");
+  const openSink = (left: readonly string[]): AuditSink => ({
+    append: async (line) => {
+      if (line === full) throw new Error("no space");
+      taken.push(JSON.parse(line).event);
+    },
+    reopen: () => {},
+    close: async () => left.map((line) => ({ line, at: fromMillis(0) })),
+  });
+  const problems: (string | undefined)[] = [];
+  const settings = { key, queries: "hash", onFull: "refuse" } as const;
+  const audit = createAuditLog({
+    ...{ config: settings, sink: openSink(['{"event":"waited"}', full, full]), now: () => fromMillis(0) },
+    onDropped: (lines) => dropped.push(lines),
+    onState: (problem) => problems.push(problem),
+  });
+  await audit.configure(settings, { sink: openSink(["{}"]), unsynced: 0 });
+  expect(taken).toEqual(["start", "stop", "waited", "dropped"]);
+  expect([dropped, problems]).toEqual([[2], ["no space", undefined]]);
+  await audit.close();
+  expect([dropped, problems.at(-1)]).toEqual([[2, 1], "lines that waited are lost: 1"]);
+});
+
+test("a last line that cannot be written is counted, and one that can tells of those that could not", async () => {
+  const { audit, record, read, state } = open({ onFull: "drop" });
+  state.isFull = true;
+  await record();
+  await audit.stop();
+  expect(state.dropped).toBe(2);
+  state.isFull = false;
+  await audit.start(0);
+  state.isFull = true;
+  await record();
+  state.isFull = false;
+  await audit.close();
+  expect(read()).toMatchObject([
+    { event: "start" },
+    { event: "dropped", lines: 2 },
+    { event: "stop" },
+    { event: "dropped", lines: 1 },
+  ]);
 });
 
 test("a run begins with what the last one may have lost, and ends with a line of its own", async () => {

@@ -429,7 +429,7 @@ describe("a subscription", () => {
     };
     const audit = createAuditLog({
       config: { key: "k".repeat(16), queries: "text", onFull: "refuse" },
-      sink: { append, reopen: () => {}, close: async () => {} },
+      sink: { append, reopen: () => {}, close: async () => [] },
       ...{ now: () => fromMillis(0), onDropped: () => {}, onState: () => {} },
     });
     const { ask, server, served } = await start({ audit });

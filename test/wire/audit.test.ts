@@ -19,7 +19,7 @@ function openAudit(config: Partial<AuditConfig> = {}) {
       lines.push(JSON.parse(line));
     },
     reopen: () => {},
-    close: async () => {},
+    close: async () => [],
   };
   const audit = createAuditLog({
     config: { key: "k".repeat(16), queries: "text", onFull: "refuse", ...config },

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { AuditConfig } from "../config/edge-settings.ts";
 import { type Millis, second } from "../core/time.ts";
 import { buildOtlpUrl, postOtlp } from "../telemetry/otlp-request.ts";
-import type { AuditLine, AuditSink } from "./audit-log.ts";
+import { type AuditLine, type AuditSink, LineRejected } from "./audit-log.ts";
 
 /** The most lines in the queue; over it they are refused as by a full disk. */
 const maxWaiting = 10_000;
@@ -21,7 +21,7 @@ interface WaitingLine extends AuditLine {
   readonly reject: (error: unknown) => void;
 }
 
-interface CollectorState {
+interface CollectorState extends Pick<AuditCollectorOptions, "onFailure" | "onRejected"> {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   waiting: WaitingLine[];
@@ -36,18 +36,21 @@ export interface AuditCollectorOptions extends Pick<AuditConfig, "sync"> {
   readonly otlp: NonNullable<AuditConfig["otlp"]>;
   /** Called with each failure to send. */
   readonly onFailure: (problem: string) => void;
+  /** Called with the number of lines that the collector will never take. */
+  readonly onRejected: (lines: number, problem: string) => void;
 }
 
 /** Lines are appended when they are in the queue; with `sync: always` when the collector has taken them. */
-export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOptions): AuditSink {
+export function createAuditCollector({ otlp, sync, ...told }: AuditCollectorOptions): AuditSink {
   const state: CollectorState = {
+    ...told,
     ...{ url: buildOtlpUrl(otlp.url, "logs"), headers: otlp.headers, waiting: [], sent: 0 },
     ...{ sending: undefined, timer: undefined, closing: new AbortController() },
   };
   const start = () => {
     clearTimeout(state.timer);
     state.timer = undefined;
-    state.sending ??= sendAll(state, onFailure).finally(() => {
+    state.sending ??= sendAll(state).finally(() => {
       state.sending = undefined;
       if (state.waiting.length > 0 && !state.closing.signal.aborted) schedule(retryDelay);
     });
@@ -88,18 +91,23 @@ export function createAuditCollector({ otlp, sync, onFailure }: AuditCollectorOp
 }
 
 /** Sends batches until the queue is empty or the collector fails. Never rejects. */
-async function sendAll(state: CollectorState, onFailure: (problem: string) => void): Promise<void> {
+async function sendAll(state: CollectorState): Promise<void> {
+  const { url, headers, closing, onFailure, onRejected } = state;
   while (state.waiting.length > 0) {
     const batch = state.waiting.slice(0, maxBatch);
     state.sent = batch.length;
-    const { problem } = await postOtlp(state.url, state.headers, toOtlpRequest(batch), state.closing.signal);
+    const { problem, rejected } = await postOtlp(url, headers, toOtlpRequest(batch), closing.signal);
     state.sent = 0;
-    if (problem !== undefined) {
+    if (problem !== undefined && rejected === undefined) {
       for (const entry of batch) if (entry.signal.aborted) withdrawLine(state, entry);
       return onFailure(problem);
     }
     state.waiting.splice(0, batch.length);
-    for (const { resolve } of batch) resolve();
+    if (problem !== undefined) onRejected(Math.min(rejected ?? 0, batch.length), problem);
+    for (const { resolve, reject } of batch) {
+      if (problem === undefined) resolve();
+      else reject(new LineRejected(problem));
+    }
   }
 }
 

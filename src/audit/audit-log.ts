@@ -60,6 +60,8 @@ export interface AuditLog {
    * @throws {Error} The first line cannot be written there; then all is as it was.
    */
   readonly configure: (settings: AuditSettings, place?: AuditPlace) => Promise<void>;
+  /** Counts lines that a sink has lost after it took them. */
+  readonly countRejected: (lines: number, problem: string) => void;
   /** Opens the file again, which may have been renamed. */
   readonly reopen: () => void;
   /** Writes the last line, and everything that is not on the disk yet. */
@@ -78,6 +80,11 @@ export interface AuditSink {
   readonly reopen: () => void;
   /** Resolves with the lines whose `append` has resolved and that could not be written after all. */
   readonly close: () => Promise<readonly AuditLine[]>;
+}
+
+/** The line is one of several of which some are lost, nobody knows which. `countRejected` was told how many. */
+export class LineRejected extends Error {
+  override readonly name = "LineRejected";
 }
 
 export interface AuditLine {
@@ -144,6 +151,7 @@ export function createAuditLog(options: AuditOptions): AuditLog {
       await moveLines(state, left);
       state.isStopped = false;
     },
+    countRejected: (lines, problem) => countDropped(state, lines, new Error(problem)),
     reopen: () => state.sink.reopen(),
     close: async () => {
       const { length } = await endAt(state, state.sink);
@@ -164,17 +172,17 @@ async function stopAt(state: LogState, place: AuditSink): Promise<void> {
   if (state.isStopped) return;
   await appendLine(state, place, { event: "stop" }).then(
     () => reportWritten(state),
-    (error: unknown) => countDropped(state, 1, error),
+    (error: unknown) => countDropped(state, isCounted(error) ? 0 : 1, error),
   );
 }
 
 /** Writes what an old place has left where lines go now. */
 async function moveLines(state: LogState, lines: readonly AuditLine[]): Promise<void> {
   const moved = await Promise.allSettled(lines.map((line) => appendText(state.sink, line)));
-  const lost = moved.filter(({ status }) => status === "rejected");
-  const [first] = lost;
-  if (first?.status !== "rejected") return;
-  countDropped(state, lost.length, first.reason);
+  const errors = moved.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+  const lost = errors.filter((error) => !isCounted(error)).length;
+  if (errors.length === 0) return;
+  countDropped(state, lost, errors[0]);
   await reportWritten(state);
 }
 
@@ -228,15 +236,19 @@ function reportFailure(state: LogState, error: unknown): void {
   state.isFailing = true;
 }
 
+function isCounted(error: unknown): boolean {
+  return error instanceof LineRejected;
+}
+
 function countDropped(state: LogState, lines: number, error: unknown): void {
   state.dropped += lines;
-  state.onDropped(lines);
+  if (lines > 0) state.onDropped(lines);
   reportFailure(state, error);
 }
 
 /** @throws {LimitReached} where requests are refused then */
 function dropLine(state: LogState, error: unknown): void {
-  countDropped(state, 1, error);
+  countDropped(state, isCounted(error) ? 0 : 1, error);
   if (state.config.onFull === "drop") return;
   const sentence = "The audit log cannot be written, and nothing is answered without it";
   throw new LimitReached("audit", "overloaded", "the audit log cannot be written", sentence);

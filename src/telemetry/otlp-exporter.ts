@@ -105,8 +105,10 @@ function startSending(queue: ExportQueue): void {
 async function sendAll(queue: ExportQueue): Promise<void> {
   while (queue.waiting.length > 0 && queue.config !== undefined) {
     const batch = queue.waiting.splice(0, maxBatch);
-    const problem = await sendBatch(queue, queue.config, batch);
-    queue.exported(problem === undefined ? "sent" : "dropped", batch.length);
+    const { problem, rejected = batch.length } = await sendBatch(queue, queue.config, batch);
+    const dropped = problem === undefined ? 0 : Math.min(rejected, batch.length);
+    if (dropped < batch.length) queue.exported("sent", batch.length - dropped);
+    if (dropped > 0) queue.exported("dropped", dropped);
     if (problem !== undefined) {
       // Logged once, and not for each batch.
       if (queue.reached) queue.log({ level: "warn", message: "traces cannot be sent", reason: problem });
@@ -118,11 +120,10 @@ async function sendAll(queue: ExportQueue): Promise<void> {
   }
 }
 
-/** Sends a batch, once more where its connection was closed. Returns what went wrong, or undefined. */
-async function sendBatch(...batch: Parameters<typeof postBatch>): Promise<string | undefined> {
+/** Sends a batch, once more where its connection was closed. */
+async function sendBatch(...batch: Parameters<typeof postBatch>): Promise<OtlpOutcome> {
   const first = await postBatch(...batch);
-  const last = first.isConnectionClosed === true ? await postBatch(...batch) : first;
-  return last.problem;
+  return first.isConnectionClosed === true ? postBatch(...batch) : first;
 }
 
 function postBatch(

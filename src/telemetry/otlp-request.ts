@@ -8,8 +8,10 @@ const answerTimeout: Millis = 5_000;
 const closedConnectionCodes: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
 
 export interface OtlpOutcome {
-  /** Undefined where the collector took the request. */
+  /** Undefined where the collector took the request, and all that it holds. */
   readonly problem: string | undefined;
+  /** How many spans or records of a request that it took it has rejected: none of them may be sent again. */
+  readonly rejected?: number;
   readonly isConnectionClosed?: boolean;
 }
 
@@ -33,8 +35,8 @@ export async function postOtlp(
       redirect: "error",
       signal: AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]),
     });
-    await answer.arrayBuffer();
-    return { problem: answer.ok ? undefined : `status ${answer.status}` };
+    const text = await answer.text();
+    return answer.ok ? readPartialSuccess(text) : { problem: `status ${answer.status}` };
   } catch (error) {
     const cause = error instanceof Error ? (error.cause ?? error) : error;
     const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
@@ -43,4 +45,21 @@ export async function postOtlp(
       isConnectionClosed: closedConnectionCodes.has(code),
     };
   }
+}
+
+const maxMessageChars = 200;
+
+/** Numbers of 64 bits are text in OTLP's JSON. An answer of another form rejects nothing. */
+function readPartialSuccess(text: string): OtlpOutcome {
+  let answer: { readonly partialSuccess?: Readonly<Record<string, unknown>> | null } | null;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    return { problem: undefined };
+  }
+  const { rejectedSpans, rejectedLogRecords, errorMessage } = answer?.partialSuccess ?? {};
+  const rejected = Number(rejectedSpans ?? rejectedLogRecords ?? 0);
+  if (!(rejected > 0)) return { problem: undefined };
+  const reason = typeof errorMessage === "string" ? `: ${errorMessage.slice(0, maxMessageChars)}` : "";
+  return { problem: `the collector rejected ${rejected}${reason}`, rejected };
 }

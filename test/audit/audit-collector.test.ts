@@ -18,6 +18,7 @@ test("lines arrive in order, also those that the collector refused at first", as
     otlp: { url: `${collector.url}/`, headers: { "x-tenant": "ops" } },
     sync: "always",
     onFailure: (problem) => problems.push(problem),
+    onRejected: () => {},
   });
   const at = fromMillis(1_000);
   await Promise.all(["a", "b", "c"].map((line) => sink.append(`{"n":"${line}"}\n`, at, signal)));
@@ -42,11 +43,12 @@ test("a collector that is down is asked once a second for the last lines", async
     onFailure: () => {
       failures += 1;
     },
+    onRejected: () => {},
   });
   await sink.append("{}\n", fromMillis(0), signal);
   const awaited = createAuditCollector({
     otlp: { url: "http://127.0.0.1:1", headers: {} },
-    ...{ sync: "always", onFailure: () => {} },
+    ...{ sync: "always", onFailure: () => {}, onRejected: () => {} },
   });
   const refused = expect(awaited.append("{}\n", fromMillis(0), signal)).rejects.toThrow("takes no lines");
   const closed = Promise.all([sink.close(), awaited.close()]);
@@ -63,7 +65,7 @@ test("lines are refused once too many wait", async () => {
   const sink = createAuditCollector({
     otlp: { url: "http://127.0.0.1:9", headers: {} },
     sync: "1s",
-    onFailure: () => {},
+    ...{ onFailure: () => {}, onRejected: () => {} },
   });
   const at = fromMillis(0);
   await Promise.all(Array.from({ length: 10_000 }, () => sink.append("{}\n", at, signal)));
@@ -81,7 +83,7 @@ describe("a line that is withdrawn", () => {
     });
     const sink = createAuditCollector({
       otlp: { url: collector.url, headers: {} },
-      ...{ sync: "always", onFailure: () => {} },
+      ...{ sync: "always", onFailure: () => {}, onRejected: () => {} },
     });
     const withdrawing = new AbortController();
     const append = (line: string, until = withdrawing.signal) => sink.append(line, fromMillis(0), until);
@@ -107,7 +109,7 @@ describe("a line that is withdrawn", () => {
     const collector = await openScriptedSource((response) => asked.resolve(() => sendJson(response, {})));
     const sink = createAuditCollector({
       otlp: { url: collector.url, headers: {} },
-      ...{ sync: "always", onFailure: () => {} },
+      ...{ sync: "always", onFailure: () => {}, onRejected: () => {} },
     });
     const withdrawing = new AbortController();
     const sent = sink.append("sent", fromMillis(0), withdrawing.signal);
@@ -119,3 +121,33 @@ describe("a line that is withdrawn", () => {
     await collector.close();
   });
 });
+
+test.each(["always", "1s"] as const)(
+  "lines that the collector rejects are told, with sync: %s",
+  async (sync) => {
+    const collector = await openScriptedSource((response) =>
+      sendJson(response, { partialSuccess: { rejectedLogRecords: "2", errorMessage: "over the quota" } }),
+    );
+    const rejected: unknown[] = [];
+    const sink = createAuditCollector({
+      ...{ otlp: { url: collector.url, headers: {} }, sync },
+      onFailure: () => {},
+      onRejected: (...lines) => rejected.push(lines),
+    });
+    const appended = ["a", "b", "c"].map((line) => sink.append(line, fromMillis(0), signal));
+    const errors = (await Promise.allSettled(appended)).map((one) =>
+      one.status === "rejected" ? one.reason : undefined,
+    );
+    expect(await sink.close()).toEqual([]);
+    const problem = "the collector rejected 2: over the quota";
+    // Of one line there cannot be two.
+    const told = sync === "always" ? [1, 2] : [2];
+    expect(rejected).toEqual(told.map((lines) => [lines, problem]));
+    const refused = expect.objectContaining({ name: "LineRejected" });
+    expect(errors).toEqual(
+      sync === "always" ? [refused, refused, refused] : [undefined, undefined, undefined],
+    );
+    expect(collector.requests).toHaveLength(told.length);
+    await collector.close();
+  },
+);

@@ -2,7 +2,7 @@
 import { createHmac } from "node:crypto";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { type AuditEntry, type AuditSink, createAuditLog } from "#src/audit/audit-log.ts";
+import { type AuditEntry, type AuditSink, createAuditLog, LineRejected } from "#src/audit/audit-log.ts";
 import type { AuditConfig } from "#src/config/edge-settings.ts";
 import { LimitReached } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -12,10 +12,14 @@ const token = "secret-token-of-ana";
 
 function open(over: Partial<AuditConfig> = {}) {
   const lines: string[] = [];
-  const state = { isFull: false, dropped: 0, problems: [] as (string | undefined)[] };
+  const state = {
+    ...{ isFull: false, problem: undefined as Error | undefined, dropped: 0 },
+    problems: [] as (string | undefined)[],
+  };
   const sink: AuditSink = {
     append: async (line) => {
       if (state.isFull) throw new Error("no space");
+      if (state.problem !== undefined) throw state.problem;
       lines.push(line);
     },
     reopen: () => {},
@@ -111,6 +115,17 @@ describe("a line that cannot be written", () => {
     await record({ request: "r3" });
     expect(read()).toHaveLength(3);
     expect(state.problems).toEqual(["no space", undefined]);
+  });
+
+  test("refuses its request, and counts once, where it is among lines of which some are rejected", async () => {
+    const { audit, record, read, state } = open();
+    state.problem = new LineRejected("over the quota");
+    audit.countRejected(2, "over the quota");
+    for (let n = 0; n < 3; n += 1) await expect(record()).rejects.toThrow(LimitReached);
+    state.problem = undefined;
+    await record({ request: "r2" });
+    expect(state).toMatchObject({ dropped: 2, problems: ["over the quota", undefined] });
+    expect(read()).toMatchObject([{ request: "r2" }, { event: "dropped", lines: 2 }]);
   });
 
   test("is dropped and counted where the configuration says so", async () => {

@@ -368,6 +368,7 @@ const silentLog: AuditLog = {
   start: async () => undefined,
   stop: async () => undefined,
   configure: async () => undefined,
+  countRejected: () => undefined,
   reopen: () => undefined,
   close: async () => undefined,
 };

@@ -61,6 +61,21 @@ describe.concurrent("an exporter", () => {
     await collector.close();
   });
 
+  test("counts spans that its collector rejects as dropped, and sends them no second time", async ({
+    expect,
+  }) => {
+    const collector = await openScriptedSource((response) =>
+      sendJson(response, { partialSuccess: { rejectedSpans: "2", errorMessage: "too old" } }),
+    );
+    const { exporter, counts, end, logged } = open(collector.url);
+    for (let n = 0; n < 5; n += 1) end();
+    await exporter.close(50_000);
+    expect(counts).toEqual({ sent: 3, dropped: 2 });
+    expect(logged).toEqual(["traces cannot be sent"]);
+    expect(collector.requests).toHaveLength(1);
+    await collector.close();
+  });
+
   test("sends spans at its end that were added while a batch was under way and failed", async ({
     expect,
   }) => {

@@ -63,7 +63,7 @@ export async function openAuditKeeper(
 }
 
 async function openAudit(config: AuditConfig, telemetry: Telemetry, now: () => Instant): Promise<OpenAudit> {
-  const { sink, file } = await openSink(config, telemetry);
+  const { sink, file } = await openSink(config, telemetry, (...rejected) => log.countRejected(...rejected));
   const log = createAuditLog({
     ...{ config, sink, now },
     onDropped: (lines) => telemetry.recordAuditLoss("dropped", lines),
@@ -93,7 +93,7 @@ async function replaceAudit(
     open.file?.configure(config);
     await open.log.configure(config);
   } else {
-    const { sink, file } = await openSink(config, telemetry);
+    const { sink, file } = await openSink(config, telemetry, open.log.countRejected);
     await open.log
       .configure(config, { sink, unsynced: file?.unsynced ?? 0 })
       .catch(async (error: unknown) => {
@@ -114,12 +114,13 @@ function isSamePlace(before: AuditConfig, after: AuditConfig): boolean {
 async function openSink(
   config: AuditConfig,
   telemetry: Telemetry,
+  onRejected: AuditCollectorOptions["onRejected"],
 ): Promise<{ readonly sink: AuditSink; readonly file?: AuditFile }> {
   const { file: path = "", otlp, sync } = config;
   if (otlp !== undefined) {
     const onFailure: AuditCollectorOptions["onFailure"] = (reason) =>
       telemetry.log({ level: "warn", message: "the audit log cannot be sent", reason });
-    return { sink: createAuditCollector({ otlp, sync, onFailure }) };
+    return { sink: createAuditCollector({ otlp, sync, onFailure, onRejected }) };
   }
   const file = await openAuditFile(path, config).catch((error: unknown) => {
     throw toConfigError(config, error);

@@ -6,6 +6,7 @@ import { stat } from "node:fs/promises";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
 import { commands, printUsage, readHelp } from "./commands.ts";
+import { formatErrorCode } from "./core/errors.ts";
 import { now } from "./core/time.ts";
 import { version } from "./core/version.ts";
 
@@ -16,13 +17,23 @@ setFlagsFromString("--heap-growing-percent=100");
 const stop = new AbortController();
 for (const name of ["SIGINT", "SIGTERM"] as const) {
   process.on(name, () => {
-    // A second signal ends the program at once.
-    if (stop.signal.aborted) process.exit(130);
+    // A second signal ends the program at once, and so does one while it waits for a reader of what it has printed.
+    if (stop.signal.aborted || hasEnded) process.exit(130);
     stop.abort(new Error(name));
   });
 }
-// A closed pipe, such as to `head`, is no reason to stop serving.
-for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+let hasEnded = false;
+let hasLostOutput = false;
+// A reader that wants no more, such as `head`, is no failure; nor does a server end for want of a place for its output.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code === "EPIPE" || process.argv[2] === "serve" || hasLostOutput) return;
+  hasLostOutput = true;
+  shell.err(`readout: standard output cannot be written${formatErrorCode(error)}\n`);
+});
+process.stderr.on("error", () => {});
+process.on("exit", (code) => {
+  if (code === 0 && hasLostOutput) process.exitCode = 1;
+});
 
 const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   env: process.env,
@@ -113,16 +124,22 @@ async function runCommand([name, ...args]: readonly string[]): Promise<number> {
   return run(args, { ...shell, kinds, loadOwnKind });
 }
 
-runCommand(process.argv.slice(2)).then(
-  (code) => {
-    process.exitCode = code;
-    // Open handles do not delay the exit of a command that has ended.
-    setTimeout(() => process.exit(code), 500).unref();
-  },
-  (error: unknown) => {
-    const interrupted = stop.signal.aborted && error === stop.signal.reason;
-    if (!interrupted)
-      shell.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-    process.exit(interrupted ? 130 : 1);
-  },
-);
+runCommand(process.argv.slice(2)).then(exitOnceWritten, (error: unknown) => {
+  if (stop.signal.aborted && error === stop.signal.reason) process.exit(130);
+  shell.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  return exitOnceWritten(1);
+});
+
+async function exitOnceWritten(code: number): Promise<void> {
+  hasEnded = true;
+  process.exitCode = code;
+  // A command that was told to end does not wait for a reader that may be stuck.
+  if (!stop.signal.aborted) await Promise.all([process.stdout, process.stderr].map(flush));
+  // Open handles do not delay the exit of a command that has ended.
+  setTimeout(() => process.exit(code), 500).unref();
+}
+
+/** Resolves when all that was written before has been taken, or never will be. */
+function flush(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => stream.write("", () => resolve()));
+}

@@ -22,11 +22,20 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
     stop.abort(new Error(name));
   });
 }
+/** Whether this is a server: SIGHUP has it reload, and never ends it. */
+const isServer = process.argv[2] === "serve";
+let hasMissedHangup = false;
+let notifyHangup = (): void => {
+  hasMissedHangup = true;
+};
+// From before the server is loaded until the program ends.
+if (isServer) process.on("SIGHUP", () => notifyHangup());
+
 let hasEnded = false;
 let hasLostOutput = false;
 // A reader that wants no more, such as `head`, is no failure; nor does a server end for want of a place for its output.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code === "EPIPE" || process.argv[2] === "serve" || hasLostOutput) return;
+  if (error.code === "EPIPE" || isServer || hasLostOutput) return;
   hasLostOutput = true;
   shell.err(`readout: standard output cannot be written${formatErrorCode(error)}\n`);
 });
@@ -77,8 +86,10 @@ function formatStamp(found?: Stats): string {
 }
 
 function subscribeToHangup(listener: () => void, signal: AbortSignal): void {
-  process.on("SIGHUP", listener);
-  signal.addEventListener("abort", () => process.off("SIGHUP", listener));
+  notifyHangup = () => {
+    if (!signal.aborted) listener();
+  };
+  if (hasMissedHangup) notifyHangup();
 }
 
 let runningLoads = 0;

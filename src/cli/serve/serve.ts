@@ -274,8 +274,11 @@ function reloadOnChange(running: RunningServer): void {
     unfinished.push(reload().catch(onError));
   };
   again.watch(onChange, signal);
-  shell.onHangup(onChange, signal);
-  shell.onHangup(() => running.audit.reopen(), signal);
+  const onHangup = () => {
+    onChange();
+    running.audit.reopen();
+  };
+  shell.onHangup(onHangup, signal);
 }
 
 async function reloadConfig(

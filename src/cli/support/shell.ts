@@ -22,7 +22,10 @@ export interface Shell {
   loadModules<T>(load: () => Promise<T>): Promise<T>;
   /** Calls `changed` when the file is changed, created or deleted, until `signal` aborts. */
   onChange(path: string, changed: () => void, signal: AbortSignal): void;
-  /** Calls `listener` at SIGHUP, which requests a reload of the configuration, until `signal` aborts. */
+  /**
+   * Calls `listener` at SIGHUP, which requests a reload of the configuration, until `signal` aborts; at once where one came
+   * before. There is one listener.
+   */
   onHangup(listener: () => void, signal: AbortSignal): void;
   /** Ends a command early: Ctrl-C. */
   readonly signal: AbortSignal;

@@ -1,14 +1,14 @@
 // The composition root: arguments, environment, signals and exit code. No other file uses `process`, so that a test can
 // run every command.
 import "./compile-cache.js";
-import { readFileSync, type Stats, statSync } from "node:fs";
-import { stat } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
 import { commands, printUsage, readHelp } from "./commands.ts";
 import { formatErrorCode } from "./core/errors.ts";
 import { now } from "./core/time.ts";
 import { version } from "./core/version.ts";
+import { watchFile } from "./files/watched-file.ts";
 
 // Large answers leave much garbage and few live objects, and V8 would let the heap grow to four times the live size.
 // Twice is cheap; at 30 % every request took twice the processor time.
@@ -57,33 +57,6 @@ const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   onHangup: subscribeToHangup,
   signal: stop.signal,
 };
-
-/** Polls instead of watching: a mounted file may change by a symbolic link that is replaced. */
-function watchFile(path: string, changed: () => void, signal: AbortSignal): void {
-  // Synchronously, because the caller reads the file next: a later first state could miss a change.
-  let seen = readStamp(path);
-  const check = async () => {
-    const found = await stat(path).then(formatStamp, () => formatStamp());
-    if (signal.aborted) return;
-    if (found !== seen) changed();
-    seen = found;
-    wait();
-  };
-  const wait = () => setTimeout(() => void check(), 1_000).unref();
-  wait();
-}
-
-function readStamp(path: string): string {
-  try {
-    return formatStamp(statSync(path));
-  } catch {
-    return formatStamp();
-  }
-}
-
-function formatStamp(found?: Stats): string {
-  return found === undefined ? "missing" : `${found.mtimeMs} ${found.ino} ${found.size}`;
-}
 
 function subscribeToHangup(listener: () => void, signal: AbortSignal): void {
   notifyHangup = () => {

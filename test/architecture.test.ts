@@ -10,7 +10,7 @@ const root = new URL("..", import.meta.url).pathname;
  * Patterns: `*` within a segment, `{a,b}` either, `/**` a folder and all below it.
  */
 const layers: readonly Layer[] = [
-  { folder: "src", imports: ["resolvers", "src/cli/**", "src/core/**"] },
+  { folder: "src", imports: ["resolvers", "src/cli/**", "src/files", "src/core/**"] },
   {
     folder: "src/cli/**",
     imports: [

@@ -36,8 +36,12 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   if (!/^https?:/.test(url) || !URL.canParse(url)) {
     return printUsageError(`mcp: --url ${url} is no address such as http://127.0.0.1:8080`, usage, shell);
   }
-  const token = shell.env.READOUT_TOKEN ?? "";
+  const token = (shell.env.READOUT_TOKEN ?? "").trim();
   if (token === "") return printUsageError("mcp: READOUT_TOKEN is not set", usage, shell);
+  // `fetch` would refuse it with a message that repeats it.
+  if (!/^[\x20-\x7e]+$/.test(token)) {
+    return printUsageError("mcp: READOUT_TOKEN is no token: expected one line of ASCII", usage, shell);
+  }
   const upstream: Upstream = { url: toEndpoint(url), token, version: undefined };
   const lines = createInterface({ input: shell.openInput(), crlfDelay: Number.POSITIVE_INFINITY });
   shell.signal.addEventListener("abort", () => lines.close());
@@ -61,18 +65,37 @@ function toEndpoint(url: string): string {
 
 /** Never throws: a failure is the answer to its message. */
 async function forwardLine(line: string, upstream: Upstream, shell: Shell): Promise<void> {
-  let message: Message = {};
+  const message = readMessage(line);
+  if (typeof message === "number") {
+    printFailure(null, message, "expected a message of JSON-RPC: an object of JSON in one line", shell);
+    return;
+  }
   try {
-    message = JSON.parse(line);
     for (const answer of await postMessage(line, message, upstream, shell.signal)) shell.out(`${answer}\n`);
   } catch (error) {
-    shell.err(`readout mcp: ${toErrorMessage(error)}\n`);
-    const { id = null, method } = message ?? {};
+    const { id = null, method } = message;
     // A notification has no answer.
-    if (method !== undefined && id === null) return;
-    const failure = { code: -32_603, message: toErrorMessage(error) };
-    shell.out(`${JSON.stringify({ jsonrpc: "2.0", id, error: failure })}\n`);
+    if (method !== undefined && id === null) shell.err(`readout mcp: ${toErrorMessage(error)}\n`);
+    else printFailure(id, errorCodes.internal, toErrorMessage(error), shell);
   }
+}
+
+/** Those of JSON-RPC. */
+const errorCodes = { parse: -32_700, request: -32_600, internal: -32_603 } as const;
+
+/** Returns the code of the error where the line is no message. */
+function readMessage(line: string): Message | number {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === "object" && value !== null ? value : errorCodes.request;
+  } catch {
+    return errorCodes.parse;
+  }
+}
+
+function printFailure(id: string | number | null, code: number, message: string, shell: Shell): void {
+  shell.err(`readout mcp: ${message}\n`);
+  shell.out(`${JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } })}\n`);
 }
 
 /** The messages that the server answers, a line each. @throws {Error} with what it says where that is no message */

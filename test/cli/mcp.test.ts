@@ -82,7 +82,33 @@ test("answers failures as failures of their message", async () => {
   expect(JSON.stringify(refused.get(1))).not.toContain("wrong");
   const absent = await exchange([initialize, "no json"], { url: "http://127.0.0.1:9" });
   expect(absent.get(1).error.code).toBe(-32_603);
-  expect(absent.get(null).error.code).toBe(-32_603);
+  expect(absent.get(null).error.code).toBe(-32_700);
+});
+
+test.each([
+  ["no json", -32_700],
+  ['{ "jsonrpc"', -32_700],
+  ["null", -32_600],
+  ["5", -32_600],
+  ["{}", -32_600],
+])("answers %s, which is no message, with %d", async (line, code) => {
+  const answers = await exchange([initialize, line]);
+  expect(answers.get(null).error.code).toBe(code);
+  expect(answers.get(null).error.message).not.toMatch(/undefined|properties|token/);
+});
+
+test.each(["rdt_secret\nx", "rdt_secret\r\nx", "rdt_secret…"])(
+  "takes no token %j, and repeats none",
+  async (token) => {
+    const shell = createShell({ now, env: { READOUT_TOKEN: token } });
+    expect(await run(["--url", address], shell)).toBe(2);
+    expect(shell.complained()).toContain("READOUT_TOKEN is no token");
+    expect(shell.complained() + shell.printed()).not.toContain("rdt_secret");
+  },
+);
+
+test("a line break after the token is none of it", async () => {
+  expect((await exchange([initialize], { as: `${token}\n` })).get(1).result).toBeDefined();
 });
 
 test.each([

@@ -8,6 +8,11 @@ import type { Millis } from "../core/time.ts";
 import type { LogEvent } from "../store/backend.ts";
 
 interface WatchedFolder {
+  /**
+   * Reads a folder that is about to be the one that `folder` names. What it resolves to takes its files, all at once; until then
+   * those of before count.
+   */
+  readonly prepare: (folder: string | undefined) => Promise<() => void>;
   readonly close: () => void;
 }
 
@@ -33,10 +38,14 @@ const maxFileBytes = 1_048_576;
 interface FolderState<Content> {
   readonly options: FolderOptions<Content>;
   readonly log: FolderOptions<Content>["log"];
-  files: ReadonlyMap<string, LoadedFile<Content>>;
+  files: Files<Content>;
+  /** How often files were taken that somebody prepared. */
+  prepared: number;
   /** Whether it was logged that the folder cannot be read. */
   isUnreadable: boolean;
 }
+
+type Files<Content> = ReadonlyMap<string, LoadedFile<Content>>;
 
 interface LoadedFile<Content> {
   /** Changes whenever the file does. */
@@ -53,6 +62,7 @@ export async function watchFolder<Content>(options: FolderOptions<Content>): Pro
     // A read that is under way when the folder is closed logs nothing.
     log: (event) => (isClosed ? undefined : options.log(event)),
     files: new Map(),
+    prepared: 0,
     isUnreadable: false,
   };
   await refreshFolder(state);
@@ -67,6 +77,15 @@ export async function watchFolder<Content>(options: FolderOptions<Content>): Pro
       });
   }, options.interval ?? defaultInterval).unref();
   return {
+    async prepare(folder) {
+      const read = await readFolder(folder, state);
+      // The files of another folder are none of this one, even where it cannot be read.
+      const files = read ?? (folder === options.folder() ? state.files : new Map());
+      return () => {
+        state.prepared += 1;
+        takeFiles(files, state);
+      };
+    },
     close() {
       isClosed = true;
       clearInterval(timer);
@@ -74,33 +93,51 @@ export async function watchFolder<Content>(options: FolderOptions<Content>): Pro
   };
 }
 
-/** Reads the files that have changed. Leaves everything as it is while files are being renamed. */
 async function refreshFolder<Content>(state: FolderState<Content>): Promise<void> {
-  const stamps = await readStampsOrReport(state);
-  const { files } = state;
-  if (stamps === undefined) return;
-  if (stamps.size === files.size && [...stamps].every(([file, stamp]) => files.get(file)?.stamp === stamp)) {
-    return;
-  }
-  const loaded = new Map<string, LoadedFile<Content>>();
-  for (const [file, stamp] of stamps) {
-    const known = files.get(file);
-    const read = known?.stamp === stamp ? known : await loadFile(file, state);
-    if (read === undefined) return;
-    loaded.set(file, { stamp, parsed: read.parsed });
-  }
-  state.files = loaded;
-  const right = [...loaded].flatMap(([file, { parsed }]) =>
+  const { prepared } = state;
+  const files = await readFolder(state.options.folder(), state);
+  // Files that were taken meanwhile may be those of another folder.
+  if (files !== undefined && state.prepared === prepared) takeFiles(files, state);
+}
+
+function takeFiles<Content>(files: Files<Content>, state: FolderState<Content>): void {
+  if (files === state.files) return;
+  state.files = files;
+  const right = [...files].flatMap(([file, { parsed }]) =>
     parsed === undefined ? [] : [[file, parsed.content] as const],
   );
   state.options.change(new Map(right));
 }
 
+/**
+ * Reads the files that have changed; the same map where none has. Undefined where everything is to be left as it is: while files
+ * are being renamed, and where the folder cannot be read.
+ */
+async function readFolder<Content>(
+  folder: string | undefined,
+  state: FolderState<Content>,
+): Promise<Files<Content> | undefined> {
+  const stamps = await readStampsOrReport(folder, state);
+  const { files } = state;
+  if (stamps === undefined) return undefined;
+  if (stamps.size === files.size && [...stamps].every(([file, stamp]) => files.get(file)?.stamp === stamp)) {
+    return files;
+  }
+  const loaded = new Map<string, LoadedFile<Content>>();
+  for (const [file, stamp] of stamps) {
+    const known = files.get(file);
+    const read = known?.stamp === stamp ? known : await loadFile(file, state);
+    if (read === undefined) return undefined;
+    loaded.set(file, { stamp, parsed: read.parsed });
+  }
+  return loaded;
+}
+
 async function readStampsOrReport<Content>(
+  folder: string | undefined,
   state: FolderState<Content>,
 ): Promise<ReadonlyMap<string, string> | undefined> {
   const { isRead, messages } = state.options;
-  const folder = state.options.folder();
   try {
     const stamps = folder === undefined ? new Map() : await readFileStamps(folder, isRead);
     state.isUnreadable = false;

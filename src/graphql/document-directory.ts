@@ -11,6 +11,8 @@ export interface DocumentDirectory {
   readonly find: (hash: string) => string | undefined;
   /** By file, each once. */
   readonly list: () => ReadonlyMap<string, readonly string[]>;
+  /** Reads the folder of another configuration. What it resolves to takes its documents in place of those of now. */
+  readonly prepare: (folder: string | undefined) => Promise<() => void>;
   readonly close: () => void;
 }
 
@@ -32,7 +34,8 @@ export async function openDocumentDirectory(
     },
     messages: { unreadable: "documents cannot be read", wrong: "documents not taken" },
   });
-  return { find: (hash) => known.get(hash), list: () => listDistinct(byFile), close: watched.close };
+  const { prepare, close } = watched;
+  return { find: (hash) => known.get(hash), list: () => listDistinct(byFile), prepare, close };
 }
 
 function listDistinct(byFile: ReadonlyMap<string, Documents>): ReadonlyMap<string, readonly string[]> {

@@ -7,6 +7,8 @@ import { createVisualFinder, type PublishedVisuals, readVisual, type Visual } fr
 
 export interface VisualDirectory extends PublishedVisuals {
   readonly listPublished: () => readonly Visual[];
+  /** Reads the folder of another configuration. What it resolves to publishes its visuals in place of those of now. */
+  readonly prepare: (folder: string | undefined) => Promise<() => void>;
   readonly close: () => void;
 }
 
@@ -43,6 +45,7 @@ export async function openVisualDirectory(options: VisualDirectoryOptions): Prom
     listPublished: () => visuals,
     find: (id) => find(id),
     shareAnswer: createAnswerCache(deadline, cacheFor),
+    prepare: watched.prepare,
     close: watched.close,
   };
 }

@@ -1,6 +1,8 @@
 // The program as a user starts it: its output and exit code. Refusals before serving are tested on the commands'
 // functions, without a process: `test/cli/refused-start.test.ts`.
-import { writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { copyFile, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
 import manifest from "../../package.json" with { type: "json" };
@@ -8,7 +10,8 @@ import { dead, site, useConfigFolder } from "../support/config-files.ts";
 import { endAll, program, start, startReadout } from "../support/process.ts";
 
 const { version } = manifest;
-const { configure } = useConfigFolder();
+const folder = useConfigFolder();
+const { configure } = folder;
 afterAll(endAll);
 
 describe.concurrent("--version", () => {
@@ -103,6 +106,44 @@ describe.concurrent("readout serve: reload", () => {
     await writeFile(file, two("newer", "127.0.0.1:1"));
     await expect.poll(() => statusOf(address, "newer")).toBe(200);
     await expect.poll(() => told.err).toContain("a change of listen needs a restart");
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+
+  test("has the folders of the new configuration once it counts", async ({ expect }) => {
+    const vis = join(folder.folder, "visuals");
+    const docs = join(folder.folder, "documents");
+    for (const path of [vis, docs]) await mkdir(path);
+    await copyFile("src/cli/demo/throughput.yaml", join(vis, "throughput.yaml"));
+    const query = "{ __typename }";
+    await writeFile(join(docs, "name.graphql"), query);
+    const text = site("{ kind: memory }", "{ index: demo-shop-app }").replace(
+      "  shop: {",
+      "  demo-shop: { metrics: { backend: one, match: { site: demo-shop } },",
+    );
+    const file = await configure(`${text}visuals: visuals\n`);
+    const { child, told, ended, listening } = startReadout("serve", "--config", file);
+    const address = await listening;
+    const readVisual = async () =>
+      (await fetch(`${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg`)).status;
+    const askByHash = async () => {
+      const sha256Hash = createHash("sha256").update(query).digest("hex");
+      const answer = await fetch(`${address}/graphql?token=t`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ extensions: { persistedQuery: { version: 1, sha256Hash } } }),
+      });
+      return answer.json();
+    };
+    expect(await readVisual()).toBe(200);
+    await writeFile(file, `${text}graphql: { documents: documents, only_documents: true }\n`);
+    child.kill("SIGHUP");
+    const reloaded = new Promise<void>((resolve) =>
+      child.stderr.on("data", () => told.err.includes('"reloaded"') && resolve()),
+    );
+    await reloaded;
+    expect(await readVisual()).toBe(404);
+    expect(await askByHash()).toEqual({ data: { __typename: "Query" } });
     child.kill("SIGTERM");
     expect(await ended).toBe(0);
   });

@@ -295,7 +295,9 @@ async function reloadConfig(
   const kept = new Set(restartSettings.filter(isChanged).map(([name]) => name));
   if (graphql.isOutdated()) kept.add("mesh");
   for (const name of kept) telemetry.log({ level: "warn", message: `a change of ${name} needs a restart` });
+  const takeFolders = await prepareFolders(running, next.config);
   replaceConfig(running, next);
+  takeFolders();
   telemetry.log({ level: "info", message: "reloaded", file: options.file });
 }
 
@@ -313,6 +315,18 @@ async function replaceAudit(
     telemetry.log({ level: "error", message: "not reloaded: the configuration is wrong", problems });
     return false;
   }
+}
+
+/** Reads the folders that the configuration names. What it returns takes their files: not before the configuration counts. */
+async function prepareFolders(
+  { visuals, documents }: RunningServer,
+  { visuals: visualFolder, graphql }: Config,
+): Promise<() => void> {
+  const prepared = [visuals.prepare(visualFolder), documents.prepare(graphql?.documents)];
+  const takes = await Promise.all(prepared);
+  return () => {
+    for (const take of takes) take();
+  };
 }
 
 function replaceConfig(running: RunningServer, next: ConnectedConfig): void {

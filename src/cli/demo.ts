@@ -7,7 +7,7 @@ import { defaults } from "../config/schema.ts";
 import { toErrorMessage } from "../core/errors.ts";
 import { type Instant, toMillis } from "../core/time.ts";
 import { serve } from "./serve/serve.ts";
-import { printUsageError, type Shell } from "./support/shell.ts";
+import { printUsageError, quoteForShell, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout demo [--port 8080] [--token T]
 
@@ -94,7 +94,6 @@ function printGreeting(address: string, token: string, now: Instant): string {
     error: { name: "TypeError", message: "cart is undefined", backtrace: ["at app.js:12:3"] },
     tags: { page: "cart" },
   });
-  const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
   return `Readout listens on ${address}
 
 Sites    demo-shop, demo-blog, each with the log sources ${sources.join(", ")} (generated)
@@ -102,10 +101,10 @@ Token    ${token}
 Console  ${address}/
 
 Try:
-curl -s ${address}/api/v2/logs/lines -H ${quoted(`Authorization: Bearer ${token}`)} -H 'Content-Type: application/json' -d ${quoted(body)}
+curl -s ${address}/api/v2/logs/lines -H ${quoteForShell(`Authorization: Bearer ${token}`)} -H 'Content-Type: application/json' -d ${quoteForShell(body)}
 
 Without a token: an error report like a browser's, and two published visuals
-curl -s '${address}/errors?api_key=demo-key' -d ${quoted(report)}
+curl -s '${address}/errors?api_key=demo-key' -d ${quoteForShell(report)}
 curl -s ${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg
 curl -s ${address}/api/v2/saved_visuals/73h_ogaRMCuYHGmgjkhUbg/csv
 

@@ -25,6 +25,19 @@ describe("readout init", () => {
     expect(out).toMatch(/whoever holds it reads as ana.*Tokens {4}1.*0 problems/s);
   });
 
+  test("prints commands that read what it has written, and run no other package", async () => {
+    const { url } = await serve(["filebeat-2026.11.20"]);
+    for (const [name, word] of [
+      ["other.yaml", join(folder, "other.yaml")],
+      ["it's mine.yaml", `'${join(folder, "it'\\''s mine.yaml")}'`],
+    ] as const) {
+      const { out } = await init(["--out", join(folder, name), "--elastic", url]);
+      expect(out).toContain(
+        `then \`npx --no-install readout serve --config ${word}\`. What \`npx --no-install readout check --config ${word}\` says`,
+      );
+    }
+  });
+
   test("proposes a few patterns for hundreds of indices and reads mappings by pattern", async () => {
     const names = Array.from({ length: 400 }, (_, at) => `tenant${at % 40}-app-2026.11.${10 + (at % 20)}`);
     const fake = await serve(names);

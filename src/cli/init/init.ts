@@ -14,7 +14,7 @@ import type { Survey } from "../../store/inspection.ts";
 import { run as check } from "../check.ts";
 import { printConfigError } from "../support/config-file.ts";
 import { describeError, openBackend } from "../support/open-backend.ts";
-import { exitCodes, printUsageError, type Shell } from "../support/shell.ts";
+import { exitCodes, printUsageError, quoteForShell, type Shell } from "../support/shell.ts";
 import { findHostMetrics } from "./host-metrics.ts";
 import { type ProposedSite, proposeSites } from "./propose.ts";
 import { type Draft, type DraftBackend, printBackends, printDraft } from "./render.ts";
@@ -307,6 +307,12 @@ function linkOrRename(draft: string, path: string): void {
   }
 }
 
+/** As it may be copied from the terminal. Without `--no-install`, npx runs a stranger's package where this one is not installed. */
+function printCommand(name: string, out: string): string {
+  const path = /^[\w./-]+$/.test(out) ? out : quoteForShell(out);
+  return `npx --no-install readout ${name}${out === options.out.default ? "" : ` --config ${path}`}`;
+}
+
 function describeDraft({ sites, notes, token: { user } }: Draft, out: string, token: string): string {
   const parts = sites.map((site) => {
     const sources =
@@ -323,7 +329,7 @@ function describeDraft({ sites, notes, token: { user } }: Draft, out: string, to
     "",
     `  ${token}`,
     "",
-    "Next: read the file, then `npx readout serve`. What `npx readout check` says of it:",
+    `Next: read the file, then \`${printCommand("serve", out)}\`. What \`${printCommand("check", out)}\` says of it:`,
     "",
     "",
   ].join("\n");

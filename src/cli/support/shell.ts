@@ -45,3 +45,8 @@ export function printUsageError(wrong: string, usage: string, shell: Shell): num
   shell.err(`${wrong}\n\n${usage}`);
   return exitCodes.usage;
 }
+
+/** A text as one word of a command that is printed to be copied. */
+export function quoteForShell(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

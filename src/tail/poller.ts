@@ -2,8 +2,8 @@
 // line once to each tail whose query it satisfies, so 500 tails cost a source no more than one.
 //
 // Lines become visible later than their own time: shippers buffer, indices refresh. So each poll reads some seconds again,
-// and from time to time the whole lateness window. A poll that is refused is repeated query by query, so that only those
-// tails are refused whose own query cannot be answered.
+// and from time to time the whole lateness window. A poll that is refused is repeated query by query, and what has been
+// delivered is remembered for each query, so that only those tails are refused whose own query cannot be answered.
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
@@ -54,7 +54,7 @@ export interface PollerOptions {
   readonly deadline: Millis;
   readonly lateness: Millis;
   readonly tieLimit: number;
-  /** How many lines are remembered. */
+  /** How many lines are remembered for each query. */
   readonly seenLimit: number;
   readonly now: () => Instant;
   /** Resolves after so long, or at once when the signal aborts. */
@@ -113,9 +113,14 @@ export async function* readLines(
 
 /** Listeners of one query. */
 interface QueryAudience {
+  readonly key: string;
   readonly filter: Filter;
   readonly matches: (line: LogLine, body: Body) => boolean;
   readonly listeners: Set<Listener>;
+  /** What has been delivered to them. */
+  readonly seen: RecentIds;
+  /** Why nothing more is read for them. */
+  refusal: Unprocessable | undefined;
 }
 
 /** A poller and those who listen to it. */
@@ -147,7 +152,10 @@ function addListener(state: PollerState, listener: Listener): () => void {
   const { audiences } = state;
   const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
   const { filter } = listener;
-  const audience = audiences.get(key) ?? { filter, matches: compileFilter(filter), listeners: new Set() };
+  const audience: QueryAudience = audiences.get(key) ?? {
+    ...{ key, filter, matches: compileFilter(filter), listeners: new Set() },
+    ...{ seen: createRecentIds(state.options.seenLimit), refusal: undefined },
+  };
   audiences.set(key, audience);
   audience.listeners.add(listener);
   if (state.leaving === undefined) {
@@ -156,12 +164,16 @@ function addListener(state: PollerState, listener: Listener): () => void {
     void pollUntilAborted(state, state.leaving.signal);
   }
   return () => {
-    if (!audience.listeners.delete(listener) || audience.listeners.size > 0) return;
-    audiences.delete(key);
-    if (audiences.size > 0) return;
-    state.leaving?.abort(new Error("no listeners left"));
-    state.leaving = undefined;
+    if (audience.listeners.delete(listener) && audience.listeners.size === 0) removeAudience(state, audience);
   };
+}
+
+/** Later listeners of its query are another one, and start a new poll where nobody else listens. */
+function removeAudience(state: PollerState, { key }: QueryAudience): void {
+  state.audiences.delete(key);
+  if (state.audiences.size > 0) return;
+  state.leaving?.abort(new Error("no listeners left"));
+  state.leaving = undefined;
 }
 
 function renewOutcome(state: PollerState): void {
@@ -183,16 +195,15 @@ interface PollProgress {
   /** When the last poll of any range began. */
   last: Instant;
   failures: number;
-  readonly seen: RecentIds;
-  /** Too many lines to remember. Those of the current batch are then remembered and not delivered, so no poll may go on. */
-  isFull: boolean;
+  /** What need not be matched again, as far as there is room: a line that is missing here costs time and nothing else. */
+  readonly matched: RecentIds;
 }
 
 async function pollUntilAborted(state: PollerState, signal: AbortSignal): Promise<void> {
   const { now, pause, seenLimit } = state.options;
   const began = now();
-  const seen = createRecentIds(seenLimit);
-  const progress: PollProgress = { complete: began, last: began, failures: 0, seen, isFull: false };
+  const matched = createRecentIds(seenLimit);
+  const progress: PollProgress = { complete: began, last: began, failures: 0, matched };
   while (!signal.aborted) {
     // A clock that is put back must not move the lower bound.
     const begun = later(now(), progress.last);
@@ -204,12 +215,6 @@ async function pollUntilAborted(state: PollerState, signal: AbortSignal): Promis
     } catch (error) {
       if (signal.aborted) return;
       settleOutcome(state, error);
-      if (error instanceof Unprocessable) {
-        // Later listeners start a new poll.
-        if (state.leaving?.signal === signal) state.leaving = undefined;
-        for (const listener of listListeners(state)) listener.onRefusal(error);
-        return;
-      }
       await pauseAfterFailure(state, progress, error, signal);
     }
   }
@@ -227,12 +232,15 @@ async function pollOnce(
   const oldest = (progress.complete - lateness) as Instant;
   const recent = (progress.last - fromMillis(recentWindow)) as Instant;
   const from = isComplete ? oldest : later(recent, oldest);
-  await readForAll(state, progress, { from, to: begun }, signal);
+  await readForAudiences(state, progress, [...state.audiences.values()], { from, to: begun }, signal);
+  // All may have been refused.
+  signal.throwIfAborted();
   progress.last = begun;
   settleOutcome(state);
   if (isComplete) {
     progress.complete = begun;
-    progress.seen.forget((begun - lateness) as Instant);
+    const remembered = [progress.matched, ...[...state.audiences.values()].map(({ seen }) => seen)];
+    for (const lines of remembered) lines.forget((begun - lateness) as Instant);
   }
   const closed = (progress.complete - lateness) as Instant;
   for (const listener of listListeners(state)) listener.onClosed(closed);
@@ -253,66 +261,62 @@ async function pauseAfterFailure(
   await state.options.pause(rest, signal);
 }
 
-/** Reads once for all queries. If that is refused, reads for each alone and refuses only those that cannot be answered. */
-async function readForAll(
+/**
+ * Reads once for the queries of all of these. Once one of them is refused, reads again for the others alone. If the source
+ * refuses the reading, reads for each query alone and refuses only those that cannot be answered.
+ */
+async function readForAudiences(
   state: PollerState,
   progress: PollProgress,
+  audiences: readonly QueryAudience[],
   range: TimeRange,
   signal: AbortSignal,
 ): Promise<void> {
-  const { audiences } = state;
+  const readAgain = (others: readonly QueryAudience[]) =>
+    readForAudiences(state, progress, others, range, signal);
   try {
-    await readAndDeliver(state, progress, combineFilters(state), range, signal);
+    await readAndDeliver(state, progress, audiences, range, signal);
   } catch (error) {
-    if (progress.isFull || !(error instanceof Unprocessable) || audiences.size < 2) throw error;
-    for (const [key, audience] of [...audiences]) {
-      await readAndDeliver(state, progress, audience.filter, range, signal).catch((own: unknown) => {
-        if (progress.isFull || !(own instanceof Unprocessable)) throw own;
-        refuseAudience(state, key, audience, own);
-      });
-    }
-    if (audiences.size === 0) throw error;
+    if (!(error instanceof Unprocessable)) throw error;
+    const left = audiences.filter(({ refusal }) => refusal === undefined);
+    const [first, ...more] = left;
+    if (first === undefined) return;
+    if (left.length < audiences.length) await readAgain(left);
+    else if (more.length === 0) refuseAudience(state, first, error);
+    else for (const audience of left) if (audience.listeners.size > 0) await readAgain([audience]);
   }
 }
 
+/** Stops where one of the audiences is refused: the rest may be what only its query matches. */
 async function readAndDeliver(
   state: PollerState,
   progress: PollProgress,
-  filter: Filter,
+  audiences: readonly QueryAudience[],
   range: TimeRange,
   signal: AbortSignal,
 ): Promise<void> {
-  for await (const batch of readLines(state.options, filter, range, signal)) {
-    const lines = batch.filter((line) => addUnlessSeen(progress, line));
+  for await (const batch of readLines(state.options, combineFilters(audiences), range, signal)) {
+    const lines = batch.filter((line) => !progress.matched.has(line));
     await deliverLines(state, lines, signal);
+    for (const line of lines) if (!progress.matched.isFull()) progress.matched.add(line);
+    for (const { refusal } of audiences) if (refusal !== undefined) throw refusal;
   }
 }
 
-function addUnlessSeen(progress: PollProgress, line: LogLine): boolean {
-  try {
-    return progress.seen.add(line);
-  } catch (error) {
-    progress.isFull = true;
-    throw error;
-  }
-}
-
-function refuseAudience(
-  { audiences }: PollerState,
-  key: string,
-  audience: QueryAudience,
-  error: Unprocessable,
-): void {
+function refuseAudience(state: PollerState, audience: QueryAudience, error: Unprocessable): void {
   const refused = [...audience.listeners];
-  // Later listeners of the same query start a new poll.
+  // They have left, and another audience may have their query by now.
+  if (refused.length === 0) return;
+  audience.refusal = error;
   audience.listeners.clear();
-  if (audiences.get(key) === audience) audiences.delete(key);
+  removeAudience(state, audience);
+  if (state.audiences.size === 0) settleOutcome(state, error);
   for (const listener of refused) listener.onRefusal(error);
 }
 
 /** Matches what any listener follows; all lines where there are too many queries. */
-function combineFilters({ audiences }: PollerState): Filter {
-  const filters = [...audiences.values()].map(({ filter }) => filter);
+function combineFilters(audiences: readonly QueryAudience[]): Filter {
+  const filters = audiences.map(({ filter }) => filter);
   const [first, second, ...rest] = filters;
   const isAll = filters.length > maxSeparateQueries || filters.some(({ kind }) => kind === "all");
   if (first === undefined || isAll) return { kind: "all" };
@@ -323,26 +327,40 @@ function combineFilters({ audiences }: PollerState): Filter {
 /** How long lines are matched in one turn of the event loop. */
 const turnTime: Millis = 5;
 
-/** To those who listen when it begins. Whoever comes later reads himself what lies before. @throws the signal's reason */
+/**
+ * To those who listen when it begins. Whoever comes later reads himself what lies before. Those are refused whose query
+ * matches more lines than can be remembered. @throws the signal's reason
+ */
 async function deliverLines(
-  { audiences }: PollerState,
+  state: PollerState,
   lines: readonly LogLine[],
   signal: AbortSignal,
 ): Promise<void> {
   if (lines.length === 0) return;
   const opened = lines.map((line) => ({ line, body: openBody(line.json) }));
   let began = performance.now();
-  for (const { matches, listeners } of [...audiences.values()]) {
+  for (const audience of [...state.audiences.values()]) {
+    const { matches, listeners } = audience;
     const own: LogLine[] = [];
     for (const { line, body } of opened) {
       if (listeners.size === 0) break;
-      if (matches(line, body)) own.push(line);
+      if (matches(line, body) && addUnlessSeen(state, audience, line)) own.push(line);
       if (performance.now() - began < turnTime) continue;
       await yieldToEventLoop();
       signal.throwIfAborted();
       began = performance.now();
     }
     if (own.length > 0) for (const listener of listeners) listener.onLines(own);
+  }
+}
+
+function addUnlessSeen(state: PollerState, audience: QueryAudience, line: LogLine): boolean {
+  try {
+    return audience.seen.add(line);
+  } catch (error) {
+    if (!(error instanceof Unprocessable)) throw error;
+    refuseAudience(state, audience, error);
+    return false;
   }
 }
 

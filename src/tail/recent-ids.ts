@@ -8,6 +8,7 @@ export interface RecentIds {
   readonly has: (line: LogLine) => boolean;
   /** False when it has been seen. @throws {Refused} `result_too_large` when there are too many to remember */
   readonly add: (line: LogLine) => boolean;
+  readonly isFull: () => boolean;
   /** Lines before this will not be asked for again. */
   readonly forget: (before: Instant) => void;
 }
@@ -34,6 +35,7 @@ export function createRecentIds(limit: number): RecentIds {
       count += 1;
       return true;
     },
+    isFull: () => count >= limit,
     forget(before) {
       for (const [slot, keys] of seconds) {
         if ((slot + 1n) * slotLength > before) continue;

@@ -1,11 +1,13 @@
-// Lines are matched for many tails without holding the event loop up.
+// Lines are matched for many tails without holding the event loop up, and remembered for each query alone.
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createPoller } from "#src/tail/poller.ts";
+import { createSubject } from "./harness.ts";
 
 const base = Date.UTC(2026, 0, 15);
 const lines = Array.from(
@@ -59,4 +61,107 @@ test("lines of one batch reach many tails in several turns, each what it follows
   const { received, turns } = await deliver(40);
   expect(received).toEqual(new Map(Array.from({ length: 40 }, (_, tail) => [tail, [`l${tail}`]])));
   expect(turns).toBeGreaterThan(5);
+});
+
+describe("a tail among lines that others follow", () => {
+  const limits = { documents: 100 };
+  const refusal = { event: "end", data: { reason: "refused", error: "result_too_large" } };
+
+  /** Adds lines of one second, so many that a query of all lines cannot be answered. */
+  function addNoise(add: ReturnType<typeof createSubject>["add"], second: number) {
+    for (let n = 0; n < 150; n += 1) add(`noise${second}-${n}`, second * 1_000 + n + 1, "noise");
+  }
+
+  test("goes on when a tail of all lines is refused", async () => {
+    const { open, add, clock } = createSubject({ limits });
+    const narrow = await open({ query: "message:needle" });
+    const broad = await open();
+    addNoise(add, 0);
+    add("a", 500, "needle");
+    await clock.advance(1_000);
+    expect(broad.events.at(-1)).toMatchObject(refusal);
+    expect(narrow.lines()).toEqual(["a"]);
+    add("b", 1_500, "needle");
+    await clock.advance(1_000);
+    expect([narrow.lines(), narrow.state()]).toEqual([["a", "b"], "open"]);
+  });
+
+  test("goes on where there are more queries than one reading compares", async () => {
+    const { open, add, clock } = createSubject({ limits });
+    const clients = await Promise.all(
+      Array.from({ length: 40 }, (_, n) => open({ query: `message=needle${n}` })),
+    );
+    for (let second = 0; second < 30; second += 1) {
+      addNoise(add, second);
+      for (let n = 0; n < 40; n += 1) add(`${n}-${second}`, second * 1_000 + 500, `needle${n}`);
+      await clock.advance(1_000);
+    }
+    await clock.advance(60_000);
+    for (const [n, client] of clients.entries()) {
+      expect(client.lines()).toEqual(Array.from({ length: 30 }, (_, second) => `${n}-${second}`));
+      expect(client.state()).toBe("open");
+    }
+  });
+
+  test("is refused when its own query matches too many lines, and may come back when those are past", async () => {
+    const { open, add, clock } = createSubject({ limits, tail: { lateness: 20_000 } });
+    const narrow = await open({ query: "message:needle" });
+    const [own, twin] = [await open({ query: "message:noise" }), await open({ query: "message:noise" })];
+    addNoise(add, 0);
+    await clock.advance(1_000);
+    for (const { events } of [own, twin]) expect(events.at(-1)).toMatchObject(refusal);
+    await clock.advance(40_000);
+    const again = await open({ query: "message:noise" });
+    add("c", 41_500, "noise");
+    await clock.advance(1_000);
+    expect([again.lines(), again.state(), narrow.state()]).toEqual([["c"], "open", "open"]);
+  });
+
+  test("is read for alone once the query of the others is refused", async () => {
+    let read = 0;
+    const { open, add, clock } = createSubject({
+      limits,
+      store: (store) => ({
+        async *lines(query, signal) {
+          for await (const batch of store.lines(query, signal)) {
+            for (let first = 0; first < batch.length; first += 10) {
+              const lines = batch.slice(first, first + 10);
+              read += lines.length;
+              yield lines;
+            }
+          }
+        },
+      }),
+    });
+    const narrow = await open({ query: "message:needle" });
+    await open();
+    for (let n = 0; n < 900; n += 1) add(`l${n}`, n + 1, n < 890 ? "noise" : "needle");
+    await clock.advance(1_000);
+    expect(narrow.lines()).toHaveLength(10);
+    // What shows that all lines are too many, and the lines of the other query.
+    expect(read).toBeLessThanOrEqual(120);
+  });
+
+  test("loses nothing when another query is found too broad while each is read alone", async () => {
+    const refusing = { now: false };
+    const { open, add, clock } = createSubject({
+      limits,
+      store: (store) => ({
+        async *lines(query, signal) {
+          if (refusing.now && query.filter.kind === "or")
+            throw new Refused("result_too_large", "too many", { limit: 7 });
+          yield* store.lines(query, signal);
+        },
+      }),
+    });
+    const narrow = await open({ query: "message:needle" });
+    const broad = await open({ query: "message:noise" });
+    refusing.now = true;
+    addNoise(add, 0);
+    for (let n = 0; n < 50; n += 1) add(`both${n}`, 500 + n, "noise needle");
+    await clock.advance(1_000);
+    expect(broad.events.at(-1)).toMatchObject(refusal);
+    expect(narrow.lines()).toHaveLength(50);
+    expect(narrow.state()).toBe("open");
+  });
 });

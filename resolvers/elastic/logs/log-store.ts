@@ -11,6 +11,7 @@ import type { LineCountQuery, LogQuery, LogSource, LogStore } from "../../../src
 import type { ElasticClient } from "../client/client.ts";
 import { isRemote } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
 import { parseTenantFilter } from "../query/tenant-filter.ts";
 import { requireReadableGroups } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
@@ -73,9 +74,9 @@ async function estimateWithinLimits(
 ): Promise<boolean> {
   const { sources, documentLimit, tieLimit } = query;
   const groupsBySource = await Promise.all(sources.map((source) => readGroups(store, source, signal)));
-  const readers = zip(sources, groupsBySource).flatMap(([source, { groups }]) =>
-    groups.map((group) =>
-      createGroupReader(createReadContext(store, source, group, groups, query, signal), { documents: 0 }),
+  const readers = zip(sources, groupsBySource).flatMap(([source, found]) =>
+    found.groups.map((group) =>
+      createGroupReader(createReadContext(store, source, group, found, query, signal), { documents: 0 }),
     ),
   );
   const limit = Math.min(documentLimit, tieLimit);
@@ -86,7 +87,7 @@ async function estimateWithinLimits(
   const counted = query.budget ?? { documents: 0 };
   for (const count of [overread, ...counts]) counted.documents += count;
   if (counted.documents <= limit) return true;
-  const opaque = zip(sources, groupsBySource).filter(([, { isOpaque }]) => isOpaque);
+  const opaque = zip(sources, groupsBySource).filter(([, { metadata }]) => metadata.opaque);
   await Promise.all(opaque.map(([source]) => requireStillOpaque(store, source, signal)));
   return false;
 }
@@ -97,12 +98,12 @@ async function countSource(
   { source, range, filter, step, grouping, hasGroupBuckets = false }: LineCountQuery,
   signal: AbortSignal,
 ): Promise<LineCounts | undefined> {
-  const { groups } = await readGroups(store, source, signal);
+  const found = await readGroups(store, source, signal);
   const limits = { expectedLines: 1, documentLimit: 0, tieLimit: 0 };
   const query: LogQuery = { ...{ sources: [source], range, filter, order: "asc" }, ...limits };
   const counts = createLineCounts(hasGroupBuckets && grouping !== undefined);
-  for (const group of groups) {
-    const context = createReadContext(store, source, group, groups, query, signal);
+  for (const group of found.groups) {
+    const context = createReadContext(store, source, group, found, query, signal);
     const reader = createGroupReader(context, { documents: 0 });
     if (!(await addGroupCounts(reader, step, grouping, counts))) return undefined;
   }
@@ -127,20 +128,20 @@ function createReadContext(
   store: StoreContext,
   source: LogSource,
   layoutGroup: LayoutGroup,
-  layoutGroups: readonly LayoutGroup[],
+  { groups: layoutGroups, metadata: initialMetadata }: SourceGroups,
   query: LogQuery,
   signal: AbortSignal,
 ): ReadContext {
   const { tenantFilter: text } = source;
   const tenantFilter =
     text === undefined ? undefined : rejectInexactTenantFilter(store.backend, () => parseTenantFilter(text));
-  return { ...store, source, layoutGroup, layoutGroups, query, tenantFilter, signal };
+  return { ...store, source, layoutGroup, layoutGroups, initialMetadata, query, tenantFilter, signal };
 }
 
-/** How a source is read now, and whether its mappings may not be read. */
+/** How a source is read now, by which state of its mappings. */
 interface SourceGroups {
   readonly groups: readonly LayoutGroup[];
-  readonly isOpaque: boolean;
+  readonly metadata: IndexMetadata;
 }
 
 async function readGroups(
@@ -155,14 +156,13 @@ async function readGroups(
   }
   const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
-  const isOpaque = metadata.opaque;
   try {
     await requireReadableGroups(backend, source, metadata, groups, client, signal);
   } catch (error) {
-    if (isOpaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
+    if (metadata.opaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
     throw error;
   }
-  return { groups, isOpaque };
+  return { groups, metadata };
 }
 
 /** Reads the lines of all layout groups of a source, with new groups for what is left when they change. */
@@ -175,11 +175,11 @@ async function* readSource(
 ): AsyncGenerator<readonly LogLine[]> {
   let range: TimeRange | undefined = query.range;
   for (let attempt = 0; range !== undefined; attempt++) {
-    const { groups, isOpaque } = await readGroups(store, source, signal);
+    const found = await readGroups(store, source, signal);
     const rest: LogQuery = { ...query, range };
     const openContext = (group: LayoutGroup) => (own: AbortSignal) =>
-      createReadContext(store, source, group, groups, rest, own);
-    const streams = groups.map((group) => streamGroup(openContext(group), budget, signal));
+      createReadContext(store, source, group, found, rest, own);
+    const streams = found.groups.map((group) => streamGroup(openContext(group), budget, signal));
     try {
       for await (const lines of mergeStreams(streams, query.order)) {
         yield lines;
@@ -188,7 +188,7 @@ async function* readSource(
       }
       return;
     } catch (error) {
-      if (isOpaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
+      if (found.metadata.opaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
       requireRestartable(store.backend, error, attempt, source.index);
     }
   }

@@ -46,6 +46,8 @@ export interface ReadContext {
   readonly layoutGroup: LayoutGroup;
   /** All groups that the source had when the read began, this one included. */
   readonly layoutGroups: readonly LayoutGroup[];
+  /** The state of the mappings that they were found in. */
+  readonly initialMetadata: IndexMetadata;
   readonly query: LogQuery;
   readonly tenantFilter: Filter | undefined;
   readonly signal: AbortSignal;
@@ -128,9 +130,10 @@ export async function compileSearchPlan(
 
 /** The group of the context in the present state of the mappings, and all groups of the source. @throws {LayoutsChanged} */
 async function findCurrentGroup(
-  { mappingCache, source, layoutGroup, layoutGroups, signal }: ReadContext,
+  { mappingCache, source, layoutGroup, layoutGroups, initialMetadata, signal }: ReadContext,
   metadata: IndexMetadata,
 ): Promise<{ readonly group: LayoutGroup; readonly groups: readonly LayoutGroup[] }> {
+  if (metadata === initialMetadata) return { group: layoutGroup, groups: layoutGroups };
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const group = groups.find((candidate) => formatGroupKey(candidate) === formatGroupKey(layoutGroup));
   if (group === undefined || !haveSameLayouts(layoutGroups, groups)) throw new LayoutsChanged();

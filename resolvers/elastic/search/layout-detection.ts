@@ -1,16 +1,16 @@
 // The layout of each index, where the configuration says `auto`. A mapping decides where it shows exactly one layout and maps
 // that layout's message; otherwise twenty documents do. Where these show no layout, the one that reads most of them is guessed,
 // because a line without message and severity is hardly ever found. `check` reports a guess with its reason, and it is made
-// again as documents come. A layout whose time field the index lacks is no candidate: its lines would be in no range. With a
-// tenant filter only the tenant's own documents count, since a mapping also shows what others wrote.
+// again as documents come. Of an index without documents nothing is known: whoever reads asks first whether it has some now.
+// A layout whose time field the index lacks is no candidate: its lines would be in no range. With a tenant filter only the
+// tenant's own documents count, since a mapping also shows what others wrote.
 import type { LRUCache } from "lru-cache";
 import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { formatScalar, type JsonObject } from "../../../src/core/json/lossless-json.ts";
-import type { LogSource } from "../../../src/store/logs.ts";
-import type { ElasticClient } from "../client/client.ts";
-import { allOf, anyOf, buildIndicesQuery, matchAll, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, matchAll, type Query } from "../client/query-dsl.ts";
 import { findFirstText, findValue } from "../document/dotted-names.ts";
+import type { Hit } from "../document/hit-scanner.ts";
 import { findStructuredMessage } from "../layout/body-decoder.ts";
 import { findTimeField, type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { parseDocument, readSeverity } from "../layout/line-decoder.ts";
@@ -18,12 +18,19 @@ import { type LayoutMark, type LogLayout, logLayouts } from "../layout/log-layou
 import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
 import { isNumeric } from "../query/comparison-compiler.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
-import { searchComplete } from "./search.ts";
+import {
+  findFirstDocuments,
+  joinQueries,
+  type SampleContext,
+  type SampledGroup,
+  sampleGroups,
+  sampleSize,
+} from "./layout-samples.ts";
 
 export interface Detection {
   readonly layoutGroups: readonly LayoutGroup[];
-  /** False while an index has no documents: its first ones could show its layout. */
-  readonly isSettled: boolean;
+  /** Find the documents of indices that had none: the first ones could show another layout. */
+  readonly unseen: readonly Query[];
   readonly guesses: readonly Guess[];
 }
 
@@ -64,8 +71,6 @@ const guessableLayouts = candidateLayouts.filter(
 );
 const fallbackLayout = requireBuiltInLayout("ecs");
 
-const sampleSize = 20;
-const concurrentSamples = 8;
 /** The first documents of an index seldom change, but a guess may be wrong for later ones. */
 const guessLifetime = 300_000;
 
@@ -81,61 +86,78 @@ function orderLayouts(layouts: readonly LogLayout[]): readonly LogLayout[] {
 }
 
 /** What the detection of one source needs, and what it has found. */
-interface DetectionContext {
-  readonly backend: string;
-  readonly client: ElasticClient;
-  readonly pattern: string;
+interface DetectionContext extends SampleContext {
   readonly tenantFilter: string | undefined;
   readonly samples: LRUCache<string, SampleVerdict>;
-  readonly signal: AbortSignal;
   readonly found: Map<IndexGroup, LogLayout>;
   readonly undecided: Map<IndexGroup, SampleVerdict>;
-  isSettled: boolean;
+  readonly unseen: SampledGroup[];
+}
+
+/** A group whose mapping does not decide. */
+interface UndecidedGroup extends SampledGroup {
+  /** Those that the mapping shows come first, so that they are taken where the documents make no difference. */
+  readonly candidates: readonly LogLayout[];
+  /** The first layout that the mapping shows. */
+  readonly mapped: LogLayout | undefined;
+  /** All that the verdict depends on. */
+  readonly key: string;
 }
 
 /** `samples` remembers verdicts from one state of the mappings to the next. @throws {BackendError} */
 export async function detectLayouts(
-  backend: string,
-  client: ElasticClient,
-  { index: pattern, tenantFilter }: Pick<LogSource, "index" | "tenantFilter">,
+  place: SampleContext,
+  tenantFilter: string | undefined,
   metadata: IndexMetadata,
   samples: LRUCache<string, SampleVerdict>,
-  signal: AbortSignal,
 ): Promise<Detection> {
+  const found = new Map<IndexGroup, LogLayout>();
   const context: DetectionContext = {
-    ...{ backend, client, pattern, tenantFilter, samples, signal },
-    found: new Map(),
-    undecided: new Map(),
-    isSettled: true,
+    ...{ ...place, tenantFilter, samples, found },
+    ...{ undecided: new Map(), unseen: [] },
   };
   if (metadata.opaque) return detectOpaque(context, metadata);
-  for (let at = 0; at < metadata.groups.length; at += concurrentSamples) {
-    const some = metadata.groups.slice(at, at + concurrentSamples);
-    await Promise.all(some.map((group) => detectGroup(context, group)));
+  const unknown: UndecidedGroup[] = [];
+  for (const group of metadata.groups) {
+    const sampled = judgeMapping(context, group);
+    if (sampled === undefined) continue;
+    const sample = samples.get(sampled.key);
+    if (sample === undefined) unknown.push(sampled);
+    else judgeSample(context, sampled, sample);
+  }
+  for await (const [sampled, hits] of sampleGroups(context, unknown)) {
+    const sample = readVerdict(place.backend, hits, sampled.candidates);
+    // A young index has few documents, which say little about those to come.
+    if (sample.documents === sampleSize)
+      samples.set(sampled.key, sample, sample.shown === undefined ? { ttl: guessLifetime } : {});
+    judgeSample(context, sampled, sample);
   }
   const guesses = guessUndecided(context);
-  const { found, isSettled } = context;
   return {
     layoutGroups: partitionByLayout((group) => requireKey(found, group), metadata, fallbackLayout),
-    isSettled,
+    unseen: joinQueries(context.unseen),
     guesses,
   };
 }
 
 /** One layout for the whole pattern, where mappings may not be read. */
 async function detectOpaque(context: DetectionContext, metadata: IndexMetadata): Promise<Detection> {
-  const sample = await readSample(context, matchAll, candidateLayouts);
+  const hits = await findFirstDocuments(context, matchAll, sampleSize);
+  const sample = readVerdict(context.backend, hits, candidateLayouts);
   const layout = sample.shown ?? sample.guessed[0]?.layout ?? fallbackLayout;
   const guess = { groups: [], ...describeGuess(layout, sample) };
   return {
     layoutGroups: partitionByLayout(() => layout, metadata, layout),
-    isSettled: sample.documents > 0,
+    unseen: sample.documents === 0 ? [matchAll] : [],
     guesses: sample.shown === undefined ? [guess] : [],
   };
 }
 
-async function detectGroup(context: DetectionContext, group: IndexGroup): Promise<void> {
-  const { tenantFilter, samples, pattern, found, undecided } = context;
+/** Decides a group by its mapping. If that is not enough, returns what a sample of its documents needs. */
+function judgeMapping(
+  { pattern, tenantFilter, found }: DetectionContext,
+  group: IndexGroup,
+): UndecidedGroup | undefined {
   const timely = listTimelyLayouts(group);
   const mapped = listMappedLayouts(group, timely);
   const [first] = mapped;
@@ -146,18 +168,22 @@ async function detectGroup(context: DetectionContext, group: IndexGroup): Promis
     hasMappedMessage(group, first)
   ) {
     found.set(group, first);
-    return;
+    return undefined;
   }
-  // Those that the mapping shows come first, so that they are taken where the documents make no difference.
   const candidates = [...mapped, ...timely.filter((layout) => !mapped.includes(layout))];
   const key = JSON.stringify([pattern, tenantFilter, group.indices, candidates.map(({ name }) => name)]);
-  const own = allOf([buildIndicesQuery(group.indices), buildTenantQuery(tenantFilter, group)]);
-  const sample = samples.get(key) ?? (await readSample(context, own, candidates));
-  if (sample.documents === 0) context.isSettled = false;
-  // A young index has few documents, which say little about those to come.
-  else if (sample.documents === sampleSize)
-    samples.set(key, sample, sample.shown === undefined ? { ttl: guessLifetime } : {});
-  const layout = sample.shown ?? (sample.documents === 0 ? first : undefined);
+  return { group, query: buildTenantQuery(tenantFilter, group), candidates, mapped: first, key };
+}
+
+/** Decides a group by its documents, as far as these show a layout. */
+function judgeSample(
+  { found, undecided, unseen }: DetectionContext,
+  sampled: UndecidedGroup,
+  sample: SampleVerdict,
+): void {
+  const { group, mapped } = sampled;
+  if (sample.documents === 0) unseen.push(sampled);
+  const layout = sample.shown ?? (sample.documents === 0 ? mapped : undefined);
   if (layout === undefined) undecided.set(group, sample);
   else found.set(group, layout);
 }
@@ -243,14 +269,8 @@ function isMapped(group: IndexGroup, name: string): boolean {
   return field !== undefined && field.aliasOf === undefined;
 }
 
-/** What the first documents that a query finds show. @throws {BackendError} */
-async function readSample(
-  { backend, client, pattern, signal }: DetectionContext,
-  query: Query,
-  candidates: readonly LogLayout[],
-): Promise<SampleVerdict> {
-  const body = { size: sampleSize, track_total_hits: false, query, sort: ["_doc"] };
-  const { hits } = await searchComplete(backend, client, pattern, body, signal);
+/** What the first documents of a group show. */
+function readVerdict(backend: string, hits: readonly Hit[], candidates: readonly LogLayout[]): SampleVerdict {
   const documents = hits.flatMap((hit) => {
     try {
       return [parseDocument(backend, hit, hit.source)];

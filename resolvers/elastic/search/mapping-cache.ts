@@ -16,6 +16,7 @@ import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
 import { type SpanLayout, spanLayouts } from "../layout/span-layout.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { type Detection, detectLayouts, type Guess, type SampleVerdict } from "./layout-detection.ts";
+import { hasDocuments } from "./layout-samples.ts";
 import { loadIndexMetadata } from "./mapping-loader.ts";
 
 export interface MappingCache {
@@ -179,7 +180,10 @@ async function fetchMetadata(
   return metadata;
 }
 
-/** The layout groups of a source: by its configured layout, or detected once for each state of the mappings. */
+/**
+ * The layout groups of a source: by its configured layout, or detected once for each state of the mappings, and again when an
+ * index has its first documents.
+ */
 async function detectSource(
   { backend, client, customLayouts, detections, samples }: CacheState,
   source: LogSource,
@@ -190,13 +194,14 @@ async function detectSource(
   if (name !== "auto") {
     const layout = findLayout(name, logLayouts, customLayouts?.logs);
     const layoutGroups = partitionByLayout(() => layout, metadata, layout);
-    return { layoutGroups, isSettled: true, guesses: [] };
+    return { layoutGroups, unseen: [], guesses: [] };
   }
   const byFilter = detections.get(metadata) ?? new Map<string | undefined, Detection>();
   const known = byFilter.get(tenantFilter);
-  if (known !== undefined) return known;
-  const detection = await detectLayouts(backend, client, source, metadata, samples, signal);
-  if (detection.isSettled) detections.set(metadata, byFilter.set(tenantFilter, detection));
+  const context = { backend, client, pattern: source.index, signal };
+  if (known !== undefined && !(await hasDocuments(context, known.unseen))) return known;
+  const detection = await detectLayouts(context, tenantFilter, metadata, samples);
+  detections.set(metadata, byFilter.set(tenantFilter, detection));
   return detection;
 }
 

@@ -13,6 +13,8 @@ export interface LayoutGroup {
   /** For a time of type `long`: the nanoseconds in one unit. Undefined for a date. */
   readonly unit: bigint | undefined;
   readonly groups: readonly IndexGroup[];
+  /** Whether an index had no document that counts, so that its first one may show another layout. */
+  readonly isUnseen: (index: string) => boolean;
 }
 
 export function formatGroupKey({ layout, time, unit }: LayoutGroup): string {
@@ -36,19 +38,20 @@ export function partitionByLayout(
   findLayout: (group: IndexGroup) => LogLayout,
   { groups }: IndexMetadata,
   opaque: LogLayout,
+  isUnseen: (index: string) => boolean = () => false,
 ): readonly LayoutGroup[] {
   const layoutGroups = new Map<string, LayoutGroup & { readonly groups: IndexGroup[] }>();
   for (const group of groups) {
     const layout = findLayout(group);
     const { field: time, unit } = findTimeField(group, layout) ?? deriveDefaultTime(layout);
-    const layoutGroup = { layout, time, unit, groups: [group] };
+    const layoutGroup = { layout, time, unit, groups: [group], isUnseen };
     const key = formatGroupKey(layoutGroup);
     const known = layoutGroups.get(key);
     if (known === undefined) layoutGroups.set(key, layoutGroup);
     else known.groups.push(group);
   }
   if (layoutGroups.size > 0) return [...layoutGroups.values()];
-  return [{ layout: opaque, time: deriveDefaultTime(opaque).field, unit: undefined, groups: [] }];
+  return [{ layout: opaque, time: deriveDefaultTime(opaque).field, unit: undefined, groups: [], isUnseen }];
 }
 
 /**

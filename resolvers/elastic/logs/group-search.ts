@@ -10,6 +10,7 @@ import { hasUnmappedField } from "../query/tenant-filter.ts";
 import {
   acceptShardCount,
   isStale,
+  mappingChangedError,
   type ReachedIndices,
   readCompleteResponse,
   requireSameIndices,
@@ -48,16 +49,23 @@ export async function searchPlanned<Response extends ReachedIndices>(
       // queries, which the product shows from then on. A failure (500) says nothing of the query, which is sent once more.
       reader.isFilterPushedDown = attempt === 0;
     } else {
-      if (!isStale(metadata, result, mappingCache.findAcceptedShardCount(source.index))) {
+      const isUnseen = hasUnseenIndex(plan, result);
+      if (!isUnseen && !isStale(metadata, result, mappingCache.findAcceptedShardCount(source.index))) {
         return { plan, response: result };
       }
       if (attempt === maxRefreshes) {
+        if (isUnseen) throw mappingChangedError(backend, source.index);
         acceptShardCount(backend, source.index, metadata, result, mappingCache);
         return { plan, response: result };
       }
     }
     await mappingCache.refresh(source.index, signal);
   }
+}
+
+/** Whether a response came from an index that had no documents when its layout was chosen, which they may contradict. */
+export function hasUnseenIndex({ isUnseen }: SearchPlan, { indices }: ReachedIndices): boolean {
+  return [...indices].some(isUnseen);
 }
 
 function returnRejected(error: unknown): BackendError {

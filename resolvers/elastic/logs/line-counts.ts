@@ -102,9 +102,9 @@ function ignoreRejection(error: unknown): undefined {
   throw error;
 }
 
-/** As if a response had come from all that the plan knows: nothing was searched. */
+/** As if a response had come from all shards that the plan knows, and from no document: nothing was searched. */
 function describePlan({ metadata }: SearchPlan) {
-  return { shards: { total: metadata.shards, failed: 0 }, indices: metadata.indices };
+  return { shards: { total: metadata.shards, failed: 0 }, indices: new Set<string>() };
 }
 
 /** Undefined where the index certainly cannot count. */

@@ -6,11 +6,11 @@ import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../
 import { fetchNextPage, releaseScroll, requireCompleteScroll, scrollOptions } from "../client/scroll.ts";
 import { isStale, readCompleteResponse } from "../search/search.ts";
 import { batchSizes, countDocuments, type GroupReader, keepLines, listInstants } from "./group-reader.ts";
-import { search } from "./group-search.ts";
+import { hasUnseenIndex, search } from "./group-search.ts";
 import { buildScrollBody, type SearchPlan } from "./search-plan.ts";
 
 /**
- * All lines of a millisecond within the range. Undefined when the scroll met an index that the plan did not know.
+ * All lines of a millisecond within the range. Undefined when the scroll met an index that the plan did not know, or knew without documents.
  * @throws {Refused} above the limit of documents or of lines in one millisecond
  * @throws {BackendError}
  */
@@ -31,7 +31,8 @@ export async function readMillisecond(
   try {
     while (response.hits.length > 0) {
       const { hits } = response;
-      if (isStale(plan.metadata, response, acceptedShards)) return undefined;
+      if (hasUnseenIndex(plan, response) || isStale(plan.metadata, response, acceptedShards))
+        return undefined;
       countDocuments(reader, plan, hits.length);
       documents += hits.length;
       for (const line of await keepLines(reader, plan, hits, listInstants(plan, hits), range))

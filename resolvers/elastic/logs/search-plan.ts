@@ -65,6 +65,8 @@ export interface SearchPlan {
   readonly layout: LogLayout;
   /** The groups of indices with this layout. */
   readonly groups: readonly IndexGroup[];
+  /** Whether the layout of an index was not known from its documents. */
+  readonly isUnseen: LayoutGroup["isUnseen"];
   readonly product: Product;
   readonly timeColumn: TimeColumn;
   readonly sort: object;
@@ -117,6 +119,7 @@ export async function compileSearchPlan(
     metadata,
     layout,
     groups: group.groups,
+    isUnseen: group.isUnseen,
     product,
     timeColumn,
     sort: timeColumn.buildSort(query.order),

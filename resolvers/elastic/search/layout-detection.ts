@@ -1,7 +1,7 @@
 // The layout of each index, where the configuration says `auto`. A mapping decides where it shows exactly one layout and maps
 // that layout's message; otherwise twenty documents do. Where these show no layout, the one that reads most of them is guessed,
 // because a line without message and severity is hardly ever found. `check` reports a guess with its reason, and it is made
-// again as documents come. Of an index without documents nothing is known: whoever reads asks first whether it has some now.
+// again as documents come. Of an index without documents nothing is known: whoever reads asks first whether it has some now, and believes none that come meanwhile.
 // A layout whose time field the index lacks is no candidate: its lines would be in no range. With a tenant filter only the
 // tenant's own documents count, since a mapping also shows what others wrote.
 import type { LRUCache } from "lru-cache";
@@ -133,8 +133,14 @@ export async function detectLayouts(
     judgeSample(context, sampled, sample);
   }
   const guesses = guessUndecided(context);
+  const unseen = new Set(context.unseen.flatMap(({ group }) => group.indices));
   return {
-    layoutGroups: partitionByLayout((group) => requireKey(found, group), metadata, fallbackLayout),
+    layoutGroups: partitionByLayout(
+      (group) => requireKey(found, group),
+      metadata,
+      fallbackLayout,
+      (index) => unseen.has(index),
+    ),
     unseen: joinQueries(context.unseen),
     guesses,
   };
@@ -147,7 +153,12 @@ async function detectOpaque(context: DetectionContext, metadata: IndexMetadata):
   const layout = sample.shown ?? sample.guessed[0]?.layout ?? fallbackLayout;
   const guess = { groups: [], ...describeGuess(layout, sample) };
   return {
-    layoutGroups: partitionByLayout(() => layout, metadata, layout),
+    layoutGroups: partitionByLayout(
+      () => layout,
+      metadata,
+      layout,
+      () => sample.documents === 0,
+    ),
     unseen: sample.documents === 0 ? [matchAll] : [],
     guesses: sample.shown === undefined ? [guess] : [],
   };

@@ -5,7 +5,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { LogSource } from "#src/store/logs.ts";
+import type { LineCountQuery, LogSource } from "#src/store/logs.ts";
 import { testIO } from "../io.ts";
 import { openScriptedSource, type ScriptedSource } from "../scripted-http-source.ts";
 import { createFakeSearch, type FakeIndex } from "./fake-cluster.ts";
@@ -64,7 +64,14 @@ afterEach(async () => {
 /** A backend over these indices; `hold` replaces them. */
 export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) {
   let search = createFakeSearch(indices, "Elasticsearch");
-  const fake: ScriptedSource = await openScriptedSource((...parameters) => search.reply(...parameters));
+  let following: { readonly part: string; readonly search: typeof search } | undefined;
+  const fake: ScriptedSource = await openScriptedSource((response, request, text) => {
+    if (following !== undefined && `${request.url} ${text}`.includes(following.part)) {
+      search = following.search;
+      following = undefined;
+    }
+    search.reply(response, request, text);
+  });
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
   opened.push(fake, backend);
   const source = { id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined };
@@ -74,6 +81,10 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
     hold(indices: Readonly<Record<string, FakeIndex>>) {
       search = createFakeSearch(indices, "Elasticsearch");
     },
+    /** Replaces them before the next request with this part in its address or body is answered. */
+    holdBefore(part: string, indices: Readonly<Record<string, FakeIndex>>) {
+      following = { part, search: createFakeSearch(indices, "Elasticsearch") };
+    },
     async read(text = "", over: Partial<LogSource> = {}): Promise<LogLine[]> {
       const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
       const sources = [{ ...source, ...over }] as const;
@@ -82,6 +93,9 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
       for await (const batch of backend.stores.logs?.lines(query, signal()) ?? []) lines.push(...batch);
       return lines;
     },
+    /** What the index counts of the lines by hours, and by what `over` says. */
+    count: async (over: Partial<LineCountQuery> = {}) =>
+      backend.stores.logs?.count?.({ source, range, filter: parse(""), step: 3_600_000, ...over }, signal()),
     /** What `init` would propose of the indices. */
     survey: async () => backend.survey?.(["logs-*"], signal()),
     async report(over: Partial<LogSource> = {}) {

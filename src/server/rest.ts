@@ -338,8 +338,9 @@ async function answerTail(request: RunningRequest, followed: TailAnswer["follow"
 }
 
 /**
- * Ends the work at once: tails have places of their own, and no deadline. The log of the request is finished when the tail
- * is over; `onClose` is then told whether its client has not had all of it.
+ * Ends the work at once: tails have places of their own, and no deadline. One that begins far behind has a place of the
+ * exports as well, until it is near to now. The log of the request is finished when the tail is over; `onClose` is then told
+ * whether its client has not had all of it.
  */
 export async function openTail(
   { runner, exchange, generation, principal, work, log }: RunningRequest,
@@ -355,6 +356,7 @@ export async function openTail(
     // Empty is none, as it is to an EventSource.
     lastEventId: exchange.headers.get("last-event-id") || undefined,
     clientGone: exchange.gone,
+    takePlace: () => runner.streams.takePlace(principal, generation.limits),
     onClose: (cut: boolean) => {
       telemetry.tails.closed();
       end.recorded = finishStream(log, cut);

@@ -22,6 +22,8 @@ export interface StreamedRequest {
 }
 
 export interface StreamPlaces {
+  /** A place for what ends by itself; what is returned gives it back. @throws {LimitReached} {TooMany} */
+  readonly takePlace: (principal: Principal, limits: Limits) => () => void;
   /** What is returned gives the place back and ends the work. @throws {LimitReached} {TooMany} */
   readonly take: (request: StreamedRequest, limits: Limits, now: () => Instant) => () => void;
   readonly measureUse: (limits: Limits) => LimitUse;
@@ -34,35 +36,44 @@ type IsPermitted = (request: StreamedRequest) => Promise<boolean>;
 export function createStreamPlaces({ streams: gauge }: Telemetry): StreamPlaces {
   const open = new Set<StreamedRequest>();
   const byAccount = createAccountSlots();
+  let taken = 0;
   let isPermitted: IsPermitted | undefined;
   const check = async (request: StreamedRequest) => {
     if (request.mayFinish || isPermitted === undefined || (await isPermitted(request))) return;
     cut(request);
   };
+  const takePlace: StreamPlaces["takePlace"] = ({ account, limits: own }, limits) => {
+    const { tokenStreams } = narrowLimits(limits, own);
+    if (!byAccount.hasFree(account, tokenStreams))
+      throw new TooMany(1, "token_streams", { requests: tokenStreams });
+    if (taken >= limits.streams)
+      throw createOverloadedError("streams", `${taken} streamed answers are under way`);
+    taken += 1;
+    const release = byAccount.take(account, tokenStreams);
+    gauge.opened();
+    return () => {
+      taken -= 1;
+      release();
+      gauge.closed();
+    };
+  };
   return {
+    takePlace,
     take(request, limits, now) {
-      const { principal, work } = request;
-      const { tokenStreams } = narrowLimits(limits, principal.limits);
-      if (!byAccount.hasFree(principal.account, tokenStreams))
-        throw new TooMany(1, "token_streams", { requests: tokenStreams });
-      if (open.size >= limits.streams)
-        throw createOverloadedError("streams", `${open.size} streamed answers are under way`);
+      const leavePlace = takePlace(request.principal, limits);
       const clearExpiry = scheduleTokenExpiry(request, now);
       open.add(request);
-      const release = byAccount.take(principal.account, tokenStreams);
-      gauge.opened();
       // It may have been admitted by an earlier configuration.
       void check(request);
       return () => {
         clearExpiry();
         open.delete(request);
-        release();
-        gauge.closed();
-        work.end();
+        leavePlace();
+        request.work.end();
       };
     },
     measureUse: (limits) => ({
-      streams: open.size / limits.streams,
+      streams: taken / limits.streams,
       token_streams: byAccount.measureUse(),
     }),
     async cutUnpermitted(permits) {

@@ -11,6 +11,7 @@ import { yieldToEventLoop } from "../core/turns.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
 import { compileFilter } from "../log-query/matches.ts";
+import { type ExportQuery, limitExport } from "../operations/logs/lines.ts";
 import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
@@ -65,8 +66,15 @@ export interface PollerOptions {
 /** A hint to the store: one search answers a usual poll. */
 const expectedLinesHint = 10_000;
 
+interface ReadOptions {
+  /** Called whenever the store makes progress. */
+  readonly heard: () => void;
+  /** How many documents may be read, as for an export. Absent: a tail reads for ever, and one poll runs at a time. */
+  readonly exportLimit: number | undefined;
+}
+
 /**
- * Yields batches of lines by time. The deadline counts for each batch; `heard` is called whenever the store makes progress.
+ * Yields batches of lines by time. The deadline counts for each batch.
  * @throws {Unprocessable} {BackendError}
  */
 export async function* readLines(
@@ -74,40 +82,35 @@ export async function* readLines(
   filter: Filter,
   range: TimeRange,
   signal: AbortSignal,
-  heard?: () => void,
+  { heard, exportLimit }: Partial<ReadOptions> = {},
 ): AsyncGenerator<readonly LogLine[]> {
   const leaving = new AbortController();
   const limited = AbortSignal.any([signal, leaving.signal]);
-  // A tail reads for ever. What bounds it is that one poll runs at a time.
-  const documentLimit = Number.MAX_SAFE_INTEGER;
   let step: RequestLifetime | undefined;
   const progressed = () => {
     step?.reportProgress();
     heard?.();
   };
-  const query: LogQuery = {
-    ...{
-      sources,
-      range,
-      filter,
-      order: "asc",
-      expectedLines: expectedLinesHint,
-      documentLimit,
-      tieLimit,
-      progressed,
-    },
+  const waitForStep = <T>(promise: Promise<T>): Promise<T> => {
+    step = startRequest(limited, deadline);
+    return step.wait(promise).finally(step.end);
   };
-  const rows = store.lines(query, limited)[Symbol.asyncIterator]();
+  const all: ExportQuery = { sources, range, filter, order: "asc", tieLimit, progressed };
+  let rows: AsyncIterator<readonly LogLine[]> | undefined;
   try {
+    const query: LogQuery =
+      exportLimit === undefined
+        ? { ...all, expectedLines: expectedLinesHint, documentLimit: Number.MAX_SAFE_INTEGER }
+        : await waitForStep(limitExport(store, all, exportLimit, limited));
+    rows = store.lines(query, limited)[Symbol.asyncIterator]();
     for (;;) {
-      step = startRequest(limited, deadline);
-      const next = await step.wait(rows.next()).finally(step.end);
+      const next = await waitForStep(rows.next());
       if (next.done === true) return;
       yield next.value;
     }
   } finally {
     leaving.abort(new Error("the reader has stopped"));
-    rows.return?.()?.catch(() => {});
+    rows?.return?.()?.catch(() => {});
   }
 }
 

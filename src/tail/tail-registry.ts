@@ -42,6 +42,8 @@ interface TailClient {
   readonly lastEventId: string | undefined;
   /** Aborted when the client leaves. */
   readonly clientGone: AbortSignal;
+  /** Takes a place among the exports, for as long as the tail reads what lies far behind. @throws {TooMany} {LimitReached} */
+  readonly takePlace: () => () => void;
   /** Called once, when the tail is over; `isCut` when its last event was not taken. */
   readonly onClose: (isCut: boolean) => void;
 }
@@ -49,7 +51,7 @@ interface TailClient {
 export interface TailRegistry {
   /**
    * Resolves once the sources have answered for the first time.
-   * @throws {TooMany} the token has too many tails
+   * @throws {TooMany} the token has too many tails or exports
    * @throws {BackendError} `createOverloadedError` when there are too many in all; and what the sources fail with
    * @throws {Unprocessable} as a page of the lines, and for a wrong `Last-Event-ID`
    */
@@ -140,7 +142,7 @@ function takeSlot({ options, byAccount }: RegistryState, principal: Principal): 
 async function openTail(
   state: RegistryState,
   { store, sources, ...range }: TailAnswer["follow"],
-  { principal, lastEventId, clientGone, onClose }: TailClient,
+  { principal, lastEventId, clientGone, takePlace, onClose }: TailClient,
 ): Promise<StreamedBody> {
   const { limits, now, pause, log } = state.options;
   const resume = lastEventId === undefined ? undefined : decodeEventId(lastEventId);
@@ -152,7 +154,8 @@ async function openTail(
     ...{ tieLimit: computeTieLimit(limits), seenLimit: limits.documents },
   };
   const tail = startTail({
-    ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone },
+    ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone, takePlace },
+    exportLimit: narrowLimits(limits, principal.limits).export,
     listen: (listener) => listenToSources(state, pollerOptions, listener),
     onClose: (isCut) => {
       state.open.delete(tail);

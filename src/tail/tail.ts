@@ -1,6 +1,7 @@
 // One live tail, from its first reading to its last event. It reads by itself what lies behind, with back-pressure, until
-// it is close to now; then it listens to the poller of its sources. A line is sent once in each connection: the poller
-// gives it once, and what the tail's own reading has sent is remembered until the poller cannot meet it again.
+// it is close to now, and is an export for so long; then it listens to the poller of its sources. A line is sent once in
+// each connection: the poller gives it once, and what the tail's own reading has sent is remembered until the poller
+// cannot meet it again.
 //
 // What is sent is bounded, in characters that wait for the client: a tail that passes the bound is ended, and its
 // client may come back with the last id, at its own pace.
@@ -50,6 +51,10 @@ interface TailOptions {
   readonly to: Instant | undefined;
   /** The first instant that was open when the client was cut. */
   readonly resume: Instant | undefined;
+  /** How many documents it may read of what lies far behind. */
+  readonly exportLimit: number;
+  /** A place among the exports that read at once. @throws {TooMany} {LimitReached} */
+  readonly takePlace: () => () => void;
   /** When its token is worth nothing any more. */
   readonly expires: bigint | undefined;
   /** Aborted when the client leaves. */
@@ -258,26 +263,37 @@ async function runTail(state: TailState): Promise<void> {
   const endIfComplete = () => {
     if (to !== undefined && state.point > to) endTail(state, { reason: "complete" });
   };
-  // Far behind, a tail reads by itself, so that no other waits for it. Near to now it joins the others.
-  while (!state.hasEnded && pollerOptions.now() - state.point > 2n * state.lateness) {
-    await catchUp(state);
-    state.joined = undefined;
-    endIfComplete();
+  const isExport = isExportedFirst(state);
+  const leavePlace = isExport ? state.options.takePlace() : undefined;
+  try {
+    // Far behind, a tail reads by itself, so that no other waits for it. Near to now it joins the others.
+    while (!state.hasEnded && pollerOptions.now() - state.point > 2n * state.lateness) {
+      await catchUp(state, isExport ? state.options.exportLimit : undefined);
+      state.joined = undefined;
+      endIfComplete();
+    }
+  } finally {
+    leavePlace?.();
   }
   if (state.hasEnded) return;
   // The tail's own reading shows how the sources do.
   joinPoller(state).catch(() => {});
-  await catchUp(state);
+  await catchUp(state, undefined);
   endIfComplete();
 }
 
-/** Reads up to now until that succeeds. */
-async function catchUp(state: TailState): Promise<void> {
+/** Further behind than the last id of a client that was just cut, which may be as old as a heartbeat. */
+function isExportedFirst({ point, lateness, options }: TailState): boolean {
+  return options.pollerOptions.now() - point > 2n * lateness + fromMillis(heartbeatInterval);
+}
+
+/** Reads up to now until that succeeds. @throws {Refused} where more documents than `exportLimit` would be read */
+async function catchUp(state: TailState, exportLimit: number | undefined): Promise<void> {
   const { log, pause } = state.options.pollerOptions;
   const { signal } = state.control;
   for (let failures = 0; !state.hasEnded; failures += 1) {
     try {
-      return await readUpToNow(state);
+      return await readUpToNow(state, exportLimit);
     } catch (error) {
       if (signal.aborted) throw error;
       // Before the first answer a failure is the answer.
@@ -292,15 +308,16 @@ async function catchUp(state: TailState): Promise<void> {
 }
 
 /** Reads from the open instant to now, by time, and as fast as the client takes it. */
-async function readUpToNow(state: TailState): Promise<void> {
-  const { pollerOptions, filter, to } = state.options;
+async function readUpToNow(state: TailState, exportLimit: number | undefined): Promise<void> {
+  const { control, options } = state;
+  const { pollerOptions, filter, to } = options;
   const at = pollerOptions.now();
   state.floor = (at - state.lateness) as Instant;
   const range = { from: earlier(state.point, at), to: to === undefined ? at : earlier(to, at) };
   if (range.from <= range.to) {
     // Also before there is a line: a client that waits for few lines among many documents gets an answer and heartbeats.
-    const heard = () => reportSuccess(state);
-    for await (const batch of readLines(pollerOptions, filter, range, state.control.signal, heard)) {
+    const reading = { heard: () => reportSuccess(state), exportLimit };
+    for await (const batch of readLines(pollerOptions, filter, range, control.signal, reading)) {
       for (const lines of splitByMillisecond(batch)) {
         if (state.hasEnded) return;
         await sendOwnLines(state, lines);

@@ -76,7 +76,13 @@ test("a tail over Elasticsearch delivers late documents and survives a failing s
   const sources = [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }] as const;
   const chunks = await tails.open(
     { store, sources, filter: parse(""), from: fromMillis(base), to: undefined },
-    { principal: ana, lastEventId: undefined, clientGone: gone.signal, onClose: () => {} },
+    {
+      principal: ana,
+      lastEventId: undefined,
+      clientGone: gone.signal,
+      takePlace: () => () => {},
+      onClose: () => {},
+    },
   );
   let text = "";
   const reading = (async () => {

@@ -1,6 +1,7 @@
 // Tails over a memory store with a virtual clock and clients whose reading the test controls.
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Principal } from "#src/access/auth.ts";
+import { createOverloadedError } from "#src/access/request-slots.ts";
 import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import type { LogLine } from "#src/core/rows.ts";
@@ -66,12 +67,15 @@ export function createSubject(
     limits?: Partial<Limits>;
     tail?: Partial<Limits["tail"]>;
     store?: (store: LogStore) => LogStore;
+    /** How many places there are for tails that begin far behind. */
+    places?: number;
   } = {},
 ): Subject {
   const clock = createClock(base);
   const logs = createMemoryLogs();
   let readings = 0;
   const counted: LogStore = {
+    ...logs,
     lines(query, signal) {
       readings += 1;
       return logs.lines(query, signal);
@@ -79,6 +83,14 @@ export function createSubject(
   };
   const store = over.store?.(counted) ?? counted;
   const leaving: AbortController[] = [];
+  let places = over.places ?? 10;
+  const takePlace = () => {
+    if (places === 0) throw createOverloadedError("streams", "no place is free");
+    places -= 1;
+    return () => {
+      places += 1;
+    };
+  };
   const left = new Error("the client left");
   let log = "";
   const { limits } = defaults;
@@ -109,6 +121,7 @@ export function createSubject(
         principal,
         lastEventId: resume,
         clientGone: gone.signal,
+        takePlace,
         onClose: (cut) => {
           ending = cut;
         },

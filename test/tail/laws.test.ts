@@ -30,7 +30,7 @@ const outages = fc.array(
 const openings = fc.array(
   fc.record({
     at: fc.nat(length),
-    back: fc.option(fc.nat(60_000), { nil: undefined }),
+    back: fc.option(fc.nat(120_000), { nil: undefined }),
     red: fc.boolean(),
     /** How long each connection lasts. */
     cuts: fc.array(fc.integer({ min: 1, max: 30_000 }), { maxLength: 4 }),
@@ -44,6 +44,7 @@ function splitInTwo(store: LogStore): LogStore {
     backend: `half-${half}`,
     source: { id: "app", index: "app", layout: "auto", tenantFilter: undefined },
     store: {
+      ...store,
       async *lines(query: LogQuery, signal: AbortSignal) {
         for await (const batch of store.lines(query, signal)) {
           const own = batch.filter(({ id }) => Number(id.slice(1)) % 2 === half);
@@ -56,11 +57,15 @@ function splitInTwo(store: LogStore): LogStore {
 }
 
 function failing(now: () => number, periods: readonly { from: number; length: number; midway: boolean }[]) {
+  const findOutage = () => periods.find(({ from, length }) => now() >= from && now() < from + length);
+  const fail = () => new BackendError("elk", "unreachable", "down");
   return (store: LogStore): LogStore => ({
+    async isWithinLimits() {
+      if (findOutage() !== undefined) throw fail();
+      return true;
+    },
     async *lines(query, signal) {
-      const down = () => periods.find(({ from, length }) => now() >= from && now() < from + length);
-      const outage = down();
-      const fail = () => new BackendError("elk", "unreachable", "down");
+      const outage = findOutage();
       if (outage !== undefined && !outage.midway) throw fail();
       for await (const batch of store.lines(query, signal)) {
         // Each millisecond is a batch of its own, so that failures can occur between any two.

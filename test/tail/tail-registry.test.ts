@@ -1,6 +1,7 @@
 // The events of a tail, its limits and its end. laws.test.ts checks that it sends the right lines.
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import type { Principal } from "#src/access/auth.ts";
 import { BackendError, Refused } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { LogStore } from "#src/store/logs.ts";
@@ -295,6 +296,77 @@ describe("tails of slow clients", () => {
     const ids = client.events.map(({ id }) => id);
     // At 50,000 characters per line, six lines form one chunk.
     for (let at = 6; at < ids.length; at += 1) expect(ids[at]).not.toBe(ids[at - 6]);
+  });
+});
+
+describe("a tail that begins far behind is an export until it is near to now", () => {
+  const hour = 3_600_000;
+  const bob: Principal = { ...ana, user: "bob", token: "bob", account: "bob", limits: { export: 20 } };
+  const tooLarge = (limit: number) => ({ slug: "result_too_large", details: { limit } });
+
+  test("and reads no more than an export of its token may", async () => {
+    const { open, add, clock, readings } = createSubject({ limits: { export: 40 } });
+    for (let n = 0; n < 30; n += 1) add(`l${n}`, -hour + n);
+    await expect(open({ principal: bob, from: -hour })).rejects.toMatchObject(tooLarge(20));
+    await expect(open({ principal: bob, from: -hour, to: -hour + 100 })).rejects.toMatchObject(tooLarge(20));
+    expect(readings()).toBe(0);
+    const part = await open({ principal: bob, from: -hour, to: -hour + 9 });
+    const all = await open({ from: -hour });
+    await clock.advance(0);
+    expect([part.lines().length, part.events.at(-1)?.data]).toEqual([10, { reason: "complete" }]);
+    expect([all.lines().length, all.state()]).toEqual([30, "open"]);
+    for (let n = 0; n < 30; n += 1) add(`more${n}`, -hour + n);
+    await expect(open({ from: -hour })).rejects.toMatchObject(tooLarge(40));
+    await expect(open({ resume: part.lastId() })).rejects.toMatchObject(tooLarge(40));
+  });
+
+  test("and ends where only reading shows that it is too much", async () => {
+    const { open, add, clock } = createSubject({
+      store: ({ lines }) => ({ lines }),
+      limits: { export: 1_200 },
+    });
+    for (let n = 0; n < 2_000; n += 1) add(`l${n}`, -hour + n);
+    const client = await open({ from: -hour });
+    await clock.advance(0);
+    expect(client.lines().length).toBeLessThanOrEqual(1_200);
+    expect(client.events.at(-1)?.data).toMatchObject({ reason: "refused", details: { limit: 1_200 } });
+  });
+
+  test("and has a place among them for so long", async () => {
+    const { open, add, clock } = createSubject({ places: 1 });
+    for (let n = 0; n < 2_000; n += 1) add(`l${n}`, -hour + n);
+    const first = await open({ from: -hour, stalled: true });
+    const refused = { limit: "streams", failure: "overloaded" };
+    await expect(open({ from: -hour })).rejects.toMatchObject(refused);
+    await open();
+    first.stalled = false;
+    await clock.advance(0);
+    expect(first.lines()).toHaveLength(2_000);
+    const second = await open({ from: -hour, stalled: true });
+    await expect(open({ from: -hour })).rejects.toMatchObject(refused);
+    second.leave();
+    await clock.advance(0);
+    await open({ from: -hour, to: -hour + 1 });
+    await clock.advance(0);
+    expect((await open({ from: -hour })).state()).toBe("open");
+  });
+
+  test("but not one whose client was cut and comes back", async () => {
+    const { open, add, clock } = createSubject({ limits: { export: 1 }, places: 0 });
+    const client = await open();
+    for (let n = 0; n < 40; n += 1) {
+      add(`l${n}`, n * 1_000 + 500);
+      await clock.advance(1_000);
+    }
+    // Quiet for as long as the last id can be old.
+    await clock.advance(14_000);
+    client.leave();
+    add("missed", 54_500);
+    await clock.advance(5_000);
+    const again = await open({ resume: client.lastId() });
+    await clock.advance(1_000);
+    expect(again.lines().toSorted()).toEqual([...client.lines(), "missed"].toSorted());
+    expect(again.state()).toBe("open");
   });
 });
 

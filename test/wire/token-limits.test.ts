@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { defaults } from "#src/config/schema.ts";
-import { fromMillis } from "#src/core/time.ts";
+import { fromMillis, printMillis } from "#src/core/time.ts";
 import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
 import { base, createSubject, linesBody, linesPath, openWaitingStore, otherToken, token } from "./harness.ts";
 
@@ -54,6 +54,30 @@ describe("the smaller limit holds", () => {
     expect(await read(await post(linesBody(), as(token, "application/x-ndjson")))).toEqual([422, 30]);
     expect((await post(page, as(otherToken))).status).toBe(200);
     expect((await post(linesBody(), as(otherToken, "application/x-ndjson"))).status).toBe(200);
+  });
+
+  test("of documents and places of a tail that begins far behind", async () => {
+    // The clock stands still at a minute after the lines.
+    const tail = { ...defaults.limits.tail, lateness: 5_000 };
+    const { post, limited } = createSubject({
+      ...{ lines: 50, ownLimits: { export: 30, streams: 2 } },
+      limits: { tail, tokenStreams: 1 },
+    });
+    const from = printMillis(base);
+    const asTail = (bearer: string) => as(bearer, "text/event-stream");
+    const refused = await post(linesBody({ from }), asTail(token));
+    expect([refused.status, JSON.parse(await refused.text()).details]).toEqual([422, { limit: 30 }]);
+    const past = linesBody({ from, to: printMillis(base + 9) });
+    const first = await post(past, asTail(token));
+    const second = await post(past, asTail(token));
+    expect([first.status, second.status]).toEqual([200, 429]);
+    expect(second.headers.get("ratelimit-policy")).toBe('"token_streams";q=1;qu="concurrent-requests"');
+    expect((await limited()).token_streams).toBe(1);
+    const other = await post(linesBody({ from }), asTail(otherToken));
+    expect(other.status).toBe(200);
+    expect((await first.text()).match(/^event: line$/gm)).toHaveLength(10);
+    expect((await post(past, asTail(token))).status).toBe(200);
+    await other.body?.cancel();
   });
 
   test("of documents in GraphQL", async () => {

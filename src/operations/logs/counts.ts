@@ -20,8 +20,7 @@ import type { LineGrouping, LogQuery, LogSource, LogStore } from "../../store/lo
 import { explainSources, printTimeRange } from "../runtime/explain.ts";
 import type { Context, Operation } from "../runtime/operation.ts";
 import { checkRange, integer, keyword, optional, parseRequest } from "../runtime/request-body.ts";
-import { maxCountedDocuments } from "./export.ts";
-import { computeTieLimit, lineSelection, resolveRange, selectLogs } from "./lines.ts";
+import { computeTieLimit, lineSelection, maxCountedDocuments, resolveRange, selectLogs } from "./lines.ts";
 
 /** What lines are grouped by. */
 type Grouping = LineGrouping | { readonly kind: "source" };

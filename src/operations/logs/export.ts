@@ -2,17 +2,17 @@
 // as the concatenation of all pages would be. What cannot be answered in full is refused before the first byte: the
 // candidates are counted first. A failure after it breaks the connection off, so that a client sees the cut.
 import * as z from "zod";
-import { Refused } from "../../core/errors.ts";
 import { reportRead } from "../../core/read-progress.ts";
 import type { LogLine } from "../../core/rows.ts";
-import type { LogQuery } from "../../store/logs.ts";
 import { type CsvCell, printCsv } from "../runtime/csv.ts";
 import type { Context, Representation, RowBatch } from "../runtime/operation.ts";
 import {
   computeTieLimit,
   countLineChars,
+  type ExportQuery,
   groupByTimestamp,
   type LinesRequest,
+  limitExport,
   maxChunkChars,
   narrowToCursor,
   printLine,
@@ -78,8 +78,6 @@ async function* addHeader(pieces: AsyncIterable<RowBatch>): AsyncGenerator<RowBa
   if (header !== "") yield { count: 0, text: header };
 }
 
-/** The most that every server counts. */
-export const maxCountedDocuments = 2_000_000_000;
 /** Of a piece: printing one never holds the event loop up, two can be on their way, and a slow client takes one in time. */
 const linesPerChunk = 250;
 
@@ -92,25 +90,18 @@ async function* printAllLines(
   const page = { ...toLinePage(request, context.limits), perPage: Number.POSITIVE_INFINITY };
   const range = narrowToCursor(resolveRange(request, site, context.now()), page);
   if (range === undefined) return;
-  const limit = Math.min(context.limits.export, maxCountedDocuments);
-  const query: LogQuery = {
+  const query: ExportQuery = {
     sources,
     range,
     filter,
     order: page.order,
-    expectedLines: maxCountedDocuments,
-    documentLimit: limit,
     tieLimit: computeTieLimit(context.limits),
     progressed: (documents) => {
       reportRead(context.progress, documents, "documents");
       context.reportProgress?.();
     },
   };
-  // Counted by documents alone: how many lines one millisecond holds is only met by reading.
-  const fits = await store.isWithinLimits?.({ ...query, tieLimit: limit }, context.signal);
-  if (fits === false) throw createTooLargeError(limit);
-  // What was counted may have grown since, and that is no reason to break off.
-  const counted = fits === true ? { ...query, documentLimit: Number.MAX_SAFE_INTEGER } : query;
+  const counted = await limitExport(store, query, context.limits.export, context.signal);
   let lines: StampedLine[] = [];
   let weight = 0;
   for await (const batch of store.lines(counted, context.signal)) {
@@ -126,9 +117,4 @@ async function* printAllLines(
     }
   }
   if (lines.length > 0) yield { count: lines.length, text: print(lines) };
-}
-
-function createTooLargeError(limit: number): Refused {
-  const message = `The export would have to read more than ${limit} documents; narrow the range, the query or the sources`;
-  return new Refused("result_too_large", message, { limit });
 }

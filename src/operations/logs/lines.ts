@@ -24,7 +24,7 @@ import {
 } from "../../core/time.ts";
 import { parse } from "../../log-query/parse.ts";
 import { print } from "../../log-query/print.ts";
-import type { LogQuery, LogSource } from "../../store/logs.ts";
+import type { LogQuery, LogSource, LogStore } from "../../store/logs.ts";
 import { explainSources, printTimeRange } from "../runtime/explain.ts";
 import { holdWhileRefusable } from "../runtime/lifetime.ts";
 import { type Context, type Operation, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
@@ -214,6 +214,33 @@ function countExcludedLines({ position, cap }: LinePage): number {
 const maxParts = 100;
 export function computeTieLimit(limits: Limits): number {
   return limits.linesPerMillisecond * maxParts;
+}
+
+/** The most that every server counts. */
+export const maxCountedDocuments = 2_000_000_000;
+
+/** A query of all lines of a range, before it has a limit. */
+export type ExportQuery = Omit<LogQuery, "expectedLines" | "documentLimit">;
+
+/** The query that may read `exportLimit` documents. @throws {Refused} `result_too_large` when there are more */
+export async function limitExport(
+  store: LogStore,
+  query: ExportQuery,
+  exportLimit: number,
+  signal: AbortSignal,
+): Promise<LogQuery> {
+  const limit = Math.min(exportLimit, maxCountedDocuments);
+  const limited: LogQuery = { ...query, expectedLines: maxCountedDocuments, documentLimit: limit };
+  // Counted by documents alone: how many lines one millisecond holds is only met by reading.
+  const fits = await store.isWithinLimits?.({ ...limited, tieLimit: limit }, signal);
+  if (fits === false) throw createTooLargeError(limit);
+  // What was counted may have grown since, and that is no reason to break off.
+  return fits === true ? { ...limited, documentLimit: Number.MAX_SAFE_INTEGER } : limited;
+}
+
+function createTooLargeError(limit: number): Refused {
+  const message = `More than ${limit} documents would have to be read; narrow the range, the query or the sources`;
+  return new Refused("result_too_large", message, { limit });
 }
 
 /** Duplicates are ignored. @throws {Unprocessable} `invalid_request` that names every source the site lacks */

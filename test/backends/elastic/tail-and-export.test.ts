@@ -54,7 +54,13 @@ onServers((server) => {
           from: fromMillis(from),
           to: undefined,
         },
-        { principal: ana, lastEventId: resume, clientGone: gone.signal, onClose: () => {} },
+        {
+          principal: ana,
+          lastEventId: resume,
+          clientGone: gone.signal,
+          takePlace: () => () => {},
+          onClose: () => {},
+        },
       );
       let text = "";
       const reading = (async () => {

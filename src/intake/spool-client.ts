@@ -208,13 +208,15 @@ function startThread(state: ClientState): SpoolThread {
 }
 
 function settleReply(state: ClientState, thread: SpoolThread, reply: SpoolReply): void {
-  const waiting = thread.open.get(reply.number);
-  thread.open.delete(reply.number);
   if (reply.isDamaged) {
     state.damage = reply.error;
     if (state.thread === thread) state.thread = undefined;
+    // The thread has closed the file: nothing is done of what was asked after this question, so that all are asked again.
+    for (const { resolve } of thread.open.values()) resolve(reply);
+    thread.open.clear();
   }
-  waiting?.resolve(reply);
+  thread.open.get(reply.number)?.resolve(reply);
+  thread.open.delete(reply.number);
 }
 
 function recordOpened(state: ClientState, thread: SpoolThread, { replacement }: SpoolOpened): void {

@@ -200,6 +200,23 @@ describe("the spool in its thread", () => {
     await spooler.close();
   });
 
+  test("keeps reports that come while a file turns out damaged", async () => {
+    const spooler = await startSpoolClient({ path, limitBytes: 1e9 });
+    await Promise.all(Array.from({ length: 4_000 }, (_, n) => spooler.append(entry(`${n}`.padEnd(2_500)))));
+    const bytes = readFileSync(path);
+    writeFileSync(path, bytes.fill(0, 1_000 * 4_096, 1_020 * 4_096));
+    // Asked at once: the read finds the damage, and the others wait behind it.
+    const read = spooler.readOldest("shop", 10_000, 1e9);
+    const kept = spooler.append(entry("meanwhile", { site: "blog" }));
+    const level = spooler.readLevel();
+    expect(await kept).toBe(true);
+    const reports = (await read).length;
+    expect(reports).toBeLessThan(4_000);
+    expect((await level).reports - reports).toBe(1);
+    expect(bodies(await spooler.readOldest("blog", 10, large))).toEqual(["meanwhile"]);
+    await spooler.close();
+  });
+
   test("starts without a file that can be used, and says so", async () => {
     const events: SpoolEvent[] = [];
     writeFileSync(join(folder, "deep"), "no folder");

@@ -34,7 +34,7 @@ import type { QueryRules } from "../operations/runtime/session.ts";
 import { createTailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { type OwnSpan, runInSpan } from "../telemetry/tracer.ts";
-import type { PublishedVisuals } from "../visuals/visual.ts";
+import type { VisualSource } from "../visuals/visual.ts";
 import type { ConsoleSignIn } from "./console-sign-in.ts";
 import { answerRequest, createRouter, type Dispatcher } from "./dispatch.ts";
 import { answerWithoutGateway, type GraphqlHost } from "./graphql-host.ts";
@@ -80,7 +80,7 @@ export interface ServerOptions extends ServedConfig {
   readonly describeBackends?: () => readonly string[];
   /** Whether probes and metrics are answered by `listenForProbes` alone. */
   readonly hasProbeAddress?: boolean | undefined;
-  readonly visuals?: PublishedVisuals | undefined;
+  readonly visuals?: VisualSource | undefined;
   /** Instead of the program's own, in milliseconds. */
   readonly readTimeouts?: {
     readonly headersTimeout: Millis;
@@ -201,7 +201,7 @@ function measureUse({ dispatcher, guard }: ServerState): LimitUse {
 const anyQuery: QueryRules = { findDocument: undefined, onlyDocuments: false, introspection: true };
 
 function beginGeneration(
-  { telemetry, now, visuals, slotWait }: ServerOptions,
+  { telemetry, now, visuals: source, slotWait }: ServerOptions,
   slots: Slots,
   {
     audit,
@@ -217,6 +217,7 @@ function beginGeneration(
   }: ServedConfig,
 ): ConfigGeneration {
   const { recordLimit: onLimitReached, log } = telemetry;
+  const visuals = source && { find: source.find, shareAnswer: source.createAnswerCache() };
   return {
     ...{ audit, authenticate, isToken, limits, compression, origins, now, resource, visuals, queryRules },
     ...{ publicUrl: others.publicUrl, signIn: others.signIn, clientCa: others.tls?.clientCa },

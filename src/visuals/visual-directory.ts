@@ -3,9 +3,15 @@ import { type Issue, LimitReached } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { watchFolder } from "../files/watched-folder.ts";
 import type { LogEvent } from "../store/backend.ts";
-import { createVisualFinder, type PublishedVisuals, readVisual, type Visual } from "./visual.ts";
+import {
+  createVisualFinder,
+  type PublishedVisuals,
+  readVisual,
+  type Visual,
+  type VisualSource,
+} from "./visual.ts";
 
-export interface VisualDirectory extends PublishedVisuals {
+export interface VisualDirectory extends VisualSource {
   readonly listPublished: () => readonly Visual[];
   /** Reads the folder of another configuration. What it resolves to publishes its visuals in place of those of now. */
   readonly prepare: (folder: string | undefined) => Promise<() => void>;
@@ -44,7 +50,7 @@ export async function openVisualDirectory(options: VisualDirectoryOptions): Prom
   return {
     listPublished: () => visuals,
     find: (id) => find(id),
-    shareAnswer: createAnswerCache(deadline, cacheFor),
+    createAnswerCache: () => createAnswerCache(deadline, cacheFor),
     prepare: watched.prepare,
     close: watched.close,
   };

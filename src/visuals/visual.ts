@@ -35,6 +35,12 @@ export interface PublishedVisuals {
   ) => Promise<readonly string[]>;
 }
 
+/** What all configurations of a server publish. */
+export interface VisualSource extends Pick<PublishedVisuals, "find"> {
+  /** For one configuration: what another one answers may be other data, of backends that are closed by now. */
+  readonly createAnswerCache: () => PublishedVisuals["shareAnswer"];
+}
+
 /** Of the metrics routes: `series` without groups, `rows` with them. */
 export interface VisualData {
   readonly resolution: string | null;

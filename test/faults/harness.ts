@@ -383,7 +383,7 @@ export async function startProgram(
     now,
     visuals: {
       find: createVisualFinder(published),
-      shareAnswer: (_, compute) => compute(new AbortController().signal),
+      createAnswerCache: () => (_, compute) => compute(new AbortController().signal),
     },
     loadGraphql: async () => ({
       schema: (await import("#src/graphql/schema.ts")).schema,

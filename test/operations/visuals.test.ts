@@ -58,7 +58,7 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
     loadGraphql: () => Promise.reject(new Error("not asked for")),
     visuals: {
       find: createVisualFinder(visuals),
-      shareAnswer: (_, compute) => compute(AbortSignal.timeout(60_000)),
+      createAnswerCache: () => (_, compute) => compute(AbortSignal.timeout(60_000)),
     },
   });
   const ask = (path: string) => server.fetch(`http://readout/api/v2/saved_visuals/${path}`);

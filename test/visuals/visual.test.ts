@@ -3,15 +3,25 @@ import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { createAuthenticator } from "#src/access/auth.ts";
+import type { Site } from "#src/access/sites.ts";
 import { run } from "#src/cli/new-visual.ts";
+import { defaults } from "#src/config/schema.ts";
 import { ConfigError } from "#src/core/errors.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
+import { createServer, type ServedConfig } from "#src/server/server.ts";
 import type { LogEvent } from "#src/store/backend.ts";
+import type { MetricStore } from "#src/store/metrics.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { generateVisualId, readVisual } from "#src/visuals/visual.ts";
 import { openVisualDirectory, type VisualDirectory } from "#src/visuals/visual-directory.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const id = "AAAAAAAAAAAAAAAAAAAAAA";
+const base = Date.UTC(2026, 0, 15, 10);
 const good = `
 id: ${id}
 title: CPU
@@ -203,7 +213,8 @@ describe("visual directory", () => {
 
   test("shares one computation between concurrent requests and does not cache a failure", async () => {
     write("a.yaml", good);
-    const { find, shareAnswer: share } = await open({ cacheFor: 3_600_000 });
+    const { find, createAnswerCache } = await open({ cacheFor: 3_600_000 });
+    const share = createAnswerCache();
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     let computed = 0;
@@ -223,7 +234,8 @@ describe("visual directory", () => {
 
   test("fails all waiting requests with a timeout when the computation is too slow", async () => {
     write("a.yaml", good);
-    const { find, shareAnswer: share } = await open({ deadline: () => 10 });
+    const { find, createAnswerCache } = await open({ deadline: () => 10 });
+    const share = createAnswerCache();
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     const compute = (signal: AbortSignal) =>
@@ -234,12 +246,61 @@ describe("visual directory", () => {
 
   test("caches an answer and computes it again after expiry", async () => {
     write("a.yaml", good);
-    const { find, shareAnswer: share } = await open({ cacheFor: 1 });
+    const { find, createAnswerCache } = await open({ cacheFor: 1 });
+    const share = createAnswerCache();
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     const compute = async () => ["{}"];
     const first = await share(visual, compute);
     await expect.poll(() => share(visual, compute)).not.toBe(first);
+  });
+
+  test("shares no answer between configurations, and the old one lives until its computation is over", async () => {
+    write("cpu.yaml", good);
+    const visuals = await open({ cacheFor: 3_600_000 });
+    const begun = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<void>();
+    const configure = (value: number, wait = async () => {}): ServedConfig => {
+      const metrics = createMemoryMetrics("memory");
+      metrics.append("cpu", "gauge", "value", { site: "shop" })(base, value);
+      const store: MetricStore = {
+        ...metrics,
+        type: (...asked) => wait().then(() => metrics.type(...asked)),
+      };
+      const site: Site = {
+        ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+        metrics: { backend: "memory", store, match: { site: "shop" } },
+      };
+      const authenticate = createAuthenticator([], () => fromMillis(base));
+      return { authenticate, sites: new Map([["shop", site]]), limits: defaults.limits };
+    };
+    const slow = configure(1, () => {
+      begun.resolve();
+      return gate.promise;
+    });
+    const server = createServer({
+      ...{ ...slow, operations, visuals, telemetry: createTelemetry({ write: () => {} }) },
+      now: () => fromMillis(base),
+      loadGraphql: () => Promise.reject(new Error("not asked for")),
+    });
+    const path = `http://readout/api/v2/saved_visuals/${id}`;
+    const ask = async () => (await (await server.fetch(path)).json()).series?.[0]?.data[0].value;
+
+    const leaving = new AbortController();
+    const left = server.fetch(path, { signal: leaving.signal });
+    await begun.promise;
+    leaving.abort();
+    await left.catch(() => {});
+    let isOver = false;
+    const reloaded = server.reload(configure(2)).then(() => {
+      isOver = true;
+    });
+    expect(await ask()).toBe(2);
+    expect(isOver).toBe(false);
+    gate.resolve();
+    await reloaded;
+    await server.reload(configure(3));
+    expect(await ask()).toBe(3);
   });
 
   test("logs a missing folder with its name and the reason", async () => {

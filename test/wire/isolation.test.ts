@@ -54,7 +54,7 @@ function serve(
     operations,
     visuals: {
       find: createVisualFinder([visual]),
-      shareAnswer: (_, compute) => compute(new AbortController().signal),
+      createAnswerCache: () => (_, compute) => compute(new AbortController().signal),
     },
     authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: "*" }], now),
     sites: new Map(sites),

@@ -190,6 +190,21 @@ function once(act: () => void): () => void {
   };
 }
 
+/** Who asked for a shared answer may have left: a drain waits for its computation too. */
+function holdWhileShared(state: ExecutorState): PublishedVisuals | undefined {
+  const { visuals } = state.options;
+  return (
+    visuals && {
+      ...visuals,
+      shareAnswer: (visual, compute) =>
+        visuals.shareAnswer(visual, (signal) => {
+          const release = holdExecutor(state);
+          return compute(signal).finally(release);
+        }),
+    }
+  );
+}
+
 function holdExecutor(state: ExecutorState): () => void {
   state.running += 1;
   return () => {
@@ -308,7 +323,7 @@ function startOperation<Result>(
   return prepared.run({
     user: principal.user,
     sites: omitBackends(sites, missing),
-    visuals,
+    visuals: holdWhileShared(state),
     limits: narrowLimits(limits, principal.limits),
     now,
     signal,

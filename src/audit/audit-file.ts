@@ -2,15 +2,15 @@
 // cannot be written in full stays. A file beside it says how much of it is known to be on the disk, so that the next start
 // can count what a crash may have lost.
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, rename, rm } from "node:fs/promises";
+import { access, type FileHandle, lstat, mkdir, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { AuditConfig } from "../config/edge-settings.ts";
-import { isFileMissing } from "../core/errors.ts";
+import { formatErrorCode, isFileMissing } from "../core/errors.ts";
 import { type Millis, second } from "../core/time.ts";
 import type { AuditSink } from "./audit-log.ts";
 
 /** The file cannot be used as it is. The message says why. */
-export class AuditFileRefused extends Error {
+class AuditFileRefused extends Error {
   override readonly name = "AuditFileRefused";
 }
 
@@ -226,12 +226,46 @@ async function renameIfThere(path: string, number: number): Promise<void> {
 
 // ---- Opening and closing ------------------------------------------------------------------------------------
 
-/** Neither a link nor a device: what is written to would be elsewhere than the configuration says. */
+/** Why `openAuditFile` would throw; undefined where it would not. Makes nothing and changes nothing. */
+export async function findAuditFileFault(path: string): Promise<string | undefined> {
+  try {
+    for (const [name, flags] of [[path, appending] as const, [nameMark(path), constants.O_RDWR] as const]) {
+      const handle = await openOwn(name, flags).catch((error: unknown) => {
+        if (!isFileMissing(error)) throw error;
+      });
+      if (handle === undefined) await checkMayMake(name);
+      await handle?.close();
+    }
+    return undefined;
+  } catch (error) {
+    return explainAuditFileFault(error);
+  }
+}
+
+/** What is said of what `openAuditFile` throws. */
+export function explainAuditFileFault(error: unknown): string {
+  return error instanceof AuditFileRefused ? error.message : `cannot be opened${formatErrorCode(error)}`;
+}
+
+/** Throws what the system throws where a file, with the folders above it that are missing, may not be made. */
+async function checkMayMake(path: string): Promise<void> {
+  const folder = dirname(path);
+  const found = await stat(folder).catch((error: unknown) => {
+    if (!isFileMissing(error) || folder === path) throw error;
+  });
+  if (found === undefined) return checkMayMake(folder);
+  await access(folder, constants.W_OK | constants.X_OK);
+}
+
+const appending = constants.O_RDWR | constants.O_APPEND;
+
+const nameMark = (path: string) => join(dirname(path), `.${basename(path)}.synced`);
+
 async function openFile(path: string): Promise<OpenFile> {
-  const handle = await openOwn(path, constants.O_RDWR | constants.O_APPEND);
+  const handle = await openOwn(path, appending | constants.O_CREAT);
   try {
     const { ino, size } = await handle.stat();
-    const mark = await openOwn(join(dirname(path), `.${basename(path)}.synced`), constants.O_RDWR);
+    const mark = await openOwn(nameMark(path), constants.O_RDWR | constants.O_CREAT);
     return { handle, mark, inode: ino, bytes: size };
   } catch (error) {
     await handle.close();
@@ -239,18 +273,17 @@ async function openFile(path: string): Promise<OpenFile> {
   }
 }
 
+/** Neither a link nor a device: what is written to would be elsewhere than the configuration says. */
 async function openOwn(path: string, flags: number): Promise<FileHandle> {
-  const handle = await open(path, flags | constants.O_CREAT | constants.O_NOFOLLOW, 0o600).catch(
-    (error: unknown) => {
-      const isLink = error instanceof Error && "code" in error && error.code === "ELOOP";
-      throw isLink ? new AuditFileRefused("is a link") : error;
-    },
-  );
+  const handle = await open(path, flags | constants.O_NOFOLLOW, 0o600).catch((error: unknown) => {
+    const isLink = error instanceof Error && "code" in error && error.code === "ELOOP";
+    throw isLink ? new AuditFileRefused("is a link") : error;
+  });
   try {
     const found = await handle.stat();
     if (!found.isFile()) throw new AuditFileRefused("is no file");
     if (found.nlink > 1) throw new AuditFileRefused("has another name (a hard link)");
-    await handle.chmod(0o600);
+    if ((flags & constants.O_CREAT) !== 0) await handle.chmod(0o600);
     return handle;
   } catch (error) {
     await handle.close();

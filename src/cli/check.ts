@@ -1,6 +1,7 @@
 // `readout check`: reports what of a configuration works, by the file and by the sources themselves. A limitation
 // (something that will be refused or be slow) is reported but is no failure; whatever would make a request fail is one.
 import { listPartBackends } from "../access/sites.ts";
+import { findAuditFileFault } from "../audit/audit-file.ts";
 import type { Config, SiteConfig } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
 import { zip } from "../core/collections.ts";
@@ -23,6 +24,7 @@ import { openVisualDirectory } from "../visuals/visual-directory.ts";
 import { openConfigFile } from "./support/config-file.ts";
 import { findMeshProblems } from "./support/graphql-loader.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
+import { alignColumns, formatCount } from "./support/report-text.ts";
 import { exitCodes, type Shell } from "./support/shell.ts";
 import {
   groupSitesByBackend,
@@ -67,7 +69,8 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   shell.signal.throwIfAborted();
   const visuals = await inspectVisuals(config);
   const documents = await inspectDocuments(config);
-  const others = { visuals, documents, mesh, rollups };
+  const audit = config.audit?.file && (await findAuditFileFault(config.audit.file));
+  const others = { visuals, documents, mesh, rollups, audit };
   const { text, problems } = describeFindings(file, config, findings, others, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
@@ -263,13 +266,15 @@ interface OtherFindings {
   readonly documents: DocumentFindings | undefined;
   readonly mesh: readonly string[];
   readonly rollups: Outcome<Kept> | undefined;
+  /** Why the file of the audit log cannot be used. */
+  readonly audit: string | undefined;
 }
 
 function describeFindings(
   file: string,
   config: Config,
   findings: readonly BackendFinding[],
-  { visuals, documents, mesh, rollups }: OtherFindings,
+  { visuals, documents, mesh, rollups, audit }: OtherFindings,
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: CheckReport = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -293,6 +298,7 @@ function describeFindings(
   describeVisuals(config, visuals, notes);
   describeDocuments(config, documents, notes);
   describeMesh(config, mesh, notes);
+  describeAudit(config, audit, notes);
   const { problems, limitations } = notes;
   notes.lines.push("", `${formatCount(problems, "problem")}, ${formatCount(limitations, "limitation")}`);
   return { text: `${notes.lines.join("\n")}\n`, problems };
@@ -398,6 +404,12 @@ function describeMesh({ mesh: file }: Config, problems: readonly string[], notes
   addProblems(notes, problems);
 }
 
+function describeAudit({ audit }: Config, fault: string | undefined, notes: CheckReport): void {
+  if (audit?.file === undefined) return;
+  notes.lines.push("", `Audit log in ${audit.file}`);
+  addProblems(notes, fault === undefined ? [] : [fault]);
+}
+
 function addProblems(notes: CheckReport, problems: readonly string[]): void {
   notes.lines.push(...problems.map((problem) => `  PROBLEM ${problem}`));
   notes.problems += problems.length;
@@ -463,25 +475,6 @@ function describePart(all: readonly PartFinding[], now: Instant, notes: CheckRep
     notes.problems += problems.length;
     notes.limitations += limitations.length;
   }
-}
-
-/** Prints cells in columns two spaces apart. The last cell of a row widens no column. */
-function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
-  const widths: number[] = [];
-  for (const row of rows) {
-    for (const [column, cell] of row.slice(0, -1).entries()) {
-      widths[column] = Math.max(widths[column] ?? 0, cell.length);
-    }
-  }
-  return rows.map((row) =>
-    row
-      .map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0)))
-      .join("  "),
-  );
-}
-
-function formatCount(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 /** Prints the age of the newest item, in the largest unit of which there is at least one. */

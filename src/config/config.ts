@@ -253,7 +253,7 @@ export function* parseConfigInSteps(text: string, file: string, context: ConfigC
   const report: IssueReporter = (path, message) => reportWritten(toWrittenPath(path), message);
   const backends = parseBackends(tree, context.kinds, report);
   yield;
-  checkReferences(tree, report);
+  checkReferences(tree, file, report);
   yield;
   const readText = (path: string) => context.readText(resolveBeside(file, path));
   const layouts = readCustomLayouts(tree.value, context.kinds, readText, report);

@@ -1,16 +1,16 @@
 // What only the whole file shows: names of backends and sites must exist, and no key, token or index may have two owners.
-
+import { resolve } from "node:path";
 import { formatSuggestion } from "../core/suggestion.ts";
 import { listWrittenPlaces, type WrittenPlace } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
-import { siteParts } from "./schema.ts";
+import { type Address, defaults, readAddress, siteParts } from "./schema.ts";
 import type { IssueReporter } from "./validation.ts";
-import { type Path, quoteAsWritten, type YamlTree } from "./yaml/yaml.ts";
+import { type Path, quoteAsWritten, resolveBeside, type YamlTree } from "./yaml/yaml.ts";
 
 type Sites = Readonly<Record<string, unknown>>;
 
 /** Reports names that do not exist, and whatever would have two owners. */
-export function checkReferences(tree: YamlTree, report: IssueReporter): void {
+export function checkReferences(tree: YamlTree, path: string, report: IssueReporter): void {
   const file = toMapping(tree.value);
   const sites = toMapping(file.sites);
   checkBackendNames(tree, sites, Object.keys(toMapping(file.backends)), report);
@@ -23,6 +23,8 @@ export function checkReferences(tree: YamlTree, report: IssueReporter): void {
   const issuers = toList(toMapping(file.auth).jwt);
   checkJwtIssuers(tree, issuers, Object.keys(sites), report);
   checkConsoleClients(issuers, file.public_url, report);
+  checkListenAddresses(file, report);
+  checkWrittenFiles(file, path, report);
 }
 
 function checkBackendNames(
@@ -184,6 +186,54 @@ function checkJwtIssuers(
     for (const [group, list] of Object.entries(toMapping(toMapping(sites).map))) {
       checkSiteNames(tree, [...path, "sites", "map", group], list, known, report);
     }
+  }
+}
+
+/** One port cannot be listened on twice. Port 0 is any free one. */
+function checkListenAddresses(file: Readonly<Record<string, unknown>>, report: IssueReporter): void {
+  const { listen = `${defaults.listen.host}:${defaults.listen.port}` } = file;
+  const written: readonly (readonly [Path, unknown])[] = [
+    [["listen"], toMapping(listen).address ?? listen],
+    [["admin", "listen"], toMapping(file.admin).listen],
+    [["intake", "listen"], toMapping(file.intake).listen],
+  ];
+  const taken: { readonly path: Path; readonly address: Address }[] = [];
+  for (const [path, value] of written) {
+    const address = typeof value === "string" ? readAddress(value) : undefined;
+    if (address === undefined || address.port === 0) continue;
+    const rival = taken.find((other) => areOneSocket(other.address, address));
+    if (rival !== undefined) report(path, `is the address of ${rival.path.join(".")} too`);
+    taken.push({ path, address });
+  }
+}
+
+/** Whether two addresses are of one socket: that of all addresses of a machine is also that of each. */
+function areOneSocket(a: Address, b: Address): boolean {
+  const hosts = [a.host.toLowerCase(), b.host.toLowerCase()];
+  const coversOther = (host: string, other: string) =>
+    host === "::" || (host === "0.0.0.0" && !other.includes(":")) || host === other;
+  const [first = "", second = ""] = hosts;
+  return a.port === b.port && (coversOther(first, second) || coversOther(second, first));
+}
+
+/** What is written to one of them would destroy the other. */
+function checkWrittenFiles(
+  file: Readonly<Record<string, unknown>>,
+  configuration: string,
+  report: IssueReporter,
+): void {
+  const { spool = defaults.spool } = toMapping(file.intake);
+  const written: readonly (readonly [Path, unknown])[] = [
+    [["intake", "spool"], file.intake === undefined ? undefined : spool],
+    [["audit", "file"], toMapping(file.audit).file],
+  ];
+  const taken = new Map([[resolve(configuration), "this configuration"]]);
+  for (const [path, value] of written) {
+    if (typeof value !== "string" || value === "") continue;
+    const place = resolve(resolveBeside(configuration, value));
+    const owner = taken.get(place);
+    if (owner !== undefined) report(path, `is the file of ${owner}`);
+    taken.set(place, path.join("."));
   }
 }
 

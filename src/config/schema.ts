@@ -64,7 +64,7 @@ const addressSchema = createTextSchema(
   "expected host:port, such as 127.0.0.1:8080 or [::1]:8080",
 );
 
-function readAddress(value: string): Address | undefined {
+export function readAddress(value: string): Address | undefined {
   const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})$/.exec(value) ?? [];
   const port = Number(digits);
   if (digits === undefined || port > 65_535) return undefined;

@@ -16,7 +16,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { type AuditFile, openAuditFile } from "#src/audit/audit-file.ts";
+import { type AuditFile, findAuditFileFault, openAuditFile } from "#src/audit/audit-file.ts";
 import { fromMillis } from "#src/core/time.ts";
 
 const at = fromMillis(0);
@@ -52,6 +52,23 @@ test("has all lines in the order in which they came, across runs, and is readabl
     }),
     { numRuns: 15 },
   );
+});
+
+test("tells why a file could not be opened, and makes nothing", async () => {
+  const path = namePath();
+  expect(await findAuditFileFault(path)).toBeUndefined();
+  await expect(stat(join(path, ".."))).rejects.toThrow("ENOENT");
+  await (await openAuditFile(path, { sync: "1s" })).close();
+  await appendFile(path, "line\n");
+  expect(await findAuditFileFault(path)).toBeUndefined();
+  expect(await readLines(path)).toEqual(["line"]);
+
+  expect(await findAuditFileFault(join(path, ".."))).toBe("cannot be opened (EISDIR)");
+  expect(await findAuditFileFault(join(path, "below"))).toBe("cannot be opened (ENOTDIR)");
+  await symlink(path, `${path}.link`);
+  expect(await findAuditFileFault(`${path}.link`)).toBe("is a link");
+  await link(path, `${path}.twin`);
+  expect(await findAuditFileFault(path)).toBe("has another name (a hard link)");
 });
 
 test("takes rights away that a file has too many", async () => {

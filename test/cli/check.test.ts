@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -110,6 +110,20 @@ Site blog, retention 36h
 `);
   expect([code, err]).toEqual([0, ""]);
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
+});
+
+test("an audit log that cannot be opened is a problem, and is not made", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "readout-audit-"));
+  const checkFile = (path: string) =>
+    check(`${oneSource}audit: { file: "${path}", key: "0123456789abcdef" }\n`, createFakeKind());
+  const wrong = await checkFile(folder);
+  expect(wrong.code).toBe(1);
+  expect(wrong.out).toContain(`\nAudit log in ${folder}\n  PROBLEM cannot be opened (EISDIR)\n\n1 problem`);
+  const right = await checkFile(join(folder, "audit.jsonl"));
+  expect(right.code).toBe(0);
+  expect(right.out).toContain(`\nAudit log in ${join(folder, "audit.jsonl")}\n\n0 problems`);
+  expect(readdirSync(folder)).toEqual([]);
+  rmSync(folder, { recursive: true });
 });
 
 describe("clocks", () => {

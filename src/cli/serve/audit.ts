@@ -2,10 +2,10 @@
 // configuration changes.
 import { isDeepStrictEqual } from "node:util";
 import { type AuditCollectorOptions, createAuditCollector } from "../../audit/audit-collector.ts";
-import { type AuditFile, AuditFileRefused, openAuditFile } from "../../audit/audit-file.ts";
+import { type AuditFile, explainAuditFileFault, openAuditFile } from "../../audit/audit-file.ts";
 import { type AuditLog, type AuditSink, createAuditLog } from "../../audit/audit-log.ts";
 import type { AuditConfig } from "../../config/edge-settings.ts";
-import { ConfigError, formatErrorCode } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
 
@@ -134,7 +134,5 @@ async function openSink(
 }
 
 function toConfigError({ file = "" }: AuditConfig, error: unknown): ConfigError {
-  const message =
-    error instanceof AuditFileRefused ? error.message : `cannot be opened${formatErrorCode(error)}`;
-  return new ConfigError(file, [{ path: "audit.file", message }]);
+  return new ConfigError(file, [{ path: "audit.file", message: explainAuditFileFault(error) }]);
 }

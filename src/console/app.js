@@ -14,49 +14,11 @@ import { createEmptyPage, createFailureState, createLoadingState } from "./base/
 import { startKeyboard } from "./keyboard.js";
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
 import { startRefresh, startTheme, startZone } from "./tools.js";
+import { views } from "./views.js";
 
 /** @typedef {import("./base/address.js").ViewName} ViewName */
 /** @typedef {import("./base/api.js").Site} Site */
-/**
- * What a view may ask of the page: `openAddress` shows another state of it, as a step of the browser's history; `keep` only
- * writes into the address what is shown already.
- * @template {ViewName} V
- * @typedef {Readonly<Record<"go" | "keep", (state: import("./base/address.js").StateOf<V>) => void>>} Shell
- */
-/**
- * `show` is called for every address; what an earlier call began is over when its signal is. A view that is read anew shows
- * `atLeast` the rows that were there, as many as `countRows` says.
- * @typedef {{
- *   readonly root: HTMLElement, readonly focus?: () => void, readonly countRows?: () => number,
- *   readonly show: (state: any, signal: AbortSignal, site: Site, atLeast?: number) => unknown,
- * }} View
- */
-
-/** Of the view that its maker makes; a view's modules are read when it is first opened. */
-/** @type {Readonly<{ [V in ViewName]: { readonly title: string, readonly load: () => Promise<(shell: Shell<V>) => View> } }>} */
-const views = {
-  logs: { title: "Logs", load: async () => (await import("./logs/logs.js")).createLogsView },
-  traces: { title: "Traces", load: async () => (await import("./traces/traces.js")).createTracesView },
-  trace: { title: "Trace", load: async () => (await import("./traces/trace.js")).createTraceView },
-  metrics: { title: "Metrics", load: async () => (await import("./metrics/metrics.js")).createMetricsView },
-  errors: { title: "Errors", load: async () => (await import("./tables/error-groups.js")).createErrorsView },
-  actions: { title: "Actions", load: async () => (await import("./tables/actions.js")).createActionsView },
-  slow: {
-    title: "Slow events",
-    load: async () => (await import("./tables/slow-events.js")).createSlowEventsView,
-  },
-  map: { title: "Map", load: async () => (await import("./map/service-map.js")).createServiceMapView },
-  deploys: { title: "Deploys", load: async () => (await import("./tables/deploys.js")).createDeploysView },
-  visuals: { title: "Visuals", load: async () => (await import("./metrics/visuals.js")).createVisualsView },
-  checkins: {
-    title: "Check-ins",
-    load: async () => (await import("./tables/check-ins.js")).createCheckInsView,
-  },
-  kubernetes: {
-    title: "Kubernetes",
-    load: async () => (await import("./cluster/kubernetes.js")).createKubernetesView,
-  },
-};
+/** @typedef {import("./views.js").View} View */
 
 const main = requireElement("main");
 const tabs = requireElement("tabs");
@@ -134,15 +96,17 @@ async function showState(name, state, site, signal) {
     scrollTo(0, 0);
   }
   current.view.show(state, signal, site);
-  // What had the focus may be gone with what was shown.
-  if (document.activeElement === document.body) main.focus({ preventScroll: true });
+  // What had the focus may be gone with what was shown. While the focus moves on, nothing has it for a moment.
+  setTimeout(() => {
+    if (document.activeElement === document.body) main.focus({ preventScroll: true });
+  });
 }
 
 /** Undefined where something else is shown by the time its modules are there. @param {ViewName} name @param {AbortSignal} signal */
 async function makeView(name, signal) {
   try {
     // A maker and its state have one name; the compiler cannot see that they go together.
-    const make = /** @type {(shell: Shell<any>) => View} */ (await views[name].load());
+    const make = /** @type {(shell: import("./views.js").Shell<any>) => View} */ (await views[name].load());
     if (signal.aborted) return undefined;
     return make({
       go: (next) => openAddress(printAddress(name, next)),

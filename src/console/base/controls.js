@@ -47,13 +47,26 @@ export function createRangePicker(changed) {
   });
   const input = () => createElement("input", { type: "datetime-local", step: "1", required: true });
   const [from, to] = [input(), input()];
+  /** An end that nobody has changed keeps its fraction, for which the inputs have no room. */
+  const read = () => {
+    const ends = "from" in shown ? shown : { from: "", to: "" };
+    const range = { from: readTime(from, ends.from), to: readTime(to, ends.to) };
+    const isOrdered = range.from <= range.to;
+    to.setCustomValidity(isOrdered ? "" : "This is before the beginning.");
+    const isRead = isInstant(range.from) && isInstant(range.to) && isOrdered;
+    return isRead && (range.from !== ends.from || range.to !== ends.to) ? range : undefined;
+  };
   for (const one of [from, to]) {
-    one.addEventListener("change", () => {
-      const range = { from: readTime(from.value), to: readTime(to.value) };
-      const isOrdered = range.from <= range.to;
-      to.setCustomValidity(isOrdered ? "" : "This is before the beginning.");
-      if (isInstant(range.from) && isInstant(range.to) && isOrdered) changed(range);
-      else to.reportValidity();
+    // What is typed changes with each digit, and means something only when it is there in full.
+    one.addEventListener("blur", () => {
+      const range = one.isConnected ? read() : undefined;
+      if (range !== undefined) changed(range);
+    });
+    one.addEventListener("keydown", (event) => {
+      const range = event.key === "Enter" ? read() : undefined;
+      if (range === undefined) return;
+      event.preventDefault();
+      changed(range);
     });
   }
   const fields = [createField("From (UTC)", from), createField("To (UTC)", to)];
@@ -66,17 +79,28 @@ export function createRangePicker(changed) {
       const isCustom = "from" in range;
       choice.value = isCustom ? "custom" : range.last;
       for (const one of fields) one.hidden = !isCustom;
+      // What is out of sight must not keep the form from being sent.
+      for (const one of [from, to]) one.disabled = !isCustom;
       if (!isCustom) return;
       to.setCustomValidity("");
-      from.value = range.from.slice(0, 19);
-      to.value = range.to.slice(0, 19);
+      writeTime(from, range.from);
+      writeTime(to, range.to);
     },
   };
 }
 
-/** What an input of a local time holds, read as UTC. @param {string} value */
-function readTime(value) {
-  return `${value.length === 16 ? `${value}:00` : value}Z`;
+/**
+ * What an input of a local time holds, read as UTC.
+ * @param {HTMLInputElement} input @param {string} shown the time that was written into it
+ */
+function readTime({ value }, shown) {
+  const time = value.length === 16 ? `${value}:00` : value;
+  return time !== "" && time === shown.slice(0, 19) ? shown : `${time}Z`;
+}
+
+/** An equal value, written again, would end what is being typed. @param {HTMLInputElement} input @param {string} time */
+function writeTime(input, time) {
+  if (readTime(input, time) !== time) input.value = time.slice(0, 19);
 }
 
 /** "Explain", "Copy as curl" and "Open in GraphiQL", of the request that a view has last made. */

@@ -22,7 +22,7 @@ import { createPodGrid } from "./pods.js";
 /**
  * The elements that the view writes, what it asks of the page, and what it shows.
  * @typedef {{
- *   readonly keep: import("../app.js").Shell<"kubernetes">["keep"], readonly query: HTMLInputElement,
+ *   readonly keep: import("../views.js").Shell<"kubernetes">["keep"], readonly query: HTMLInputElement,
  *   readonly only: HTMLSelectElement, readonly range: ReturnType<typeof createRangePicker>,
  *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement,
  *   readonly nodes: HTMLElement, readonly pods: HTMLElement, state: State | undefined,
@@ -40,7 +40,7 @@ containers { name status exit_code reason }`;
 /** How far back figures of a pod are looked for: the last snapshots, whatever the range. */
 const figuresMillis = 5 * 60_000;
 
-/** @param {import("../app.js").Shell<"kubernetes">} shell */
+/** @param {import("../views.js").Shell<"kubernetes">} shell */
 export function createKubernetesView({ go, keep }) {
   const change = (/** @type {Partial<State>} */ part) => {
     if (view.state !== undefined) go({ ...view.state, query: query.value, pod: "", ...part });

@@ -31,7 +31,7 @@ import { createTakeOutMenu } from "./take-out.js";
 /** @typedef {import("../base/address.js").StateOf<"logs">} State */
 /** @typedef {import("./log-line.js").Line} Line */
 /** @typedef {import("./log-search.js").Search} Search */
-/** @typedef {import("../app.js").Shell<"logs">} Shell */
+/** @typedef {import("../views.js").Shell<"logs">} Shell */
 /**
  * The controls and the elements of the view, and what it shows; `change` shows another state, `narrow` adds a term to the
  * query.

@@ -19,7 +19,7 @@ const selection = `upstream { service count error_count mean p_90 p_95 }
 downstream { service count error_count mean p_90 p_95 }
 internal { service count error_count mean p_90 p_95 }`;
 
-/** @param {import("../app.js").Shell<"map">} shell */
+/** @param {import("../views.js").Shell<"map">} shell */
 export function createServiceMapView({ go }) {
   /** @type {State | undefined} */
   let state;

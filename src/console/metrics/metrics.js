@@ -35,7 +35,7 @@ import { resolutionNames } from "./resolution.js";
 
 /** @type {Readonly<Record<string, string>>} */
 const styleNames = { line: "Lines", area: "Areas", stacked: "Stacked" };
-/** @param {import("../app.js").Shell<"metrics">} shell */
+/** @param {import("../views.js").Shell<"metrics">} shell */
 export function createMetricsView({ go }) {
   const change = (/** @type {Partial<State>} */ part) => {
     if (view.state !== undefined) go({ ...view.state, ...part });

@@ -20,7 +20,7 @@ import { formatLabel, nameSeries } from "./series-label.js";
  * }} Visual
  */
 
-/** @param {import("../app.js").Shell<"visuals">} shell */
+/** @param {import("../views.js").Shell<"visuals">} shell */
 export function createVisualsView({ go }) {
   /** @type {State | undefined} */
   let state;

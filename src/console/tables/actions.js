@@ -21,7 +21,7 @@ throughput
 error_rate
 has_npo`;
 
-/** @param {import("../app.js").Shell<"actions">} shell */
+/** @param {import("../views.js").Shell<"actions">} shell */
 export function createActionsView({ go }) {
   /** @type {State | undefined} */
   let state;

@@ -11,7 +11,7 @@ import { createEmptyState, createFailureState, createLoadingState } from "../bas
 const selection = `description
 next_occurrences`;
 
-/** @param {import("../app.js").Shell<"checkins">} shell */
+/** @param {import("../views.js").Shell<"checkins">} shell */
 export function createCheckInsView({ go }) {
   /** @type {State | undefined} */
   let state;

@@ -15,7 +15,7 @@ import { createTableView, createTimeCell } from "./table-view.js";
 /** @typedef {import("../base/address.js").StateOf<"deploys">} State */
 /** @typedef {import("../base/deploy-markers.js").Deploy} Deploy */
 
-/** @param {import("../app.js").Shell<"deploys">} shell */
+/** @param {import("../views.js").Shell<"deploys">} shell */
 export function createDeploysView({ go }) {
   /** @type {State | undefined} */
   let state;

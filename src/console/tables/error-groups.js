@@ -27,7 +27,7 @@ function printQuery(fields) {
 }`;
 }
 
-/** @param {import("../app.js").Shell<"errors">} shell */
+/** @param {import("../views.js").Shell<"errors">} shell */
 export function createErrorsView({ go }) {
   /** @type {State | undefined} */
   let state;

@@ -28,7 +28,7 @@ count
 mean
 impact`;
 
-/** @param {import("../app.js").Shell<"slow">} shell */
+/** @param {import("../views.js").Shell<"slow">} shell */
 export function createSlowEventsView({ go }) {
   /** @type {State | undefined} */
   let state;

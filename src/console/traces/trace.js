@@ -17,7 +17,7 @@ import { buildWaterfall } from "./waterfall.js";
 /**
  * The elements that the view fills, and what it asks of the page.
  * @typedef {{
- *   readonly go: import("../app.js").Shell<"trace">["go"], readonly keep: import("../app.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
+ *   readonly go: import("../views.js").Shell<"trace">["go"], readonly keep: import("../views.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
  *   readonly told: HTMLElement, readonly head: HTMLElement, readonly spans: HTMLElement, readonly logs: HTMLElement,
  *   readonly comparison: HTMLElement,
  * }} TraceView
@@ -35,7 +35,7 @@ span_attributes
 events_name
 events_attributes`;
 
-/** @param {import("../app.js").Shell<"trace">} shell */
+/** @param {import("../views.js").Shell<"trace">} shell */
 export function createTraceView({ go, keep }) {
   const share = createShareBar();
   const told = createElement("p", { class: "told", role: "status" });

@@ -41,7 +41,7 @@ tags
 trace_id
 span_id`;
 
-/** @param {import("../app.js").Shell<"traces">} shell */
+/** @param {import("../views.js").Shell<"traces">} shell */
 export function createTracesView({ go }) {
   const change = (/** @type {Partial<State>} */ part) => {
     if (view.state !== undefined) go({ ...view.state, ...readTyped(view), ...part });

@@ -1,0 +1,60 @@
+// What is typed into the console's forms on the demo: when it is sent, what of it stays, and where the focus goes.
+import { describe, expect, test } from "vitest";
+import { complaints, open, page, prepareConsole, state } from "./console-harness.ts";
+
+prepareConsole();
+
+const isFocused = (label: string) =>
+  page.getByLabel(label, { exact: true }).evaluate((one) => one === document.activeElement);
+
+describe("a form with a range", () => {
+  test("is sent with one that ends now, by its button and by Enter", async () => {
+    await open("#/traces");
+    await page.locator(".traces tbody tr").first().waitFor();
+    await page.getByLabel("Action").fill("CheckoutController#create");
+    await page.getByLabel("Action").press("Enter");
+    await expect.poll(() => state().get("action")).toBe("CheckoutController#create");
+    await page.getByLabel("Namespace").fill("web");
+    await page.getByRole("button", { name: "Search" }).click();
+    await expect.poll(() => state().get("namespace")).toBe("web");
+  });
+
+  test("is sent with one that ends now after one that was out of order", async () => {
+    await open("#/traces?range=2026-01-31T12:00:00Z/2026-01-31T13:00:00Z");
+    await page.getByLabel("From (UTC)").fill("2026-01-31T14:00:00");
+    await page.getByLabel("To (UTC)").focus();
+    await page.getByLabel("Range").selectOption("6h");
+    await expect.poll(() => state().get("range")).toBe("6h");
+    await page.getByLabel("Action").fill("a");
+    await page.getByLabel("Action").press("Enter");
+    await expect.poll(() => state().get("action")).toBe("a");
+  });
+
+  test("takes a time when it is typed in full, as one step, and keeps the fraction of the other end", async () => {
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.postData() ?? ""));
+    await open("#/logs?range=2026-01-31T12:00:00.123Z/2026-01-31T13:00:00.456Z");
+    await page.locator(".state-title").waitFor();
+    const steps = await page.evaluate(() => history.length);
+    await page.getByLabel("From (UTC)").focus();
+    // Month and day stand before the year; the time of day stays as it is.
+    await page.keyboard.type("01302025");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => state().get("range")).toBe("2025-01-30T12:00:00Z/2026-01-31T13:00:00.456Z");
+    expect(await isFocused("From (UTC)")).toBe(true);
+    expect(await page.evaluate(() => history.length)).toBe(steps + 1);
+    expect(asked.filter((body) => /"from":"0/.test(body))).toEqual([]);
+    expect(complaints).toEqual([]);
+  });
+
+  test("leaves the focus where Tab has taken it", async () => {
+    await open("#/metrics?name=transaction_duration");
+    await page.locator(".chart canvas").waitFor();
+    const tag = page.getByLabel("action", { exact: true });
+    await tag.fill("Checkout*");
+    await tag.press("Tab");
+    await expect.poll(() => state().get("tags")).toBe("action=Checkout*");
+    await page.locator(".chart canvas").waitFor();
+    expect(await page.evaluate(() => document.activeElement?.id)).not.toBe("main");
+  });
+});

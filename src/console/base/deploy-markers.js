@@ -9,7 +9,8 @@ import { requestGraphql } from "./api.js";
  * }} Deploy
  */
 
-const limit = 100;
+/** As many as the API gives at once. */
+export const deployLimit = 1_000;
 export const deployFields = "revision createdAt lastOccurredAt liveFor exceptionCount exceptionRate";
 
 /** @param {string} fields of each deploy */
@@ -21,7 +22,7 @@ export function printDeployQuery(fields) {
 
 /** @param {string} site @param {{ readonly from: string, readonly to: string }} bounds */
 export function buildDeployVariables(site, { from, to }) {
-  return { site, start: from, end: to, limit };
+  return { site, start: from, end: to, limit: deployLimit };
 }
 
 /**

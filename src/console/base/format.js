@@ -154,6 +154,20 @@ export function formatLoaded(count, isAll, one, many) {
   return isAll ? formatCount(count, one, many) : `${formatCount(count, one, many)} loaded, there are more`;
 }
 
+/**
+ * How many rows a table has, of which no more than the first so many are read.
+ * @param {number} count of those that were read
+ * @param {number | undefined} total of all; undefined where it is not known that there are no more
+ * @param {string} order which ones are the first
+ * @param {string} one @param {string} many
+ */
+export function formatFirst(count, total, order, one, many) {
+  if (total === undefined) return `${formatCount(count, one, many)}, ${order}, there may be more`;
+  return total > count
+    ? `${plain.format(count)} of ${formatCount(total, one, many)}, ${order}`
+    : formatCount(count, one, many);
+}
+
 /** @param {number} count @param {string} one @param {string} [many] */
 export function formatCount(count, one, many = `${one}s`) {
   return `${plain.format(count)} ${count === 1 ? one : many}`;

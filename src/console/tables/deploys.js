@@ -4,6 +4,7 @@ import { buildGraphqlRequest } from "../base/api.js";
 import {
   buildDeployVariables,
   deployFields,
+  deployLimit,
   printDeployQuery,
   requestDeploys,
 } from "../base/deploy-markers.js";
@@ -44,6 +45,8 @@ export function createDeploysView({ go }) {
     },
     ask: (now, bounds, signal) => requestDeploys(now.site, bounds, signal),
     key: ({ revision }) => revision,
+    limit: deployLimit,
+    order: "the newest",
     share: (now, bounds) => {
       const [query, variables] = [printDeployQuery(deployFields), buildDeployVariables(now.site, bounds)];
       return [buildGraphqlRequest(query, variables), { query, values: variables }];

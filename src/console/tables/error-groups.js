@@ -15,14 +15,16 @@ import { createTableView, createTimeCell } from "./table-view.js";
  * }} Row
  */
 
-const limit = 100;
-const rowFields = "id exceptionName exceptionMessage namespace actionNames count createdAt lastOccurredAt";
+/** As many as the API gives at once. */
+const limit = 1_000;
+const rowFields =
+  "rows { id exceptionName exceptionMessage namespace actionNames count createdAt lastOccurredAt }";
 
-/** @param {string} fields */
+/** @param {string} fields of the page */
 function printQuery(fields) {
   return `query ($site: String!, $start: DateTime, $end: DateTime, $limit: Int) {
   app(id: $site) {
-    paginatedExceptionIncidents(start: $start, end: $end, limit: $limit) { rows { ${fields} } }
+    paginatedExceptionIncidents(start: $start, end: $end, limit: $limit) { ${fields} }
   }
 }`;
 }
@@ -32,15 +34,14 @@ export function createErrorsView({ go }) {
   /** @type {State | undefined} */
   let state;
   /**
-   * @template T
-   * @param {string} fields @param {State} now @param {Bounds} bounds @param {AbortSignal} signal
-   * @returns {Promise<readonly T[]>}
+   * @param {string} fields @param {State} now @param {Bounds} bounds @param {AbortSignal} signal @param {number} [most]
+   * @returns {Promise<{ readonly rows?: readonly Row[], readonly total?: number }>} a page
    */
-  async function ask(fields, now, { from, to }, signal) {
-    const variables = { site: now.site, start: from, end: to, limit };
-    /** @type {{ readonly app?: { readonly paginatedExceptionIncidents?: { readonly rows?: readonly T[] } } }} */
+  async function ask(fields, now, { from, to }, signal, most = limit) {
+    const variables = { site: now.site, start: from, end: to, limit: most };
+    /** @type {{ readonly app?: { readonly paginatedExceptionIncidents?: Awaited<ReturnType<typeof ask>> } }} */
     const { app } = await requestGraphql(printQuery(fields), variables, signal);
-    return app?.paginatedExceptionIncidents?.rows ?? [];
+    return app?.paginatedExceptionIncidents ?? {};
   }
   const link = (/** @type {Row} */ row) => {
     const { site = "", range = { last: /** @type {const} */ ("1h") } } = state ?? {};
@@ -56,11 +57,13 @@ export function createErrorsView({ go }) {
     write: (now) => {
       state = now;
     },
-    ask: (now, bounds, signal) => ask(rowFields, now, bounds, signal),
+    ask: async (now, bounds, signal) => (await ask(rowFields, now, bounds, signal)).rows ?? [],
     key: ({ id }) => id,
+    limit,
+    order: "those that happened last",
+    countAll: async (now, bounds, signal) => (await ask("total", now, bounds, signal, 0)).total ?? 0,
     countPiece: async (now, piece, signal) => {
-      /** @type {readonly Pick<Row, "id" | "count">[]} */
-      const rows = await ask("id count", now, piece, signal);
+      const { rows = [] } = await ask("rows { id count }", now, piece, signal);
       return new Map(rows.map(({ id, count }) => [id, count]));
     },
     share: (now, { from, to }) => {

@@ -16,9 +16,7 @@ import { createTableView } from "./table-view.js";
  */
 /** @typedef {{ readonly action_name: string, readonly namespace: string, readonly count: number, readonly trace_id: string }} EventAction */
 
-const limit = 100;
-/** A piece may have other events among its first ones. */
-const pieceLimit = 1_000;
+const limit = 1_000;
 const selection = `digest
 service
 span_kind
@@ -32,11 +30,11 @@ impact`;
 export function createSlowEventsView({ go }) {
   /** @type {State | undefined} */
   let state;
-  const body = (/** @type {State} */ now, /** @type {Bounds} */ bounds, most = limit) => ({
+  const body = (/** @type {State} */ now, /** @type {Bounds} */ bounds) => ({
     site_id: now.site,
     ...bounds,
     ...(now.kind === "any" ? {} : { span_kind: now.kind }),
-    limit: most,
+    limit,
   });
   const ask = (/** @type {object} */ request, /** @type {AbortSignal} */ signal) =>
     /** @type {Promise<readonly Row[]>} */ (
@@ -59,8 +57,10 @@ export function createSlowEventsView({ go }) {
     },
     ask: (now, bounds, signal) => ask(body(now, bounds), signal),
     key: ({ digest }) => digest,
+    limit,
+    order: "those of greatest impact",
     countPiece: async (now, piece, signal) =>
-      new Map((await ask(body(now, piece, pieceLimit), signal)).map(({ digest, count }) => [digest, count])),
+      new Map((await ask(body(now, piece), signal)).map(({ digest, count }) => [digest, count])),
     share: (now, bounds) => {
       const request = body(now, bounds);
       return [

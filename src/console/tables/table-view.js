@@ -4,7 +4,7 @@ import { resolveRange } from "../base/address.js";
 import { isAborted } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createButton, createElement, createTable, replaceChildren } from "../base/dom.js";
-import { formatLongTime, formatRange, formatShortTime } from "../base/format.js";
+import { formatFirst, formatLongTime, formatRange, formatShortTime } from "../base/format.js";
 import { createEmptyState, createFailureState, createLoadingState } from "../base/states.js";
 import { pieceCount, readPieces, splitRange } from "./pieces.js";
 import { createSparkline } from "./sparkline.js";
@@ -21,7 +21,8 @@ import { createSparkline } from "./sparkline.js";
  * }} TableColumn
  */
 /**
- * `ask` reads the rows of a range, `countPiece` the counts of one piece of it by the rows' keys.
+ * `ask` reads the rows of a range, `countPiece` the counts of one piece of it by the rows' keys. Where each reads no more than
+ * `limit`, `order` tells which rows these are, and `countAll` how many there are, as far as that can be asked.
  * @template R
  * @typedef {{
  *   readonly what: string, readonly many: string, readonly columns: readonly TableColumn<R>[], readonly initialSort: string,
@@ -29,7 +30,8 @@ import { createSparkline } from "./sparkline.js";
  *   readonly write?: (now: any) => void,
  *   readonly ask: (now: any, bounds: Bounds, signal: AbortSignal) => Promise<readonly R[]>,
  *   readonly share: (now: any, bounds: Bounds) => Parameters<ReturnType<typeof createShareBar>["write"]>,
- *   readonly key: (row: R) => string,
+ *   readonly key: (row: R) => string, readonly limit?: number, readonly order?: string,
+   readonly countAll?: (now: any, bounds: Bounds, signal: AbortSignal) => Promise<number>,
  *   readonly countPiece?: (now: any, piece: Bounds, signal: AbortSignal) => Promise<ReadonlyMap<string, number>>,
  * }} TableOptions
  */
@@ -63,7 +65,9 @@ export function createTableView(go, options) {
     replaceChildren(body, createLoadingState(options.many));
     try {
       const rows = await options.ask(now, bounds, signal);
-      const count = `${rows.length} ${rows.length === 1 ? options.what : options.many}`;
+      const { what, many, limit = Number.POSITIVE_INFINITY, order = "" } = options;
+      const total = rows.length < limit ? rows.length : await options.countAll?.(now, bounds, signal);
+      const count = formatFirst(rows.length, total, order, what, many);
       replaceChildren(told, `${count}, ${formatRange(bounds.from, bounds.to)}`);
       if (rows.length === 0)
         return replaceChildren(body, createEmptyState(`No ${options.many}`, options.nothing));
@@ -135,13 +139,25 @@ function compareBy(column, a, b) {
  * @param {readonly { readonly row: R, readonly spark: HTMLElement }[]} lines
  * @param {State} now @param {Bounds} bounds @param {AbortSignal} signal @param {TableOptions<R>} options
  */
-async function fillSparklines(lines, now, bounds, signal, { countPiece, key }) {
+async function fillSparklines(
+  lines,
+  now,
+  bounds,
+  signal,
+  { countPiece, key, limit = Number.POSITIVE_INFINITY },
+) {
   if (countPiece === undefined) return;
   try {
     const pieces = splitRange(bounds, pieceCount);
     const counts = await readPieces(pieces, (piece) => countPiece(now, piece, signal));
-    for (const { row, spark } of lines)
-      replaceChildren(spark, createSparkline(counts.map((piece) => piece.get(key(row)) ?? 0)));
+    for (const { row, spark } of lines) {
+      // What a piece without room for it lacks may be in it.
+      const isKnown = counts.every((piece) => piece.size < limit || piece.has(key(row)));
+      replaceChildren(
+        spark,
+        isKnown ? createSparkline(counts.map((piece) => piece.get(key(row)) ?? 0)) : "–",
+      );
+    }
   } catch (error) {
     // The figures stand without it.
     if (!isAborted(error)) for (const { spark } of lines) replaceChildren(spark, "–");

@@ -94,6 +94,54 @@ test("errors have type, message and count, and lead to their traces", async () =
   expect(complaints).toEqual([]);
 });
 
+describe("a table of more rows than are read", () => {
+  const many = <T>(make: (at: number) => T) => Array.from({ length: 1_000 }, (_, at) => make(at));
+  const told = () => page.locator("main .told").textContent();
+
+  test("of errors tells how many there are, and of which pieces it knows nothing", async () => {
+    const time = "2026-01-31T12:00:00.000Z";
+    const errors = many((at) => ({
+      ...{ id: `e${at}`, exceptionName: `Error${at}`, exceptionMessage: "", namespace: "web" },
+      ...{ actionNames: [], count: 1, createdAt: time, lastOccurredAt: time },
+    }));
+    await page.route("**/graphql", (route) => {
+      const { query, variables } = route.request().postDataJSON();
+      const isPiece = query.includes("rows { id count }");
+      const other = { ...errors[0], id: "other" };
+      const page =
+        variables.limit === 0 ? { total: 1_580 } : { rows: isPiece ? [...errors.slice(1), other] : errors };
+      return route.fulfill({ json: { data: { app: { paginatedExceptionIncidents: page } } } });
+    });
+    await open(address("errors"));
+    await expect.poll(told).toMatch(/^1,000 of 1,580 errors, those that happened last, /);
+    await expect.poll(() => page.locator(".figures .sparkline").count()).toBe(999);
+    expect((await rows().first().locator(".spark").textContent()) ?? "").toBe("–");
+  });
+
+  test("of slow events and of deploys tells that there may be more", async () => {
+    const time = "2026-01-31T12:00:00.000Z";
+    const event = {
+      service: "a",
+      span_kind: "client",
+      span_name: "GET",
+      statement: "",
+      count: 1,
+      mean: 1,
+      impact: 1,
+    };
+    await page.route("**/tracing/slow_events", (route) =>
+      route.fulfill({ json: many((at) => ({ ...event, digest: `d${at}` })) }),
+    );
+    const deploy = { createdAt: time, lastOccurredAt: time, liveFor: 1, exceptionCount: 0, exceptionRate: 0 };
+    const deployMarkers = many((at) => ({ ...deploy, revision: `r${at}` }));
+    await page.route("**/graphql", (route) => route.fulfill({ json: { data: { app: { deployMarkers } } } }));
+    await open(address("slow"));
+    await expect.poll(told).toMatch(/^1,000 slow events, those of greatest impact, there may be more, /);
+    await page.getByRole("link", { name: "Deploys" }).click();
+    await expect.poll(told).toMatch(/^1,000 deploys, the newest, there may be more, /);
+  });
+});
+
 test("the map and its table have the edges of the API", async () => {
   await open(address("map"));
   const answer = await fetch(`${origin}/api/v2/tracing/site_edges`, {

@@ -108,10 +108,14 @@ async function makeView(name, signal) {
     // A maker and its state have one name; the compiler cannot see that they go together.
     const make = /** @type {(shell: import("./views.js").Shell<any>) => View} */ (await views[name].load());
     if (signal.aborted) return undefined;
-    return make({
-      go: (next) => openAddress(printAddress(name, next)),
-      keep: (next) => history.replaceState(null, "", printAddress(name, next)),
+    // A field that was edited tells of its change also when its view is taken away, and one that is staged shows nothing yet.
+    const isShown = () => current?.view === made;
+    /** @type {View} */
+    const made = make({
+      go: (next) => isShown() && openAddress(printAddress(name, next)),
+      keep: (next) => isShown() && history.replaceState(null, "", printAddress(name, next)),
     });
+    return made;
   } catch {
     if (signal.aborted) return undefined;
     showUnreadPart();

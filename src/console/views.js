@@ -4,7 +4,7 @@
 /** @typedef {import("./base/api.js").Site} Site */
 /**
  * What a view may ask of the page: `openAddress` shows another state of it, as a step of the browser's history; `keep` only
- * writes into the address what is shown already.
+ * writes into the address what is shown already. Either does nothing while the view is not the one that is shown.
  * @template {ViewName} V
  * @typedef {Readonly<Record<"go" | "keep", (state: import("./base/address.js").StateOf<V>) => void>>} Shell
  */

@@ -59,7 +59,7 @@ export function createRangePicker(changed) {
   for (const one of [from, to]) {
     // What is typed changes with each digit, and means something only when it is there in full.
     one.addEventListener("blur", () => {
-      const range = one.isConnected ? read() : undefined;
+      const range = read();
       if (range !== undefined) changed(range);
     });
     one.addEventListener("keydown", (event) => {

@@ -9,7 +9,6 @@ import { drawChart } from "./chart.js";
 import { createSeriesTable, createValueTable } from "./figures.js";
 import { resolutionNames, resolutionSeconds } from "./resolution.js";
 import { formatLabel } from "./series-label.js";
-import { showTagFields } from "./tag-fields.js";
 
 /** @typedef {import("./metrics.js").MetricsView} MetricsView */
 /** @typedef {import("../base/address.js").StateOf<"metrics">} State */
@@ -44,14 +43,14 @@ function requestMetric(site, name, signal) {
 
 /** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
 export async function showMetric(view, now, signal) {
-  const { change, tags, share, told, chart } = view;
+  const { tags, share, told, chart } = view;
   const [metric, ...others] = await Promise.all(
     [now.name, ...now.also].map((name) => requestMetric(now.site, name, signal)),
   );
   if (metric === undefined) return;
   const chosen = writeFields(view, now, metric);
   const keys = [...new Set(metric.available_tags.flat())].sort();
-  showTagFields(tags, keys, now.tags, (next) => change({ tags: next }));
+  tags.write(keys);
   const isAggregated = aggregated.includes(chosen) && now.aggregation !== "default";
   const select = [
     {

@@ -16,6 +16,7 @@ import { createEmptyState, createFailureState, createLoadingState } from "../bas
 import { showMetric } from "./metric-chart.js";
 import { createPublishMenu } from "./publish-menu.js";
 import { resolutionNames } from "./resolution.js";
+import { createTagFields } from "./tag-fields.js";
 
 /** @typedef {import("../base/address.js").StateOf<"metrics">} State */
 /**
@@ -24,7 +25,7 @@ import { resolutionNames } from "./resolution.js";
  *   readonly change: (part: Partial<State>) => void,
  *   readonly known: HTMLElement, readonly name: HTMLInputElement, readonly fields: HTMLSelectElement,
  *   readonly aggregation: HTMLSelectElement, readonly resolution: HTMLSelectElement,
- *   readonly range: ReturnType<typeof createRangePicker>, readonly tags: HTMLElement,
+ *   readonly range: ReturnType<typeof createRangePicker>, readonly tags: ReturnType<typeof createTagFields>,
  *   readonly fieldsField: HTMLElement, readonly aggregationField: HTMLElement, readonly resolutionField: HTMLElement,
  *   readonly style: HTMLSelectElement, readonly scale: HTMLSelectElement, readonly more: HTMLInputElement,
  *   readonly others: HTMLElement, readonly drawn: HTMLElement, readonly publish: ReturnType<typeof createPublishMenu>,
@@ -62,7 +63,10 @@ export function createMetricsView({ go }) {
     (value) => change({ resolution: resolutions.find((word) => word === value) ?? "AUTO" }),
   );
   const range = createRangePicker((value) => change({ range: value }));
-  const tags = createElement("div", { class: "tag-fields", role: "group", "aria-label": "Tags" });
+  const tags = createTagFields(
+    () => view.state?.tags ?? {},
+    (next) => change({ tags: next }),
+  );
   const fieldsField = createField("Field", fields, "short");
   const aggregationField = createField("Aggregation", aggregation, "short");
   const resolutionField = createField("Resolution", resolution);
@@ -80,7 +84,7 @@ export function createMetricsView({ go }) {
     aggregationField,
     resolutionField,
     range.root,
-    tags,
+    tags.root,
     drawing.drawn,
   );
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -160,7 +164,7 @@ async function showMetrics(view, now, signal) {
   resolution.value = now.resolution;
   name.value = now.name;
   writeDrawing(view, now);
-  for (const one of [fieldsField, resolutionField, range.root, tags, view.drawn])
+  for (const one of [fieldsField, resolutionField, range.root, tags.root, view.drawn])
     one.hidden = now.name === "";
   if (now.name === "") aggregationField.hidden = true;
   share.root.hidden = true;

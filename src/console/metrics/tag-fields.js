@@ -1,49 +1,67 @@
 // A field for each tag of a metric: a value or a pattern, or one series for each value.
 import { createElement, createField, replaceChildren } from "../base/dom.js";
 
+/** @typedef {Readonly<Record<string, string>>} Tags */
+/** @typedef {{ readonly input: HTMLInputElement, readonly split: HTMLElement, readonly root: HTMLElement }} TagField */
+
 /**
- * @param {HTMLElement} root
- * @param {readonly string[]} keys
- * @param {Readonly<Record<string, string>>} given
- * @param {(tags: Readonly<Record<string, string>>) => void} changed
+ * @param {() => Tags} read what is chosen at the moment
+ * @param {(tags: Tags) => void} changed
  */
-export function showTagFields(root, keys, given, changed) {
-  const focused = document.activeElement?.getAttribute("data-tag");
-  replaceChildren(
+export function createTagFields(read, changed) {
+  const root = createElement("div", { class: "tag-fields", role: "group", "aria-label": "Tags" });
+  /** @type {ReadonlyMap<string, TagField>} */
+  let fields = new Map();
+  const change = (/** @type {string} */ key, /** @type {string} */ value, /** @type {TagField} */ field) => {
+    // One that was edited tells of it also when another one takes its place.
+    if (fields.get(key) !== field) return;
+    const { [key]: _, ...others } = read();
+    changed(value === "" ? others : { ...others, [key]: value });
+  };
+  return {
     root,
-    keys.map((key) => {
-      // A label may be named as what every object has.
-      const pattern = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
-      const input = createElement("input", {
-        type: "text",
-        autocomplete: "off",
-        spellcheck: "false",
-        placeholder: "all together",
-        "data-tag": key,
-        value: pattern.toWellFormed(),
-      });
-      const write = (/** @type {string} */ value) => {
-        const { [key]: _, ...others } = given;
-        changed(value === "" ? others : { ...others, [key]: value });
-      };
-      input.addEventListener("change", () => write(input.value));
-      const isSplit = pattern === "*";
-      const split = createElement(
-        "button",
-        {
-          type: "button",
-          class: "chip",
-          "aria-pressed": String(isSplit),
-          title: "One series for each value",
-        },
-        "each",
-        createElement("span", { class: "unseen" }, ` ${key}`),
-      );
-      split.addEventListener("click", () => write(isSplit ? "" : "*"));
-      const made = createField(key, input);
-      made.append(createElement("div", { class: "joined" }, input, split));
-      if (focused === key) queueMicrotask(() => input.focus());
-      return made;
-    }),
+    /** Shows what is chosen of these tags; what is being typed stays. @param {readonly string[]} keys */
+    write(keys) {
+      const shown = [...fields.keys()];
+      if (keys.length !== shown.length || keys.some((key, at) => key !== shown[at])) {
+        fields = new Map(keys.map((key) => [key, createTagField(key, read, change)]));
+        replaceChildren(
+          root,
+          [...fields.values()].map((field) => field.root),
+        );
+      }
+      for (const [key, { input, split }] of fields) {
+        const pattern = readTag(read(), key);
+        split.setAttribute("aria-pressed", String(pattern === "*"));
+        if (document.activeElement !== input) input.value = pattern.toWellFormed();
+      }
+    },
+  };
+}
+
+/** A label may be named as what every object has. @param {Tags} tags @param {string} key */
+function readTag(tags, key) {
+  return Object.hasOwn(tags, key) ? (tags[key] ?? "") : "";
+}
+
+/** @param {string} key @param {() => Tags} read @param {(key: string, value: string, field: TagField) => void} change @returns {TagField} */
+function createTagField(key, read, change) {
+  const input = createElement("input", {
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "all together",
+  });
+  const split = createElement(
+    "button",
+    { type: "button", class: "chip", title: "One series for each value" },
+    "each",
+    createElement("span", { class: "unseen" }, ` ${key}`),
   );
+  const root = createField(key, input);
+  root.append(createElement("div", { class: "joined" }, input, split));
+  const field = { input, split, root };
+  input.addEventListener("change", () => change(key, input.value, field));
+  split.addEventListener("click", () => change(key, readTag(read(), key) === "*" ? "" : "*", field));
+  return field;
 }

@@ -58,3 +58,48 @@ describe("a form with a range", () => {
     expect(await page.evaluate(() => document.activeElement?.id)).not.toBe("main");
   });
 });
+
+describe("back, while something is typed", () => {
+  test.each(["Metric", "With", "action"])("is back, and what stands in %j is not sent", async (label) => {
+    await open("#/logs");
+    await page.locator(".line-item").first().waitFor();
+    await page.evaluate(() => location.assign("#/metrics?name=transaction_duration"));
+    await page.locator(".chart canvas").waitFor();
+    await page.getByLabel(label, { exact: true }).fill("mem");
+    await page.goBack();
+    await page.locator(".line-item").first().waitFor();
+    expect(page.url()).toContain("#/logs");
+    expect(state().has("name")).toBe(false);
+    expect(complaints).toEqual([]);
+  });
+
+  test("is back within one view", async () => {
+    await open("#/metrics?name=transaction_duration");
+    await page.locator(".chart canvas").waitFor();
+    await page.evaluate(() => location.assign("#/metrics?name=cpu"));
+    await page.getByLabel("hostname", { exact: true }).fill("mem");
+    await page.goBack();
+    await page.getByLabel("action", { exact: true }).waitFor();
+    await page.locator(".chart canvas").waitFor();
+    expect(Object.fromEntries(state())).toEqual({ name: "transaction_duration" });
+  });
+});
+
+test("the tags of a metric that are given one after another are all asked for", async () => {
+  const tags = [["action", "namespace"]];
+  await page.route("**/api/v2/metrics/type_and_tags/*/*", async (route) => {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await route.fulfill({ json: { metric_type: "measurement", available_tags: tags } });
+  });
+  await open("#/metrics?name=transaction_duration");
+  await page.locator(".chart canvas").waitFor();
+  await page.getByLabel("action", { exact: true }).fill("Checkout*");
+  await page.keyboard.press("Tab");
+  await page.getByLabel("namespace", { exact: true }).focus();
+  await page.keyboard.type("we");
+  // The answer for the first one comes while the second one is typed.
+  await page.locator(".spinner").waitFor({ state: "detached" });
+  await page.keyboard.type("b");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => state().get("tags")).toBe("action=Checkout*,namespace=web");
+});

@@ -12,6 +12,7 @@ import {
 } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
+import { findFailure, forgetTyped, isInUse, rememberField, replaceView, writeUnread } from "./refresh.js";
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
 import { startRefresh, startTheme, startZone } from "./tools.js";
 import { views } from "./views.js";
@@ -96,6 +97,7 @@ async function showState(name, state, site, signal) {
     scrollTo(0, 0);
   }
   current.view.show(state, signal, site);
+  forgetTyped();
   // What had the focus may be gone with what was shown. While the focus moves on, nothing has it for a moment.
   setTimeout(() => {
     if (document.activeElement === document.body) main.focus({ preventScroll: true });
@@ -215,30 +217,41 @@ async function start({ focus = false } = {}) {
   }
 }
 
-/** Reads anew what is shown. What stands there stays until the new is there, and the place in it, too. */
-async function refreshView() {
-  const shown = current;
-  const { view: name, state } = readAddress(location.hash);
+/**
+ * Reads anew what is shown. What stands there stays until the new is there, and longer where a reader would lose something.
+ * @param {{ readonly isAsked?: boolean }} [options] `isAsked`: someone waits for it
+ */
+async function refreshView({ isAsked = false } = {}) {
+  const [shown, address] = [current, location.hash];
+  const { view: name, state } = readAddress(address);
   const site = sites?.find(({ id }) => id === state.site) ?? (state.site === "" ? sites?.[0] : undefined);
   if (shown === undefined || site === undefined || shown.name !== name || staged !== undefined) return;
+  const { root } = shown.view;
+  const inUse = "something is typed, selected or open.";
+  if (isInUse(root)) return isAsked ? writeUnread(root, inUse) : undefined;
   const [old, next] = [running, new AbortController()];
   const abort = () => next.abort();
   old.signal.addEventListener("abort", abort, { once: true });
   try {
     staged = await makeView(name, next.signal);
     if (staged === undefined) return;
-    const { root } = staged;
-    root.classList.add("staged");
-    main.append(root);
+    staged.root.classList.add("staged");
+    main.append(staged.root);
     await staged.show({ ...state, site: site.id }, next.signal, site, shown.view.countRows?.());
-    root.classList.remove("staged");
-    if (next.signal.aborted || current !== shown) return root.remove();
-    const place = scrollY;
-    shown.view.root.replaceWith(root);
+    staged.root.classList.remove("staged");
+    if (next.signal.aborted || current !== shown) return staged.root.remove();
+    const isLeft = location.hash !== address || isInUse(root);
+    const failure = findFailure(root) === undefined ? findFailure(staged.root) : undefined;
+    if (isLeft || failure !== undefined) {
+      staged.root.remove();
+      next.abort();
+      if (failure !== undefined || isAsked) writeUnread(root, failure ?? inUse);
+      return;
+    }
     [current, running] = [{ name, view: staged }, next];
     old.signal.removeEventListener("abort", abort);
     old.abort();
-    scrollTo(0, place);
+    await replaceView(root, staged.root);
   } finally {
     staged = undefined;
   }
@@ -253,13 +266,18 @@ tools.append(
   forget,
 );
 document.body.append(
-  startKeyboard({ root: main, focus: () => current?.view.focus?.(), refresh: () => void refreshView() }),
+  startKeyboard({
+    root: main,
+    focus: () => current?.view.focus?.(),
+    refresh: () => void refreshView({ isAsked: true }),
+  }),
 );
 // The fragment is the address of what is shown, so this link cannot have one of its own.
 requireElement("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
+main.addEventListener("focusin", ({ target }) => rememberField(target));
 addEventListener("popstate", () => void showView());
 addEventListener(
   unauthorizedEvent,

@@ -10,7 +10,7 @@ const intervals = /** @type {const} */ ([
 ]);
 
 /**
- * Reads what is shown anew every while, as long as someone looks and does nothing else.
+ * Reads what is shown anew every while, as long as someone looks.
  * @param {() => void} refresh @returns {HTMLSelectElement} how often
  */
 export function startRefresh(refresh) {
@@ -23,9 +23,7 @@ export function startRefresh(refresh) {
   return made;
 
   function act() {
-    const isBusy = document.activeElement?.matches("main :is(input, textarea, select)") === true;
-    const hasMenu = document.querySelector("main .menu[open], dialog[open]") !== null;
-    if (!document.hidden && !isBusy && !hasMenu) refresh();
+    if (!document.hidden) refresh();
   }
 }
 

@@ -1,0 +1,85 @@
+// A view that is read anew takes the place of the one that is shown, with what a reader has done in it. What cannot be taken
+// over keeps the old one.
+import { createElement } from "./base/dom.js";
+
+/** What is only in the elements: a menu, a stretch of a trace, spans that are folded. */
+const kept = ".menu[open], .unzoom, .fold[aria-expanded='false']";
+/** What stood in fields before they were edited. @type {WeakMap<Element, string>} */
+let before = new WeakMap();
+
+/** From now on all that stands in fields is taken for sent. */
+export function forgetTyped() {
+  before = new WeakMap();
+  rememberField(document.activeElement);
+}
+
+/** @param {EventTarget | null} field */
+export function rememberField(field) {
+  const isField = field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement;
+  if (isField && !before.has(field)) before.set(field, field.value);
+}
+
+/** Whether something is typed, selected or open that a new view would not have. @param {HTMLElement} root of the view */
+export function isInUse(root) {
+  const focused = document.activeElement;
+  const isInField = root.contains(focused) && focused?.matches("input, textarea, select") === true;
+  const isTyped = [...root.querySelectorAll("input, textarea")].some(
+    (field) => "value" in field && (before.get(field) ?? field.value) !== field.value,
+  );
+  const selection = getSelection();
+  const isSelected = selection !== null && !selection.isCollapsed && root.contains(selection.anchorNode);
+  const isOpen = root.querySelector(kept) !== null || document.querySelector("dialog[open]") !== null;
+  return isInField || isTyped || isSelected || isOpen;
+}
+
+/** Why a view could not be read, undefined where it could. @param {HTMLElement} root */
+export function findFailure(root) {
+  return root.querySelector(".state-failed > p:not(.state-title)")?.textContent ?? undefined;
+}
+
+/** Says in a view that it is as it was, and why. @param {HTMLElement} root @param {string} why */
+export function writeUnread(root, why) {
+  root.querySelector(".unread")?.remove();
+  const told = createElement("span", { class: "unread" }, `Not read anew: ${why}`);
+  const status = root.querySelector(".told");
+  if (status === null) root.prepend(createElement("p", { class: "unread", role: "status" }, told));
+  else status.append(" ", told);
+}
+
+/**
+ * Puts a view in the place of another one: what is open there, the series that are hidden, the focus and the place.
+ * @param {HTMLElement} old @param {HTMLElement} next
+ */
+export async function replaceView(old, next) {
+  const place = scrollY;
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  old.replaceWith(next);
+  scrollTo(0, place);
+  const opened = Map.groupBy(old.querySelectorAll("details"), printKey);
+  // Of several that nothing tells apart, each has its turn.
+  for (const details of next.querySelectorAll("details"))
+    details.open = opened.get(printKey(details))?.shift()?.open ?? details.open;
+  for (const chosen of [".expander[aria-expanded='true']", ".series[aria-pressed='false']"]) {
+    const inNext = new Set([...next.querySelectorAll(chosen)].map(printKey));
+    for (const one of old.querySelectorAll(chosen))
+      if (!inNext.has(printKey(one))) findSame(next, one)?.click();
+  }
+  if (focused !== null) findSame(next, focused)?.focus({ preventScroll: true });
+  // What has opened fills itself after this, and may move the rest.
+  await new Promise((resolve) => setTimeout(resolve));
+  scrollTo(0, place);
+}
+
+/** What tells an element from others of its view. @param {Element} element */
+function printKey(element) {
+  const key = element.closest("[data-key]")?.getAttribute("data-key");
+  const named = element instanceof HTMLDetailsElement ? element.querySelector("summary") : element;
+  return [element.tagName, key, element.getAttribute("href"), named?.textContent].join("\n");
+}
+
+/** @param {HTMLElement} root @param {Element} element of another view */
+function findSame(root, element) {
+  const key = printKey(element);
+  const all = /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(element.tagName));
+  return [...all].find((one) => printKey(one) === key);
+}

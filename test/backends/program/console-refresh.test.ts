@@ -1,0 +1,130 @@
+// Reading a view of the console anew, on the demo: what a reader has done in it stays.
+import { describe, expect, test } from "vitest";
+import { complaints, open, page, prepareConsole, queryBox, state } from "./console-harness.ts";
+
+prepareConsole();
+
+/** A range that is over, so that nothing is added to it. */
+const range = {
+  from: new Date(Date.now() - 3_600_000).toISOString(),
+  to: new Date(Date.now() - 60_000).toISOString(),
+};
+const address = (view: string, more: Readonly<Record<string, string>> = {}) =>
+  `#/${view}?${new URLSearchParams({ ...more, range: `${range.from}/${range.to}` })}`;
+const unread = () => page.locator(".unread").textContent();
+
+/** Presses the key; the view that is shown is another one then. */
+async function refresh(): Promise<void> {
+  const old = await page.locator("main > div").elementHandle();
+  await page.keyboard.press("r");
+  await expect.poll(() => old?.evaluate((one) => one.isConnected)).toBe(false);
+}
+
+/** Presses the key, and acts before the answer is there; the view that is shown stays. */
+async function actDuringRefresh(path: string, act: () => Promise<void>): Promise<void> {
+  const held = Promise.withResolvers<void>();
+  const asked = page.waitForRequest(`**/${path}`);
+  await page.route(`**/${path}`, async (route) => {
+    await held.promise;
+    await route.continue();
+  });
+  await page.keyboard.press("r");
+  await asked;
+  const old = await page.locator("main > div:not(.staged)").elementHandle();
+  await act();
+  held.resolve();
+  await expect.poll(() => page.locator("main > div").count()).toBe(1);
+  expect(await old?.evaluate((one) => one.isConnected)).toBe(true);
+}
+
+describe("a view that is read anew", () => {
+  test("has the rows and the fields open that were open, and the focus where it was", async () => {
+    await open(address("logs"));
+    const lines = page.locator(".line-item > details");
+    await lines.nth(5).waitFor();
+    for (const at of [1, 3]) await lines.nth(at).locator("summary").first().click();
+    await page.locator(".fields summary", { hasText: /^hostname$/ }).click();
+    await page.locator(".field-value").first().waitFor();
+    await lines.nth(4).locator("summary").first().focus();
+    await refresh();
+    const opened = await lines.evaluateAll((all) =>
+      all.flatMap((one, at) => (one.matches("[open]") ? [at] : [])),
+    );
+    expect(opened).toEqual([1, 3]);
+    await page.locator(".field-value").first().waitFor();
+    expect(
+      await lines.evaluateAll((all) => all.findIndex((one) => one.contains(document.activeElement))),
+    ).toBe(4);
+    expect(complaints).toEqual([]);
+  });
+
+  test("has the series hidden that were hidden, and the pods open", async () => {
+    await open(address("metrics", { name: "cpu", tags: "hostname=*" }));
+    const hidden = page.locator("button.series").nth(1);
+    await hidden.click();
+    const name = await hidden.textContent();
+    await page.locator("#main").focus();
+    await refresh();
+    expect(await page.locator("button.series[aria-pressed='false']").allTextContents()).toEqual([name]);
+    await page.goto(`${page.url().split("#")[0]}${address("kubernetes")}`);
+    const names = page.locator(".expander");
+    for (const at of [0, 2]) await names.nth(at).click();
+    await page.locator("#main").focus();
+    await refresh();
+    await expect.poll(() => names.nth(2).getAttribute("aria-expanded")).toBe("true");
+    expect(await page.locator(".expander[aria-expanded='true']").count()).toBe(2);
+  });
+});
+
+describe("a view stays as it is", () => {
+  test("where something is typed meanwhile, and says so", async () => {
+    await open(address("logs"));
+    await page.locator(".line-item").nth(5).waitFor();
+    await page.locator("#main").focus();
+    await actDuringRefresh("logs/lines", () => queryBox().pressSequentially("severity=err"));
+    expect(await queryBox().inputValue()).toBe("severity=err");
+    expect(await queryBox().evaluate((area) => area === document.activeElement)).toBe(true);
+    expect(await unread()).toBe("Not read anew: something is typed, selected or open.");
+  });
+
+  test("where a row is opened meanwhile", async () => {
+    await open(address("logs"));
+    await page.locator(".line-item").nth(5).waitFor();
+    await page.locator("#main").focus();
+    await actDuringRefresh("logs/lines", () => page.locator(".line-item summary").nth(2).click());
+    expect(state().get("line")).toBeTruthy();
+    expect(await page.locator(".line-item > details[open]").count()).toBe(1);
+  });
+
+  test("where something was typed and not sent, a menu is open, or a text is selected", async () => {
+    await open(address("traces"));
+    await page.locator(".traces tbody tr").first().waitFor();
+    await page.getByLabel("Action").fill("Checkout");
+    await page.locator("#main").focus();
+    await page.keyboard.press("r");
+    await expect.poll(unread).toMatch(/^Not read anew/);
+    expect(await page.getByLabel("Action").inputValue()).toBe("Checkout");
+    await page.getByLabel("Action").fill("");
+    await page.locator("#main").focus();
+    await refresh();
+    await page.evaluate(() =>
+      getSelection()?.selectAllChildren(document.querySelector("main .told") as Element),
+    );
+    await page.keyboard.press("r");
+    await expect.poll(unread).toMatch(/^Not read anew/);
+  });
+
+  test("where it cannot be read, and says why", async () => {
+    await open(address("actions"));
+    await page.locator(".figures tbody tr").first().waitFor();
+    const rows = await page.locator(".figures tbody tr").count();
+    await page.route("**/tracing/actions", (route) => route.abort());
+    await page.locator("#main").focus();
+    await page.keyboard.press("r");
+    await expect.poll(unread).toBe("Not read anew: The server cannot be reached.");
+    expect(await page.locator(".figures tbody tr").count()).toBe(rows);
+    await page.unroute("**/tracing/actions");
+    await refresh();
+    expect(await page.locator(".unread").count()).toBe(0);
+  });
+});

@@ -1,5 +1,7 @@
 // One request to a collector: OTLP over HTTP, as JSON.
+import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
+import { tryParseJson } from "../core/json/parse-json.ts";
 import type { Millis } from "../core/time.ts";
 
 const answerTimeout: Millis = 5_000;
@@ -50,16 +52,19 @@ export async function postOtlp(
 const maxMessageChars = 200;
 
 /** Numbers of 64 bits are text in OTLP's JSON. An answer of another form rejects nothing. */
+const answerSchema = z.object({
+  partialSuccess: z.object({
+    rejectedSpans: z.coerce.number().default(0),
+    rejectedLogRecords: z.coerce.number().default(0),
+    errorMessage: z.string().default(""),
+  }),
+});
+
 function readPartialSuccess(text: string): OtlpOutcome {
-  let answer: { readonly partialSuccess?: Readonly<Record<string, unknown>> | null } | null;
-  try {
-    answer = JSON.parse(text);
-  } catch {
-    return { problem: undefined };
-  }
-  const { rejectedSpans, rejectedLogRecords, errorMessage } = answer?.partialSuccess ?? {};
-  const rejected = Number(rejectedSpans ?? rejectedLogRecords ?? 0);
-  if (!(rejected > 0)) return { problem: undefined };
-  const reason = typeof errorMessage === "string" ? `: ${errorMessage.slice(0, maxMessageChars)}` : "";
+  const answer = answerSchema.safeParse(tryParseJson(text)).data?.partialSuccess;
+  const rejected = answer === undefined ? 0 : answer.rejectedSpans + answer.rejectedLogRecords;
+  if (answer === undefined || rejected <= 0) return { problem: undefined };
+  const { errorMessage } = answer;
+  const reason = errorMessage === "" ? "" : `: ${errorMessage.slice(0, maxMessageChars)}`;
   return { problem: `the collector rejected ${rejected}${reason}`, rejected };
 }

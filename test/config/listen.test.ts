@@ -10,6 +10,13 @@ const files: Readonly<Record<string, string>> = {
   "other.key": readPem(pem.client.key),
   "ca.pem": readPem(pem.clientsCa),
   "text.pem": "no certificate",
+  "weak.pem": readPem(pem.weak.cert),
+  "weak.key": readPem(pem.weak.key),
+  "chain.pem": readPem(pem.server.cert) + readPem(pem.clientsCa),
+  "turned.pem": readPem(pem.clientsCa) + readPem(pem.server.cert),
+  "both.pem": readPem(pem.server.key) + readPem(pem.server.cert),
+  "broken.pem": `${readPem(pem.server.cert)}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n`,
+  "cut.pem": `${readPem(pem.server.cert)}-----BEGIN CERTIFICATE-----\nAAAA\n`,
 };
 const readText = (path: string) => {
   const text = files[path.split("/").at(-1) ?? ""];
@@ -34,6 +41,16 @@ test.each([
   ["cert: text.pem, key: key.pem", /listen\.cert: cannot be used/],
   ["cert: cert.pem, key: text.pem", /listen\.key: cannot be used/],
   ["cert: cert.pem, key: other.key", /listen\.key: is not the key of the certificate/],
+  ["cert: both.pem, key: other.key", /^3 listen\.key: is not the key of the certificate$/],
+  ["cert: weak.pem, key: weak.key", /^3 listen\.cert: cannot be used \(ERR_SSL_EE_KEY_TOO_SMALL\)$/],
+  [
+    "cert: turned.pem, key: key.pem",
+    /^3 listen\.cert: certificate 2 is that of the key: it has to be the first$/,
+  ],
+  ["cert: broken.pem, key: key.pem", /^3 listen\.cert: cannot be used \(ERR_OSSL_ASN1_WRONG_TAG\)$/],
+  ["cert: cut.pem, key: key.pem", /^3 listen\.cert: cannot be used \(ERR_OSSL_PEM_BAD_END_LINE\)$/],
+  ["cert: cert.pem, key: key.pem, client_ca: broken.pem", /^3 listen\.client_ca: cannot be used \(ERR_OSSL/],
+  ["cert: cert.pem, key: key.pem, client_ca: cut.pem", /^3 listen\.client_ca: cannot be used \(ERR_OSSL/],
   ["cert: cert.pem", /listen\.key: is missing/],
   ["cert: cert.pem, key: key.pem, client_ca: text.pem", /listen\.client_ca: cannot be used/],
 ])("listen with %s", (keys, message) => {
@@ -41,6 +58,13 @@ test.each([
   expect(issues).toMatch(message);
   expect(issues).not.toContain("PRIVATE KEY");
 });
+
+test.each(["cert: chain.pem, key: key.pem, client_ca: chain.pem", "cert: both.pem, key: both.pem"])(
+  "takes %s",
+  (keys) => {
+    expect(listIssues(`${top}listen: { address: "127.0.0.1:9000", ${keys} }`, { readText })).toEqual([]);
+  },
+);
 
 const withTls = `${top}public_url: https://a.example.com\nlisten: { address: "127.0.0.1:9000", cert: cert.pem, key: key.pem, client_ca: ca.pem }\n`;
 

@@ -21,6 +21,8 @@ export const pem = {
   forged: { cert: pathOf("forged.pem"), key: pathOf("forged.key") },
   /** One URI that looks like two: `spiffe://acme/x, URI:spiffe://acme/agent`. */
   quoted: { cert: pathOf("quoted.pem"), key: pathOf("quoted.key") },
+  /** Signs itself, with a key of 1,024 bits. */
+  weak: { cert: pathOf("weak.pem"), key: pathOf("weak.key") },
   client: { cert: pathOf("client.pem"), key: pathOf("client.key") },
 } as const;
 

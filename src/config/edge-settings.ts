@@ -1,9 +1,10 @@
 // How the server meets its clients: its certificate and theirs, which codings their answers may have, and where it writes down
 // what they ask.
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { createPrivateKey } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
+import { parseCertificates } from "../core/pem.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { TokenLimits } from "./limits.ts";
 import { toMapping } from "./plain-values.ts";
@@ -107,28 +108,19 @@ export function readTlsFiles(
       return undefined;
     }
   };
-  const cert = read("cert", readCertificates);
-  const clientCa = read("client_ca", readCertificates);
+  const cert = read("cert", parseCertificates);
+  const clientCa = read("client_ca", parseCertificates);
   const key = read("key", (pem) => void createSecureContext({ key: pem }));
   if (cert === undefined || key === undefined) return undefined;
   try {
     createSecureContext({ cert, key });
   } catch (error) {
-    const place = readCertificates(cert).findIndex((one) => one.checkPrivateKey(createPrivateKey(key)));
+    const place = parseCertificates(cert).findIndex((one) => one.checkPrivateKey(createPrivateKey(key)));
     if (place === -1) report(["listen", "key"], "is not the key of the certificate");
     else if (place === 0) report(["listen", "cert"], `cannot be used${formatErrorCode(error)}`);
     else report(["listen", "cert"], `certificate ${place + 1} is that of the key: it has to be the first`);
   }
   return { cert, key, clientCa };
-}
-
-/** Each of them, also those that OpenSSL leaves out in silence. Throws what it says of the first one that is none. */
-function readCertificates(pem: string): readonly X509Certificate[] {
-  const blocks = pem
-    .split(/^(?=-----BEGIN )/m)
-    .filter((block) => /^-----BEGIN (?:X509 )?CERTIFICATE-----/.test(block));
-  // A text without any is refused as one.
-  return (blocks.length === 0 ? [pem] : blocks).map((block) => new X509Certificate(block));
 }
 
 // ---- Audit log ----------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 // Certificates in PEM text.
 import { X509Certificate } from "node:crypto";
 
-const certificate =
-  /-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]*-----END (?:TRUSTED |X509 )?CERTIFICATE-----/g;
-
-/** The certificates of a text, in its order. @throws {Error} where there is none, or one that cannot be read */
+/**
+ * The certificates of a text, in its order, also those that OpenSSL would leave out in silence. Throws what it says of the first one
+ * that is none, and of a text without any.
+ */
 export function parseCertificates(text: string): readonly X509Certificate[] {
-  const blocks = text.match(certificate) ?? [];
-  if (blocks.length === 0) throw new Error("has no certificate");
-  return blocks.map((block) => new X509Certificate(block));
+  const blocks = text
+    .split(/^(?=-----BEGIN )/m)
+    .filter((block) => /^-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----/.test(block));
+  return (blocks.length === 0 ? [text] : blocks).map((block) => new X509Certificate(block));
 }

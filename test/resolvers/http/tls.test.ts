@@ -145,7 +145,7 @@ describe("files of tls", () => {
   };
 
   test.each([
-    ["empty", { ca: "empty" }, /^tls\.ca: empty has no certificate that can be used$/],
+    ["empty", { ca: "empty" }, /^tls\.ca: empty has no certificate that can be used \(ERR_/],
     ["other text", { ca: "words" }, /^tls\.ca: words has no certificate/],
     ["a broken certificate", { ca: "broken" }, /^tls\.ca: broken has no certificate that can be used \(ERR_/],
     [

@@ -458,6 +458,17 @@ test.each<[string, readonly string[]]>([
   expect(found.join()).not.toContain("hunter2");
 });
 
+test.each<[string, readonly number[]]>([
+  ["x: { y: ${SECRET} }\nz: 1", [1]],
+  ["x: { y: ${file:hunter2}, z: 1 }\nz: 1", [1]],
+  ["x: [ab-${SECRET}, 1]", [1]],
+  ["x:\n  { y: 1,\n    z: ${SECRET},\n    u: 2 }\nv:\n  - 1", [3]],
+  ["x: { y: ${SECRET} }\nz: [${SECRET}]", [1, 2]],
+])("says that a reference inside brackets needs quotes, and nothing of what follows: %j", (text, lines) => {
+  const issues = lines.map((line) => `${line} : inside { } and [ ], a value with ${"$"}{…} needs quotes`);
+  expect(listIssues(text)).toEqual(issues);
+});
+
 test("a YAML alias has the value and the issues of its anchor", () => {
   const text = (rows: string) =>
     `backends: { elk: { kind: elastic, url: 'http://h' } }\nsites:\n  a: &a { retention: ${rows} }\n  b: *a\n`;

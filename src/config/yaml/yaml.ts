@@ -126,8 +126,10 @@ function* readParts(reading: Reading, text: string): Steps<unknown> {
   let root: unknown = null;
   for (const { key, document } of parseInParts(text, counter)) {
     for (const error of [...document.errors, ...document.warnings]) {
-      const line = counter.linePos(error.pos[0]).line;
-      const message = yamlMessages[error.code] ?? "is not YAML";
+      const [position] = error.pos;
+      const line = counter.linePos(position).line;
+      const isReference = text.startsWith("${", position - 1);
+      const message = isReference ? unquotedReference : (yamlMessages[error.code] ?? "is not YAML");
       faults.set(`${line} ${message}`, { path: [], line, message });
     }
     isYaml &&= document.errors.length === 0;
@@ -135,9 +137,15 @@ function* readParts(reading: Reading, text: string): Steps<unknown> {
     if (isYaml && key !== undefined) readEntries(reading, key, document.contents);
     yield;
   }
-  if (!isYaml) throw new ConfigError(file, [...faults.values()].map(printIssue));
+  if (!isYaml) throw new ConfigError(file, dropFollowing([...faults.values()]).map(printIssue));
   issues.unshift(...faults.values());
   return root;
+}
+
+/** What the parser says behind a brace that it takes for a map's is wrong of lines that are right. */
+function dropFollowing(faults: readonly LocatedIssue[]): readonly LocatedIssue[] {
+  const first = faults.findIndex(({ message }) => message === unquotedReference);
+  return faults.filter(({ message }, at) => first === -1 || at < first || message === unquotedReference);
 }
 
 /** Reads entries of the value of a key of the root, but for the last ones. */
@@ -254,6 +262,8 @@ function readScalar(reading: Reading, value: unknown, path: Path): unknown {
 
 const missingAnchor =
   "an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes";
+
+const unquotedReference = `inside { } and [ ], a value with \${…} needs quotes`;
 
 // Our own words, because the parser's messages quote the file, and the file may hold a password.
 const yamlMessages: Partial<Record<YAMLError["code"], string>> = {

@@ -6,11 +6,14 @@ const keys = [
   ["j, k", "to the next row, to the one before"],
   ["Enter", "opens the row"],
   ["r", "reads anew"],
-  ["Escape", "leaves the query"],
+  ["Escape", "leaves the query, closes a menu"],
   ["?", "shows these keys"],
 ];
-const rows =
-  ".line-item > details > summary, .span-item:not([hidden]) > details > summary, .grid tbody a, .names button";
+/** What opens a row; one of each. */
+const rows = [
+  ...[".line-item > details > summary", ".span-item:not([hidden]) > details > summary", ".names button"],
+  ...[".traces .action a", ".grid tbody th :is(a, summary, .expander):not(.event-actions a)"],
+].join();
 
 /**
  * @param {{ readonly root: HTMLElement, readonly focus: () => void, readonly refresh: () => void }} page
@@ -32,6 +35,7 @@ export function startKeyboard({ root, focus, refresh }) {
   );
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || dialog.open) return;
+    if (event.key === "Escape" && !event.defaultPrevented && closeMenu(root)) return;
     const isTyping = event.target instanceof Element && event.target.matches("input, textarea, select");
     if (isTyping) {
       if (event.key === "Escape" && !event.defaultPrevented) root.focus({ preventScroll: true });
@@ -49,6 +53,14 @@ export function startKeyboard({ root, focus, refresh }) {
     acts[/** @type {keyof typeof acts} */ (event.key)]();
   });
   return dialog;
+}
+
+/** Whether one was open. @param {HTMLElement} root */
+function closeMenu(root) {
+  const menu = root.querySelector("details.menu[open]");
+  menu?.removeAttribute("open");
+  menu?.querySelector("summary")?.focus();
+  return menu !== null;
 }
 
 /** @param {HTMLElement} root @param {1 | -1} by */

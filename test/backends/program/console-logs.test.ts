@@ -197,6 +197,22 @@ test("a search is saved in this browser, and opened again", async () => {
   await expect.poll(() => state().get("query")).toBe("severity=fatal");
 });
 
+test("menus open within a narrow screen", async () => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  const isWithin = (box: { x: number; width: number } | null) =>
+    box !== null && box.x >= 0 && box.width > 100 && box.x + box.width <= 390;
+  await open(address());
+  await page.locator(".line-item").first().waitFor();
+  for (const menu of ["Saved", "Take out"]) {
+    await page.getByText(menu, { exact: true }).click();
+    expect(isWithin(await page.locator(".menu[open] .menu-body").boundingBox())).toBe(true);
+    await page.keyboard.press("Escape");
+  }
+  await page.goto(`${origin}/#/metrics?name=cpu`);
+  await page.getByText("Publish", { exact: true }).click();
+  expect(isWithin(await page.locator(".menu[open] .menu-body").boundingBox())).toBe(true);
+});
+
 test("10,000 lines scroll without a task of more than 50 ms", async () => {
   await page.addInitScript(answerLines, 10_000);
   await open(address());

@@ -142,6 +142,29 @@ describe("a table of more rows than are read", () => {
   });
 });
 
+describe("j and k", () => {
+  const focused = () =>
+    page.evaluate(() =>
+      [...document.querySelectorAll("tbody tr")].findIndex((row) => row.contains(document.activeElement)),
+    );
+
+  test.each(["slow", "kubernetes", "actions", "traces"])("go from row to row: %s", async (view) => {
+    await open(address(view));
+    await page.locator("main tbody tr").nth(2).waitFor();
+    const pods =
+      view === "kubernetes"
+        ? await page.getByRole("region", { name: "Nodes" }).locator("tbody tr").count()
+        : 0;
+    await page.locator("#main").focus();
+    for (const at of [0, 1, 2]) {
+      await page.keyboard.press("j");
+      expect(await focused()).toBe(pods + at);
+    }
+    await page.keyboard.press("k");
+    expect(await focused()).toBe(pods + 1);
+  });
+});
+
 test("the map and its table have the edges of the API", async () => {
   await open(address("map"));
   const answer = await fetch(`${origin}/api/v2/tracing/site_edges`, {

@@ -137,6 +137,18 @@ describe("saved searches", () => {
     expect(storage.getItem("readout.queries")).toBeNull();
   });
 
+  test("are as many as are kept, and none is lost for another one", () => {
+    const storage = createStorage();
+    for (let at = 0; at < 100; at += 1)
+      expect(writeSaved(storage, { name: `n${at}`, address: "#/logs" })).toBe("");
+    const all = readSaved(storage);
+    expect(writeSaved(storage, { name: "a", address: "#/logs?query=a" })).toMatch(/^No more than 100/);
+    expect(writeSaved(storage, { name: "", address: "#/logs?query=a" })).toMatch(/needs a name/);
+    expect(readSaved(storage)).toEqual(all);
+    expect(writeSaved(storage, { name: "n5", address: "#/logs?query=b" })).toBe("");
+    expect(readSaved(storage)).toHaveLength(100);
+  });
+
   test.each(["nonsense", "{}", '[1,null,{"name":"x"}]', '[{"name":"x","address":"javascript:alert(1)"}]'])(
     "are none in %s",
     (kept) => {

@@ -68,10 +68,15 @@ function insertLines(search, lines) {
   const oldest = list.last?.getAttribute("data-time") ?? "";
   // What is older than the list will come with its next page.
   const fit = lines.filter(({ timestamp }) => search.isComplete || oldest === "" || timestamp >= oldest);
-  const items = takeNew(search, fit).map(search.createItem);
-  if (items.length === 0) return;
+  const fresh = takeNew(search, fit);
+  if (fresh.length === 0) return;
   if (list.size === 0) replaceChildren(foot);
-  for (const item of items) list.insert(item);
+  for (const line of fresh) {
+    list.insert(search.createItem(line));
+    search.lines.unshift(line);
+  }
+  // In the order of the list, where a line stands before those of its time that came earlier.
+  search.lines.sort((a, b) => Number(a.timestamp < b.timestamp) - Number(a.timestamp > b.timestamp));
   if (list.size > maxLiveLines) removeOldest(search);
 }
 
@@ -79,6 +84,7 @@ function insertLines(search, lines) {
 function removeOldest(search) {
   const { list, foot } = search.view;
   for (const gone of list.cut(maxLiveLines)) search.seen.delete(gone.getAttribute("data-key"));
+  search.lines.length = list.size;
   // Further pages would follow what is gone.
   search.isComplete = false;
   const advice = "Older lines have left this page. Search again to see them.";

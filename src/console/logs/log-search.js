@@ -10,7 +10,7 @@ import { formatLineKey } from "./log-line.js";
 /** @typedef {import("./logs.js").State} State */
 /** @typedef {import("./log-line.js").Line} Line */
 /**
- * What the list shows until the next search. `lines` are those that were read page by page, `isComplete` is whether the list
+ * What the list shows until the next search. `lines` are those in it, in its order, `isComplete` is whether the list
  * has the oldest line of the range, `total` how many lines there are, as far as that is known.
  * @typedef {{
  *   readonly view: LogsView, readonly now: State, readonly signal: AbortSignal, readonly isLive: boolean,
@@ -70,7 +70,11 @@ export function startSearch(search, createNothing, atLeast) {
       search.follow();
       return createNothing();
     },
-    failed: view.query.explain,
+    failed: (error) => {
+      // Those of an older search are not those of this one.
+      replaceChildren(view.fields);
+      return view.query.explain(error);
+    },
   });
   replaceChildren(view.foot, feed.root);
   return feed.shown;

@@ -1,5 +1,5 @@
 // The logs: a query, a histogram, the fields, the lines that it finds page by page, and new ones as they come.
-import { resolveRange, trackLastOpened } from "../base/address.js";
+import { printAddress, resolveRange, trackLastOpened } from "../base/address.js";
 import { buildPost } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import {
@@ -122,7 +122,8 @@ export function createLogsView({ go, keep }) {
 }
 
 /** What stands below the form. @param {LogsView} view */
-function createParts({ share, takeOut, told, histogram, fields, head, list, foot }) {
+function createParts(view) {
+  const { share, takeOut, told, histogram, fields, head, list, foot } = view;
   const isWide = matchMedia("(min-width: 900px)").matches;
   const panel = createElement(
     "details",
@@ -130,7 +131,8 @@ function createParts({ share, takeOut, told, histogram, fields, head, list, foot
     createElement("summary", {}, "Fields"),
     fields,
   );
-  const tools = createElement("div", { class: "tools" }, createSavedMenu(), takeOut.root, share.root);
+  const saved = createSavedMenu(() => printAddress("logs", view.state));
+  const tools = createElement("div", { class: "tools" }, saved, takeOut.root, share.root);
   return [
     createElement("div", { class: "bar" }, told, tools),
     histogram,
@@ -170,6 +172,8 @@ async function showLogs(view, now, signal, site, atLeast) {
   for (const one of [share.root, view.takeOut.root]) one.hidden = !hasSources;
   if (!hasSources) {
     view.histogram.hidden = true;
+    view.head.hidden = true;
+    replaceChildren(view.fields);
     const advice = "Nothing is configured for this part of the site.";
     replaceChildren(foot, createEmptyState("This site has no logs", advice));
     return;

@@ -27,17 +27,21 @@ function isSaved(one) {
 /**
  * With one search more; one of the same name is replaced, and the empty address takes it away.
  * @param {Pick<Storage, "getItem" | "setItem" | "removeItem">} storage @param {Saved} saved
+ * @returns {string} why it is not kept, empty where it is
  */
 export function writeSaved(storage, { name, address }) {
+  if (name === "" && address !== "") return "A search needs a name.";
   const others = readSaved(storage).filter((one) => one.name !== name);
   const all = address === "" ? others : [...others, { name, address }];
-  const sorted = all.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(-maxSaved);
+  if (all.length > maxSaved) return `No more than ${maxSaved} searches are kept. Forget one first.`;
+  const sorted = all.sort((a, b) => (a.name < b.name ? -1 : 1));
   if (sorted.length === 0) storage.removeItem(key);
   else storage.setItem(key, JSON.stringify(sorted));
+  return "";
 }
 
-/** A menu of them, and a field to save what is shown now. */
-export function createSavedMenu() {
+/** A menu of them, and a field to save what is shown now. @param {() => string} readAddress of what is shown */
+export function createSavedMenu(readAddress) {
   const list = createElement("ul", { class: "saved" });
   const name = createElement("input", {
     type: "text",
@@ -46,6 +50,7 @@ export function createSavedMenu() {
     maxlength: 80,
     "aria-label": "Name of this search",
   });
+  const told = createElement("p", { class: "muted", role: "status" });
   const form = createElement(
     "form",
     { class: "joined" },
@@ -54,15 +59,15 @@ export function createSavedMenu() {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    writeSaved(localStorage, { name: name.value.trim(), address: location.hash });
-    name.value = "";
+    told.textContent = writeSaved(localStorage, { name: name.value.trim(), address: readAddress() });
+    if (told.textContent === "") name.value = "";
     write();
   });
   const root = createElement(
     "details",
     { class: "menu" },
     createElement("summary", { class: "button" }, "Saved"),
-    createElement("div", { class: "menu-body" }, list, form),
+    createElement("div", { class: "menu-body" }, list, form, told),
   );
   root.addEventListener("toggle", () => root.open && write());
   return root;
@@ -80,7 +85,7 @@ export function createSavedMenu() {
           createButton(
             `Forget ${saved.name}`,
             () => {
-              writeSaved(localStorage, { name: saved.name, address: "" });
+              told.textContent = writeSaved(localStorage, { name: saved.name, address: "" });
               write();
             },
             {},

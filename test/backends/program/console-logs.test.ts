@@ -197,6 +197,56 @@ test("a search is saved in this browser, and opened again", async () => {
   await expect.poll(() => state().get("query")).toBe("severity=fatal");
 });
 
+test("a search is saved also where the address names none, and by no empty name", async () => {
+  await open("");
+  await page.locator(".line-item").first().waitFor();
+  await page.getByText("Saved").click();
+  const name = page.getByLabel("Name of this search");
+  await name.fill("  ");
+  await name.press("Enter");
+  await page.getByText("A search needs a name.").waitFor();
+  await name.fill("all of it");
+  await name.press("Enter");
+  const href = await page.getByRole("link", { name: "all of it" }).getAttribute("href");
+  expect(href).toBe("#/logs?site=demo-shop");
+  await name.press("Escape");
+  await expect.poll(() => page.locator(".menu[open]").count()).toBe(0);
+});
+
+test("lines that have come live are taken out, too", async () => {
+  const made = (second: number) => ({
+    ...{
+      id: `i/${second}`,
+      timestamp: `2026-01-31T12:00:0${second}.000Z`,
+      source_id: "app",
+      severity: "info",
+    },
+    ...{ message: `line ${second}`, hostname: "", group: "", json: "{}", attributes: {} },
+  });
+  await page.route("**/api/v2/logs/lines", (route) => {
+    if (route.request().headers().accept !== "text/event-stream")
+      return route.fulfill({ json: [made(2), made(1)] });
+    const events = [3, 5, 4].map((second) => `id: x\nevent: line\ndata: ${JSON.stringify(made(second))}\n\n`);
+    return route.fulfill({ contentType: "text/event-stream", body: `retry: 1\n\n:\n\n${events.join("")}` });
+  });
+  await open("#/logs?live=1");
+  await page.locator(".line-item").nth(4).waitFor();
+  await page.getByText("Take out").click();
+  await page.getByRole("button", { name: "Copy the loaded lines" }).click();
+  await page.getByText("5 copied").waitFor();
+  const rows = (await page.evaluate(() => navigator.clipboard.readText())).split("\n");
+  expect(rows.map((row) => row.split("\t")[3])).toEqual(["line 5", "line 4", "line 3", "line 2", "line 1"]);
+});
+
+test("the fields are gone with the lines that had them", async () => {
+  await open(address());
+  await page.locator(".fields summary").first().waitFor();
+  await queryBox().fill("a=");
+  await queryBox().press("Enter");
+  await page.locator(".query-mark").waitFor();
+  await expect.poll(() => page.locator(".fields").count()).toBe(0);
+});
+
 test("menus open within a narrow screen", async () => {
   await page.setViewportSize({ width: 390, height: 800 });
   const isWithin = (box: { x: number; width: number } | null) =>

@@ -105,6 +105,20 @@ describe("a completion", () => {
     });
   });
 
+  test.each([
+    ["severity|=error", "severity!=", "severity!=error"],
+    ["severity|!=error", "severity=", "severity=error"],
+    ["severity|", "severity>=", "severity>="],
+    ["sev|=error", "severity", "severity=error"],
+    ["severity!|=error", "severity=", "severity=error"],
+  ])("of %j, the cursor within it, by %j", (marked, choose, expected) => {
+    const [query, cursor] = [marked.replace("|", ""), marked.indexOf("|")];
+    const place = locateCompletion(query, cursor);
+    const chosen = suggestFields(place, fields).find(({ label }) => label === choose);
+    if (chosen === undefined) throw new Error("a suggestion expected");
+    expect(applySuggestion(query, place, chosen).query).toBe(expected);
+  });
+
   test("offers what begins as typed before what only contains it", () => {
     expect(complete("s", "nothing")).toEqual([
       "severity",

@@ -83,6 +83,15 @@ describe("a shared GraphQL query", () => {
     ],
     [
       {
+        field: "tracing_slow_events",
+        selection: "digest",
+        arguments: { site_id: "demo-shop", ...range, span_kind: "client", limit: 5 },
+      },
+      "tracing/slow_events",
+      {},
+    ],
+    [
+      {
         field: "metrics_timeseries",
         selection: "series {\n  id\n}",
         arguments: { site_id: "demo-shop", ...range, resolution: "HOURLY", limit: 3 },

@@ -27,7 +27,7 @@ function quoteForShell(text) {
 }
 
 /** Arguments whose values are words of an enumeration. */
-const enumerations = new Set(["order", "state", "resolution"]);
+const enumerations = new Set(["order", "state", "resolution", "span_kind"]);
 
 /** @param {Field} field */
 export function printGraphql({ field, selection, arguments: given, variables = {} }) {

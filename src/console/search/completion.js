@@ -3,13 +3,17 @@ import { printValue } from "./query.js";
 import { readTerms } from "./tokens.js";
 
 /**
- * What is being typed, and which part of the query a choice takes the place of.
+ * What is being typed, and which part of the query a choice takes the place of: up to `end`, and up to `signEnd` if the choice
+ * has an operator.
  * @typedef {{
- *   readonly kind: "field" | "operator" | "value", readonly start: number, readonly end: number,
+ *   readonly kind: "field" | "operator" | "value", readonly start: number, readonly end: number, readonly signEnd: number,
  *   readonly typed: string, readonly field: string,
  * }} Place
  */
-/** `text` is written into the query; `told` says more of it. @typedef {{ readonly text: string, readonly label: string, readonly told?: string }} Suggestion */
+/**
+ * `text` is written into the query, `isSigned` if it ends with an operator; `told` says more of it.
+ * @typedef {{ readonly text: string, readonly label: string, readonly told?: string, readonly isSigned?: boolean }} Suggestion
+ */
 
 const operators = {
   "=": "is exactly",
@@ -25,21 +29,31 @@ const maxSuggestions = 12;
 
 /** @param {string} query @param {number} cursor @returns {Place} */
 export function locateCompletion(query, cursor) {
-  const nothing = { kind: /** @type {const} */ ("field"), start: cursor, end: cursor, typed: "", field: "" };
+  /** @type {(kind: Place["kind"], start: number, end: number, more?: Partial<Place>) => Place} */
+  const place = (kind, start, end, more) => ({
+    kind,
+    start,
+    end,
+    signEnd: end,
+    typed: "",
+    field: "",
+    ...more,
+  });
   const term = readTerms(query).find(({ field, value }) => {
     const start = field?.start ?? value?.start ?? 0;
     return start <= cursor && cursor <= (value?.end ?? 0);
   });
-  if (term === undefined) return nothing;
+  if (term === undefined) return place("field", cursor, cursor);
   const { field, operator, value = { start: cursor, end: cursor, text: "" } } = term;
   if (field === undefined || operator === undefined)
-    return { ...nothing, start: value.start, end: value.end, typed: query.slice(value.start, cursor) };
-  if (cursor <= field.end)
-    return { ...nothing, start: field.start, end: field.end, typed: query.slice(field.start, cursor) };
-  if (cursor < value.start)
-    return { kind: "operator", start: operator.start, end: operator.end, typed: "", field: field.text };
+    return place("field", value.start, value.end, { typed: query.slice(value.start, cursor) });
+  if (cursor <= field.end) {
+    const typed = query.slice(field.start, cursor);
+    return place("field", field.start, field.end, { typed, signEnd: operator.end });
+  }
+  if (cursor < value.start) return place("operator", operator.start, operator.end, { field: field.text });
   const typed = query.slice(value.start, cursor).replace(/^"/, "");
-  return { kind: "value", start: value.start, end: value.end, typed, field: field.text };
+  return place("value", value.start, value.end, { typed, field: field.text });
 }
 
 /**
@@ -58,7 +72,7 @@ function suggestOperators(field) {
   return Object.entries(operators).map(([sign, told]) => ({
     text: `${field}${sign}`,
     label: `${field}${sign}`,
-    told,
+    ...{ told, isSigned: true },
   }));
 }
 
@@ -90,8 +104,8 @@ function rank(all, typed) {
  * The query with a choice in its place, and where the cursor is then.
  * @param {string} query @param {Place} place @param {Suggestion} chosen
  */
-export function applySuggestion(query, { kind, start, end, field }, { text }) {
+export function applySuggestion(query, { kind, start, end, signEnd, field }, { text, isSigned }) {
   const from = kind === "operator" ? start - field.length : start;
   const before = query.slice(0, from) + text;
-  return { query: before + query.slice(end), cursor: before.length };
+  return { query: before + query.slice(isSigned === true ? signEnd : end), cursor: before.length };
 }

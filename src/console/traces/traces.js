@@ -24,7 +24,7 @@ import { createTraceRow, createTracesTable, describeErrors } from "./trace-rows.
  *   readonly change: (part: Partial<State>) => void,
  *   readonly kind: HTMLSelectElement, readonly query: ReturnType<typeof createQueryBox>,
  *   readonly namespace: HTMLInputElement, readonly action: HTMLInputElement, readonly least: HTMLInputElement,
- *   readonly below: HTMLInputElement, readonly durations: HTMLElement,
+ *   readonly below: HTMLInputElement, readonly durations: HTMLElement, readonly digest: HTMLElement,
  *   readonly range: ReturnType<typeof createRangePicker>, readonly order: HTMLSelectElement,
  *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement,
  *   readonly table: HTMLElement, readonly body: HTMLElement, readonly foot: HTMLElement, state: State | undefined,
@@ -32,6 +32,10 @@ import { createTraceRow, createTracesTable, describeErrors } from "./trace-rows.
  */
 
 const perPage = 50;
+const orders = /** @type {const} */ ([
+  ["newest", "Newest first"],
+  ["slowest", "Slowest first"],
+]);
 const selection = `time
 duration
 namespace
@@ -65,13 +69,11 @@ export function createTracesView({ go }) {
   const [least, below] = [bound("0"), bound("any")];
   const range = createRangePicker((value) => change({ range: value }));
   const order = createSelect(
-    [
-      ["newest", "Newest first"],
-      ["slowest", "Slowest first"],
-    ],
+    orders,
     // An upper bound is where a listing by duration begins.
     (value) => change(value === "slowest" ? { order: "slowest" } : { order: "newest", below: 0 }),
   );
+  const digest = createDigestChip(change);
   const share = createShareBar();
   const told = createElement("p", { class: "told", role: "status" });
   const body = createElement("tbody");
@@ -92,6 +94,7 @@ export function createTracesView({ go }) {
     createField("Below, ms", below, "short"),
     range.root,
     createField("Order", order),
+    digest,
   );
   const root = createElement(
     "div",
@@ -105,7 +108,7 @@ export function createTracesView({ go }) {
 
   /** @type {TracesView} */
   const view = {
-    ...{ change, kind, query, namespace, action, least, below, durations, range, order },
+    ...{ change, kind, query, namespace, action, least, below, durations, digest, range, order },
     ...{ share, told, table, body, foot, state: undefined },
   };
   return {
@@ -121,6 +124,17 @@ export function createTracesView({ go }) {
   };
 }
 
+/** That only the traces of one error are listed, and a way out of it. @param {TracesView["change"]} change */
+function createDigestChip(change) {
+  const chip = createButton(
+    "All errors again",
+    () => change({ digest: "" }),
+    { class: "chip" },
+    "Only one error ✕",
+  );
+  return createElement("div", { class: "chips", role: "group", "aria-label": "Further filters" }, chip);
+}
+
 /** What stands in the boxes, searched for or not. @param {TracesView} view */
 function readTyped({ query, namespace, action, least, below }) {
   const [min, max] = [Math.max(0, Number(least.value)), Math.max(0, Number(below.value))];
@@ -129,7 +143,8 @@ function readTyped({ query, namespace, action, least, below }) {
 }
 
 /** @param {TracesView} view @param {State} now */
-function writeControls({ kind, query, namespace, action, least, below, range, order }, now) {
+function writeControls({ kind, query, namespace, action, least, below, digest, range, order }, now) {
+  digest.hidden = now.digest === "";
   kind.value = now.kind;
   query.write(now.query);
   namespace.value = now.namespace;

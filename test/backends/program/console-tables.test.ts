@@ -165,6 +165,15 @@ describe("j and k", () => {
   });
 });
 
+test("the traces of one error lead back to those of all", async () => {
+  await open(address("errors"));
+  await page.getByRole("link", { name: "PaymentError" }).click();
+  await page.getByRole("button", { name: "All errors again" }).click();
+  await expect.poll(() => state().has("digest")).toBe(false);
+  await page.locator(".traces tbody tr").first().waitFor();
+  expect(await page.getByText("Only one error").isVisible()).toBe(false);
+});
+
 test("the map and its table have the edges of the API", async () => {
   await open(address("map"));
   const answer = await fetch(`${origin}/api/v2/tracing/site_edges`, {

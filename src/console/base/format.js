@@ -48,18 +48,19 @@ export function formatZoneName() {
   return isLocal ? "local" : "UTC";
 }
 
-/** A range of times, the day told once where it is one. @param {string} from @param {string} to */
+/** A range of times, the day and the zone told once where both ends have one. @param {string} from @param {string} to */
 export function formatRange(from, to) {
-  const [begin, end] = [formatInZone(from), formatLongTime(to)];
+  const [zone, end] = [formatZone(from), formatLongTime(to)];
+  const begin = zone === formatZone(to) ? formatInZone(from) : `${formatInZone(from)} ${zone}`;
   return `${begin} – ${begin.slice(0, 10) === end.slice(0, 10) ? end.slice(11) : end}`;
 }
 
-/** @param {number} millis */
+/** In the unit of what is shown: what is rounded up may have reached the next one. @param {number} millis */
 export function formatDuration(millis) {
-  if (millis < 1) return `${Math.round(millis * 1_000)} µs`;
-  if (millis < 10) return `${millis.toFixed(2)} ms`;
-  if (millis < 1_000) return `${Math.round(millis)} ms`;
-  if (millis < 60_000) return `${(millis / 1_000).toFixed(2)} s`;
+  if (millis < 0.9995) return `${Math.round(millis * 1_000)} µs`;
+  if (millis < 9.995) return `${millis.toFixed(2)} ms`;
+  if (millis < 999.5) return `${Math.round(millis)} ms`;
+  if (millis < 59_995) return `${(millis / 1_000).toFixed(2)} s`;
   const seconds = Math.round(millis / 1_000);
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
@@ -234,6 +235,13 @@ export function splitInvisible(text, { breaks }) {
     else pieces.push({ text: piece, spelt: !stays });
   }
   return pieces;
+}
+
+/** A text from outside where there are no elements to set it apart, what is invisible in it spelt out. @param {string} text */
+export function printVisible(text) {
+  return splitInvisible(text.toWellFormed(), { breaks: false })
+    .map((piece) => piece.text)
+    .join("");
 }
 
 /** @param {string} character */

@@ -3,7 +3,7 @@ import { resolveRange } from "../base/address.js";
 import { buildPost, isAborted, requestJson } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createElement, createTable, renderUntrusted, replaceChildren } from "../base/dom.js";
-import { formatCount, formatDuration, formatNumber, formatRange } from "../base/format.js";
+import { formatCount, formatDuration, formatNumber, formatRange, printVisible } from "../base/format.js";
 import { createEmptyState, createFailureState, createLoadingState } from "../base/states.js";
 import { createSvg } from "../base/svg.js";
 import { Graph, layout } from "./dagre.js";
@@ -86,11 +86,14 @@ function drawMap(site, edges) {
       "stroke-width": (1 + 4 * (Math.log1p(edge.count) / Math.log1p(most))).toFixed(1),
       "marker-end": "url(#arrow)",
     });
-    line.append(createSvg("title", {}, `${edge.service} ${sides[side]}: ${describeEdge(edge)}`));
+    line.append(
+      createSvg("title", {}, `${printVisible(edge.service)} ${sides[side]}: ${describeEdge(edge)}`),
+    );
     return line;
   });
   const boxes = nodes.map(({ name, side, x, y }) => {
-    const short = name.length > maxNameLength ? `${name.slice(0, maxNameLength - 1)}…` : name;
+    const full = printVisible(name);
+    const short = full.length > maxNameLength ? `${full.slice(0, maxNameLength - 1)}…` : full;
     const edge = placed.find((one) => one.side === side && one.edge.service === name)?.edge;
     const told = edge === undefined ? "" : `${formatNumber(edge.count)} · ${formatDuration(edge.mean)}`;
     const text = createSvg("text", { x: nodeSize.width / 2, y: told === "" ? 22 : 15 }, short.toWellFormed());
@@ -101,7 +104,7 @@ function drawMap(site, edges) {
         "data-side": side,
         transform: `translate(${x - nodeSize.width / 2} ${y - nodeSize.height / 2})`,
       },
-      createSvg("title", {}, name.toWellFormed()),
+      createSvg("title", {}, full),
       createSvg("rect", { ...nodeSize, rx: 5 }),
       text,
     );

@@ -227,14 +227,14 @@ function buildLine(canvas, values, at, isFilled) {
 }
 
 /** Writes the time under the cursor and, of few series, their values; `point` gets those of all. @param {Chart} chart @param {number | null | undefined} idx */
-function writeReadout({ readout, series, times, values, options }, idx) {
+function writeReadout({ readout, series, times, values, options, hidden }, idx) {
   options.point(idx == null ? undefined : values.map((one) => one[idx] ?? null));
   const time = idx == null ? undefined : times[idx];
   readout.textContent =
     time === undefined ? "" : `${formatMinute(new Date(time * 1_000).toISOString())} ${formatZoneName()}`;
   for (const [at, one] of values.entries()) {
     const value = idx == null ? null : one[idx];
-    if (value != null && values.length <= 4)
+    if (value != null && !hidden.has(at) && values.length - hidden.size <= 4)
       readout.textContent += `  ·  ${series[at]?.label}: ${formatNumber(value)}`;
   }
 }

@@ -1,8 +1,8 @@
 // What the view of metrics shows of the metrics that are chosen: a chart, its series and their values.
 import { resolveRange } from "../base/address.js";
-import { buildPost, isAborted, requestJson } from "../base/api.js";
+import { buildPost, Failure, isAborted, requestJson } from "../base/api.js";
 import { requestDeploys } from "../base/deploy-markers.js";
-import { createElement, fillSelect, replaceChildren } from "../base/dom.js";
+import { createElement, fillSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { findUnit, formatCount, formatRange } from "../base/format.js";
 import { createEmptyState } from "../base/states.js";
 import { drawChart } from "./chart.js";
@@ -41,13 +41,24 @@ function requestMetric(site, name, signal) {
   return requestJson({ method: "GET", path }, signal);
 }
 
+/** Undefined where the site has none of the name. @param {string} site @param {string} name @param {AbortSignal} signal */
+async function findMetric(site, name, signal) {
+  try {
+    return await requestMetric(site, name, signal);
+  } catch (error) {
+    if (error instanceof Failure && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
 /** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
 export async function showMetric(view, now, signal) {
   const { tags, share, told, chart } = view;
-  const [metric, ...others] = await Promise.all(
-    [now.name, ...now.also].map((name) => requestMetric(now.site, name, signal)),
-  );
-  if (metric === undefined) return;
+  const [metric, ...others] = await Promise.all([
+    requestMetric(now.site, now.name, signal),
+    ...now.also.map((name) => findMetric(now.site, name, signal)),
+  ]);
+  const unknown = now.also.filter((_, at) => others[at] === undefined);
   const chosen = writeFields(view, now, metric);
   const keys = [...new Set(metric.available_tags.flat())].sort();
   tags.write(keys);
@@ -57,11 +68,11 @@ export async function showMetric(view, now, signal) {
       ...{ name: now.name, tags: now.tags, field: chosen },
       ...(isAggregated ? { aggregation: now.aggregation } : {}),
     },
-    ...others.map(({ metric_type }, at) => ({
-      name: now.also[at],
-      tags: {},
-      field: fieldsByType[metric_type][0],
-    })),
+    ...others.flatMap((other, at) =>
+      other === undefined
+        ? []
+        : [{ name: now.also[at], tags: {}, field: fieldsByType[other.metric_type][0] }],
+    ),
   ];
   const bounds = resolveRange(now.range, Date.now());
   const resolution = now.resolution === "AUTO" ? undefined : now.resolution;
@@ -92,6 +103,8 @@ export async function showMetric(view, now, signal) {
   replaceChildren(
     told,
     `${metric.metric_type}, ${formatCount(series.length, "series", "series")}${rest}, every ${every}, ${formatRange(bounds.from, bounds.to)}`,
+    unknown.length > 0 && ". This site has no metric ",
+    unknown.length > 0 && renderUntrusted(unknown.join(", ")),
   );
   if (series.length > 0) return drawSeries(view, now, answer, bounds, signal);
   const hint =

@@ -98,6 +98,10 @@ describe("a chart", () => {
     await name.click();
     expect(await name.getAttribute("aria-pressed")).toBe("false");
     await expect.poll(count).toBeLessThan(before - 200);
+    const over = await page.locator(".chart .u-over").boundingBox();
+    await page.mouse.move((over?.x ?? 0) + 100, (over?.y ?? 0) + 50);
+    await expect.poll(() => page.locator(".chart-readout").textContent()).toMatch(/worker=w0: .*worker=w2: /);
+    expect(await page.locator(".chart-readout").textContent()).not.toContain("worker=w1");
     // It stays hidden in the colours of another theme.
     await page.evaluate(() => document.documentElement.setAttribute("data-theme", "dark"));
     await page.waitForTimeout(200);

@@ -174,6 +174,18 @@ test("the traces of one error lead back to those of all", async () => {
   expect(await page.getByText("Only one error").isVisible()).toBe(false);
 });
 
+test("the map spells out what nobody would see", async () => {
+  const edge = { service: "pay\u202egnp", count: 1, error_count: 0, mean: 1, p_90: 1, p_95: 1 };
+  await page.route("**/tracing/site_edges", (route) =>
+    route.fulfill({ json: { upstream: [], internal: [], downstream: [edge] } }),
+  );
+  await open(address("map"));
+  await page.locator(".map-node").nth(1).waitFor();
+  const drawn = (await page.locator(".map-drawing").allTextContents()).join();
+  expect(drawn).toContain("payU+202Egnp");
+  expect(drawn).not.toContain("\u202e");
+});
+
 test("the map and its table have the edges of the API", async () => {
   await open(address("map"));
   const answer = await fetch(`${origin}/api/v2/tracing/site_edges`, {
@@ -242,6 +254,14 @@ describe("a chart of metrics", () => {
     await expect.poll(() => Object.fromEntries(state())).toMatchObject({ style: "stacked", scale: "log" });
     await page.locator(".chart canvas").waitFor();
     expect(complaints).toEqual([]);
+  });
+
+  test("is drawn without a metric that the site does not have, and names that one", async () => {
+    await open(address("metrics", { name: "cpu", also: "memroy" }));
+    await page.locator(".chart canvas").waitFor();
+    await page.getByText("This site has no metric memroy").waitFor();
+    await page.getByRole("button", { name: "Without memroy" }).click();
+    await expect.poll(() => state().has("also")).toBe(false);
   });
 
   test("is published as a file", async () => {

@@ -261,6 +261,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
       "src/intake/openapi.ts",
       "src/visuals/visual.ts",
       "src/graphql/document-directory.ts",
+      "src/telemetry/otlp-request.ts",
     ],
     ...[
       "src/tracing/spans/digest.ts",

@@ -241,7 +241,7 @@ export const questions: readonly Question[] = [
   }),
   createLogsQuestion("logs/lines, as CSV", { body: lines(aroundLines, 1), accept: "text/csv" }),
   createLogsQuestion("logs/lines, followed", {
-    ...{ body: lines({ ...aroundLines, query: "severity=error" }, 1), accept: "text/event-stream" },
+    ...{ body: lines({ ...aroundLines, query: "n>=100" }, 1), accept: "text/event-stream" },
     form: "tail",
   }),
   createLogsQuestion("logs/lines, explained", {

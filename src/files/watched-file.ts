@@ -2,15 +2,21 @@
 // the file system tells nothing.
 import { type Stats, statSync } from "node:fs";
 import { stat } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Millis } from "../core/time.ts";
 
 const interval: Millis = 1_000;
 
 /**
  * Calls `changed` when the file was changed, created or deleted, until `signal` aborts. A file that two looks find in different
- * states is being written: the half of it may be a right one, with fewer tokens. It is waited for.
+ * states is being written: the half of it may be a right one, with fewer tokens. It is waited for. `pause` is called before each look.
  */
-export function watchFile(path: string, changed: () => void, signal: AbortSignal): void {
+export function watchFile(
+  path: string,
+  changed: () => void,
+  signal: AbortSignal,
+  pause: () => Promise<unknown> = waitInterval,
+): void {
   // Synchronously, because the caller reads the file next: a later first state could miss a change.
   let told = readStamp(path);
   let seen = told;
@@ -24,8 +30,12 @@ export function watchFile(path: string, changed: () => void, signal: AbortSignal
     seen = found;
     wait();
   };
-  const wait = () => setTimeout(() => void look(), interval).unref();
+  const wait = () => void pause().then(look);
   wait();
+}
+
+function waitInterval(): Promise<unknown> {
+  return sleep(interval, undefined, { ref: false });
 }
 
 function readStamp(path: string): string {

@@ -8,21 +8,26 @@ import { watchFile } from "#src/files/watched-file.ts";
 let folder = "";
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "readout-file-"));
-  vi.useFakeTimers({ toFake: ["setTimeout"] });
 });
 afterEach(() => {
-  vi.useRealTimers();
   rmSync(folder, { recursive: true });
 });
 
 /** Watches a file; `look` resolves to how often a change was told of after one more look. */
 function watch(path: string) {
   const changed = vi.fn();
-  const { signal } = new AbortController();
-  watchFile(path, changed, signal);
+  let paused = Promise.withResolvers<void>();
+  let resume = () => {};
+  const pause = () =>
+    new Promise<void>((resolve) => {
+      resume = resolve;
+      paused.resolve();
+    });
+  watchFile(path, changed, new AbortController().signal, pause);
   const look = async (): Promise<number> => {
-    vi.advanceTimersByTime(1_000);
-    await vi.waitUntil(() => vi.getTimerCount() === 1, 10_000);
+    paused = Promise.withResolvers();
+    resume();
+    await paused.promise;
     return changed.mock.calls.length;
   };
   return { look };

@@ -76,9 +76,16 @@ export interface SearchResponse {
   readonly hits: readonly Hit[];
 }
 
-/** An id that is unique within the index: with custom routing, an `_id` is unique within one shard only. */
+const routingMark = "?routing=";
+
+/**
+ * An id that is unique within the index: with custom routing, an `_id` is unique within one shard only. Where either holds the mark
+ * between the two, the length of the `_id` tells where it ends.
+ */
 export function formatHitId(id: string, routing: string | undefined): string {
-  return routing === undefined ? id : `${id}?routing=${routing}`;
+  if (id.includes(routingMark) || routing?.includes(routingMark) === true)
+    return `${id}${routingMark}${routing ?? ""}&id=${id.length}`;
+  return routing === undefined ? id : `${id}${routingMark}${routing}`;
 }
 
 const quote = 0x22;

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { listTexts } from "#resolvers/elastic/document/dotted-names.ts";
-import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
+import { buildNameTree, formatHitId, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
 import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
 import { isJsonObject, parseLossless } from "#src/core/json/lossless-json.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
@@ -156,4 +156,25 @@ describe("scanSearchResponse", () => {
       expect(() => scanSearchResponse(Buffer.from(text), nameTree)).toThrow(SyntaxError);
     }
   });
+});
+
+test("a document has an id of its own, whatever its `_id` and its routing hold", () => {
+  const text = fc
+    .array(fc.constantFrom("a", "?routing=", "&id=1"), { maxLength: 3 })
+    .map((parts) => parts.join(""));
+  const document = fc.tuple(
+    text,
+    fc.option(
+      text.filter((one) => one !== ""),
+      { nil: undefined },
+    ),
+  );
+  fc.assert(
+    fc.property(document, document, (one, other) => {
+      const isSame = one[0] === other[0] && one[1] === other[1];
+      expect(formatHitId(...one) === formatHitId(...other)).toBe(isSame);
+    }),
+    { numRuns: sampleRuns(5_000) },
+  );
+  expect(formatHitId("a", "b")).toBe("a?routing=b");
 });

@@ -129,6 +129,23 @@ rollups: { backend: far, rate: 0.5 }
   return listRollers(config, config.rollups, connectSites(config, backends), of);
 }
 
+test("figures are made for what a user by a certificate may see, as for a token", () => {
+  const config = parse(`${sites}rollups: { backend: other, rate: 1 }\n`);
+  const connected = connectSites(config, createBackends(config, createStoredSpans().reader));
+  const of = {
+    ...{ store: createMemoryRollups(), now: () => at(0) },
+    telemetry: { log: () => undefined, recordRolled: () => undefined },
+  };
+  const listGroups = (own: Config) =>
+    listRollers(own, { backend: "other", index: "x", rate: 1 }, connected, of)
+      .flatMap(({ targets }) => targets.map(({ group }) => group))
+      .sort();
+  const tokens = config.tokens.filter(({ user }) => user !== "both");
+  const certificates = [{ user: "both", san: "URI:x", sites: ["a", "c"] }];
+  expect(listGroups({ ...config, tokens, certificates })).toEqual(listGroups(config));
+  expect(listGroups({ ...config, tokens })).not.toEqual(listGroups(config));
+});
+
 test("rollers that read one backend divide its rate", () => {
   const rollers = list(`
   a: { traces: { backend: elk, index: t } },

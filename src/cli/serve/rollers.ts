@@ -119,11 +119,11 @@ function listTargets(config: Config, sites: Sites): readonly TargetsOfRoller[] {
   return found;
 }
 
-/** What the tokens of the file, and each group of an identity provider, may see. */
-function listViews({ tokens, jwtIssuers = [] }: Config, sites: Sites): readonly Sites[] {
+/** What the tokens and the users by certificates of the file, and each group of an identity provider, may see. */
+function listViews({ tokens, certificates = [], jwtIssuers = [] }: Config, sites: Sites): readonly Sites[] {
   const viewOf = createSiteViews(sites);
   const seen = [
-    ...tokens.map((token) => ({ sites: token.sites, scopes: token.scopes })),
+    ...[...tokens, ...certificates].map((entry) => ({ sites: entry.sites, scopes: entry.scopes })),
     ...jwtIssuers.flatMap(({ sites: claim }) =>
       Object.values("map" in claim ? claim.map : {}).map((own) => ({ sites: own, scopes: undefined })),
     ),

@@ -62,14 +62,21 @@ test("a collector that is down is asked once a second for the last lines", async
 });
 
 test("lines are refused once too many wait", async () => {
+  let isDown = true;
+  const collector = await openScriptedSource((response) =>
+    isDown ? void response.writeHead(503).end() : sendJson(response, {}),
+  );
   const sink = createAuditCollector({
-    otlp: { url: "http://127.0.0.1:9", headers: {} },
+    otlp: { url: collector.url, headers: {} },
     sync: "1s",
     ...{ onFailure: () => {}, onRejected: () => {} },
   });
   const at = fromMillis(0);
   await Promise.all(Array.from({ length: 10_000 }, () => sink.append("{}\n", at, signal)));
   await expect(sink.append("{}\n", at, signal)).rejects.toThrow("takes no lines");
+  isDown = false;
+  expect(await sink.close()).toEqual([]);
+  await collector.close();
 });
 
 describe("a line that is withdrawn", () => {

@@ -154,7 +154,7 @@ describe("readout init", () => {
       [["--elastic", refusing.url], /^--elastic http\S+: denied: /],
       [
         ["--elastic", strange.url],
-        /^--elastic http\S+: rejected: GET \/ was answered with status 200 by something else/,
+        /^--elastic http\S+: malformed: GET \/ was answered with status 200 by something else/,
       ],
       [["--prometheus", strange.url], /^--prometheus http\S+: malformed: /],
       [["--elastic", silent.url], /^--elastic http\S+: it takes too long: /],

@@ -116,7 +116,7 @@ test.each<[string, root: (response: ServerResponse) => void]>([
 ])("the probe of `elastic` refuses a server that answers with %s", async (_, root) => {
   const reply: Reply = (response, path) => (path === "/" ? root(response) : send(response, 404, "Not Found"));
   expect(await probe(reply, openElastic)).toMatchObject({
-    failure: "rejected",
+    failure: "malformed",
     message: expect.stringMatching(/something else than Elasticsearch or OpenSearch; check url$/),
   });
 });

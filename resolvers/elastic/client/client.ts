@@ -186,7 +186,7 @@ function refuseOldElasticsearch(backend: string, version: string): void {
 function refuseOtherServer(backend: string, { status }: RawResponse): void {
   if (status >= 400) return;
   const message = `GET / was answered with status ${status} by something else than Elasticsearch or OpenSearch; check url`;
-  throw new BackendError(backend, "rejected", message);
+  throw new BackendError(backend, "malformed", message);
 }
 
 const prometheusAnswer = z.object({

@@ -172,7 +172,7 @@ async function stopAt(state: LogState, place: AuditSink): Promise<void> {
   if (state.isStopped) return;
   await appendLine(state, place, { event: "stop" }).then(
     () => reportWritten(state),
-    (error: unknown) => countDropped(state, isCounted(error) ? 0 : 1, error),
+    (error: unknown) => countLost(state, [error]),
   );
 }
 
@@ -180,9 +180,8 @@ async function stopAt(state: LogState, place: AuditSink): Promise<void> {
 async function moveLines(state: LogState, lines: readonly AuditLine[]): Promise<void> {
   const moved = await Promise.allSettled(lines.map((line) => appendText(state.sink, line)));
   const errors = moved.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
-  const lost = errors.filter((error) => !isCounted(error)).length;
   if (errors.length === 0) return;
-  countDropped(state, lost, errors[0]);
+  countLost(state, errors);
   await reportWritten(state);
 }
 
@@ -236,8 +235,10 @@ function reportFailure(state: LogState, error: unknown): void {
   state.isFailing = true;
 }
 
-function isCounted(error: unknown): boolean {
-  return error instanceof LineRejected;
+/** Counts lines that were not written, by their errors, but for those of `countRejected`. */
+function countLost(state: LogState, errors: readonly unknown[]): void {
+  const lost = errors.filter((error) => !(error instanceof LineRejected));
+  countDropped(state, lost.length, errors[0]);
 }
 
 function countDropped(state: LogState, lines: number, error: unknown): void {
@@ -248,7 +249,7 @@ function countDropped(state: LogState, lines: number, error: unknown): void {
 
 /** @throws {LimitReached} where requests are refused then */
 function dropLine(state: LogState, error: unknown): void {
-  countDropped(state, isCounted(error) ? 0 : 1, error);
+  countLost(state, [error]);
   if (state.config.onFull === "drop") return;
   const sentence = "The audit log cannot be written, and nothing is answered without it";
   throw new LimitReached("audit", "overloaded", "the audit log cannot be written", sentence);

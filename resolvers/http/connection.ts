@@ -3,6 +3,7 @@ import { createSecureContext } from "node:tls";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { httpUrl, parseNumeral } from "../../src/config/validation.ts";
+import { formatErrorCode } from "../../src/core/errors.ts";
 import { parseCertificates } from "../../src/core/pem.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
@@ -134,8 +135,8 @@ function checkFile(name: keyof Tls, paths: Tls, check: () => unknown, also = "")
   try {
     check();
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? ` (${error.code})` : "";
     const expected = name === "key" ? "private key" : "certificate";
+    const code = formatErrorCode(error);
     throw new Error(`tls.${name}: ${paths[name]} has no ${expected} that can be used${code}${also}`);
   }
 }

@@ -30,11 +30,15 @@ export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): A
 /** How long one turn takes. */
 const turnTime: Millis = 5;
 
-/** Returns what yields to the event loop where a turn has lasted some milliseconds, and otherwise goes on. */
-export function createPause(): () => Promise<void> | undefined {
+/**
+ * Returns what yields to the event loop where a turn has lasted some milliseconds, and otherwise goes on. It throws the signal's
+ * reason.
+ */
+export function createPause(signal?: AbortSignal): () => Promise<void> | undefined {
   let began = performance.now();
   const pause = async () => {
     await yieldToEventLoop();
+    signal?.throwIfAborted();
     began = performance.now();
   };
   return () => (performance.now() - began < turnTime ? undefined : pause());

@@ -7,7 +7,7 @@
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { createPause } from "../core/turns.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
 import { compileFilter } from "../log-query/matches.ts";
@@ -68,9 +68,9 @@ const expectedLinesHint = 10_000;
 
 interface ReadOptions {
   /** Called whenever the store makes progress. */
-  readonly heard: () => void;
+  readonly heard?: () => void;
   /** How many documents may be read, as for an export. Absent: a tail reads for ever, and one poll runs at a time. */
-  readonly exportLimit: number | undefined;
+  readonly exportLimit?: number | undefined;
 }
 
 /**
@@ -82,7 +82,7 @@ export async function* readLines(
   filter: Filter,
   range: TimeRange,
   signal: AbortSignal,
-  { heard, exportLimit }: Partial<ReadOptions> = {},
+  { heard, exportLimit }: ReadOptions = {},
 ): AsyncGenerator<readonly LogLine[]> {
   const leaving = new AbortController();
   const limited = AbortSignal.any([signal, leaving.signal]);
@@ -327,9 +327,6 @@ function combineFilters(audiences: readonly QueryAudience[]): Filter {
   return { kind: "or", operands: [first, second, ...rest], span: { start: 0, end: 0 } };
 }
 
-/** How long lines are matched in one turn of the event loop. */
-const turnTime: Millis = 5;
-
 /**
  * To those who listen when it begins. Whoever comes later reads himself what lies before. Those are refused whose query
  * matches more lines than can be remembered. @throws the signal's reason
@@ -341,17 +338,15 @@ async function deliverLines(
 ): Promise<void> {
   if (lines.length === 0) return;
   const opened = lines.map((line) => ({ line, body: openBody(line.json) }));
-  let began = performance.now();
+  const pause = createPause(signal);
   for (const audience of [...state.audiences.values()]) {
     const { matches, listeners } = audience;
     const own: LogLine[] = [];
     for (const { line, body } of opened) {
       if (listeners.size === 0) break;
       if (matches(line, body) && addUnlessSeen(state, audience, line)) own.push(line);
-      if (performance.now() - began < turnTime) continue;
-      await yieldToEventLoop();
-      signal.throwIfAborted();
-      began = performance.now();
+      const paused = pause();
+      if (paused !== undefined) await paused;
     }
     if (own.length > 0) for (const listener of listeners) listener.onLines(own);
   }

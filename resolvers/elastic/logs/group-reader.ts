@@ -151,7 +151,7 @@ async function decodeLines(
   matches: (line: LogLine) => boolean,
 ): Promise<LogLine[]> {
   const lines: LogLine[] = [];
-  const pause = createPause();
+  const pause = createPause(signal);
   for (let at = 0; at < hits.length; at += 1) {
     const time = requireAt(instants, at);
     if (time < from || time > to) {
@@ -164,9 +164,7 @@ async function decodeLines(
     // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
     if (matches(line)) lines.push(line);
     const paused = pause();
-    if (paused === undefined) continue;
-    await paused;
-    signal.throwIfAborted();
+    if (paused !== undefined) await paused;
   }
   return lines;
 }

@@ -60,10 +60,11 @@ export async function loadStored<Query extends RollupQuery, Figures, Answer>(
   if (found === undefined) return nothing;
   const { kind, sources } = task;
   // A cover of this revision is already compared with the snapshot, by `dropChanged`; that of another one is not.
-  if (group.cover?.revision !== found.revision)
-    setCover(cache, group, await proveCover(found, { sources, isLocal: kind.isLocal, snapshot }, signal));
-  const { cover } = group;
-  if (cover === undefined) return nothing;
+  const cover =
+    group.cover?.revision === found.revision
+      ? group.cover
+      : await proveCover(found, { sources, isLocal: kind.isLocal, snapshot }, signal);
+  setCover(cache, group, cover);
   try {
     return await loadFound(cache, cover, task, found, signal);
   } catch (error) {

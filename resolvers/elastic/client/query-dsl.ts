@@ -144,10 +144,9 @@ function shareQueries(queries: readonly IndicesQuery[]): readonly IndicesQuery[]
   if (queries.length <= 1) return queries;
   // Groups of equal mappings have one query, which is printed once.
   const byQuery = Map.groupBy(queries, ({ query }) => query);
-  const equal = Map.groupBy(byQuery, ([query]) => JSON.stringify(query));
-  const shared = [...equal.values()].map((same) => same.flatMap(([, own]) => own));
-  return shared.map((equal) => ({
-    query: requireFirst(equal).query,
-    indices: equal.flatMap(({ indices }) => indices),
+  const byText = Map.groupBy(byQuery, ([query]) => JSON.stringify(query));
+  return [...byText.values()].map((equal) => ({
+    query: requireFirst(equal)[0],
+    indices: equal.flatMap(([, own]) => own.flatMap(({ indices }) => indices)),
   }));
 }

@@ -28,7 +28,8 @@ export function createFieldFilter(
     for (const word of filtered) names.add(word);
     for (const layout of listLayouts(source)) {
       for (const container of listContainers(layout)) containers.set(JSON.stringify(container), container);
-      for (const text of listTexts(layout))
+      // One name more only makes the filter accept more.
+      for (const text of listTexts(layout, (key) => key.endsWith("attributes")))
         names.add(text.replace(/^(?:span|resource|event)_attributes\./, ""));
     }
   }
@@ -73,15 +74,15 @@ function listContainers({ spans, events }: SpanLayout): readonly Container[] {
   );
 }
 
-/**
- * All keys and texts of a layout but those of its attributes. Some are not names of fields; one more name only makes the filter
- * accept more.
- */
-function listTexts(value: unknown): readonly string[] {
+/** All keys and texts of a layout, but for those at keys that are left out. Some are not names of fields. */
+export function listTexts(
+  value: unknown,
+  isLeftOut: (key: string) => boolean = () => false,
+): readonly string[] {
   if (typeof value === "string") return [value];
   if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([name, part]) =>
-    /attributes$/.test(name) ? [] : [name, ...listTexts(part)],
+  return Object.entries(value).flatMap(([key, part]) =>
+    isLeftOut(key) ? [] : [key, ...listTexts(part, isLeftOut)],
   );
 }
 

@@ -10,7 +10,8 @@ import { hasUnseenIndex, search } from "./group-search.ts";
 import { buildScrollBody, type SearchPlan } from "./search-plan.ts";
 
 /**
- * All lines of a millisecond within the range. Undefined when the scroll met an index that the plan did not know, or knew without documents.
+ * All lines of a millisecond within the range. Undefined when the scroll met an index that the plan did not know, or knew without
+ * documents.
  * @throws {Refused} above the limit of documents or of lines in one millisecond
  * @throws {BackendError}
  */

@@ -1,6 +1,7 @@
 // Daily indices with dynamic mapping differ in fields that a filter does not name. Groups of indices that are equal in all that
 // the compiler may look at for a filter have one compiled query.
 import type { Compare } from "../../../src/log-query/ast.ts";
+import { listTexts } from "../layout/field-filter.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
 import type { IndexGroup } from "../mapping/mapping.ts";
 
@@ -20,6 +21,7 @@ export function joinEqualGroups(
   const isWorthIt = comparisons.length * groups.length >= leastWork;
   if (!isWorthIt || groups.some(({ hasPassthrough }) => hasPassthrough))
     return groups.map((group) => [group]);
+  // One text that names no field only lets fewer groups be equal.
   const keys = new Set([...listTexts(layout), ...comparisons.flatMap(listPaths)].map(readFirstKey));
   const { json } = layout;
   const prefixes =
@@ -33,13 +35,6 @@ export function joinEqualGroups(
 function listPaths({ field }: Compare): readonly string[] {
   if (field.kind !== "json") return [];
   return [field.path, ...(field.alternatives ?? [])].flatMap(([first]) => first ?? []);
-}
-
-/** All texts in a layout, also those that name no field: one more only lets fewer groups be equal. */
-function listTexts(value: unknown): readonly string[] {
-  if (typeof value === "string") return [value];
-  if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([key, part]) => [key, ...listTexts(part)]);
 }
 
 function readFirstKey(name: string): string {

@@ -1,7 +1,8 @@
 // The layout of each index, where the configuration says `auto`. A mapping decides where it shows exactly one layout and maps
 // that layout's message; otherwise twenty documents do. Where these show no layout, the one that reads most of them is guessed,
 // because a line without message and severity is hardly ever found. `check` reports a guess with its reason, and it is made
-// again as documents come. Of an index without documents nothing is known: whoever reads asks first whether it has some now, and believes none that come meanwhile.
+// again as documents come. Of an index without documents nothing is known: whoever reads asks first whether it has some now, and
+// believes none that come meanwhile.
 // A layout whose time field the index lacks is no candidate: its lines would be in no range. With a tenant filter only the
 // tenant's own documents count, since a mapping also shows what others wrote.
 import type { LRUCache } from "lru-cache";

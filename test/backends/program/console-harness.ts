@@ -138,3 +138,9 @@ export async function measureLongestTask(act: () => Promise<void>): Promise<numb
 }
 export const queryBox = () => page.getByRole("textbox", { name: "Query" });
 export const state = () => new URLSearchParams(new URL(page.url()).hash.split("?")[1]);
+
+/** A line of a second, as the API answers it. */
+export const createLine = (second: number) => ({
+  ...{ id: `i/${second}`, timestamp: `2026-01-31T12:00:0${second}.000Z`, source_id: "app" },
+  ...{ severity: "info", message: `line ${second}`, hostname: "", group: "", json: "{}", attributes: {} },
+});

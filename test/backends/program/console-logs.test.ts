@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
 import {
   complaints,
+  createLine,
   measureLongestTask,
   open,
   origin,
@@ -214,19 +215,12 @@ test("a search is saved also where the address names none, and by no empty name"
 });
 
 test("lines that have come live are taken out, too", async () => {
-  const made = (second: number) => ({
-    ...{
-      id: `i/${second}`,
-      timestamp: `2026-01-31T12:00:0${second}.000Z`,
-      source_id: "app",
-      severity: "info",
-    },
-    ...{ message: `line ${second}`, hostname: "", group: "", json: "{}", attributes: {} },
-  });
   await page.route("**/api/v2/logs/lines", (route) => {
     if (route.request().headers().accept !== "text/event-stream")
-      return route.fulfill({ json: [made(2), made(1)] });
-    const events = [3, 5, 4].map((second) => `id: x\nevent: line\ndata: ${JSON.stringify(made(second))}\n\n`);
+      return route.fulfill({ json: [createLine(2), createLine(1)] });
+    const events = [3, 5, 4].map(
+      (second) => `id: x\nevent: line\ndata: ${JSON.stringify(createLine(second))}\n\n`,
+    );
     return route.fulfill({ contentType: "text/event-stream", body: `retry: 1\n\n:\n\n${events.join("")}` });
   });
   await open("#/logs?live=1");

@@ -7,6 +7,7 @@ import { describe, expect, test } from "vitest";
 import {
   ask,
   complaints,
+  createLine,
   open,
   openContext,
   origin,
@@ -180,23 +181,15 @@ describe("logs", () => {
   });
 
   test("a live tail shows new lines on top; a server without one is said to have none", async () => {
-    const made = (second: number) => ({
-      ...{
-        id: `i/${second}`,
-        timestamp: `2026-01-31T12:00:0${second}.000Z`,
-        source_id: "app",
-        severity: "info",
-      },
-      ...{ message: `line ${second}`, hostname: "", group: "", json: "{}", attributes: {} },
-    });
     let isLive = true;
     const accepted: string[] = [];
     await page.route("**/api/v2/logs/lines", (route) => {
       const accept = route.request().headers().accept ?? "";
       accepted.push(accept);
-      if (!isLive || accept !== "text/event-stream") return route.fulfill({ json: [made(2), made(1)] });
+      if (!isLive || accept !== "text/event-stream")
+        return route.fulfill({ json: [createLine(2), createLine(1)] });
       const events = [2, 3, 5, 4].map(
-        (second) => `id: x${second}\nevent: line\ndata: ${JSON.stringify(made(second))}\n\n`,
+        (second) => `id: x${second}\nevent: line\ndata: ${JSON.stringify(createLine(second))}\n\n`,
       );
       return route.fulfill({ contentType: "text/event-stream", body: `retry: 1\n\n:\n\n${events.join("")}` });
     });

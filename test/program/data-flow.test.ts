@@ -3,9 +3,9 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openSources, type Program, questions, type Sources, startProgram } from "./faults/harness.ts";
+import { openSources, type Program, questions, type Sources, startProgram } from "../faults/harness.ts";
 
-const root = new URL("..", import.meta.url);
+const root = new URL("../..", import.meta.url);
 const page = readFileSync(new URL("docs/explanation/architecture.md", root), "utf8");
 
 let sources: Sources;

@@ -1,7 +1,11 @@
 // Of series that several scrapers keep of one target, the samples that count. At any time they are those of one scraper:
 // samples of two, put together, would count twice, and a counter would seem to fall where one scrape took longer.
-import { findFirstAtOrAfter } from "../core/collections.ts";
+//
+// One series may have millions of samples, so all of this is done in steps and visits each sample once.
+import { readNumber, requireAt } from "../core/collections.ts";
 import { type Millis, minute, second } from "../core/time.ts";
+import type { Steps } from "../core/turns.ts";
+import type { Samples } from "../metrics/samples.ts";
 
 /** A scraper whose samples are further apart was away meanwhile. Prometheus takes a series to be gone after as long. */
 export const longestGap: Millis = 5 * minute;
@@ -9,67 +13,111 @@ export const longestGap: Millis = 5 * minute;
 /** So long a scrape may take, by default: a value may be that much newer than its time. */
 const scrapeTimeout: Millis = 10 * second;
 
+/** Samples that one step visits, in a millisecond or two. */
+const samplesPerStep = 20_000;
+
 /** From the first to the last sample of a scraper without a gap. */
 interface Run {
   readonly first: Millis;
-  readonly last: Millis;
+  last: Millis;
 }
-
-/** Whether a sample counts, by the scraper it is of and its time. */
-export type SampleChoice = (scraper: number, time: Millis) => boolean;
 
 /**
  * Chooses samples of series that are one, by their ascending times. The first scraper's count. Those of a later one count
  * where the earlier ones have a gap, and before and after all of theirs. While two watch the target, a change from one to
  * the other leaves the time of a scrape between them.
+ * @returns the times that count, ascending, for each scraper
  */
-export function chooseSamples(times: readonly Float64Array[]): SampleChoice {
+export function* chooseTimes(times: readonly Float64Array[]): Steps<readonly Float64Array[]> {
   let covered: readonly Run[] = [];
-  const chosen = times.map((own) => {
-    const kept = new Set<Millis>();
-    for (const run of splitRuns(own)) {
-      const from = findFirstAtOrAfter(own, run.first);
-      for (let at = from; at < own.length && (own[at] ?? 0) <= run.last; at++) {
-        const time = own[at] ?? 0;
-        if (!isCovered(covered, run, time)) kept.add(time);
-      }
-    }
-    covered = addTimes(covered, kept);
-    return kept;
-  });
-  return (scraper, time) => chosen[scraper]?.has(time) ?? false;
-}
-
-function splitRuns(times: Float64Array): readonly Run[] {
-  const runs: Run[] = [];
-  let first = times[0];
-  if (first === undefined) return runs;
-  for (let at = 1; at <= times.length; at++) {
-    const [before, time] = [times[at - 1] ?? 0, times[at]];
-    if (time !== undefined && time - before <= longestGap) continue;
-    runs.push({ first, last: before });
-    first = time ?? 0;
+  const chosen: Float64Array[] = [];
+  for (const own of times) {
+    const kept = yield* keepUncovered(own, covered);
+    chosen.push(kept);
+    covered = yield* addTimes(covered, kept);
   }
-  return runs;
+  return chosen;
 }
 
-/** Whether others' samples count at a time of a run. `covered` is ascending. */
-function isCovered(covered: readonly Run[], run: Run, time: Millis): boolean {
-  return covered.some(({ first, last }) => {
-    const from = run.last >= first ? first - scrapeTimeout : first;
-    const to = run.first <= last ? last + scrapeTimeout : last;
-    return (first <= time && time <= last) || (from < time && time < to);
-  });
+/** The times at which no run of `covered` counts. Runs are ascending, and further apart than two scrapes take. */
+function* keepUncovered(own: Float64Array, covered: readonly Run[]): Steps<Float64Array> {
+  const runs = yield* addTimes([], own);
+  const kept = new Float64Array(own.length);
+  let [size, ofRun, ofCovered] = [0, 0, 0];
+  for (let at = 0; at < own.length; at++) {
+    const time = readNumber(own, at);
+    while (requireAt(runs, ofRun).last < time) ofRun++;
+    while ((covered[ofCovered]?.last ?? time) + scrapeTimeout <= time) ofCovered++;
+    if (!isCovered(covered[ofCovered], requireAt(runs, ofRun), time)) kept[size++] = time;
+    if (at % samplesPerStep === samplesPerStep - 1) yield;
+  }
+  return kept.subarray(0, size);
 }
 
-function addTimes(covered: readonly Run[], times: ReadonlySet<Millis>): readonly Run[] {
-  if (times.size === 0) return covered;
-  const points = [...times].map((time) => ({ first: time, last: time }));
+/** Whether a run of others counts at a time of this one. */
+function isCovered(covered: Run | undefined, run: Run, time: Millis): boolean {
+  if (covered === undefined) return false;
+  const { first, last } = covered;
+  const from = run.last >= first ? first - scrapeTimeout : first;
+  const to = run.first <= last ? last + scrapeTimeout : last;
+  return (first <= time && time <= last) || (from < time && time < to);
+}
+
+/** The runs of both, ascending. */
+function* addTimes(runs: readonly Run[], times: Float64Array): Steps<readonly Run[]> {
   const joined: Run[] = [];
-  for (const run of [...covered, ...points].sort((a, b) => a.first - b.first)) {
+  const add = (first: Millis, last: Millis) => {
     const before = joined.at(-1);
-    if (before === undefined || run.first - before.last > longestGap) joined.push(run);
-    else joined[joined.length - 1] = { first: before.first, last: Math.max(before.last, run.last) };
+    if (before === undefined || first - before.last > longestGap) joined.push({ first, last });
+    else before.last = Math.max(before.last, last);
+  };
+  let next = 0;
+  for (let at = 0; at < times.length; at++) {
+    const time = readNumber(times, at);
+    for (let run = runs[next]; run !== undefined && run.first <= time; run = runs[++next])
+      add(run.first, run.last);
+    add(time, time);
+    if (at % samplesPerStep === samplesPerStep - 1) yield;
+  }
+  for (const { first, last } of runs.slice(next)) add(first, last);
+  return joined;
+}
+
+/** The samples at these times, which are ascending. */
+export function* selectSamples({ times, values }: Samples, chosen: Float64Array): Steps<Samples> {
+  const kept = { times: new Float64Array(times.length), values: new Float64Array(times.length) };
+  let [size, next] = [0, 0];
+  for (let at = 0; at < times.length; at++) {
+    const time = readNumber(times, at);
+    while (next < chosen.length && readNumber(chosen, next) < time) next++;
+    if (chosen[next] === time) {
+      kept.times[size] = time;
+      kept.values[size++] = readNumber(values, at);
+    }
+    if (at % samplesPerStep === samplesPerStep - 1) yield;
+  }
+  return { times: kept.times.subarray(0, size), values: kept.values.subarray(0, size) };
+}
+
+/** All samples of the pieces, ascending by time. Of no two pieces samples have one time. */
+export function* joinSamples(pieces: readonly Samples[]): Steps<Samples> {
+  let joined: Samples = { times: new Float64Array(), values: new Float64Array() };
+  for (const piece of pieces) {
+    if (piece.times.length > 0) joined = joined.times.length > 0 ? yield* joinTwo(joined, piece) : piece;
+  }
+  return joined;
+}
+
+function* joinTwo(one: Samples, other: Samples): Steps<Samples> {
+  const size = one.times.length + other.times.length;
+  const joined = { times: new Float64Array(size), values: new Float64Array(size) };
+  let [ofOne, ofOther] = [0, 0];
+  for (let at = 0; at < size; at++) {
+    const isOne = (one.times[ofOne] ?? Infinity) < (other.times[ofOther] ?? Infinity);
+    const [{ times, values }, from] = isOne ? [one, ofOne++] : [other, ofOther++];
+    joined.times[at] = readNumber(times, from);
+    joined.values[at] = readNumber(values, from);
+    if (at % samplesPerStep === samplesPerStep - 1) yield;
   }
   return joined;
 }

@@ -1,10 +1,10 @@
 // Series that several scrapers keep, each put together from the samples of all. `replicas.ts` says which samples count.
 // Everything is read raw: what a source reduces cannot be told apart by scraper any more.
-import { findFirstAtOrAfter } from "../core/collections.ts";
+import { findFirstAtOrAfter, requireAt, requireFirst } from "../core/collections.ts";
 import { mapConcurrent } from "../core/concurrency.ts";
 import type { Buckets } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { type Steps, takeSteps, yieldToEventLoop } from "../core/turns.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
 import type { MemberReader, SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
 import {
@@ -16,7 +16,7 @@ import {
   formatTagsKey,
   type MetricPlace,
 } from "./metric-places.ts";
-import { chooseSamples, longestGap, type SampleChoice } from "./replicas.ts";
+import { chooseTimes, joinSamples, longestGap, selectSamples } from "./replicas.ts";
 
 type ReadablePlace = MetricPlace & { readonly members: MemberReader };
 
@@ -53,12 +53,13 @@ export async function readReplicated(
   );
   const groups = groupStreams(near, query);
   const far = needsPast ? await readFarStreams(places, query, groups, budget, signal) : [];
-  const whole = far.length === 0 ? groups : groupStreams(joinStreams([...far, ...near]), query);
+  const whole =
+    far.length === 0 ? groups : groupStreams(await takeSteps(joinStreams([...far, ...near]), signal), query);
   const merged: SampledMember[] = [];
   for (const group of whole) {
     await yieldToEventLoop();
     signal.throwIfAborted();
-    const member = cutMember(mergeStreams(group), start - query.lookBack, end);
+    const member = cutMember(await takeSteps(mergeStreams(group), signal), start - query.lookBack, end);
     if (hasSamplesFrom(member, start)) merged.push(member);
   }
   return needsPast ? setBaselines(places, query, merged, signal) : merged;
@@ -144,78 +145,60 @@ function groupStreams(streams: readonly Stream[], { metric }: SeriesQuery): read
 }
 
 /** Streams of one series in one place become one. They follow one another in time, in the order of the list. */
-function joinStreams(streams: readonly Stream[]): readonly Stream[] {
-  const byPlace = Map.groupBy(streams, ({ place }) => place);
-  return [...byPlace.values()].flatMap((ofPlace) =>
-    [...Map.groupBy(ofPlace, ({ ownKey }) => ownKey).values()].flatMap((pieces) => {
-      const [first] = pieces;
-      if (first === undefined || pieces.length === 1) return pieces;
+function* joinStreams(streams: readonly Stream[]): Steps<readonly Stream[]> {
+  const joined: Stream[] = [];
+  for (const ofPlace of Map.groupBy(streams, ({ place }) => place).values()) {
+    for (const pieces of Map.groupBy(ofPlace, ({ ownKey }) => ownKey).values()) {
+      const first = requireFirst(pieces);
       const { tags } = first.member;
-      return [{ ...first, member: mergeMembers(tags, pieces, () => true) }];
-    }),
-  );
+      const member = pieces.length === 1 ? first.member : yield* mergeMembers(tags, pieces);
+      joined.push({ ...first, member });
+    }
+  }
+  return joined;
 }
 
-function mergeStreams({ tags, streams }: StreamGroup): SampledMember {
+function* mergeStreams({ tags, streams }: StreamGroup): Steps<SampledMember> {
   const [only] = streams;
   if (only !== undefined && streams.length === 1) return { ...only.member, tags };
-  return mergeMembers(tags, streams, chooseSamples(streams.map(({ member }) => readTimes(member))));
+  const chosen = yield* chooseTimes(streams.map(({ member }) => readTimes(member)));
+  return yield* mergeMembers(tags, streams, chosen);
 }
 
-function mergeMembers(
+/** Puts the samples of all together, of each stream those at its `chosen` times, which are all where none are given. */
+function* mergeMembers(
   tags: Tags,
   streams: readonly Pick<Stream, "member">[],
-  choose: SampleChoice,
-): SampledMember {
-  const merge = (part: (member: SampledMember) => Samples | undefined): CounterSamples => {
-    const pieces = streams.map(({ member }, scraper) => chooseOwn(part(member), scraper, choose));
-    return { ...joinByTime(pieces), baseline: "own" };
+  chosen?: readonly Float64Array[],
+): Steps<SampledMember> {
+  const merge = function* (part: (member: SampledMember) => Samples | undefined): Steps<CounterSamples> {
+    const pieces: Samples[] = [];
+    for (const [at, { member }] of streams.entries()) {
+      const samples = part(member);
+      if (samples === undefined) continue;
+      pieces.push(chosen === undefined ? samples : yield* selectSamples(samples, requireAt(chosen, at)));
+    }
+    return { ...(yield* joinSamples(pieces)), baseline: "own" };
   };
   if (streams.every(({ member }) => "samples" in member))
-    return { tags, samples: merge((member) => ("samples" in member ? member.samples : undefined)) };
+    return {
+      tags,
+      samples: yield* merge((member) => ("samples" in member ? member.samples : undefined)),
+    };
   const observed = (member: SampledMember) => ("observations" in member ? member.observations : undefined);
   const bounds = new Set(
     streams.flatMap(({ member }) => observed(member)?.buckets.map(({ bound }) => bound) ?? []),
   );
-  const observations: Observations = {
-    count: merge((member) => observed(member)?.count),
-    sum: merge((member) => observed(member)?.sum),
-    buckets: [...bounds]
-      .sort((a, b) => a - b)
-      .map((bound) => ({
-        bound,
-        samples: merge((member) => observed(member)?.buckets.find((one) => one.bound === bound)?.samples),
-      })),
-  };
-  return { tags, observations };
-}
-
-const noSamples: Samples = { times: new Float64Array(), values: new Float64Array() };
-
-function chooseOwn(samples: Samples | undefined, scraper: number, choose: SampleChoice): Samples {
-  if (samples === undefined) return noSamples;
-  const { times, values } = samples;
-  const isChosen = times.map((time) => (choose(scraper, time) ? 1 : 0));
-  return {
-    times: times.filter((_, at) => isChosen[at] === 1),
-    values: values.filter((_, at) => isChosen[at] === 1),
-  };
-}
-
-/** Of no two pieces samples have one time. */
-function joinByTime(pieces: readonly Samples[]): Samples {
-  const held = pieces.filter(({ times }) => times.length > 0);
-  const [only] = held;
-  if (only === undefined) return noSamples;
-  if (held.length === 1) return only;
-  const byTime = held.flatMap(({ times, values }) =>
-    [...times].map((time, at) => [time, values[at] ?? 0] as const),
-  );
-  byTime.sort(([a], [b]) => a - b);
-  return {
-    times: Float64Array.from(byTime, ([time]) => time),
-    values: Float64Array.from(byTime, ([, value]) => value),
-  };
+  const count = yield* merge((member) => observed(member)?.count);
+  const sum = yield* merge((member) => observed(member)?.sum);
+  const buckets: Observations["buckets"][number][] = [];
+  for (const bound of [...bounds].sort((a, b) => a - b)) {
+    const samples = yield* merge(
+      (member) => observed(member)?.buckets.find((one) => one.bound === bound)?.samples,
+    );
+    buckets.push({ bound, samples });
+  }
+  return { tags, observations: { count, sum, buckets } };
 }
 
 function cutMember(member: SampledMember, from: Millis, to: Millis): SampledMember {

@@ -11,7 +11,7 @@ import type {
 } from "../config/config.ts";
 import type { MetricAliases } from "../config/metric-aliases.ts";
 import type { SitePart } from "../config/schema.ts";
-import { toPlaces } from "../core/collections.ts";
+import { requireFirst, toPlaces } from "../core/collections.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { Millis } from "../core/time.ts";
 import { runSteps, type Steps } from "../core/turns.ts";
@@ -62,7 +62,10 @@ interface PartialAnswers {
 
 /** The store knows its metrics by the names too. */
 type MetricPart = Part<MetricStore> & {
+  /** Empty where metrics are in several places, each of which has its own. */
   readonly match: ForcedLabels;
+  /** Of several places, the labels that every one forces. */
+  readonly sharedLabels?: readonly string[] | undefined;
   readonly names?: MetricAliases | undefined;
 };
 
@@ -264,7 +267,10 @@ function connectMetrics(metrics: NonNullable<SiteConfig["metrics"]>, find: FindS
   }
   const places = findPlaces(metrics, (backend) => find("metrics", backend));
   if (places.length < metrics.length) return {};
-  return { metrics: { ...connectPlaces(places, createFederatedMetrics), match: {} } };
+  const sharedLabels = Object.keys(requireFirst(places).match).filter((label) =>
+    places.every(({ match }) => Object.hasOwn(match, label)),
+  );
+  return { metrics: { ...connectPlaces(places, createFederatedMetrics), match: {}, sharedLabels } };
 }
 
 /** Likewise. */

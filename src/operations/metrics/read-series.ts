@@ -51,9 +51,9 @@ export function findMetricsPart(site: Site | undefined): MetricsPart {
 export function rejectForcedTags(
   select: readonly Selector[],
   groups: ListRequest["group_by"],
-  { match }: MetricsPart,
+  { match, sharedLabels = Object.keys(match) }: MetricsPart,
 ): void {
-  const forced = (key: string | undefined) => key !== undefined && Object.hasOwn(match, key);
+  const forced = (key: string | undefined) => key !== undefined && sharedLabels.includes(key);
   const message = (key: string | undefined) => `${JSON.stringify(key)} is no tag of this site`;
   const issues = [
     ...select.flatMap(({ tags }, index) =>

@@ -3,7 +3,8 @@
 //
 // A span that several backends hold is one span, as during a migration that writes to two clusters. Counts of one source do
 // not show copies, so nothing is counted at the sources.
-import { isNonEmpty, requireKey } from "../core/collections.ts";
+import { hash } from "node:crypto";
+import { isNonEmpty, requireAt, requireKey } from "../core/collections.ts";
 import { combineSignals, mergeConcurrent } from "../core/concurrency.ts";
 import { compare, type Span } from "../core/rows.ts";
 import type { SpanAnalytics, SpanStore } from "../store/span-analytics.ts";
@@ -138,38 +139,28 @@ async function* readSpans(
  * it counts documents, has it as often in the answer.
  */
 function createCopyTest(backends: number): (backend: number, span: Span) => boolean {
-  /** By span id; traces may share one. */
-  const firsts = new Map<string, FirstSpan>();
-  const counts = Array.from({ length: backends }, () => new Map<string, number>());
-  const countCopy = (backend: number, span: ComparedFields): boolean => {
-    const key = formatCopyKey(span);
-    const count = (counts[backend]?.get(key) ?? 0) + 1;
-    counts[backend]?.set(key, count);
-    return counts.some((other, at) => at !== backend && (other.get(key) ?? 0) >= count);
-  };
+  /** Of a span that came once, its backend; otherwise how often each backend has returned it. */
+  const seen = new Map<string, number | number[]>();
   return (backend, span) => {
-    const { site_id, trace_id, span_id, span_kind, start, end } = span;
-    const first = firsts.get(span_id);
-    // Nearly all are the only ones of their id: a text of all fields for each would take more than reading them.
-    if (first === undefined) {
-      const isCounted = false;
-      firsts.set(span_id, { backend, isCounted, site_id, trace_id, span_id, span_kind, start, end });
+    const digest = digestSpan(span);
+    const before = seen.get(digest);
+    if (before === undefined) {
+      seen.set(digest, backend);
       return false;
     }
-    if (!first.isCounted) countCopy(first.backend, first);
-    first.isCounted = true;
-    return countCopy(backend, span);
+    const counts =
+      typeof before === "number"
+        ? Array.from({ length: backends }, (_, at) => (at === before ? 1 : 0))
+        : before;
+    const count = requireAt(counts, backend) + 1;
+    counts[backend] = count;
+    seen.set(digest, counts);
+    return counts.some((other, at) => at !== backend && other >= count);
   };
 }
 
-type ComparedFields = Pick<Span, "site_id" | "trace_id" | "span_id" | "span_kind" | "start" | "end">;
-
-/** The first span of its id. */
-interface FirstSpan extends ComparedFields {
-  readonly backend: number;
-  isCounted: boolean;
-}
-
-function formatCopyKey({ site_id, trace_id, span_id, span_kind, start, end }: ComparedFields): string {
-  return `${site_id} ${trace_id}${span_id}${span_kind}${start} ${end}`;
+/** A digest takes a quarter of the memory of what it is of, and holds no text of the answer that the span came in. */
+function digestSpan({ site_id, trace_id, span_id, span_kind, start, end }: Span): string {
+  const text = JSON.stringify([site_id, trace_id, span_id, span_kind, `${start}`, `${end}`]);
+  return hash("sha256", text, "binary");
 }

@@ -5,7 +5,13 @@ import type { Site } from "../access/sites.ts";
 import { NotFound } from "../core/errors.ts";
 import { fromMillis, hour, type Instant, parseInstant, printInstant } from "../core/time.ts";
 import type { JsonSchema, OperationDescriptions } from "../operations/runtime/json-schema.ts";
-import { createInvalidRequest, integer, optional, parseRequest } from "../operations/runtime/request-body.ts";
+import {
+  createInvalidRequest,
+  integer,
+  optional,
+  order,
+  parseRequest,
+} from "../operations/runtime/request-body.ts";
 
 export type Args = Readonly<Record<string, unknown>>;
 
@@ -19,6 +25,7 @@ export const defaultCellChars = 2_000;
 const maxOffset = 100_000_000;
 /** What tools take beside their operations, and no operation checks. */
 const extraArguments = {
+  order: optional(order),
   query: optional(z.string()),
   longest_first: optional(z.boolean()),
   snapshots: optional(z.boolean()),

@@ -27,7 +27,7 @@ import {
   selectSite,
 } from "./tool-arguments.ts";
 import { decodeCursor, encodeCursor, fitRows, hashArguments, type Position } from "./tool-pages.ts";
-import { findTool, isExplainTool, type Tool, type ToolPlan } from "./tools.ts";
+import { findTool, isExplainTool, type PageOrder, type Tool, type ToolPlan } from "./tools.ts";
 
 /** What one request of an agent is answered through. */
 export interface ToolSession {
@@ -99,24 +99,29 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
     return listConfigured(tool, own, position, session);
   const site = selectSite(own, session.sites);
   if (tool.plan === undefined) return readIncidentPage(args, own, position, site, session);
-  const meant = tool.name === "get_incident" ? await findIncident(args, site, session) : args;
-  const plan = completePlan(tool.plan(omitOwnArguments(meant), own, site), args, own, position, session);
-  return plan.paging === "operation"
-    ? readOwnPage(plan, own, position, session)
-    : readComputedPage(tool, plan, args, own, position, session);
+  const meant = tool.name === "get_incident" ? await findIncident(args, own, site, session) : own;
+  const plan = completePlan(tool.plan(omitOwnArguments(args), meant, site), args, own, position, session);
+  return plan.pages === undefined
+    ? readComputedPage(tool, plan, own, position, session)
+    : readOwnPage(plan, plan.pages, own, position, session);
 }
 
 /**
  * The arguments with the digest of the incident that has the number, where neither a digest nor a trace is named.
  * @throws {NotFound} @throws {Unprocessable} where two digests share the number
  */
-async function findIncident(args: Args, { id }: Site, session: ToolSession): Promise<Args> {
-  const { number, digest, trace_id } = args;
-  if (typeof number !== "number" || digest !== undefined || trace_id !== undefined) return args;
+async function findIncident(
+  { trace_id }: Args,
+  own: OwnArguments,
+  { id }: Site,
+  session: ToolSession,
+): Promise<OwnArguments> {
+  const { number, digest } = own;
+  if (number === undefined || digest !== undefined || trace_id !== undefined) return own;
   const found = await session.complete(() => prepareIncidentLookup(id, { number }));
   const incident = requireSingleIncident(found as readonly Incident[]);
   if (incident === undefined) throw new NotFound();
-  return { ...args, digest: incident.digest, is_action: incident.kind === "action" };
+  return { ...own, digest: incident.digest, is_action: incident.kind === "action" };
 }
 
 /** Incidents of errors, newest first. How many there are is known where all were seen. */
@@ -220,13 +225,12 @@ function listConfigured(tool: Tool, own: OwnArguments, position: Position, { sit
 async function readComputedPage(
   tool: Tool,
   { operation, request }: ToolPlan,
-  args: Args,
   own: OwnArguments,
   position: Position,
   session: ToolSession,
 ): Promise<ToolPage> {
   const answer = await readAnswer(operation, request, session);
-  const { rows, fields } = tool.readAnswer?.(answer, args) ?? {
+  const { rows, fields } = tool.readAnswer?.(answer, own) ?? {
     rows: Array.isArray(answer) ? answer : [answer],
   };
   const page = cutPage(rows, own, position);
@@ -248,6 +252,7 @@ function toBounds({ max_characters: maxChars = defaultCellChars, offset = 0 }: O
 /** The operation answers pages by time: so many rows behind `after`, of which some were shown already. */
 async function readOwnPage(
   { operation, request }: ToolPlan,
+  pages: PageOrder,
   own: OwnArguments,
   position: Position,
   session: ToolSession,
@@ -255,8 +260,11 @@ async function readOwnPage(
   const { per_page = defaultPageSize } = own;
   const { skip, after } = position;
   const wanted = skip + per_page;
-  const { cursor: first, ...order } = request.pagination as RequestedOrder;
-  const pagination = { ...order, per_page: Math.min(wanted, 10_000), cursor: after ?? first };
+  const pagination = {
+    ...pages,
+    per_page: Math.min(wanted, 10_000),
+    ...(after !== null && { cursor: after }),
+  };
   const answer = await readAnswer(operation, { ...request, pagination }, session);
   const rows = Array.isArray(answer) ? answer : [];
   const { rows: fitted, shown } = fitRows(rows.slice(skip), per_page, toBounds(own));
@@ -264,38 +272,33 @@ async function readOwnPage(
   const last: unknown = rows.at(-1);
   const isLast = rows.length < Math.min(wanted, 10_000);
   if (done >= rows.length && isLast) return { rows: fitted, left: 0, cursor: null };
-  const behind = isLast ? 0 : await countBehind(operation, request, last, session);
+  const behind = isLast ? 0 : await countBehind(operation, request, pages, last, session);
   const left = behind === undefined ? null : rows.length - done + behind;
   const next =
     done < rows.length
       ? { ...position, skip: done }
-      : { ...position, skip: 0, after: readAfter(last, first === "Duration") };
+      : { ...position, skip: 0, after: readAfter(last, pages) };
   return { rows: fitted, left, cursor: encodeCursor(next) };
-}
-
-interface RequestedOrder {
-  readonly cursor?: string;
-  readonly order?: string;
 }
 
 /** How many rows lie behind those that were read; undefined where the source does not count them. */
 async function countBehind(
   operation: string,
   request: Args,
+  { order }: PageOrder,
   last: unknown,
   session: ToolSession,
 ): Promise<number | undefined> {
   if (operation !== "logs.lines") return undefined;
-  const { pagination, site_id, source_ids, query, use_expressions, from, to } = request;
-  const order = (pagination as RequestedOrder).order === "ASC" ? "ASC" : "DESC";
+  const { site_id, source_ids, query, use_expressions, from, to } = request;
   const asked = { source_ids, query, use_expressions, from, to, site_id: String(site_id) };
   const prepared = () => prepareRemainingLines({ ...asked, order, last: readTime(last) });
   return (await session.complete(prepared)) as number | undefined;
 }
 
-function readAfter(row: unknown, isByDuration: boolean): Position["after"] {
+function readAfter(row: unknown, { cursor }: PageOrder): Position["after"] {
   const { duration } = (row ?? {}) as Readonly<Record<string, unknown>>;
-  return isByDuration ? { duration: Number(duration) } : { time: readTime(row) };
+  return cursor === "Duration" ? { duration: Number(duration) } : { time: readTime(row) };
 }
 
 function readTime(row: unknown): string {
@@ -317,7 +320,7 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const site = selectSite(asked, session.sites);
   const plan = completePlan(tool.plan(omitOwnArguments(inner), asked, site), inner, asked, position, session);
   const endpoint = findEndpoint(plan.operation, session);
-  const request = plan.paging === "operation" ? addFirstPage(plan.request, asked) : plan.request;
+  const request = plan.pages === undefined ? plan.request : addFirstPage(plan.request, plan.pages, asked);
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
   return cutPage([answer], own, { ...position, skip: 0 });
 }
@@ -329,8 +332,8 @@ function readArguments(given: unknown): Args {
   throw createInvalidRequest([{ path: "arguments", message: "expected an object" }]);
 }
 
-function addFirstPage(request: Args, { per_page = defaultPageSize }: OwnArguments): Args {
-  return { ...request, pagination: { ...(request.pagination as object), per_page } };
+function addFirstPage(request: Args, pages: PageOrder, { per_page = defaultPageSize }: OwnArguments): Args {
+  return { ...request, pagination: { ...pages, per_page } };
 }
 
 const adviceBySlug: Readonly<Record<string, string>> = {

@@ -16,8 +16,15 @@ interface ToolAnswer {
 export interface ToolPlan {
   readonly operation: string;
   readonly request: Args;
-  /** `own`: the operation has pages of its own, by time. Else all rows are computed, and cut here. */
-  readonly paging: "operation" | "memory";
+  /** Of an operation that has pages of its own. Absent: all rows are computed, and cut here. */
+  readonly pages?: PageOrder;
+}
+
+/** The `pagination` of a request, as far as it is the same for all pages. */
+export interface PageOrder {
+  readonly order: "ASC" | "DESC";
+  /** The first cursor of a listing of requests: what it is ordered by. */
+  readonly cursor?: "Time" | "Duration";
 }
 
 export interface Tool {
@@ -32,7 +39,7 @@ export interface Tool {
   readonly required?: readonly string[];
   /** @throws {Unprocessable} */
   readonly plan?: (args: Args, own: OwnArguments, site: Site) => ToolPlan;
-  readonly readAnswer?: (answer: unknown, args: Args) => ToolAnswer;
+  readonly readAnswer?: (answer: unknown, own: OwnArguments) => ToolAnswer;
   /** Whether it takes its own arguments and none of its operations. */
   readonly hasOnlyOwnArguments?: boolean;
   /** Without an operation: what it answers of the sites that the token may see, or of the one that is named. */
@@ -71,23 +78,20 @@ const readRowsAt =
 const planSite =
   (operation: string) =>
   (args: Args, _own: OwnArguments, { id }: Site): ToolPlan => ({
-    ...{ operation, paging: "memory" },
+    operation,
     request: { ...args, site_id: id },
   });
 
-function planListing(operation: string, args: Args, { namespaces = [] }: OwnArguments, site: Site): ToolPlan {
-  const { query, order, longest_first: longest, ...rest } = args;
-  const given = typeof query === "string" && query.trim() !== "" ? query : undefined;
+function planListing(operation: string, args: Args, own: OwnArguments, site: Site): ToolPlan {
+  const { namespaces = [], query = "", order = "DESC", longest_first: isByDuration = false } = own;
+  const { query: _query, order: _order, longest_first: _longest, ...rest } = args;
+  const given = query.trim() === "" ? undefined : query;
   const chosen = namespaces.length === 0 ? undefined : `(${printAnyOf("namespace", namespaces)})`;
   const joined = given === undefined || chosen === undefined ? (given ?? chosen) : `(${given}) AND ${chosen}`;
   return {
-    ...{ operation, paging: "operation" },
-    request: {
-      ...rest,
-      site_ids: [site.id],
-      ...(joined === undefined ? {} : { query: joined }),
-      pagination: { order: order ?? "DESC", cursor: longest === true ? "Duration" : "Time" },
-    },
+    operation,
+    request: { ...rest, site_ids: [site.id], ...(joined === undefined ? {} : { query: joined }) },
+    pages: { order, cursor: isByDuration ? "Duration" : "Time" },
   };
 }
 
@@ -114,9 +118,10 @@ const logTools: readonly Tool[] = [
     example: { app_name: "demo-shop", query: "severity=error", per_page: 20 },
     operations: ["logs.lines"],
     extra: { order: orderArgument },
-    plan: ({ order, ...args }, _own, site) => ({
-      ...{ operation: "logs.lines", paging: "operation" },
-      request: { ...completeLogs(args, site), pagination: { order: order ?? "DESC" } },
+    plan: ({ order: _, ...args }, { order = "DESC" }, site) => ({
+      operation: "logs.lines",
+      request: completeLogs(args, site),
+      pages: { order },
     }),
   },
   {
@@ -127,7 +132,7 @@ const logTools: readonly Tool[] = [
     example: { app_name: "demo-shop", query: "", group_by: "severity" },
     operations: ["logs.counts"],
     plan: (args, _own, site) => ({
-      ...{ operation: "logs.counts", paging: "memory" },
+      operation: "logs.counts",
       request: completeLogs(args, site),
     }),
     readAnswer: readRowsAt("buckets"),
@@ -167,7 +172,8 @@ const traceTools: readonly Tool[] = [
       digest: text("The digest of an error or an action."),
       number: { type: "integer", description: "The number of an incident, instead of its digest." },
     },
-    plan: ({ digest, number, is_action: isAction, ...args }, _own, { id }) => {
+    plan: ({ digest: _digest, number: _number, is_action: _isAction, ...args }, own, { id }) => {
+      const { digest, is_action: isAction } = own;
       if (args.trace_id === undefined && digest === undefined && [args.digests ?? []].flat().length === 0)
         throw createInvalidRequest([
           {
@@ -178,7 +184,6 @@ const traceTools: readonly Tool[] = [
       const digests = digest === undefined ? {} : { digests: [digest] };
       return {
         operation: isAction === true ? "tracing.trace_performance" : "tracing.trace_error",
-        paging: "memory",
         request: { ...args, ...digests, site_ids: [id] },
       };
     },
@@ -191,7 +196,7 @@ const traceTools: readonly Tool[] = [
     example: { app_name: "demo-shop", namespaces: ["web"] },
     operations: ["tracing.actions"],
     plan: (args, { namespaces }, { id }) => ({
-      ...{ operation: "tracing.actions", paging: "memory" },
+      operation: "tracing.actions",
       request: { ...args, site_id: id, ...(namespaces && { namespaces }) },
     }),
   },
@@ -206,7 +211,7 @@ const traceTools: readonly Tool[] = [
       args.trace_id === undefined
         ? planListing("tracing.traces_performance", args, own, site)
         : {
-            ...{ operation: "tracing.trace", paging: "memory" },
+            operation: "tracing.trace",
             request: { trace_id: args.trace_id, site_ids: [site.id] },
           },
   },
@@ -254,9 +259,7 @@ const metricTools: readonly Tool[] = [
     extra: { query: text("A part of the name; absent for all.") },
     plan: planSite("metrics.names"),
     readAnswer: (answer, { query = "" }) => ({
-      rows: toRows(answer).rows.filter((name) =>
-        String(name).toLowerCase().includes(String(query).toLowerCase()),
-      ),
+      rows: toRows(answer).rows.filter((name) => String(name).toLowerCase().includes(query.toLowerCase())),
     }),
   },
   {
@@ -298,7 +301,7 @@ const metricTools: readonly Tool[] = [
     operations: ["metrics.list"],
     required: ["select"],
     plan: (args, _own, { id }) => ({
-      ...{ operation: "metrics.list", paging: "memory" },
+      operation: "metrics.list",
       request: { group_by: [], ...args, site_id: id },
     }),
     readAnswer: readRowsAt("rows"),
@@ -321,9 +324,8 @@ const kubernetesTools: readonly Tool[] = [
       },
       snapshots: { type: "boolean", description: "A row for each pod at each snapshot, with figures." },
     },
-    plan: ({ snapshots, ...args }, { namespaces }, { id }) => ({
-      operation: snapshots === true ? "kubernetes.pods" : "kubernetes.pods.overview",
-      paging: "memory",
+    plan: ({ snapshots: _, ...args }, { namespaces, snapshots: isEach = false }, { id }) => ({
+      operation: isEach ? "kubernetes.pods" : "kubernetes.pods.overview",
       request: { ...args, site_id: id, ...(namespaces && { namespaces }) },
     }),
   },

@@ -254,7 +254,7 @@ describe("tools", () => {
       pagination: { per_page: 10_000, order: "DESC" },
     });
     const total = (all.body as readonly unknown[]).length;
-    for (const order of ["ASC", "DESC"]) {
+    for (const order of ["ASC", "DESC", "asc"]) {
       let cursor: string | null | undefined;
       let shown = 0;
       for (const _ of lines) {

@@ -3,7 +3,16 @@
 import * as z from "zod";
 import type { Site } from "../access/sites.ts";
 import { NotFound } from "../core/errors.ts";
-import { fromMillis, hour, type Instant, parseInstant, printInstant } from "../core/time.ts";
+import {
+  allTime,
+  fromMillis,
+  hour,
+  type Instant,
+  later,
+  type Millis,
+  parseInstant,
+  printInstant,
+} from "../core/time.ts";
 import type { JsonSchema, OperationDescriptions } from "../operations/runtime/json-schema.ts";
 import {
   createInvalidRequest,
@@ -215,18 +224,30 @@ function equalsIgnoringCase(a: string, b: string): boolean {
   return a.toLowerCase() === b.toLowerCase();
 }
 
-/** The range of a request. Where it has to have a begin, that is an hour before its end. */
+/**
+ * The range of a request, of all its pages. Where it has to have a begin, that is an hour before its end; else it begins with
+ * the retention, as it was on the first page.
+ */
 export function completeRange(
   { start, end }: OwnArguments,
   args: Args,
   isRequired: boolean,
   now: string,
+  retention: Millis | undefined,
 ): Args {
   const to = end ?? args.to ?? now;
   const from = start ?? args.from;
   if (from !== undefined && from !== null) return { from, to };
-  if (!isRequired) return { to };
   const last = parseInstant(String(to));
   // What is no time is refused as the end of the range.
-  return { from: last === undefined ? to : printInstant((last - fromMillis(hour)) as Instant), to };
+  if (isRequired) return { from: last === undefined ? to : printInstant(shiftBack(last, hour)), to };
+  const present = parseInstant(now);
+  if (retention === undefined || present === undefined || last === undefined) return { to };
+  const first = later(allTime.from, shiftBack(present, retention));
+  // A range that ends before the retention has no rows, and a begin of its own would be later than its end.
+  return last < first ? { to } : { from: printInstant(first), to };
+}
+
+function shiftBack(instant: Instant, length: Millis): Instant {
+  return (instant - fromMillis(length)) as Instant;
 }

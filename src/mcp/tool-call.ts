@@ -100,7 +100,14 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
   const site = selectSite(own, session.sites);
   if (tool.plan === undefined) return readIncidentPage(args, own, position, site, session);
   const meant = tool.name === "get_incident" ? await findIncident(args, own, site, session) : own;
-  const plan = completePlan(tool.plan(omitOwnArguments(args), meant, site), args, own, position, session);
+  const plan = completePlan(
+    tool.plan(omitOwnArguments(args), meant, site),
+    args,
+    own,
+    position,
+    site,
+    session,
+  );
   return plan.pages === undefined
     ? readComputedPage(tool, plan, own, position, session)
     : readOwnPage(plan, plan.pages, own, position, session);
@@ -194,13 +201,17 @@ function completePlan(
   args: Args,
   own: OwnArguments,
   { now }: Position,
+  { retention }: Site,
   session: ToolSession,
 ): ToolPlan {
   const { request } = findEndpoint(plan.operation, session);
   const from = request instanceof z.ZodObject ? request.shape.from : undefined;
   if (!(from instanceof z.ZodType)) return plan;
   const isRequired = !from.safeParse(undefined).success;
-  return { ...plan, request: { ...plan.request, ...completeRange(own, args, isRequired, now) } };
+  // A trace that is named is looked for in all times.
+  const kept = plan.request.trace_id === undefined ? retention : undefined;
+  const range = completeRange(own, args, isRequired, now, kept);
+  return { ...plan, request: { ...plan.request, ...range } };
 }
 
 function findEndpoint(name: string, { endpoints }: ToolSession): Endpoint {
@@ -274,11 +285,23 @@ async function readOwnPage(
   if (done >= rows.length && isLast) return { rows: fitted, left: 0, cursor: null };
   const behind = isLast ? 0 : await countBehind(operation, request, pages, last, session);
   const left = behind === undefined ? null : rows.length - done + behind;
-  const next =
-    done < rows.length
-      ? { ...position, skip: done }
-      : { ...position, skip: 0, after: readAfter(last, pages) };
-  return { rows: fitted, left, cursor: encodeCursor(next) };
+  return { rows: fitted, left, cursor: encodeCursor(advance(position, rows, done, pages)) };
+}
+
+/**
+ * Where the page behind the first `done` rows begins: behind a whole millisecond or duration, and so many rows of the next one.
+ * To count rows from the first page on would lead astray where one comes late, or the oldest are no longer kept.
+ */
+function advance(position: Position, rows: readonly unknown[], done: number, pages: PageOrder): Position {
+  const places = rows.slice(0, done + 1).map((row) => readAfter(row, pages));
+  const isEqual = (a: Position["after"] | undefined, b: Position["after"] | undefined) =>
+    JSON.stringify(a) === JSON.stringify(b);
+  const shown = places.slice(0, done);
+  const last = shown.at(-1) ?? null;
+  if (!isEqual(places[done], last)) return { ...position, after: last, skip: 0 };
+  const before = shown.findLastIndex((place) => !isEqual(place, last));
+  const after = shown[before] ?? position.after;
+  return { ...position, after, skip: done - before - 1 };
 }
 
 /** How many rows lie behind those that were read; undefined where the source does not count them. */
@@ -318,7 +341,10 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const asked = parseOwnArguments(inner);
   const position = createFirstPosition("", asked, session);
   const site = selectSite(asked, session.sites);
-  const plan = completePlan(tool.plan(omitOwnArguments(inner), asked, site), inner, asked, position, session);
+  const plan = completePlan(
+    tool.plan(omitOwnArguments(inner), asked, site),
+    ...([inner, asked, position, site, session] as const),
+  );
   const endpoint = findEndpoint(plan.operation, session);
   const request = plan.pages === undefined ? plan.request : addFirstPage(plan.request, plan.pages, asked);
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
 import { createLineCounts } from "#src/core/line-tally.ts";
 import type { LogQuery, LogStore } from "#src/store/logs.ts";
+import { callTool, type Row, readPages } from "../support/agent-calls.ts";
 import { createDemo, type Demo, loadPlainSchema, token } from "../support/demo-server.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 
@@ -21,19 +22,6 @@ beforeAll(async () => {
 });
 afterAll(() => demo.close());
 
-type Row = Readonly<Record<string, unknown>>;
-interface Page {
-  readonly rows: readonly Row[];
-  readonly fields?: Row;
-  readonly left: number | null;
-  readonly cursor: string | null;
-}
-interface Outcome {
-  readonly content: readonly { readonly text: string }[];
-  readonly structuredContent: Page & { readonly error?: string };
-  readonly isError?: boolean;
-}
-
 async function post(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}) {
   const sent = { authorization: `Bearer ${token}`, "content-type": "application/json", ...headers };
   return demo.server.fetch(`http://readout${path}`, {
@@ -43,26 +31,11 @@ async function post(path: string, body: unknown, headers: Readonly<Record<string
   });
 }
 
-async function call(name: string, args: object, as = token): Promise<Outcome> {
-  const response = await post("/api/mcp/tool", { name, arguments: args }, { authorization: `Bearer ${as}` });
-  expect(response.status).toBe(200);
-  return (await response.json()) as Outcome;
-}
+const call = (name: string, args: object, as = token) => callTool(demo, name, args, as);
 
 /** Walks the cursor to its end. */
 async function walk(name: string, args: object) {
-  const rows: Row[] = [];
-  let cursor: string | null | undefined;
-  for (let pages = 0; cursor !== null; pages += 1) {
-    const { structuredContent: page, isError } = await call(name, { ...args, ...(cursor && { cursor }) });
-    expect(isError).toBeUndefined();
-    expect(JSON.stringify(page.rows).length).toBeLessThanOrEqual(32_100);
-    rows.push(...page.rows);
-    cursor = page.cursor;
-    expect(pages).toBeLessThan(500);
-    if (cursor !== null) expect(page.rows.length).toBeGreaterThan(0);
-  }
-  return rows;
+  return (await readPages(demo, name, args)).flatMap(({ rows }) => rows);
 }
 
 const from = "2026-01-15T11:30:00.000Z";
@@ -259,12 +232,7 @@ describe("tools", () => {
       let shown = 0;
       for (const _ of lines) {
         const args = { app_name: site_id, ...range, order, per_page: 40, ...(cursor && { cursor }) };
-        const response = await counting.server.fetch("http://readout/api/mcp/tool", {
-          method: "POST",
-          headers: { authorization: `Bearer ${token}` },
-          body: JSON.stringify({ name: "get_log_lines", arguments: args }),
-        });
-        const { structuredContent } = (await response.json()) as Outcome;
+        const { structuredContent } = await callTool(counting, "get_log_lines", args);
         shown += structuredContent.rows.length;
         expect(structuredContent.left).toBe(total - shown);
         cursor = structuredContent.cursor;

@@ -64,6 +64,8 @@ export async function createDemo(
     readonly tokens?: readonly TokenEntry[];
     /** What is served in the place of an operation. */
     readonly endpoint?: (endpoint: Endpoint) => Endpoint;
+    /** Of the server alone, where its clock moves. */
+    readonly now?: () => Instant;
   } = {},
 ): Promise<Demo> {
   const config = buildDemoConfig(0, token);
@@ -89,7 +91,7 @@ export async function createDemo(
         log += line;
       },
     }),
-    now,
+    now: over.now ?? now,
     visuals: gallery,
   });
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };

@@ -1,0 +1,106 @@
+// Pages of tools over lines that a test writes, and a clock that it moves.
+import { afterEach, describe, expect, test } from "vitest";
+import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import { fromMillis, minute, printMillis, second } from "#src/core/time.ts";
+import { callTool, type Row, readPages } from "../support/agent-calls.ts";
+import { clock, createDemo, type Demo } from "../support/demo-server.ts";
+
+const demos: Demo[] = [];
+afterEach(async () => {
+  for (const demo of demos.splice(0)) await demo.close();
+});
+
+/** A line a second before the clock, unless it has a time of its own. */
+const createLine = (n: number, { time = clock - n * second, message = `line ${n}`, json = "{}" } = {}) => ({
+  ...({ id: String(n).padStart(6, "0"), time: fromMillis(time), severity: "info", message, json } as const),
+});
+
+/** The demo over these lines of the source `app`, whose clock goes on by so much with each call of a tool. */
+async function createLineDemo(logs: MemoryLogs, { retention = 60 * minute, step = 0 } = {}) {
+  let now = clock;
+  const demo = await createDemo({
+    watch: (backend) => ({ ...backend, stores: { ...backend.stores, logs } }),
+    site: (site) => ({ ...site, retention }),
+    now: () => fromMillis(now),
+  });
+  demos.push(demo);
+  const advance = () => {
+    now += step;
+  };
+  return { demo, advance };
+}
+
+const site = { app_name: "demo-shop", source_ids: ["app"] };
+
+/** All rows of a tool by its cursor, and what happens before each page but the first. */
+async function walk(demo: Demo, name: string, args: object, before: (page: number) => void) {
+  const rows: Row[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page === 0 || cursor !== null; page += 1) {
+    if (page > 0) before(page);
+    const { structuredContent }: Awaited<ReturnType<typeof callTool>> = await callTool(demo, name, {
+      ...args,
+      ...(cursor && { cursor }),
+    });
+    rows.push(...structuredContent.rows);
+    cursor = structuredContent.cursor;
+    expect(page).toBeLessThan(500);
+  }
+  return rows;
+}
+
+describe("pages without a begin", () => {
+  test.each([
+    ["get_log_lines", { ...site, order: "ASC", per_page: 7 }],
+    ["get_log_lines", { ...site, order: "DESC", per_page: 7 }],
+    ["count_log_lines", { ...site, per_page: 2, resolution: "MINUTELY" }],
+    ["get_traces", { app_name: site.app_name, order: "ASC", per_page: 7 }],
+    ["get_traces", { app_name: site.app_name, order: "ASC", longest_first: true, per_page: 7 }],
+  ])("of %s (%o) have that of the first one", async (name, args) => {
+    const logs = createMemoryLogs();
+    logs.add(
+      "demo-shop-app",
+      Array.from({ length: 600 }, (_, n) => createLine(n)),
+    );
+    const retention = 5 * minute;
+    const { demo, advance } = await createLineDemo(logs, { retention, step: minute });
+    const start = printMillis(clock - retention);
+    const expected = (await readPages(demo, name, { ...args, start, end: printMillis(clock) })).flatMap(
+      ({ rows }) => rows,
+    );
+    expect(expected.length).toBeGreaterThan(5);
+    expect(await walk(demo, name, args, advance)).toEqual(expected);
+  });
+
+  test("are empty where they end before the retention", async () => {
+    const { demo } = await createLineDemo(createMemoryLogs(), { retention: minute });
+    for (const name of ["get_log_lines", "get_traces", "count_log_lines"]) {
+      const { structuredContent, isError } = await callTool(demo, name, {
+        app_name: site.app_name,
+        end: printMillis(clock - 2 * minute),
+      });
+      expect(isError).toBeUndefined();
+      expect(structuredContent).toMatchObject({ rows: [], cursor: null });
+    }
+  });
+});
+
+test.each(["ASC", "DESC"])("a line that comes late moves no others to another page (%s)", async (order) => {
+  const logs = createMemoryLogs();
+  // Four of a millisecond, so that pages end within one.
+  const lines = Array.from({ length: 100 }, (_, n) =>
+    createLine(n, { time: clock - Math.floor(n / 4) * second }),
+  );
+  logs.add("demo-shop-app", lines);
+  const { demo } = await createLineDemo(logs);
+  const range = { start: printMillis(clock - minute), end: printMillis(clock) };
+  const rows = await walk(demo, "get_log_lines", { ...site, ...range, order, per_page: 6 }, (page) => {
+    if (page !== 1) return;
+    const time = order === "ASC" ? clock - minute : clock;
+    // Ids that are the first of their millisecond in this order.
+    logs.add("demo-shop-app", [{ ...createLine(0, { time }), id: order === "ASC" ? "" : "late" }]);
+  });
+  const ids = rows.map(({ id }) => id);
+  expect(ids).toHaveLength(100);
+  expect(new Set(ids).size).toBe(100);
+});

@@ -151,11 +151,11 @@ async function readIncidentPage(
   } as const;
   const answer = await session.complete(() => prepareIncidents(id, { start, end }, selection));
   const { incidents, total } = answer as IncidentPage;
-  const { rows, shown } = fitRows(incidents.map(toIncidentRow), limit, toBounds(own));
+  const { shown, ...fitted } = fitPage(incidents.map(toIncidentRow), own);
   const skip = offset + shown;
   const isLast = total === undefined ? incidents.length < limit && shown === incidents.length : skip >= total;
   const left = isLast ? 0 : total === undefined ? null : total - skip;
-  return { rows, left, cursor: isLast ? null : encodeCursor({ ...position, skip }) };
+  return { ...fitted, left, cursor: isLast ? null : encodeCursor({ ...position, skip }) };
 }
 
 /** @throws {Unprocessable} `invalid_request` */
@@ -229,7 +229,8 @@ export function readAnswer(operation: string, request: Args, session: ToolSessio
 function listConfigured(tool: Tool, own: OwnArguments, position: Position, { sites }: ToolSession): ToolPage {
   const meant = tool.isAboutSite === true ? [selectSite(own, sites)] : sites;
   const rows = tool.list?.(meant) ?? [];
-  return { ...cutPage(rows, own, position), ...(tool.note !== undefined && { note: tool.note }) };
+  const page = cutPage(rows, own, position);
+  return tool.note === undefined ? page : { ...page, note: tool.note };
 }
 
 /** All rows are there: what is left is known. */
@@ -249,15 +250,23 @@ async function readComputedPage(
 }
 
 function cutPage(rows: readonly unknown[], own: OwnArguments, position: Position): ToolPage {
-  const { per_page = defaultPageSize } = own;
-  const { rows: fitted, shown } = fitRows(rows.slice(position.skip), per_page, toBounds(own));
+  const { shown, ...fitted } = fitPage(rows.slice(position.skip), own);
   const skip = position.skip + shown;
   const left = Math.max(0, rows.length - skip);
-  return { rows: fitted, left, cursor: left === 0 ? null : encodeCursor({ ...position, skip }) };
+  return { ...fitted, left, cursor: left === 0 ? null : encodeCursor({ ...position, skip }) };
 }
 
-function toBounds({ max_characters: maxChars = defaultCellChars, offset = 0 }: OwnArguments) {
-  return { maxChars, offset };
+/** As many of the rows as a page holds. Of a page by its number it notes which of its rows the next number would pass over. */
+function fitPage(
+  rows: readonly unknown[],
+  own: OwnArguments,
+): ReturnType<typeof fitRows> & Pick<ToolPage, "note"> {
+  const { per_page = defaultPageSize, max_characters: maxChars = defaultCellChars, offset = 0 } = own;
+  const fitted = fitRows(rows, per_page, { maxChars, offset });
+  const wanted = Math.min(per_page, rows.length);
+  if (own.cursor !== undefined || fitted.shown >= wanted) return fitted;
+  const note = `This page has no room for its rows ${fitted.shown + 1} to ${wanted}: only the cursor leads to them, the next page number does not. With a smaller per_page pages are whole.`;
+  return { ...fitted, note };
 }
 
 /** The operation answers pages by time: so many rows behind `after`, of which some were shown already. */
@@ -278,14 +287,14 @@ async function readOwnPage(
   };
   const answer = await readAnswer(operation, { ...request, pagination }, session);
   const rows = Array.isArray(answer) ? answer : [];
-  const { rows: fitted, shown } = fitRows(rows.slice(skip), per_page, toBounds(own));
+  const { shown, ...fitted } = fitPage(rows.slice(skip), own);
   const done = skip + shown;
   const last: unknown = rows.at(-1);
   const isLast = rows.length < Math.min(wanted, 10_000);
-  if (done >= rows.length && isLast) return { rows: fitted, left: 0, cursor: null };
+  if (done >= rows.length && isLast) return { ...fitted, left: 0, cursor: null };
   const behind = isLast ? 0 : await countBehind(operation, request, pages, last, session);
   const left = behind === undefined ? null : rows.length - done + behind;
-  return { rows: fitted, left, cursor: encodeCursor(advance(position, rows, done, pages)) };
+  return { ...fitted, left, cursor: encodeCursor(advance(position, rows, done, pages)) };
 }
 
 /**

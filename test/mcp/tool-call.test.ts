@@ -104,3 +104,26 @@ test.each(["ASC", "DESC"])("a line that comes late moves no others to another pa
   expect(ids).toHaveLength(100);
   expect(new Set(ids).size).toBe(100);
 });
+
+test("a page by its number says which of its rows only the cursor leads to", async () => {
+  const logs = createMemoryLogs();
+  logs.add(
+    "demo-shop-app",
+    Array.from({ length: 100 }, (_, n) => createLine(n, { message: "m".repeat(1_900) })),
+  );
+  const { demo } = await createLineDemo(logs);
+  const args = { ...site, start: printMillis(clock - 60 * minute), per_page: 20 };
+  const second = await callTool(demo, "get_log_lines", { ...args, page: 2 });
+  const { rows, note, cursor } = second.structuredContent;
+  expect(rows.length).toBeLessThan(20);
+  expect(note).toMatch(new RegExp(`^This page has no room for its rows ${rows.length + 1} to 20: `));
+  expect(second.content[0]?.text).toContain(note);
+  expect(rows[0]?.id).toBe("000020");
+  // The cursor leads to all of them, and its pages have no numbers.
+  const next = await callTool(demo, "get_log_lines", { ...args, cursor });
+  expect(next.structuredContent.rows[0]?.id).toBe(`0000${20 + rows.length}`);
+  expect(next.structuredContent.note).toBeUndefined();
+  const whole = await callTool(demo, "get_log_lines", { ...args, per_page: 10, page: 2 });
+  expect(whole.structuredContent.note).toBeUndefined();
+  expect(whole.structuredContent.rows).toHaveLength(10);
+});

@@ -44,7 +44,7 @@ const typeDefs = /* GraphQL */ `
     name: String!
     "As it is at the last full minute; null when it is not there any more."
     row: PodsRow
-    "The log lines that name it, newest first, up to now."
+    "The log lines that name it and no other namespace, newest first, up to now."
     log_lines(
       "How far back, from 1 to 1440."
       minutes: Int! = 60
@@ -203,11 +203,11 @@ const resolvers: Resolvers = {
   Pod: {
     row: (pod: Key<"Pod"> & { readonly row?: object }, _, { readout }) => pod.row ?? findPodRow(pod, readout),
     log_lines: (
-      { site_id, name }: Key<"Pod">,
+      { site_id, namespace, name: pod }: Key<"Pod">,
       { minutes, limit }: { readonly minutes: number; readonly limit: number },
       { readout },
     ) =>
-      loadBatched(readout, `Pod.log_lines ${minutes} ${limit}`, site_id, name, (pods) => {
+      loadBatched(readout, `Pod.log_lines ${minutes} ${limit}`, site_id, { pod, namespace }, (pods) => {
         checkBetween("minutes", minutes, 1_440);
         checkBetween("limit", limit, 1_000);
         return preparePodLines(site_id, minutes, limit, pods);

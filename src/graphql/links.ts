@@ -68,7 +68,10 @@ const typeDefs = /* GraphQL */ `
   extend type LogLine {
     "The trace whose id the line carries as \`trace_id\` or \`trace.id\`; null when it carries none."
     trace: Trace
-    "The pod that the line names, at the last full minute before the line; null when it names none, or it was gone."
+    """
+    The pod that the line names, at the last full minute before the line; null when it names none, or it was gone. Also where
+    the line states no namespace and several of them have a pod of that name.
+    """
     pod: PodsRow
   }
   extend type TraceSummary {
@@ -80,11 +83,11 @@ const typeDefs = /* GraphQL */ `
     trace: Trace
   }
   extend type Span {
-    "The pod that its resource attributes name, at the last full minute before it began."
+    "The pod that its resource attributes name, at the last full minute before it began; null as that of a line is."
     pod: PodsRow
   }
   extend type PodsRow {
-    "The log lines that name the pod, newest first, of the minute before the snapshot."
+    "The log lines that name the pod and no other namespace, newest first, of the minute before the snapshot."
     log_lines(
       "At most this many, from 1 to 1000."
       limit: Int! = 100
@@ -245,10 +248,11 @@ const resolvers: Resolvers = {
   },
   LogLine: {
     trace: (line: MarkedRow) =>
-      buildTraceRef(line, readSubject("trace", line.json), toInstant(line.timestamp)),
+      buildTraceRef(line, readSubject("trace", line.json)?.id, toInstant(line.timestamp)),
     pod: async (line: MarkedRow, _, { readout }) => {
-      const pod = readSubject("pod", line.json);
-      return pod === undefined ? null : findPod(readout, "LogLine.pod", line, pod, undefined, line.timestamp);
+      const said = readSubject("pod", line.json);
+      if (said === undefined) return null;
+      return findPod(readout, "LogLine.pod", line, said.id, said.namespace, line.timestamp);
     },
   },
   TraceSummary: {
@@ -273,7 +277,8 @@ const resolvers: Resolvers = {
     log_lines: (row: MarkedRow, { limit }: LimitArgument, { readout }) => {
       const site = readSite(row);
       const to = toInstant(row.timestamp);
-      const question = { id: String(row.pod_name), from: shiftInstant(to, -minute), to, limit };
+      const { pod: id, namespace } = readPodNames(row);
+      const question = { id, namespace, from: shiftInstant(to, -minute), to, limit };
       return loadBatched(readout, `PodsRow.log_lines ${limit}`, site, question, (questions) => {
         checkBetween("limit", limit, 1_000);
         return prepareLinkedLines(site, "pod", "desc", questions);
@@ -356,6 +361,7 @@ function readPodNames(row: Row): { readonly pod: string; readonly namespace: str
   return { pod: String(row.pod_name), namespace: String(row.pod_namespace) };
 }
 
+/** Null also where several namespaces have a pod of the name: which one is meant is not known. */
 async function findPod(
   session: Session,
   link: string,
@@ -369,7 +375,7 @@ async function findPod(
   const found = await loadBatched(session, link, site, { pod, namespace, from: at, to: at }, (questions) =>
     prepareLinkedPods(site, questions),
   );
-  return Array.isArray(found) ? (found[0] ?? null) : null;
+  return Array.isArray(found) && found.length === 1 ? found[0] : null;
 }
 
 /** The schema with the links, and with the fields that existing clients expect. */

@@ -91,17 +91,17 @@ export function prepareDeploys(
   return { name: "deploys", scopes: ["deploys"], sites: () => [site], run };
 }
 
-/** The newest lines that name each pod, of so many minutes up to now; null where the site has no logs. */
+/** The newest lines of each pod, of so many minutes up to now; null where the site has no logs. */
 export function preparePodLines(
   site: string,
   minutes: number,
   limit: number,
-  pods: readonly string[],
+  pods: readonly PodNames[],
 ): PreparedOperation<Promise<readonly unknown[]>> {
   return prepareLink("logs", site, (context) => {
     const to = context.now();
     const from = shiftInstant(to, -minutes * minute);
-    const questions = pods.map((id) => ({ id, from, to, limit }));
+    const questions = pods.map(({ pod: id, namespace }) => ({ id, namespace, from, to, limit }));
     return readLinkedLines(site, "pod", "desc", questions, context);
   });
 }

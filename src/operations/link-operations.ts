@@ -182,16 +182,39 @@ const subjectFields = {
   ],
 } as const satisfies Readonly<Record<string, readonly SubjectField[]>>;
 type LinkSubject = keyof typeof subjectFields;
+/** Where a line says which Kubernetes namespace its pod is in. */
+const namespacePaths: readonly (readonly string[])[] = [
+  ["k8s.namespace.name"],
+  ["kubernetes", "namespace"],
+  ["kubernetes", "namespace_name"],
+  ["kubernetes", "pod_namespace"],
+  ["resource", "k8s.namespace.name"],
+];
 
-/** What a line's body says it belongs to, by the first place that says it; undefined where none does. */
-export function readSubject(subject: LinkSubject, json: unknown): string | undefined {
+/** What a line says it belongs to. Many shippers write the name of a pod without its namespace. */
+interface LineSubject {
+  readonly id: string;
+  readonly namespace?: string | undefined;
+}
+
+/** By the first place that says it; undefined where none does. */
+export function readSubject(subject: LinkSubject, json: unknown): LineSubject | undefined {
   let body: unknown;
   try {
     body = parseJson(String(json));
   } catch {
     return undefined;
   }
-  for (const [, ...path] of subjectFields[subject]) {
+  const id = readFirstText(
+    body,
+    subjectFields[subject].map(([, ...path]) => path),
+  );
+  if (id === undefined) return undefined;
+  return subject === "pod" ? { id, namespace: readFirstText(body, namespacePaths) } : { id };
+}
+
+function readFirstText(body: unknown, paths: readonly (readonly string[])[]): string | undefined {
+  for (const path of paths) {
     let value: unknown = body;
     for (const key of path) {
       value =
@@ -204,9 +227,11 @@ export function readSubject(subject: LinkSubject, json: unknown): string | undef
   return undefined;
 }
 
-/** The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. */
-interface LinkedLinesQuery {
-  readonly id: string;
+/**
+ * The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. With a namespace, those
+ * that state another one are left out, and those that state none stay.
+ */
+interface LinkedLinesQuery extends LineSubject {
   readonly from: Instant;
   readonly to: Instant;
   readonly limit: number;
@@ -277,15 +302,27 @@ async function collectLines(
   let read = 0;
   for await (const batch of batches) {
     for (const line of batch) {
+      const asking = listAsking(byId, readSubject(subject, line.json));
+      if (asking.length === 0) continue;
       read += 1;
       if (read > rowLimit) throw createTooManyLinesError(rowLimit);
-      for (const question of byId.get(readSubject(subject, line.json) ?? "") ?? []) {
+      for (const question of asking) {
         if (line.time >= question.from && line.time <= question.to) found.add(question, line);
       }
       if (found.isComplete()) return found;
     }
   }
   return found;
+}
+
+/** The questions that what a line says may answer: it states no other namespace than they do. */
+function listAsking(
+  byId: ReadonlyMap<string, readonly LinkedLinesQuery[]>,
+  said: LineSubject | undefined,
+): readonly LinkedLinesQuery[] {
+  const asking = byId.get(said?.id ?? "") ?? [];
+  if (said?.namespace === undefined) return asking;
+  return asking.filter(({ namespace = said.namespace }) => namespace === said.namespace);
 }
 
 // ---- Pods ---------------------------------------------------------------------------------------------------

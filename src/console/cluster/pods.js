@@ -29,6 +29,14 @@ const podPaths = [
   ["kubernetes", "pod_name"],
   ["resource", "k8s.pod.name"],
 ];
+/** The same for its namespace. */
+const namespacePaths = [
+  ["k8s.namespace.name"],
+  ["kubernetes", "namespace"],
+  ["kubernetes", "namespace_name"],
+  ["kubernetes", "pod_namespace"],
+  ["resource", "k8s.namespace.name"],
+];
 /** What ails comes first. */
 const urgency = ["Failed", "Pending", "Unknown", "Running", "Succeeded"];
 
@@ -107,10 +115,22 @@ function createPodName(pod, now, toggled) {
   );
 }
 
+/**
+ * Lines that name the pod, without those that state another namespace. Every text contains the empty one, so `!:""` is where
+ * nothing is stated.
+ * @param {Pick<PodRow, "pod_name" | "pod_namespace">} pod
+ */
+export function printPodQuery({ pod_name, pod_namespace }) {
+  const names = podPaths.map((path) => printTerm(path, "=", pod_name));
+  const namespaces = namespacePaths.map((path) =>
+    [printTerm(path, "=", pod_namespace), printTerm(path, "=", ""), printTerm(path, "!:", "")].join(" OR "),
+  );
+  return [names.join(" OR "), ...namespaces].map((terms) => `(${terms})`).join(" AND ");
+}
+
 /** @param {PodRow} pod @param {State} now */
 function createPodDetails(pod, now) {
-  const query = podPaths.map((path) => printTerm(path, "=", pod.pod_name)).join(" OR ");
-  const href = printAddress("logs", { site: now.site, query, range: now.range });
+  const href = printAddress("logs", { site: now.site, query: printPodQuery(pod), range: now.range });
   const known = {
     phase: pod.phase,
     seen: formatLongTime(pod.timestamp),

@@ -1,6 +1,6 @@
 // `readout mcp`: for editors that start a program and speak to it over its standard input and output. Each line is a message,
 // which is handed to a running server; what that answers is printed as a line.
-import { createInterface } from "node:readline";
+import { addAbortSignal, type Readable } from "node:stream";
 import { parseArgs } from "node:util";
 import { toErrorMessage } from "../core/errors.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
@@ -43,10 +43,8 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     return printUsageError("mcp: READOUT_TOKEN is no token: expected one line of ASCII", usage, shell);
   }
   const upstream: Upstream = { url: toEndpoint(url), token, version: undefined };
-  const lines = createInterface({ input: shell.openInput(), crlfDelay: Number.POSITIVE_INFINITY });
-  shell.signal.addEventListener("abort", () => lines.close());
   const open = new Set<Promise<void>>();
-  for await (const line of lines) {
+  for await (const line of readLines(shell.openInput(), shell.signal)) {
     if (line.trim() === "") continue;
     const forwarded = forwardLine(line, upstream, shell).finally(() => open.delete(forwarded));
     open.add(forwarded);
@@ -56,6 +54,31 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   await Promise.all(open);
   return exitCodes.done;
 }
+
+/**
+ * The lines of a stream until `signal` aborts. A line ends at a line feed alone: JSON may hold U+2028 and U+2029 as they are,
+ * where `node:readline` would end one too.
+ */
+async function* readLines(input: Readable, signal: AbortSignal): AsyncGenerator<string> {
+  let pieces: Buffer[] = [];
+  try {
+    for await (const chunk of addAbortSignal(signal, input)) {
+      let rest: Buffer = chunk;
+      for (let end = rest.indexOf(lineFeed); end >= 0; end = rest.indexOf(lineFeed)) {
+        yield Buffer.concat([...pieces, rest.subarray(0, end)]).toString();
+        pieces = [];
+        rest = rest.subarray(end + 1);
+      }
+      pieces.push(rest);
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return;
+  }
+  yield Buffer.concat(pieces).toString();
+}
+
+const lineFeed = 0x0a;
 
 function toEndpoint(url: string): string {
   const address = new URL(url);
@@ -113,13 +136,24 @@ async function postMessage(
   });
   const text = await response.text();
   const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
-  const answers = isStream ? [...text.matchAll(/^data: ?(.*)$/gm)].map(([, data = ""]) => data) : [text];
+  const answers = isStream ? readEvents(text) : [text];
   const messages = answers.filter((answer) => answer.trim() !== "");
   if (messages.some((answer) => !answer.includes('"jsonrpc"'))) {
     throw new Error(`the server answered ${response.status} ${text.slice(0, 200)}`);
   }
   if (message.method === "initialize") upstream.version = readVersion(messages[0] ?? "");
   return messages.map((answer) => answer.replace(/[\r\n]/g, " "));
+}
+
+/** The data of each server-sent event. JavaScript's `^` and `$` know more ends of lines than such a stream has. */
+function readEvents(text: string): readonly string[] {
+  const events = text.replace(/\r\n?/g, "\n").split("\n\n");
+  return events.map((event) =>
+    event
+      .split("\n")
+      .flatMap((line) => (line.startsWith("data:") ? [line.slice("data:".length)] : []))
+      .join("\n"),
+  );
 }
 
 function readVersion(answer: string): string | undefined {

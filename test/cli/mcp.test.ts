@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { run } from "#src/cli/mcp.ts";
 import { createDemo, type Demo, token } from "../support/demo-server.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
+import { openScriptedSource } from "../support/scripted-http-source.ts";
 
 let demo: Demo;
 let address: string;
@@ -74,6 +75,37 @@ test("speaks the revision that a message names", async () => {
   ]);
   expect(answers.get(4).result.capabilities.tools).toBeDefined();
   expect(answers.get(5).result.structuredContent.rows).toHaveLength(2);
+});
+
+test("takes U+2028 and U+2029 within a message, a message in several pieces, and each end of a line", async () => {
+  const input = new PassThrough();
+  const shell = createShell({ now, env: { READOUT_TOKEN: token }, input });
+  const running = run(["--url", address], shell);
+  const query = 'message:"line\u2028sep\u2029é"';
+  const bytes = Buffer.from(
+    [initialize, call(2, "explain", { tool: "get_log_lines", arguments: { app_name: "demo-shop", query } })]
+      .map((message) => JSON.stringify(message))
+      .join("\r\n"),
+  );
+  for (const byte of bytes) input.write(Buffer.of(byte));
+  input.end();
+  expect(await running).toBe(0);
+  const answers = shell.printed().trim().split("\n");
+  expect(answers).toHaveLength(2);
+  expect(JSON.parse(answers[1] ?? "").result.isError).toBeUndefined();
+  expect(answers[1]).toContain("\u2028");
+});
+
+test("prints the data of each event, where a gateway makes a stream of an answer", async () => {
+  const gateway = await openScriptedSource((response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.end(
+      'event: message\r\ndata: {"jsonrpc":"2.0","id":2,\r\ndata: "result":"a\u2028b"}\r\n\r\n: end\n\n',
+    );
+  });
+  const answers = await exchange([call(2, "get_applications", {})], { url: gateway.url });
+  await gateway.close();
+  expect([...answers.values()]).toEqual([{ jsonrpc: "2.0", id: 2, result: "a\u2028b" }]);
 });
 
 test("answers failures as failures of their message", async () => {

@@ -17,7 +17,7 @@ export function createShell(given: {
   readonly env?: Readonly<Record<string, string>>;
   readonly kinds?: readonly BackendKind<unknown>[];
   readonly signal?: AbortSignal;
-  readonly input?: NodeJS.ReadableStream;
+  readonly input?: Readable;
 }): TestShell {
   const out: string[] = [];
   const err: string[] = [];

@@ -1,6 +1,7 @@
 // What a command may use of the outside world. Only `main.ts` uses `process`, so a test can run every command with a
 // clock, an environment and a terminal of its own.
 
+import type { Readable } from "node:stream";
 import type { Instant } from "../../core/time.ts";
 import type { BackendKind } from "../../store/backend.ts";
 import type { CommandHelp } from "./command-help.ts";
@@ -12,7 +13,7 @@ export interface Shell {
   /** The same for standard error. */
   readonly err: (text: string) => void;
   /** Standard input. */
-  readonly openInput: () => NodeJS.ReadableStream;
+  readonly openInput: () => Readable;
   /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
   readText(path: string): string;
   now(): Instant;

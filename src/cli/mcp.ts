@@ -46,10 +46,11 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   const open = new Set<Promise<void>>();
   for await (const line of readLines(shell.openInput(), shell.signal)) {
     if (line.trim() === "") continue;
-    const forwarded = forwardLine(line, upstream, shell).finally(() => open.delete(forwarded));
+    const message = readMessage(line);
+    const forwarded = forwardMessage(line, message, upstream, shell).finally(() => open.delete(forwarded));
     open.add(forwarded);
-    // Whoever begins waits for the revision; all that comes later may be answered in any order.
-    if (upstream.version === undefined) await forwarded;
+    // What comes after it names the revision that its answer tells; all else may be answered in any order.
+    if (typeof message === "object" && message.method === "initialize") await forwarded;
   }
   await Promise.all(open);
   return exitCodes.done;
@@ -87,8 +88,12 @@ function toEndpoint(url: string): string {
 }
 
 /** Never throws: a failure is the answer to its message. */
-async function forwardLine(line: string, upstream: Upstream, shell: Shell): Promise<void> {
-  const message = readMessage(line);
+async function forwardMessage(
+  line: string,
+  message: Message | number,
+  upstream: Upstream,
+  shell: Shell,
+): Promise<void> {
   if (typeof message === "number") {
     printFailure(null, message, "expected a message of JSON-RPC: an object of JSON in one line", shell);
     return;

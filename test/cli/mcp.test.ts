@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { run } from "#src/cli/mcp.ts";
 import { createDemo, type Demo, token } from "../support/demo-server.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
-import { openScriptedSource } from "../support/scripted-http-source.ts";
+import { openScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 
 let demo: Demo;
 let address: string;
@@ -61,17 +61,20 @@ test("answers each message by its id, and notifications by nothing", async () =>
   expect(answers.get(4).error.code).toBe(-32_602);
 });
 
+const _meta = {
+  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+  "io.modelcontextprotocol/clientInfo": { name: "editor", version: "1" },
+  "io.modelcontextprotocol/clientCapabilities": {},
+};
+const callModern = (id: number, name: string) => ({
+  ...{ jsonrpc: "2.0", id, method: "tools/call" },
+  params: { name, arguments: {}, _meta },
+});
+
 test("speaks the revision that a message names", async () => {
-  const _meta = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": { name: "editor", version: "1" },
-    "io.modelcontextprotocol/clientCapabilities": {},
-  };
-  const message = { jsonrpc: "2.0", id: 5, method: "tools/call" };
-  const params = { name: "get_applications", arguments: {}, _meta };
   const answers = await exchange([
     { jsonrpc: "2.0", id: 4, method: "server/discover", params: { _meta } },
-    { ...message, params },
+    callModern(5, "get_applications"),
   ]);
   expect(answers.get(4).result.capabilities.tools).toBeDefined();
   expect(answers.get(5).result.structuredContent.rows).toHaveLength(2);
@@ -106,6 +109,18 @@ test("prints the data of each event, where a gateway makes a stream of an answer
   const answers = await exchange([call(2, "get_applications", {})], { url: gateway.url });
   await gateway.close();
   expect([...answers.values()]).toEqual([{ jsonrpc: "2.0", id: 2, result: "a\u2028b" }]);
+});
+
+test("answers a message of the revision 2026-07-28 while one before it is open", async () => {
+  const held: (() => void)[] = [];
+  const source = await openScriptedSource((response, _, body) => {
+    const { id } = JSON.parse(body);
+    held.push(() => sendJson(response, { jsonrpc: "2.0", id, result: {} }));
+    if (held.length === 2) for (const answer of held) answer();
+  });
+  const answers = await exchange([callModern(1, "slow"), callModern(2, "quick")], { url: source.url });
+  await source.close();
+  expect([...answers.keys()]).toEqual([1, 2]);
 });
 
 test("answers failures as failures of their message", async () => {

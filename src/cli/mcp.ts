@@ -13,16 +13,20 @@ Hands the messages of an editor to a running server, whose token is in the envir
 `;
 
 interface Message {
-  readonly id?: string | number;
+  readonly id?: MessageId;
   readonly method?: string;
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
-/** A server, and the revision of the protocol that the client and it have agreed on. */
+type MessageId = string | number;
+
 interface Upstream {
   readonly url: string;
   readonly token: string;
+  /** The revision of the protocol that the client and the server have agreed on. */
   version: string | undefined;
+  /** What ends the requests that wait for their answers. */
+  readonly requests: Map<MessageId, AbortController>;
 }
 
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
@@ -42,7 +46,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   if (!/^[\x20-\x7e]+$/.test(token)) {
     return printUsageError("mcp: READOUT_TOKEN is no token: expected one line of ASCII", usage, shell);
   }
-  const upstream: Upstream = { url: toEndpoint(url), token, version: undefined };
+  const upstream: Upstream = { url: toEndpoint(url), token, version: undefined, requests: new Map() };
   const open = new Set<Promise<void>>();
   for await (const line of readLines(shell.openInput(), shell.signal)) {
     if (line.trim() === "") continue;
@@ -98,13 +102,24 @@ async function forwardMessage(
     printFailure(null, message, "expected a message of JSON-RPC: an object of JSON in one line", shell);
     return;
   }
+  const { id = null, method, params } = message;
+  if (method === "notifications/cancelled") {
+    // The server knows a request by its connection alone: to end that is what cancels it.
+    upstream.requests.get(params?.requestId as MessageId)?.abort();
+    return;
+  }
+  const control = new AbortController();
+  if (id !== null) upstream.requests.set(id, control);
   try {
-    for (const answer of await postMessage(line, message, upstream, shell.signal)) shell.out(`${answer}\n`);
+    const signal = AbortSignal.any([shell.signal, control.signal]);
+    for (const answer of await postMessage(line, message, upstream, signal)) shell.out(`${answer}\n`);
   } catch (error) {
-    const { id = null, method } = message;
-    // A notification has no answer.
+    // Nobody waits for the answer to what was cancelled, and a notification has none.
+    if (control.signal.aborted) return;
     if (method !== undefined && id === null) shell.err(`readout mcp: ${toErrorMessage(error)}\n`);
     else printFailure(id, errorCodes.internal, toErrorMessage(error), shell);
+  } finally {
+    if (id !== null && upstream.requests.get(id) === control) upstream.requests.delete(id);
   }
 }
 
@@ -121,7 +136,7 @@ function readMessage(line: string): Message | number {
   }
 }
 
-function printFailure(id: string | number | null, code: number, message: string, shell: Shell): void {
+function printFailure(id: MessageId | null, code: number, message: string, shell: Shell): void {
   shell.err(`readout mcp: ${message}\n`);
   shell.out(`${JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } })}\n`);
 }

@@ -123,6 +123,31 @@ test("answers a message of the revision 2026-07-28 while one before it is open",
   expect([...answers.keys()]).toEqual([1, 2]);
 });
 
+test.each([
+  ["2025-06-18", call(7, "slow", {})],
+  ["2026-07-28", callModern(7, "slow")],
+])("ends a request that a client of %s cancels, without an answer", async (_, slow) => {
+  const input = new PassThrough();
+  const send = (message: object) => input.write(`${JSON.stringify(message)}\n`);
+  const cancelled = { jsonrpc: "2.0", method: "notifications/cancelled" };
+  const gone = Promise.withResolvers<void>();
+  const source = await openScriptedSource((response) => {
+    response.once("close", gone.resolve);
+    send({ ...cancelled, params: { requestId: "7" } });
+    send({ ...cancelled, params: { requestId: 7 } });
+  });
+  const shell = createShell({ now, env: { READOUT_TOKEN: token }, input });
+  const running = run(["--url", source.url], shell);
+  send(slow);
+  await gone.promise;
+  input.end();
+  expect(await running).toBe(0);
+  await source.close();
+  expect(source.left).toBe(1);
+  expect(source.requests).toHaveLength(1);
+  expect(shell.printed() + shell.complained()).toBe("");
+});
+
 test("answers failures as failures of their message", async () => {
   const refused = await exchange([initialize], { as: "wrong" });
   expect(refused.get(1).error.message).toContain("401");

@@ -12,6 +12,7 @@ import { ClientGone, type RequestLifetime } from "../operations/runtime/lifetime
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { findCurrentSpan } from "../telemetry/tracer.ts";
+import { addOriginHeaders } from "./cross-origin.ts";
 import type { AgentHost } from "./mcp-host.ts";
 import type { FindPage } from "./pages.ts";
 import { answerProbe, type ProbeSource } from "./probes.ts";
@@ -93,10 +94,15 @@ function addDeprecation(answer: Answer, deprecation: Deprecation | undefined): A
   return { ...answer, headers: { ...answer.headers, ...buildDeprecationHeaders(deprecation) } };
 }
 
-function toFailureAnswer({ resource }: ConfigGeneration, exchange: Exchange, error: unknown): Answer {
-  const answer = isGraphqlRequest(exchange)
+function toFailureAnswer(
+  { resource, origins }: ConfigGeneration,
+  exchange: Exchange,
+  error: unknown,
+): Answer {
+  const plain = isGraphqlRequest(exchange)
     ? toGraphqlErrorAnswer(error, exchange.headers.get("accept"))
     : toErrorAnswer(error);
+  const answer = agentPath.test(exchange.path) ? addOriginHeaders(plain, exchange, origins) : plain;
   if (answer.status !== 401 || resource === undefined) return answer;
   const challenge = printChallenge(exchange.path, resource);
   return { ...answer, headers: { ...answer.headers, "WWW-Authenticate": challenge } };
@@ -193,7 +199,7 @@ async function openAgentRoute(
 ): Promise<Answer | undefined> {
   if (!agentPath.test(exchange.path)) return undefined;
   const { answerAgent } = await import("./mcp-host.ts");
-  return answerAgent(host, exchange, log);
+  return addOriginHeaders(await answerAgent(host, exchange, log), exchange, host.generation.origins);
 }
 
 /** @throws {Unauthorized} {TooMany} {NotAcceptable} {NotFound} of a token without the scope `graphql` */

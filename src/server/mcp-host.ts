@@ -10,6 +10,7 @@ import type { AgentServer, ProtocolAnswer } from "../mcp/agent-server.ts";
 import { isClientFault } from "../operations/runtime/error-response.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
+import { answerPreflight, isOriginAllowed } from "./cross-origin.ts";
 import { auditOperations } from "./operation-audit.ts";
 import {
   admitToken,
@@ -43,13 +44,17 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
   const part = path.replace(/^(?:\/api)?\/mcp\/?/, "");
   fields.operation = "mcp";
   fields.route = "/api/mcp";
-  if (!isOriginAllowed(headers.get("origin"), generation.origins)) {
+  if (!isOriginAllowed(exchange, generation.origins)) {
     return finishWith(finish, 403, { error: "The Origin is not allowed" });
   }
   const isListing = path.startsWith("/api/mcp/") && listings.includes(part);
   const isCall = path === "/api/mcp/tool";
   if (part !== "" && !isListing && !isCall) throw new NotFound();
   const allowed = isListing ? "GET" : "POST";
+  if (method === "OPTIONS" && headers.get("origin") !== null) {
+    await finish(200, false);
+    return answerPreflight(exchange, allowed);
+  }
   if (method !== allowed) {
     return finishWith(finish, 405, { error: "Method not allowed" }, { Allow: allowed });
   }
@@ -90,11 +95,6 @@ async function finishWith(
 ): Promise<Answer> {
   await finish(status, false);
   return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
-}
-
-/** Programs send none. A page of another origin could use what a browser knows of this server. */
-function isOriginAllowed(origin: string | null, allowed: readonly string[]): boolean {
-  return origin === null || allowed.includes(origin.toLowerCase());
 }
 
 function createToolSession(

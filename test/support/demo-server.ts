@@ -57,6 +57,7 @@ export async function createDemo(
     readonly graphql?: () => Promise<UnifiedSchema>;
     readonly limits?: Partial<Limits>;
     readonly compression?: CompressionConfig;
+    readonly origins?: readonly string[];
     /** Stands between the server and the backend. */
     readonly watch?: (backend: Backend) => Backend;
     readonly site?: (site: Site) => Site;
@@ -85,6 +86,7 @@ export async function createDemo(
     sites: new Map([...sites].map(([id, site]) => [id, over.site?.(site) ?? site])),
     limits: { ...defaults.limits, ...over.limits },
     compression: over.compression,
+    origins: over.origins,
     telemetry: createTelemetry({
       level: "debug",
       write: (line) => {

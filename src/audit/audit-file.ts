@@ -2,10 +2,11 @@
 // cannot be written in full stays. A file beside it says how much of it is known to be on the disk, so that the next start
 // can count what a crash may have lost.
 import { constants } from "node:fs";
-import { access, type FileHandle, lstat, mkdir, open, rename, rm, stat } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { AuditConfig } from "../config/edge-settings.ts";
 import { formatErrorCode, isFileMissing } from "../core/errors.ts";
+import { checkMayMake } from "../core/file-rights.ts";
 import { type Millis, second } from "../core/time.ts";
 import type { AuditSink } from "./audit-log.ts";
 
@@ -245,16 +246,6 @@ export async function findAuditFileFault(path: string): Promise<string | undefin
 /** What is said of what `openAuditFile` throws. */
 export function explainAuditFileFault(error: unknown): string {
   return error instanceof AuditFileRefused ? error.message : `cannot be opened${formatErrorCode(error)}`;
-}
-
-/** Throws what the system throws where a file, with the folders above it that are missing, may not be made. */
-async function checkMayMake(path: string): Promise<void> {
-  const folder = dirname(path);
-  const found = await stat(folder).catch((error: unknown) => {
-    if (!isFileMissing(error) || folder === path) throw error;
-  });
-  if (found === undefined) return checkMayMake(folder);
-  await access(folder, constants.W_OK | constants.X_OK);
 }
 
 const appending = constants.O_RDWR | constants.O_APPEND;

@@ -16,6 +16,7 @@ import {
   toMillis,
 } from "../core/time.ts";
 import { openDocumentDirectory } from "../graphql/document-directory.ts";
+import { findSpoolFault } from "../intake/spool-lock.ts";
 import { checkVisual } from "../operations/metrics/visuals.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { Backend, BackendInfo, LogEvent } from "../store/backend.ts";
@@ -70,7 +71,8 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
   const visuals = await inspectVisuals(config);
   const documents = await inspectDocuments(config);
   const audit = config.audit?.file && (await findAuditFileFault(config.audit.file));
-  const others = { visuals, documents, mesh, rollups, audit };
+  const spool = config.intake && (await findSpoolFault(config.intake.spool));
+  const others = { visuals, documents, mesh, rollups, audit, spool };
   const { text, problems } = describeFindings(file, config, findings, others, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
@@ -268,13 +270,15 @@ interface OtherFindings {
   readonly rollups: Outcome<Kept> | undefined;
   /** Why the file of the audit log cannot be used. */
   readonly audit: string | undefined;
+  /** Why reports of front ends cannot be kept. */
+  readonly spool: string | undefined;
 }
 
 function describeFindings(
   file: string,
   config: Config,
   findings: readonly BackendFinding[],
-  { visuals, documents, mesh, rollups, audit }: OtherFindings,
+  { visuals, documents, mesh, rollups, audit, spool }: OtherFindings,
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: CheckReport = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -294,7 +298,7 @@ function describeFindings(
   }
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
   describeRollups(config, rollups, now, notes);
-  describeIntake(config, notes);
+  describeIntake(config, spool, notes);
   describeVisuals(config, visuals, notes);
   describeDocuments(config, documents, notes);
   describeMesh(config, mesh, notes);
@@ -353,7 +357,7 @@ function printAge(time: Instant, now: Instant): string {
   return `${Math.floor(age / length)} ${unit}`;
 }
 
-function describeIntake({ intake, sites }: Config, notes: CheckReport): void {
+function describeIntake({ intake, sites }: Config, fault: string | undefined, notes: CheckReport): void {
   const taking = Object.values(sites).filter(({ frontend }) => frontend !== undefined).length;
   if (intake === undefined && taking === 0) return;
   const limitation = (text: string) => {
@@ -366,6 +370,7 @@ function describeIntake({ intake, sites }: Config, notes: CheckReport): void {
     "",
     intake === undefined ? "Front-end reports" : `Front-end reports on ${place}, spool ${intake.spool}`,
   );
+  addProblems(notes, fault === undefined ? [] : [fault]);
   if (intake === undefined) limitation("without `intake` none are taken");
   if (taking === 0) limitation("no site has a `frontend`, so all of them are dropped");
 }

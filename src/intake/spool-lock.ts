@@ -2,8 +2,11 @@
 // empty file beside the spool, held through SQLite because node has none of its own. It ends with its process, however
 // that ends; the file stays. Nothing else may open that file in this process: to close it would free the lock.
 import { existsSync, lstatSync, mkdirSync, readlinkSync, realpathSync } from "node:fs";
+import { realpath } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { formatErrorCode } from "../core/errors.ts";
+import { checkMayMake } from "../core/file-rights.ts";
 
 export interface SpoolLock {
   readonly release: () => void;
@@ -32,6 +35,16 @@ export function resolveSpoolPath(path: string): string {
     target = resolve(dirname(target), readlinkSync(target));
   }
   return join(realpathSync(dirname(target)), basename(target));
+}
+
+/** Why the spool and the files beside it cannot be written; undefined where they can. Makes nothing. */
+export async function findSpoolFault(path: string): Promise<string | undefined> {
+  try {
+    await checkMayMake(await realpath(path).catch(() => path));
+    return undefined;
+  } catch (error) {
+    return `its folder cannot be written${formatErrorCode(error)}: all reports are dropped`;
+  }
 }
 
 /** @throws {SpoolInUse} @throws {Error} of SQLite or of the system where no lock can be made */

@@ -126,6 +126,21 @@ test("an audit log that cannot be opened is a problem, and is not made", async (
   rmSync(folder, { recursive: true });
 });
 
+test("a spool that cannot be made is a problem, and is not made", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "readout-spool-"));
+  writeFileSync(join(folder, "file"), "");
+  const checkSpool = (path: string) =>
+    check(`${oneSource}intake: { spool: "${join(folder, path)}" }\n`, createFakeKind());
+  const wrong = await checkSpool("file/data/spool.db");
+  expect(wrong.code).toBe(1);
+  expect(wrong.out).toContain(
+    "spool.db\n  PROBLEM its folder cannot be written (ENOTDIR): all reports are dropped\n",
+  );
+  expect((await checkSpool("data/spool.db")).code).toBe(0);
+  expect(readdirSync(folder)).toEqual(["file"]);
+  rmSync(folder, { recursive: true });
+});
+
 describe("clocks", () => {
   const checkClock = async (readClock: Backend["readClock"]) => {
     const { code, out } = await check(oneSource, createFakeKind(readClock && { readClock }), 100);

@@ -194,6 +194,8 @@ describe("the chart", () => {
     ["replica=3", "replica"],
     ["image.digest=abc", "digest"],
     ["ingress.enabled=true", "hosts"],
+    ["config.intake.proxies=1", "config.intake needs intake.enabled: true"],
+    ["config.sites.shop.frontend.index=reports", "config.sites.shop.frontend needs intake.enabled: true"],
   ])("refuses %s", (setting, named) => {
     const call = () =>
       execFileSync(helm, ["template", chart, "--kube-version", "1.30.0", "--set", setting], {

@@ -39,6 +39,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $fixed := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8082") -}}
 {{- if .Values.intake.enabled -}}
 {{- $_ := set $fixed "intake" (dict "spool" "/var/lib/readout/spool.db") -}}
+{{- else -}}
+{{- /* Without a volume no report could be kept, and their senders would be told that all is well. */ -}}
+{{- if not (kindIs "invalid" .Values.config.intake) -}}{{- fail "config.intake needs intake.enabled: true" -}}{{- end -}}
+{{- range $id, $site := .Values.config.sites -}}
+{{- if and $site (not (kindIs "invalid" $site.frontend)) -}}
+{{- fail (printf "config.sites.%s.frontend needs intake.enabled: true" $id) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite (deepCopy .Values.config) $fixed) -}}
 {{- end -}}

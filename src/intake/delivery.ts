@@ -72,6 +72,7 @@ export function startDelivery({ spool, sites, telemetry, pace = defaultPace }: D
     const shared = { spool, telemetry, pace, signal, bell };
     return [{ site: site.id, store, layout, ...shared, failures: 0, parts: 1 }];
   });
+  telemetry.intake.announce(deliveries.map(({ site }) => site));
   const bells = new Map(deliveries.map(({ site, bell }) => [site, bell]));
   const loops = deliveries.map(deliverSite);
   return {

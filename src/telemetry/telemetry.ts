@@ -44,6 +44,8 @@ export type DropReason =
 
 /** Counters of front-end error reports. */
 interface IntakeTelemetry {
+  /** Reports of these sites are delivered from now on. */
+  readonly announce: (sites: readonly string[]) => void;
   readonly kept: () => void;
   readonly dropped: (drop: DropReason) => void;
   /** The site's source has confirmed this many reports. */
@@ -169,6 +171,15 @@ function createLogger(
   );
 }
 
+/** A series that begins with its first event has no growth that an alert could see. */
+function beginAtZero<Label extends string>(
+  counter: Counter<Label>,
+  label: Label,
+  values: readonly string[],
+): void {
+  for (const value of values) counter.inc({ [label]: value } as Record<Label, string>, 0);
+}
+
 function createAuditLossCounter(registers: Registry[]): Telemetry["recordAuditLoss"] {
   const lost = new Counter({
     name: "readout_audit_lost_total",
@@ -176,6 +187,7 @@ function createAuditLossCounter(registers: Registry[]): Telemetry["recordAuditLo
     labelNames: ["reason"],
     registers,
   });
+  beginAtZero(lost, "reason", ["dropped", "unsynced"]);
   return (reason, lines) => lost.inc({ reason }, lines);
 }
 
@@ -431,7 +443,11 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
     labelNames: ["salvaged"],
     registers,
   });
+  beginAtZero(setAside, "salvaged", ["all", "part"]);
   return {
+    announce: (sites) => {
+      for (const counter of [delivered, refused]) beginAtZero(counter, "site", sites);
+    },
     setAside: (complete) => setAside.inc({ salvaged: complete ? "all" : "part" }),
     kept: () => taken.inc({ result: "kept" }),
     dropped: (drop) => taken.inc({ result: drop }),

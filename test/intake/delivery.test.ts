@@ -37,6 +37,15 @@ async function spool(
   }
 }
 
+test("each site that has a source is counted from 0 on, so that an alert sees its first report", async () => {
+  const sites = createSites({ shop: { keys: ["k"], store: source().store }, blog: { keys: ["l"] } });
+  const { telemetry } = start(sites, createMemorySpooler());
+  const { text } = await telemetry.metrics();
+  expect(text).toContain('readout_intake_delivered_total{site="shop"} 0\n');
+  expect(text).toContain('readout_intake_refused_total{site="shop"} 0\n');
+  expect(text).not.toContain('site="blog"');
+});
+
 /** A source by id, that keeps what it is sent and then does what the test says. */
 function source(after: (call: number) => void | ReadonlyMap<string, string> | Promise<void> = () => {}) {
   const held = new Map<string, string>();

@@ -13,6 +13,7 @@ interface Rule {
   readonly annotations: { readonly summary: string; readonly runbook: string };
 }
 interface Case {
+  readonly input_series: readonly { readonly series: string; readonly values: string }[];
   readonly alert_rule_test: readonly { readonly alertname: string; readonly exp_alerts: readonly object[] }[];
 }
 interface Panel {
@@ -34,10 +35,13 @@ const expressions = [
 ];
 
 let names: ReadonlySet<string>;
+/** What is scraped of a program that has just started. */
+let text: string;
 beforeAll(async () => {
   const telemetry = createTelemetry({ write: () => {}, level: "silent", processMetrics: true });
   telemetry.intake.watch(async () => ({ reports: 0, bytes: 0, deadLetters: 0 }));
-  const { text } = await telemetry.metrics();
+  telemetry.intake.announce(["shop"]);
+  ({ text } = await telemetry.metrics());
   const listed = [...text.matchAll(/^# TYPE (\w+) (\w+)/gm)].flatMap(([, name = "", type]) =>
     type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
   );
@@ -72,6 +76,16 @@ test("each alert has a case in which it fires, and one in which it does not", ()
       .filter(({ alertname }) => alertname === alert)
       .map(({ exp_alerts }) => exp_alerts.length);
     expect([alert, ...firing]).toEqual([alert, 1, 0]);
+  }
+});
+
+test("counters that begin at 0 do so in the program", () => {
+  const begun = cases.flatMap(({ input_series }) =>
+    input_series.filter(({ series, values }) => series.includes("_total{") && values.startsWith("0x")),
+  );
+  expect(begun.length).toBeGreaterThan(0);
+  for (const { series } of begun) {
+    expect(text).toContain(`${series.replaceAll(/(?:job|instance)="\w+", /g, "")} 0\n`);
   }
 });
 

@@ -244,7 +244,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
     "resolvers/prometheus/{client,metrics,settled}",
   ],
   pino: ["src/telemetry/telemetry.ts"],
-  "prom-client": ["src/telemetry/telemetry.ts"],
+  "prom-client": ["src/telemetry"],
   undici: ["resolvers/prometheus/client/transport.ts"],
   yaml: [
     "src/config/yaml/yaml.ts",

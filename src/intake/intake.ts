@@ -23,7 +23,8 @@ import {
   sendJson,
   stripOrigin,
 } from "../http/node-http.ts";
-import type { DropReason, Telemetry } from "../telemetry/telemetry.ts";
+import type { DropReason } from "../telemetry/intake-telemetry.ts";
+import type { Telemetry } from "../telemetry/telemetry.ts";
 import { readReport } from "./error-report.ts";
 import type { SpoolClient } from "./spool-client.ts";
 

@@ -9,6 +9,7 @@ import {
   earlier,
   floorToMilli,
   fromMillis,
+  hour,
   type Instant,
   later,
   type Millis,
@@ -20,6 +21,7 @@ import {
 import { yieldToEventLoop } from "../core/turns.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { parse } from "../log-query/parse.ts";
+import type { KubernetesStore, SnapshotQuery } from "../store/kubernetes.ts";
 import type { LogSource } from "../store/logs.ts";
 import type { ListingQuery } from "../store/span-analytics.ts";
 import { readActionSeries } from "../tracing/duration-series.ts";
@@ -29,6 +31,7 @@ import { encodeActionDigest } from "../tracing/spans/digest.ts";
 import { type ActionNames, formatActionKey } from "../tracing/spans/requests.ts";
 import { normaliseId } from "../tracing/spans/span-ids.ts";
 import { buildTraceDetail } from "../tracing/trace-detail.ts";
+import { answerByTime } from "./close-questions.ts";
 import { printLine } from "./logs/lines.ts";
 import { readRows } from "./runtime/collected-rows.ts";
 import { type Context, type PreparedOperation, rowsPerChunk } from "./runtime/operation.ts";
@@ -259,22 +262,29 @@ export async function readLinkedLines(
   if (logs === undefined || source === undefined) return questions.map(() => null);
   const sources: readonly [LogSource, ...LogSource[]] = [source, ...others];
   const { documents: documentLimit, linesPerMillisecond, rows } = context.limits;
-  const query = {
-    sources,
-    range: {
-      from: questions.map(({ from }) => from).reduce(earlier),
-      to: questions.map(({ to }) => to).reduce(later),
-    },
-    filter: parseSubjectFilter(subject, new Set(questions.map(({ id }) => id))),
-    order,
-    expectedLines: questions.reduce((sum, { limit }) => sum + limit, 0),
-    documentLimit,
-    tieLimit: linesPerMillisecond,
-    progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
+  const budget = { documents: 0 };
+  const read = async (group: readonly LinkedLinesQuery[], signal: AbortSignal) => {
+    const query = {
+      sources,
+      range: {
+        from: group.map(({ from }) => from).reduce(earlier),
+        to: group.map(({ to }) => to).reduce(later),
+      },
+      filter: parseSubjectFilter(subject, new Set(group.map(({ id }) => id))),
+      order,
+      expectedLines: group.reduce((sum, { limit }) => sum + limit, 0),
+      ...{ documentLimit, budget },
+      tieLimit: linesPerMillisecond,
+      progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
+    };
+    const found = await collectLines(logs.store.lines(query, signal), subject, group, rows);
+    const rowOf = cacheByKey(toLineRow);
+    return group.map((question) => found.rowsOf(question).map(rowOf));
   };
-  const found = await collectLines(logs.store.lines(query, context.signal), subject, questions, rows);
-  const rowOf = cacheByKey(toLineRow);
-  return questions.map((question) => found.rowsOf(question).map(rowOf));
+  // The id of a trace finds its few lines in any range. A pod writes lines at all times.
+  if (subject === "trace") return read(questions, context.signal);
+  const stretchOf = ({ from, to }: LinkedLinesQuery) => ({ from: toMillis(from), to: toMillis(to) });
+  return answerByTime(questions, { stretchOf, reach: 10 * minute, read }, context.signal);
 }
 
 /** The line as REST answers it. */
@@ -350,23 +360,37 @@ export async function readLinkedPods(
 ): Promise<readonly (readonly Row[] | null)[]> {
   const part = context.sites.get(site)?.kubernetes;
   if (part === undefined) return questions.map(() => null);
+  return answerByTime(
+    questions,
+    {
+      stretchOf: (question) => question,
+      // Few rows are read in vain, and each reading takes dozens of queries.
+      reach: hour,
+      read: (group, signal) => readPodGroup(part, group, context.limits.rows, signal),
+    },
+    context.signal,
+  );
+}
+
+async function readPodGroup(
+  { store, match }: Pick<SnapshotQuery, "match"> & { readonly store: KubernetesStore },
+  questions: readonly LinkedPodQuery[],
+  rowLimit: number,
+  signal: AbortSignal,
+): Promise<readonly (readonly Row[])[]> {
   const start = Math.min(...questions.map(({ from }) => from));
   const end = Math.max(...questions.map(({ to }) => to));
-  const pods = new Set(questions.map(({ pod }) => pod));
-  const [only] = pods;
   const namespaces = questions.map(({ namespace }) => namespace).filter((one) => one !== undefined);
   const query = {
-    match: part.match,
+    match,
     snapshots: { start, step: minute, count: (end - start) / minute + 1 },
-    rowLimit: context.limits.rows,
+    rowLimit,
     namespaces: namespaces.length === questions.length ? [...new Set(namespaces)] : [],
-    pod: pods.size === 1 ? only : undefined,
+    pods: [...new Set(questions.map(({ pod }) => pod))],
     nodes: [],
   };
   const rows: PodsRow[] = [];
-  for await (const batch of part.store.pods(query, context.signal)) {
-    for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
-  }
+  for await (const batch of store.pods(query, signal)) for (const row of batch) rows.push(row);
   const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
   const rowOf = cacheByKey((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
   return questions.map(({ pod, namespace, from, to }) =>

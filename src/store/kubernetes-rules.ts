@@ -70,12 +70,18 @@ export function compareNodes(a: NodesRow, b: NodesRow): number {
   return a.timestamp - b.timestamp || compare(a.node_name, b.node_name);
 }
 
-export function createPodFilter({ namespaces, pod, nodes, state }: PodFilter): (row: PodsRow) => boolean {
+export function createPodFilter({
+  namespaces,
+  pods = [],
+  nodes,
+  state,
+}: PodFilter): (row: PodsRow) => boolean {
   const namespaceSet = new Set(namespaces);
+  const podSet = new Set(pods);
   const nodeSet = new Set(nodes);
   return (row) =>
     (namespaceSet.size === 0 || namespaceSet.has(row.pod_namespace)) &&
-    (pod === undefined || row.pod_name === pod) &&
+    (podSet.size === 0 || podSet.has(row.pod_name)) &&
     (nodeSet.size === 0 || nodeSet.has(row.node_name)) &&
     (state === undefined || row.state === state);
 }

@@ -24,7 +24,7 @@ export interface KubernetesStore {
    * source has usage only of pods that it has. @throws {BackendError}
    */
   listOrphanedUsage?(
-    query: SnapshotQuery & Pick<PodFilter, "namespaces" | "pod">,
+    query: SnapshotQuery & Pick<PodFilter, "namespaces" | "pods">,
     signal: AbortSignal,
   ): Promise<readonly PodAtTime[]>;
 }
@@ -53,7 +53,8 @@ export interface NodeFilter {
 
 export interface PodFilter {
   readonly namespaces: readonly string[];
-  readonly pod?: string | undefined;
+  /** By their names. */
+  readonly pods?: readonly string[] | undefined;
   readonly nodes: readonly string[];
   readonly state?: PodState | undefined;
 }

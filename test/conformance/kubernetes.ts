@@ -121,26 +121,28 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
     test.each<Partial<PodFilter>>([
       { namespaces: ["shop"] },
       { namespaces: ["blog", "kube-system", "blog"] },
-      { pod: "api-1" },
-      { pod: "web-0", namespaces: ["shop"] },
-      { pod: "web" },
+      { pods: ["api-1"] },
+      { pods: ["api-1", "web-0", "none"] },
+      { pods: ["web-0"], namespaces: ["shop"] },
+      { pods: ["web"] },
       { nodes: ["n2", "new-name"] },
       { nodes: [""] },
       ...podPhases.map((state) => ({ state })),
       { namespaces: ["shop"], state: "Failed" },
-      { namespaces: ["blog"], nodes: ["n1"], pod: "api-1", state: "Running" },
+      { namespaces: ["blog"], nodes: ["n1"], pods: ["api-1"], state: "Running" },
       { namespaces: ["shop|blog"] },
       { namespaces: [".*"] },
-      { namespaces: ['shop"} or kube_pod_info{x="'], pod: "a\\b\n" },
+      { namespaces: ['shop"} or kube_pod_info{x="'], pods: ["a\\b\n"] },
       { namespaces: [""] },
       { namespaces: ["shop", ...Array.from({ length: 400 }, (_, n) => `none-${n}`)] },
+      { pods: ["web-0", ...Array.from({ length: 400 }, (_, n) => `none-${n}`)] },
     ])("pods by %j", async (filter) => {
-      const { namespaces = [], nodes = [], pod, state } = filter;
+      const { namespaces = [], nodes = [], pods: names = [], state } = filter;
       const rows = expectPods(model, whole, scrape).filter(
         (row) =>
           (namespaces.length === 0 || namespaces.includes(row.pod_namespace)) &&
           (nodes.length === 0 || nodes.includes(row.node_name)) &&
-          (pod === undefined || row.pod_name === pod) &&
+          (names.length === 0 || names.includes(row.pod_name)) &&
           (state === undefined || row.state === state),
       );
       expect(await pods({}, filter)).toEqual(rows);

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { createMemoryKubernetes } from "#resolvers/memory/stores/kubernetes-store.ts";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
-import { fromMillis } from "#src/core/time.ts";
+import { fromMillis, type TimeRange, toMillis } from "#src/core/time.ts";
 import { base, model } from "../conformance/kubernetes-fixture.ts";
 import { observeModel } from "../conformance/observed-cluster.ts";
 import { clock, createDemo, type Demo } from "../support/demo-server.ts";
@@ -21,26 +21,45 @@ interface WrittenLine {
   readonly minutesAgo?: number;
 }
 
+/** Notes the time at which pods are looked at, and the range in which lines are. */
+interface Watch {
+  readonly looked?: (time: number) => void;
+  readonly read?: (range: TimeRange) => void;
+}
+
 /** A site that has these pods at all times, and these lines. */
 function createCluster(
   pods: readonly ReturnType<typeof buildPod>[],
   lines: readonly WrittenLine[],
+  { looked, read }: Watch = {},
 ): Promise<Demo> {
   const store = createMemoryLogs();
   const written = lines.map(({ id, body, minutesAgo = 0.5 }) => ({
     ...{ id, time: fromMillis(clock - minutesAgo * minute), severity: "info" as const, message: id },
     json: JSON.stringify(body),
   }));
+  const clusterStore = createMemoryKubernetes((_, time) => {
+    looked?.(time);
+    return { nodes: [], pods };
+  });
   return createDemo({
     site: ({ logs, kubernetes, ...site }) => {
       for (const source of logs?.sources.values() ?? [])
         if (source.id === "app") store.add(source.index, written);
       return {
         ...site,
-        ...(logs && { logs: { ...logs, store } }),
-        ...(kubernetes && {
-          kubernetes: { ...kubernetes, store: createMemoryKubernetes(() => ({ nodes: [], pods })) },
+        ...(logs && {
+          logs: {
+            ...logs,
+            store: {
+              lines: (query, signal) => {
+                read?.(query.range);
+                return store.lines(query, signal);
+              },
+            },
+          },
         }),
+        ...(kubernetes && { kubernetes: { ...kubernetes, store: clusterStore } }),
       };
     },
   });
@@ -100,5 +119,59 @@ describe("pods of two namespaces with one name", async () => {
     const { log_lines, row } = { ...(data?.pod as PodAnswer) };
     for (const lines of [log_lines, row?.log_lines])
       expect(lines?.map(({ id }) => id).toSorted()).toEqual(wanted.toSorted());
+  });
+});
+
+describe("rows far apart", async () => {
+  const looked: number[] = [];
+  const ranges: TimeRange[] = [];
+  const days = 3;
+  const pods = Array.from({ length: 100 }, (_, n) => buildPod("shop", `web-${n}`));
+  const write = (id: string, pod: string, minutesAgo: number) => ({
+    ...{ id, minutesAgo },
+    body: { "k8s.pod.name": pod, "k8s.namespace.name": "shop" },
+  });
+  const cluster = await createCluster(
+    pods,
+    [
+      write("old", "web-1", days * 1_440),
+      // The hours between have many lines of the pod, which nobody asks for.
+      ...Array.from({ length: 600 }, (_, n) => write(`between-${n}`, "web-1", 30 + 60 * (n % 50) + n / 60)),
+      write("new", "web-2", 2),
+    ],
+    { looked: (time) => void looked.push(time), read: (range) => void ranges.push(range) },
+  );
+  afterAll(() => cluster.close());
+
+  test("lines lead to their pods, which are looked at in the minutes of the lines only", async () => {
+    looked.length = 0;
+    const { data, errors } = await cluster.graphql(`{
+      logs_lines(site_id: "demo-shop", source_ids: ["app"], use_expressions: true, query: "message=old OR message=new",
+        pagination: { per_page: 5, order: ASC }) { id pod { pod_name } }
+    }`);
+    expect(errors).toBeUndefined();
+    expect(data?.logs_lines).toEqual([
+      { id: "old", pod: { pod_name: "web-1" } },
+      { id: "new", pod: { pod_name: "web-2" } },
+    ]);
+    // Each with the minute before it.
+    expect(looked).toHaveLength(4);
+  });
+
+  test("pods lead to their lines, which are read in the minutes of the rows only", async () => {
+    const from = new Date(clock - days * 1_440 * minute).toISOString();
+    const to = new Date(clock).toISOString();
+    ranges.length = 0;
+    const { data, errors } = await cluster.graphql(`{
+      kubernetes_pods(site_id: "demo-shop", from: "${from}", to: "${to}", pod_name: "web-1") { timestamp log_lines { id } }
+    }`);
+    expect(errors).toBeUndefined();
+    const found = data?.kubernetes_pods as readonly {
+      readonly log_lines: readonly { readonly id: string }[];
+    }[];
+    expect(found).toHaveLength(days * 24 + 1);
+    expect(found.flatMap(({ log_lines }) => log_lines.map(({ id }) => id))).toEqual(["old"]);
+    const length = ranges.reduce((sum, range) => sum + toMillis(range.to) - toMillis(range.from), 0);
+    expect(length).toBe(found.length * minute);
   });
 });

@@ -242,7 +242,7 @@ describe("Kubernetes answers", () => {
     const snapshots = { start: Date.parse(range.from), step: minute, count: 31 };
     const scope = { match: { cluster: "c" }, rowLimit: 77 };
     expect(asked).toEqual([
-      { ...scope, snapshots, namespaces: ["a"], pod: "p", nodes: ["n"], state: "Running" },
+      { ...scope, snapshots, namespaces: ["a"], pods: ["p"], nodes: ["n"], state: "Running" },
       {
         ...scope,
         ...{ from: Date.parse(range.from), to: Date.parse(range.to) },

@@ -165,16 +165,24 @@ async function* holdWithinLimit<Row>(
   yield* held;
 }
 
+/** An expression may have a name of a pod nine times, and VictoriaMetrics takes 16 KiB. */
+const maxSentPods = 25;
+
+/** The part of a filter that is sent. All of it is applied to the rows. */
+function buildSentScope({ namespaces, pods = [] }: Pick<PodFilter, "namespaces" | "pods">): PodScope {
+  return {
+    namespaces: namespaces.length > maxFilterNames ? [] : namespaces,
+    pods: pods.length > maxSentPods ? [] : pods,
+  };
+}
+
 async function* readPods(
   client: QueryClient,
   cluster: ClusterScope,
   query: SnapshotQuery & PodFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodsRow[]> {
-  const scope: PodScope = {
-    namespaces: query.namespaces.length > maxFilterNames ? [] : query.namespaces,
-    pods: query.pod === undefined ? [] : [query.pod],
-  };
+  const scope = buildSentScope(query);
   const accepts = createPodFilter(query);
   const counts = [buildPodCount(cluster, scope)];
   const { largest, sum } = await countPerSnapshot(client, counts, query.snapshots, signal);
@@ -263,14 +271,11 @@ function includePrevious({ start, step, count }: Buckets): Buckets {
 /** The pods that the server knows by their usage alone. @throws {BackendError} */
 async function listOrphanedUsage(
   client: QueryClient,
-  query: SnapshotQuery & Pick<PodFilter, "namespaces" | "pod">,
+  query: SnapshotQuery & Pick<PodFilter, "namespaces" | "pods">,
   signal: AbortSignal,
 ): Promise<readonly PodAtTime[]> {
   const cluster = await readScope(client, query.match, signal);
-  const scope: PodScope = {
-    namespaces: query.namespaces.length > maxFilterNames ? [] : query.namespaces,
-    pods: query.pod === undefined ? [] : [query.pod],
-  };
+  const scope = buildSentScope(query);
   const orphans: PodAtTime[] = [];
   for (const snapshots of chunkSnapshots(query.snapshots)) {
     const queries = {

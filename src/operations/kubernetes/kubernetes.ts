@@ -113,7 +113,7 @@ export const pods: Operation<PodsRequest, never> = {
   mayBePartial: () => true,
   run: (request, context) => {
     const { namespaces, pod_name: pod, node_names, state } = request;
-    const filter = { namespaces, pod, nodes: node_names, state };
+    const filter = { namespaces, pods: pod === undefined ? [] : [pod], nodes: node_names, state };
     return readSnapshotRows(request, context, (store, query) =>
       store.pods({ ...query, ...filter }, context.signal),
     );

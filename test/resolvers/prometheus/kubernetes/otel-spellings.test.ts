@@ -109,8 +109,8 @@ describe("OpenTelemetry's figures of a pod", () => {
       ...writeOtel(spelling, "pod", foreign),
     ];
     expect(await readPods(series)).toMatchObject([expected]);
-    expect(await readPods(series, { namespaces: ["shop"], pod: "web-0" })).toMatchObject([expected]);
-    expect(await readPods(series, { namespaces: ["shop"], pod: "web-1" })).toEqual([]);
+    expect(await readPods(series, { namespaces: ["shop"], pods: ["web-0"] })).toMatchObject([expected]);
+    expect(await readPods(series, { namespaces: ["shop"], pods: ["web-1"] })).toEqual([]);
   });
 
   test("count once while a stack changes from one spelling to another", async () => {

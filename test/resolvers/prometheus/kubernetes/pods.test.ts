@@ -207,7 +207,7 @@ describe("pod figures", () => {
         network_rx_bytes: 600,
         network_tx_bytes: 1_200,
       });
-      expect(await readPods(series, { pod: "web-0", namespaces: ["shop"] })).toEqual([row]);
+      expect(await readPods(series, { pods: ["web-0"], namespaces: ["shop"] })).toEqual([row]);
     },
   );
 

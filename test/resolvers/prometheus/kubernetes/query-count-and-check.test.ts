@@ -72,7 +72,7 @@ describe("Kubernetes queries", () => {
     const store = createKubernetesStore("prom", source);
     const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
     await collectRows(store.nodes(query, never));
-    await collectRows(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
+    await collectRows(store.pods({ ...query, namespaces: ["shop"], nodes: [], pods: ["web-0"] }, never));
     await collectRows(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
     await inspectCluster(source, match, base, never);
     const sent = queries.flatMap(({ expression }) => listSelectors(expression));
@@ -82,6 +82,19 @@ describe("Kubernetes queries", () => {
         expect(matchers).toContainEqual({ label, operator: "=", value });
       }
     }
+  });
+
+  test.each([
+    [25, true],
+    [26, false],
+  ])("name %d pods: %s. More would be longer than servers take", async (count, isSent) => {
+    const { source, queries } = recordQueries(expose(model, scope.match));
+    const pods = ["web-0", ...Array.from({ length: count - 1 }, (_, n) => `none-${n}`)];
+    const store = createKubernetesStore("prom", source);
+    const rows = await collectRows(store.pods({ ...scope, namespaces: [], nodes: [], pods }, never));
+    expect(new Set(rows.map(({ pod_name }) => pod_name))).toEqual(new Set(["web-0"]));
+    const sent = queries.flatMap(({ expression }) => listSelectors(expression));
+    expect(sent.some(({ matchers }) => matchers.some(({ value }) => value.includes("none-1")))).toBe(isSent);
   });
 
   test.each(["nodes", "pods", "overview"] as const)(

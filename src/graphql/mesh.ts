@@ -4,7 +4,7 @@ import { dirname, resolve } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { getMesh } from "@graphql-mesh/runtime";
 import type { defaultImportFn } from "@graphql-mesh/utils";
-import type { GraphQLSchema } from "graphql";
+import { type GraphQLNamedType, type GraphQLSchema, isScalarType } from "graphql";
 import { ownSource, parseMeshrc } from "../config/mesh-config.ts";
 import { ConfigError, toErrorMessage } from "../core/errors.ts";
 import type { LogEvent } from "../store/backend.ts";
@@ -70,8 +70,8 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     ...written.sources.filter((source) => !isOwn(source)),
     ...written.sources.filter(isOwn).map((source) => ({ ...source, handler: { [ownHandler]: {} } })),
   ];
-  const { defaultImportFn, getMesh, InMemoryStoreStorageAdapter, MeshStore, processConfig } =
-    await importMesh();
+  const mesh = await importMesh();
+  const { defaultImportFn, getMesh, InMemoryStoreStorageAdapter, MeshStore, processConfig } = mesh;
   const told: string[] = [];
   const logger = createLogger(log, told);
   try {
@@ -87,19 +87,75 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
       },
     );
     const fetchFn = boundSourceFetch(config.fetchFn ?? fetch);
-    const mesh = await getMesh({ ...config, logger, fetchFn });
-    const stitched = mesh.rawSources.length > 1;
+    const merger = createStrictMerger(config.merger, file, mesh.applySchemaTransforms);
+    const unified = await getMesh({ ...config, merger, logger, fetchFn });
+    const stitched = unified.rawSources.length > 1;
     // Of Mesh's plug-ins those that give resolvers their context, and the file's own. The others are an executor, which
     // the gateway has, and one that shows clients the stack of an error.
     const plugins = new Set([
-      ...mesh.plugins.filter((plugin) => plugin.onContextBuilding !== undefined),
+      ...unified.plugins.filter((plugin) => plugin.onContextBuilding !== undefined),
       ...(config.additionalEnvelopPlugins ?? []),
     ]);
-    return { schema: mesh.schema, plugins: [...plugins], stitched };
+    return { schema: unified.schema, plugins: [...plugins], stitched };
   } catch (error) {
+    if (error instanceof ConfigError) throw error;
     const reason = told.length > 0 ? told.join("; ") : toErrorMessage(error);
     throw new ConfigError(file, [{ path: "", message: takeFirstLine(reason) }]);
   }
+}
+
+type MeshModules = Awaited<ReturnType<typeof importMesh>>;
+type Merger = Parameters<typeof getMesh>[0]["merger"];
+type RawSource = Parameters<Merger["getUnifiedSchema"]>[0]["rawSources"][number];
+
+/**
+ * Mesh merges types of one name. A source would then be asked for fields that only the other one has, and these would be null
+ * or fail without a reason.
+ */
+function createStrictMerger(
+  merger: Merger,
+  file: string,
+  transform: MeshModules["applySchemaTransforms"],
+): Merger {
+  // Under the names that its `transforms` give.
+  const listTypes = ({ schema, ...source }: RawSource) =>
+    listOwnTypes(transform(schema, { ...source, schema }, schema, source.transforms ?? []));
+  return {
+    name: merger.name,
+    getUnifiedSchema: (context) => {
+      const own = context.rawSources.filter(({ name }) => name === ownSource).flatMap(listTypes);
+      const ours = new Map(own.map((type) => [type.name, type]));
+      const isShared = (type: GraphQLNamedType) => {
+        const other = ours.get(type.name);
+        return other !== undefined && !(isScalarType(type) && isScalarType(other));
+      };
+      const problems = context.rawSources
+        .filter(({ name }) => name !== ownSource)
+        .map((source) => ({ name: source.name, shared: listTypes(source).filter(isShared) }))
+        .filter(({ shared }) => shared.length > 0)
+        .map(({ name, shared }) => ({ path: "", message: describeSharedTypes(name, shared) }));
+      if (problems.length > 0) throw new ConfigError(file, problems);
+      return merger.getUnifiedSchema(context);
+    },
+  };
+}
+
+/** Without root types, and those that start with `_`, which are of GraphQL and Federation. */
+function listOwnTypes(schema: GraphQLSchema): readonly GraphQLNamedType[] {
+  const roots = new Set<GraphQLNamedType | null | undefined>([
+    schema.getQueryType(),
+    schema.getMutationType(),
+    schema.getSubscriptionType(),
+  ]);
+  return Object.values(schema.getTypeMap()).filter((type) => !type.name.startsWith("_") && !roots.has(type));
+}
+
+const maxNamed = 10;
+
+function describeSharedTypes(source: string, shared: readonly GraphQLNamedType[]): string {
+  const named = shared.slice(0, maxNamed).map(({ name }) => name);
+  const names = `${named.join(", ")}${shared.length > maxNamed ? ` and ${shared.length - maxNamed} more` : ""}`;
+  return `source ${source}: Readout has types of these names too: ${names}. Give the source a prefix (transforms)`;
 }
 
 type Logger = NonNullable<Parameters<typeof getMesh>[0]["logger"]>;

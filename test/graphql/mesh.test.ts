@@ -1,9 +1,13 @@
 // `.meshrc.yaml`: what Mesh makes of it with our source alone, with a second one beside it, and when it is wrong; what
 // `check` and a reload say of one's own.
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createGzip } from "node:zlib";
+import { type GraphQLSchema, isObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { run as check } from "#src/cli/check.ts";
 import { createGraphqlLoader } from "#src/cli/support/graphql-loader.ts";
@@ -14,6 +18,7 @@ import { createWatchedTelemetry } from "../support/error-reports.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const own = new URL("../../.meshrc.yaml", import.meta.url).pathname;
+const prefixTransform = new URL("prefix-transform.ts", import.meta.url).pathname;
 const quiet = { log: () => {} };
 const page = `site_id: "demo-shop", source_ids: ["app"], use_expressions: true, query: "trace_id:a", pagination: { per_page: 3, order: DESC }`;
 const linked = `{ logs_lines(${page}) { id trace { trace_id spans { span_id span_kind } } pod { pod_name } } }`;
@@ -228,6 +233,80 @@ describe("a source beside ours", { timeout: 240_000 }, () => {
     await demo.close();
   });
 });
+
+describe("a source with types of our names", { timeout: 240_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), "readout-mesh-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const load = (types: string, rest = "") => {
+    const source = join(folder, "other.graphql");
+    writeFileSync(source, types);
+    const base = "sources:\n  - { name: telemetry, handler: { graphql: {} } }\n";
+    const text = `${base}  - { name: other, handler: { graphql: { source: ${source} } }${rest} }\n`;
+    return loadMesh({ file: own, text, ...quiet });
+  };
+
+  test.each([
+    ["type Query { me: User } type User { id: ID! email: String }", "User"],
+    [
+      "type Query { mine: Pod open: [Incident] } type Pod { ip: String } type Incident { id: ID }",
+      "Pod, Incident",
+    ],
+    ["type Query { at: DateTime } type DateTime { day: String }", "DateTime"],
+    ["type Query { a: Mine } scalar Mine scalar Trace extend type Query { b: Trace }", "Trace"],
+  ])("is refused: %s", async (types, names) => {
+    const message = `source other: Readout has types of these names too: ${names}. Give the source a prefix`;
+    await expect(load(types)).rejects.toThrow(message);
+  });
+
+  test("is refused with the first ten names", async () => {
+    const names = [
+      "Action",
+      "CpuPoint",
+      "Deploy",
+      "DurationPoint",
+      "LogLine",
+      "Pod",
+      "PodsRow",
+      "Site",
+      "SlowEvent",
+      "Span",
+    ];
+    const fields = [...names, "Trace", "User"].map((name, at) => [
+      `f${at}: ${name}`,
+      `type ${name} { own: ID }`,
+    ]);
+    const types = `type Query { ${fields.map(([field]) => field).join(" ")} } ${fields.map(([, type]) => type).join(" ")}`;
+    await expect(load(types)).rejects.toThrow(`${names.join(", ")} and 2 more. Give`);
+  });
+
+  test.each([
+    [
+      "a scalar and root types are shared",
+      "type Query { at: DateTime } scalar DateTime type Mutation { a: Own } type Own { a: ID }",
+    ],
+    [
+      "it is a subgraph",
+      "type Query { _service: _Service _entities: [_Entity] } type _Service { sdl: String } union _Entity = Own type Own { a: ID }",
+    ],
+  ])("is served where %s", async (_, types) => {
+    expect((await load(types)).stitched).toBe(true);
+  });
+
+  test.each([true, false])("is served where a transform gives them others (bare: %s)", async (bare) => {
+    const transform = `{ ${prefixTransform}: { prefix: Own_, bare: ${bare} } }`;
+    const { schema } = await load(
+      "type Query { me: User } type User { id: ID! shoe_size: Int }",
+      `, transforms: [${transform}]`,
+    );
+    expect(Object.keys(fieldsOf(schema, "Own_User"))).toEqual(["id", "shoe_size"]);
+    expect(fieldsOf(schema, "User")).not.toHaveProperty("shoe_size");
+  });
+});
+
+function fieldsOf(schema: GraphQLSchema, name: string): object {
+  const type = schema.getType(name);
+  return isObjectType(type) ? type.getFields() : {};
+}
 
 describe("a file that `mesh` names", { timeout: 240_000 }, () => {
   const now = toInstant("2026-06-01T00:00:00Z");

@@ -425,7 +425,8 @@ function createErrorMaskPlugin(
       return copyError(error, message, extensions);
     // Without a path nothing was run: the query, its variables, or the request around them is wrong.
     if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
-      const { http = badRequest.http } = extensions;
+      // What has a place in the query is as wrong in whichever way it is executed; the executor has a status of its own.
+      const { http = badRequest.http } = error.locations === undefined ? extensions : {};
       return copyError(error, isSchemaOpen ? message : withoutSuggestion(message), { http });
     }
     warn("a GraphQL field failed", originalError ?? error);

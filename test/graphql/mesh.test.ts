@@ -157,6 +157,10 @@ describe("a source beside ours", { timeout: 240_000 }, () => {
     });
     expect(calls).toContain("/oncall/demo-shop");
     const refused = `{ logs_lines(site_id: "demo-shop", source_ids: ["x"], query: "", pagination: { per_page: 1, order: ASC }) { id } }`;
+    const withVariable = "query ($id: String!) { site(id: $id) { id } }";
+    const wrong = await through.graphql(withVariable, { id: 1 });
+    expect(wrong.errors).toHaveLength(1);
+    expect(wrong).toEqual(await without.graphql(withVariable, { id: 1 }));
     const { errors } = await through.graphql(refused);
     expect(errors?.[0]?.extensions).toEqual((await without.graphql(refused)).errors?.[0]?.extensions);
     await Promise.all([through.close(), without.close()]);

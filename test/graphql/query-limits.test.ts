@@ -230,6 +230,19 @@ describe("errors say what a client can mend, and nothing else", () => {
       { query: "query ($id: String!) { site(id: $id) { id } }", variables: { id: 1 } },
       [{ line: 1, column: 8 }],
     ],
+    [
+      "a variable that is missing, of a query that is not compiled",
+      { query: "query ($id: String!, $no: Boolean = false) { site(id: $id) { id @skip(if: $no) } }" },
+      [{ line: 1, column: 8 }],
+    ],
+    [
+      "a variable of the wrong type, of such a query",
+      {
+        query: "query ($id: String!, $no: Boolean = false) { site(id: $id) { id @skip(if: $no) } }",
+        variables: { id: 1 },
+      },
+      [{ line: 1, column: 8 }],
+    ],
     ["a subscription that there is none of", { query: "subscription { lines }" }, [{ line: 1, column: 16 }]],
     ["a query that is missing", {}, undefined],
   ])(

@@ -138,7 +138,7 @@ export function describeArguments(
     ...extra,
     ...pageProperties,
   };
-  const $defs = collectDefinitions(properties, descriptions.inputs);
+  const $defs = collectDefinitions(properties, descriptions);
   return {
     type: "object",
     properties,
@@ -147,16 +147,20 @@ export function describeArguments(
   };
 }
 
-/** The definitions referred to, also indirectly. */
+/**
+ * The definitions referred to, also indirectly. A filter may refer to what rows alone have otherwise.
+ * @throws {Error} a reference to no definition, which is a mistake of ours
+ */
 function collectDefinitions(
   properties: Readonly<Record<string, JsonSchema>>,
-  inputs: ReadonlyMap<string, JsonSchema>,
+  { inputs, outputs }: OperationDescriptions,
 ): Readonly<Record<string, JsonSchema>> {
   const found: Record<string, JsonSchema> = {};
   const visit = (text: string) => {
     for (const [, id = ""] of text.matchAll(/"#\/\$defs\/([^"]+)"/g)) {
-      const definition = inputs.get(id);
-      if (definition === undefined || found[id] !== undefined) continue;
+      if (found[id] !== undefined) continue;
+      const definition = inputs.get(id) ?? outputs.get(id);
+      if (definition === undefined) throw new Error(`no schema has the id ${id}`);
       found[id] = definition;
       visit(JSON.stringify(definition));
     }

@@ -3,6 +3,7 @@ import {
   Client as ModernClient,
   StreamableHTTPClientTransport as ModernTransport,
 } from "@modelcontextprotocol/client";
+import { AjvJsonSchemaValidator } from "@modelcontextprotocol/client/validators/ajv";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -41,6 +42,22 @@ const clients = [
     },
   ],
 ] as const;
+
+test("the schema of each tool can be compiled, and takes the tool's example", async () => {
+  const client = await clients[1][1]();
+  const { tools } = await client.listTools();
+  const validator = new AjvJsonSchemaValidator();
+  for (const { name, inputSchema, description = "" } of tools) {
+    const example = JSON.parse(/\nExample: (.*)$/.exec(description)?.[1] ?? "");
+    const validate = validator.getValidator(inputSchema as never);
+    expect([name, validate(example).errorMessage]).toEqual([name, undefined]);
+    if (name === "get_kubernetes_pods") {
+      expect(validate({ ...example, snapshots: true, state: "Failed" }).valid).toBe(true);
+      expect(validate({ ...example, snapshots: true, state: "Gone" }).valid).toBe(false);
+    }
+  }
+  await client.close();
+});
 
 test.each(clients)("the client of %s lists, calls and reads", async (_, connect) => {
   const client = await connect();

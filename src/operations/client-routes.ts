@@ -6,15 +6,17 @@ import { type Attributes, type AttributeValue, compare, type TraceSummary } from
 import { fromMillis, parseInstant, printInstant, printMillis, toMillis } from "../core/time.ts";
 import { prepareDeployMarkers, prepareSamples } from "./incident-operations.ts";
 import type { Context, Operation } from "./runtime/operation.ts";
+import { checkRange, createRangeCheck, type RequestTime } from "./runtime/request-body.ts";
 
 const app = z.string();
 
 /** ISO 8601, or seconds since 1970. */
 const moment = z
   .string()
-  .transform((text, context): string => {
-    if (/^\d{1,11}$/.test(text)) return printInstant(fromMillis(Number(text) * 1_000));
-    if (parseInstant(text) !== undefined) return text;
+  .transform((written, context): RequestTime => {
+    const text = /^\d{1,11}$/.test(written) ? printInstant(fromMillis(Number(written) * 1_000)) : written;
+    const instant = parseInstant(text);
+    if (instant !== undefined) return { instant, text };
     context.addIssue({
       code: "custom",
       message: "expected an ISO 8601 time with a zone, or seconds since 1970",
@@ -38,11 +40,13 @@ function unescapeAction(text: string): string {
 
 // ---- Samples ------------------------------------------------------------------------------------------------
 
-const samplesQuery = z.object({
-  ...{ app, since: moment, before: moment, limit, count_only: countOnly },
-  action_id: z.string().transform(unescapeAction).optional(),
-  exception: z.string().optional(),
-});
+const samplesQuery = z
+  .object({
+    ...{ app, since: moment, before: moment, limit, count_only: countOnly },
+    action_id: z.string().transform(unescapeAction).optional(),
+    exception: z.string().optional(),
+  })
+  .check(createRangeCheck("since", "before"));
 type SamplesRequest = z.output<typeof samplesQuery>;
 
 const defaultSamples = 10;
@@ -86,7 +90,7 @@ async function readSamples(
       .map((candidates) =>
         prepareSamples(
           site,
-          { start: since, end: before },
+          { start: since?.text, end: before?.text },
           { candidates, action: action_id, exception, limit: wanted },
         ).run(context),
       ),
@@ -157,7 +161,9 @@ function toTexts(tags: Attributes): Readonly<Record<string, string>> {
 
 // ---- Markers ------------------------------------------------------------------------------------------------
 
-const markersQuery = z.object({ app, from: moment, to: moment, limit, count_only: countOnly });
+const markersQuery = z
+  .object({ app, from: moment, to: moment, limit, count_only: countOnly })
+  .check(checkRange);
 
 /** Revisions whose first request lies in the range, newest first. */
 export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
@@ -165,8 +171,9 @@ export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
   ...{ access: "token", scope: "deploys", summary: "Deploys of a site, newest first", readsQuery: true },
   ...{ request: markersQuery, answer: anyJson },
   sites: (request) => [request.app],
-  run: async ({ app: site, from: start, to: end, limit: most = defaultSamples, count_only }, context) => {
-    const found = await prepareDeployMarkers(site, { start, end }, []).run(context);
+  run: async ({ app: site, from, to, limit: most = defaultSamples, count_only }, context) => {
+    const range = { start: from?.text, end: to?.text };
+    const found = await prepareDeployMarkers(site, range, []).run(context);
     if (count_only === "true") return { count: found.length };
     const page = found.slice(0, most);
     return {

@@ -2,7 +2,15 @@
 // as operations do, with the same sites, scope, deadline and limits.
 import type { NonEmpty } from "../core/collections.ts";
 import { compare, type TraceSummary } from "../core/rows.ts";
-import { fromMillis, hour, type Instant, parseInstant, printInstant, type TimeRange } from "../core/time.ts";
+import {
+  fromMillis,
+  hour,
+  type Instant,
+  parseInstant,
+  printInstant,
+  type TimeRange,
+  toInclusiveEnd,
+} from "../core/time.ts";
 import type { Context, PreparedOperation } from "./runtime/operation.ts";
 import { createInvalidRequest } from "./runtime/request-body.ts";
 import {
@@ -35,18 +43,26 @@ const timeframeHours: Readonly<Record<string, number>> = {
   ...{ R1H: 1, R4H: 4, R8H: 8, R12H: 12, R24H: 24, R48H: 48, R7D: 168, R30D: 720 },
 };
 
-/** @throws {Unprocessable} `invalid_request` */
-function resolveBounds(
-  asked: RequestedRange,
-  now: Instant,
-): { readonly start?: Instant; readonly end?: Instant } {
-  const hours = timeframeHours[asked.timeframe ?? ""];
-  const end = readTime("end", asked.end);
-  const bounds = end === undefined ? {} : { end };
+interface Bounds {
+  readonly start?: Instant;
+  readonly end?: Instant;
+}
+
+/** The bounds that are named. @throws {Unprocessable} `invalid_request` */
+function readBounds(asked: RequestedRange): Bounds {
   const start = readTime("start", asked.start);
-  if (start !== undefined) return { ...bounds, start };
-  if (hours === undefined) return bounds;
-  return { ...bounds, start: ((end ?? now) - fromMillis(hours * hour)) as Instant };
+  const end = readTime("end", asked.end);
+  if (start !== undefined && end !== undefined && start > toInclusiveEnd(asked.end ?? "", end))
+    throw createInvalidRequest([{ path: "start", message: "is later than end" }]);
+  return { ...(start === undefined ? {} : { start }), ...(end === undefined ? {} : { end }) };
+}
+
+/** @throws {Unprocessable} `invalid_request` */
+function resolveBounds(asked: RequestedRange, now: Instant): Bounds {
+  const hours = timeframeHours[asked.timeframe ?? ""];
+  const bounds = readBounds(asked);
+  if (bounds.start !== undefined || hours === undefined) return bounds;
+  return { ...bounds, start: ((bounds.end ?? now) - fromMillis(hours * hour)) as Instant };
 }
 
 function readTime(path: string, text: string | null | undefined): Instant | undefined {
@@ -77,10 +93,13 @@ function hasTraces(site: string, { sites }: Context): boolean {
   return traces !== undefined || reports !== undefined;
 }
 
+/** What is wrong with the range is told whatever the site has. @throws {Unprocessable} `invalid_request` */
 function prepareRead<Answer>(
   site: string,
+  asked: RequestedRange,
   run: (context: Context) => Promise<Answer>,
 ): PreparedOperation<Promise<Answer>> {
+  readBounds(asked);
   return { name: "tracing", scopes: ["tracing"], sites: () => [site], run };
 }
 
@@ -88,7 +107,7 @@ export type IncidentSelection = Omit<IncidentQuery, "site" | "range">;
 
 /** A page of incidents; empty for a site without traces. */
 export function prepareIncidents(site: string, asked: RequestedRange, selection: IncidentSelection) {
-  return prepareRead(site, async (context): Promise<IncidentPage> => {
+  return prepareRead(site, asked, async (context): Promise<IncidentPage> => {
     if (!hasTraces(site, context)) return { incidents: [], total: 0 };
     const range = resolveSiteRange(site, asked, context);
     return await listIncidents({ ...selection, site, range }, context);
@@ -102,7 +121,7 @@ export function prepareErrorFigures(
   selection: Pick<IncidentSelection, "namespaces" | "action" | "revision">,
   digests: NonEmpty<string>,
 ) {
-  return prepareRead(site, async (context): Promise<readonly (ErrorFigures | undefined)[]> => {
+  return prepareRead(site, asked, async (context): Promise<readonly (ErrorFigures | undefined)[]> => {
     const range = resolveSiteRange(site, asked, context);
     const found = await countErrors({ ...selection, site, range }, digests, context);
     return digests.map((digest) => found.get(digest));
@@ -114,7 +133,7 @@ export function prepareIncidentLookup(
   site: string,
   wanted: { readonly number: number } | { readonly digest: string },
 ) {
-  return prepareRead(site, async (context): Promise<readonly Incident[]> => {
+  return prepareRead(site, {}, async (context): Promise<readonly Incident[]> => {
     if (!hasTraces(site, context)) return [];
     const range = resolveSiteRange(site, {}, context);
     const { incidents } = await listIncidents(
@@ -144,7 +163,7 @@ export function prepareSamples(
   asked: RequestedRange,
   query: Omit<SampleQuery, "site" | "range">,
 ) {
-  return prepareRead(site, async (context): Promise<readonly TraceSummary[]> => {
+  return prepareRead(site, asked, async (context): Promise<readonly TraceSummary[]> => {
     if (!hasTraces(site, context)) return [];
     const range = resolveSiteRange(site, asked, context);
     return await listSamples({ ...query, site, range }, context);
@@ -158,7 +177,7 @@ export function prepareSampleLists(
   query: Pick<SampleQuery, "candidates" | "limit">,
   digests: NonEmpty<string>,
 ) {
-  return prepareRead(site, async (context): Promise<readonly (readonly TraceSummary[])[]> => {
+  return prepareRead(site, requested, async (context): Promise<readonly (readonly TraceSummary[])[]> => {
     if (!hasTraces(site, context)) return digests.map(() => []);
     const range = resolveSiteRange(site, requested, context);
     return await listSamplesByDigest({ ...query, site, range }, digests, context);
@@ -168,6 +187,7 @@ export function prepareSampleLists(
 export function prepareDeployMarkers(site: string, asked: RequestedRange, namespaces: readonly string[]) {
   return prepareRead(
     site,
+    asked,
     (context): Promise<readonly DeployMarker[]> =>
       listDeployMarkers(site, resolveSiteRange(site, asked, context), namespaces, context),
   );
@@ -175,7 +195,7 @@ export function prepareDeployMarkers(site: string, asked: RequestedRange, namesp
 
 /** The namespaces of the requests of the retention, sorted. */
 export function prepareNamespaces(site: string) {
-  return prepareRead(site, async (context): Promise<readonly string[]> => {
+  return prepareRead(site, {}, async (context): Promise<readonly string[]> => {
     const traces = context.sites.get(site)?.traces;
     if (traces === undefined) return [];
     const scope = { sources: [traces.source] as const, budget: createRequestBudget(context) };
@@ -192,7 +212,7 @@ export function prepareErrorCounts(
   namespaces: readonly string[],
   revisions: readonly string[],
 ) {
-  return prepareRead(site, async (context): Promise<readonly number[]> => {
+  return prepareRead(site, asked, async (context): Promise<readonly number[]> => {
     const range = resolveSiteRange(site, asked, context);
     const found = await countErrorRows(site, range, namespaces, revisions, context);
     return revisions.map((revision) => found.get(revision) ?? 0);

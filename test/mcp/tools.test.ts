@@ -352,6 +352,12 @@ describe("tools", () => {
       { app_name: site_id, select: [{ id: "a", name: "cpu", field: "counter", tags: {} }] },
       "invalid_field",
     ],
+    [
+      "a range that ends before it begins",
+      "get_exception_incidents",
+      { app_name: site_id, start: "2026-01-15T11:00:00.001Z", end: "2026-01-15T11:00:00Z" },
+      "invalid_request",
+    ],
     ["an incident without a number", "get_incident", { app_name: site_id }, "invalid_request"],
     ["an incident that is not there", "get_incident", { app_name: site_id, number: 7 }, "Not found"],
     [

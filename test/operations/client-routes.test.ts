@@ -172,6 +172,9 @@ test.each([
   ["samples.json?since=yesterday", "since"],
   ["samples/errors.json?count_only=maybe", "count_only"],
   ["markers.json?from=2026-02-30", "from"],
+  ["markers.json?from=2000000000&to=1000000000", "from"],
+  ["samples.json?since=2000000000&before=1000000000", "since"],
+  ["samples/errors.json?since=2026-01-15T11:00:00.001Z&before=2026-01-15T11:00:00Z&count_only=true", "since"],
 ])("%s is refused at %s", async (path, field) => {
   const { status, body } = await get(`/api/demo-shop/${path}`);
   expect(status).toBe(422);

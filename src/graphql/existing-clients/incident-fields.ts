@@ -73,25 +73,23 @@ export async function readIncidentPage(
   kinds: readonly IncidentKind[],
   args: IncidentArguments,
 ) {
+  // Every incident is open.
+  const isNone = args.state !== null && args.state !== undefined && args.state !== "OPEN";
   const selection = {
-    kinds,
+    kinds: isNone ? [] : kinds,
     namespaces: (args.namespaces ?? []).filter((name) => name !== null),
     action: args.actionName ?? undefined,
     revision: args.marker ?? undefined,
     text: args.query ?? undefined,
   } as const;
-  // Every incident is open.
-  const isNone = args.state !== null && args.state !== undefined && args.state !== "OPEN";
-  const page: IncidentPage = isNone
-    ? { incidents: [], total: 0 }
-    : await session.runLink("App.incidents", () =>
-        prepareIncidents(app.id, args, {
-          ...selection,
-          order: args.order === "ID" ? "number" : "last",
-          limit: readCount("limit", args.limit, defaultIncidents, maxIncidents),
-          offset: readCount("offset", args.offset, 0, maxOffset),
-        }),
-      );
+  const page: IncidentPage = await session.runLink("App.incidents", () =>
+    prepareIncidents(app.id, args, {
+      ...selection,
+      order: args.order === "ID" ? "number" : "last",
+      limit: readCount("limit", args.limit, defaultIncidents, maxIncidents),
+      offset: readCount("offset", args.offset, 0, maxOffset),
+    }),
+  );
   const loader = createFiguresLoader(session, app, args, selection);
   return {
     rows: page.incidents.map((incident) => toIncidentRow(app, incident, loader)),

@@ -47,18 +47,22 @@ export const isObject = (value: unknown): value is Readonly<Record<string, unkno
 const isTime = (value: unknown): boolean => isObject(value) && "instant" in value;
 
 /**
- * `from` after `to` is an error, also where only one digit below the millisecond makes it so. Told beside whatever else is
- * wrong, as soon as these two could be read.
+ * A first bound after the last is an error, also where only one digit below the millisecond makes it so. Told beside whatever
+ * else is wrong, as soon as these two could be read.
  */
-export const checkRange = z.refine<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>(
-  ({ from, to }) =>
-    from === undefined || to === undefined || from.instant <= toInclusiveEnd(to.text, to.instant),
-  {
-    path: ["from"],
-    message: "is later than to",
-    when: ({ value }) => isObject(value) && isTime(value.from) && isTime(value.to),
-  },
-);
+export function createRangeCheck<First extends string, Last extends string>(first: First, last: Last) {
+  return z.refine<Readonly<Partial<Record<First | Last, RequestTime | undefined>>>>(
+    ({ [first]: from, [last]: to }) =>
+      from === undefined || to === undefined || from.instant <= toInclusiveEnd(to.text, to.instant),
+    {
+      path: [first],
+      message: `is later than ${last}`,
+      when: ({ value }) => isObject(value) && isTime(value[first]) && isTime(value[last]),
+    },
+  );
+}
+
+export const checkRange = createRangeCheck("from", "to");
 
 /**
  * Of what is wrong with the members of a value that is read by hand: the first, as many as can be told, and how many there

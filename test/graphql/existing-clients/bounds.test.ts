@@ -128,12 +128,19 @@ describe("what a row leads back to reads no source", () => {
   });
 });
 
+const reversed = 'start: "2026-01-15T11:00:00.001Z", end: "2026-01-15T11:00:00Z"';
+
 test.each([
   ["exceptionIncidents(limit: -1) { id }", "limit"],
   ["exceptionIncidents(limit: 1001) { id }", "limit"],
   ["incidents(offset: 100001) { __typename }", "offset"],
   ["exceptionIncidents { samples(limit: 101) { id } }", "limit"],
   ['deployMarkers(start: "yesterday") { id }', "start"],
+  [`deployMarkers(${reversed}) { id }`, "start"],
+  [`markers(${reversed}) { __typename }`, "start"],
+  [`paginatedExceptionIncidents(${reversed}) { total }`, "start"],
+  [`exceptionIncidents { samples(${reversed}) { id } }`, "start"],
+  [`metrics { list(${reversed}, query: []) { total } }`, "start"],
   ["deployMarkers(limit: 5000) { id }", "limit"],
   ["metrics { keys(limit: 101) { name } }", "limit"],
   [

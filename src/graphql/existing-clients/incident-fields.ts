@@ -271,9 +271,9 @@ function toBacktrace(stacktrace: string | undefined) {
 /** The frames of a sample's error; none where the id is no sample's. */
 export async function readBacktrace(session: Session, app: AppRow, id: string) {
   const { traceId, spanId } = readSampleId(id);
-  if (traceId === "") return [];
+  const limit = traceId === "" ? 0 : maxSamples;
   const rows = await session.runLink("App.backtrace", () =>
-    prepareSamples(app.id, {}, { candidates: "errors", traceId, limit: maxSamples }),
+    prepareSamples(app.id, {}, { candidates: "errors", traceId, limit }),
   );
   const row = rows.find(({ span_id }) => span_id === spanId);
   return toBacktrace(row?.exception?.stacktrace);

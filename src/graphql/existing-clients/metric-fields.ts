@@ -57,8 +57,9 @@ const fieldsByType: Readonly<Record<string, readonly string[]>> = {
 
 /** Metrics of a page of names, each once for each combination of tag keys. */
 async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Session) {
-  if (site.metrics === undefined) return [];
+  // Refuses a token without the scope, to which a site has no metrics either.
   const { offset, limit } = await readPage(site, args, defaultKeys, maxKeys, session);
+  if (site.metrics === undefined) return [];
   const named = args.name ?? undefined;
   const names = named === undefined ? await readNames(site.id, session) : [named];
   const wanted = (args.tags ?? []).map(({ key }) => key);
@@ -130,8 +131,8 @@ interface AnsweredSeries {
 
 async function readTimeseries({ site }: MetricsRow, args: SeriesArguments, session: Session) {
   const queries = (args.query ?? []).filter((one) => one !== null);
-  if (site.metrics === undefined || queries.length === 0) return null;
   const bounds = await session.runLink("Metrics.range", () => prepareMetricRange(site.id, args));
+  if (site.metrics === undefined || queries.length === 0) return null;
   const select = queries.flatMap(({ name, tags, fields }) =>
     fields.map(({ field }) => ({ name, tags: toTags(tags), field })),
   );
@@ -172,13 +173,13 @@ interface AnsweredRow {
 /** A row for each metric asked for and each combination of the values of its tags. */
 async function readList({ site }: MetricsRow, args: ListArguments, session: Session) {
   const queries = args.query.filter((one) => one !== null);
-  if (site.metrics === undefined) return null;
   const { offset, limit } = await readPage(site, args, maxRows, maxRows, session);
   const bounds = await session.runLink("Metrics.range", () => {
     if (queries.length > maxQueries)
       throw createInvalidRequest([{ path: "query", message: `expected at most ${maxQueries}` }]);
     return prepareMetricRange(site.id, args);
   });
+  if (site.metrics === undefined) return null;
   const found = await Promise.all(
     queries.map(async ({ name, tags, fields }) => {
       const select = fields.map(({ field, aggregate: aggregation }) => ({

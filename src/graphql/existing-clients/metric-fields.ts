@@ -182,14 +182,21 @@ async function readList({ site }: MetricsRow, args: ListArguments, session: Sess
   if (site.metrics === undefined) return null;
   const found = await Promise.all(
     queries.map(async ({ name, tags, fields }) => {
-      const select = fields.map(({ field, aggregate: aggregation }) => ({
-        ...{ id: field.toLowerCase(), name, field, aggregation, tags: toTags(tags) },
+      // One field may be asked for by several aggregates.
+      const select = fields.map(({ field, aggregate: aggregation }, index) => ({
+        ...{ id: String(index), name, field, aggregation, tags: toTags(tags) },
       }));
       const group_by = tags.length === 0 ? ["Name"] : tags.map(({ key }) => ({ Tag: key }));
       const request = { site_id: site.id, ...bounds, select, group_by };
       const answer = await session.runOperation("metrics.list", request);
       const { rows = [] } = answer as { readonly rows?: readonly AnsweredRow[] };
-      return rows.map((row) => toListRow(name, tags.length === 0 ? {} : row.group, row.data));
+      return rows.map(({ group, data }) => {
+        const values = select.flatMap(({ id, field }) => {
+          const value = data[id];
+          return value === undefined ? [] : [{ key: field.toLowerCase(), value }];
+        });
+        return toListRow(name, tags.length === 0 ? {} : group, values);
+      });
     }),
   );
   const rows = found.flat();
@@ -199,13 +206,17 @@ async function readList({ site }: MetricsRow, args: ListArguments, session: Sess
   };
 }
 
-function toListRow(name: string, group: AnsweredRow["group"], data: AnsweredRow["data"]) {
+function toListRow(
+  name: string,
+  group: AnsweredRow["group"],
+  fields: readonly { readonly key: string; readonly value: number }[],
+) {
   const tags = Object.entries(group).map(([key, value]) => ({ key, value }));
   return {
     id: [name, ...tags.map(({ key, value }) => `${key}=${value}`)].join("|"),
     name,
     tags,
-    fields: Object.entries(data).map(([key, value]) => ({ key, value })),
+    fields,
   };
 }
 

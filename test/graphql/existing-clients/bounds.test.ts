@@ -190,6 +190,33 @@ test("keys of a tag are those of all metrics, page by page", async () => {
   expect(pages.flat()).toEqual(wanted);
 });
 
+test("a metric's field is listed by several aggregates, in the order that they are asked for", async () => {
+  const list = async (fields: string) => {
+    const query = `[{ name: "cpu", tags: [{ key: "hostname", value: "*" }], fields: [${fields}] }]`;
+    const { app, errors } = await ask(
+      `metrics { list(timeframe: R1H, query: ${query}) { rows { id fields { key value } } } }`,
+    );
+    expect(errors).toEqual([]);
+    const { list: found } = app.metrics as {
+      readonly list: {
+        readonly rows: readonly { readonly id: string; readonly fields: readonly object[] }[];
+      };
+    };
+    return new Map(found.rows.map(({ id, fields }) => [id, fields]));
+  };
+  const average = "{ field: GAUGE, aggregate: AVG }";
+  const greatest = "{ field: GAUGE, aggregate: MAX }";
+  const [both, averages, maxima] = [
+    await list(`${greatest}, ${average}`),
+    await list(average),
+    await list(greatest),
+  ];
+  expect(both.size).toBeGreaterThan(0);
+  for (const [id, fields] of both)
+    expect(fields).toEqual([...(maxima.get(id) ?? []), ...(averages.get(id) ?? [])]);
+  expect([...averages.values()].flat()[0]).toMatchObject({ key: "gauge" });
+});
+
 test("a query cannot leave the severities that it is asked with", async () => {
   for (const query of ["a) OR (b", "severity=[", "("]) {
     const { errors } = await ask(

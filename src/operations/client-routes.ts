@@ -4,7 +4,7 @@ import * as z from "zod";
 import { NotFound, Refused } from "../core/errors.ts";
 import { type Attributes, type AttributeValue, compare, type TraceSummary } from "../core/rows.ts";
 import { fromMillis, parseInstant, printInstant, printMillis, toMillis } from "../core/time.ts";
-import { prepareDeployMarkers, prepareSamples } from "./incident-operations.ts";
+import { prepareDeployMarkers, prepareSamples, printSampleId, readSampleId } from "./incident-operations.ts";
 import type { Context, Operation } from "./runtime/operation.ts";
 import { checkRange, createRangeCheck, type RequestTime } from "./runtime/request-body.ts";
 
@@ -56,7 +56,7 @@ type SampleKind = "errors" | "requests";
 
 function toSample(row: TraceSummary) {
   return {
-    id: `${row.trace_id}-${row.span_id}`,
+    id: printSampleId(row),
     action: row.action_name,
     path: null,
     duration: Number(row.duration) / 1e6,
@@ -131,7 +131,7 @@ export const sample: Operation<z.output<typeof sampleQuery>, unknown> = {
   ...{ access: "token", scope: "tracing", summary: "One sample", request: sampleQuery, answer: anyJson },
   sites: (request) => [request.app],
   run: async ({ app: site, id }, context) => {
-    const [traceId = "", spanId = ""] = id.endsWith(suffix) ? id.slice(0, -suffix.length).split("-") : [];
+    const { traceId, spanId } = readSampleId(id.endsWith(suffix) ? id.slice(0, -suffix.length) : "");
     if (traceId === "" || spanId === "") throw new NotFound();
     const found = await Promise.all(
       (["errors", "requests"] as const).map((candidates) =>

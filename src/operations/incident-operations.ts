@@ -170,6 +170,24 @@ export function prepareSamples(
   });
 }
 
+/**
+ * A sample is a trace and the span in it that has the error, or is the request. Ids of both may hold any text: what comes after
+ * the last dash is the span's, whose own dashes are written `~1`.
+ */
+export function printSampleId({ trace_id, span_id }: Pick<TraceSummary, "trace_id" | "span_id">): string {
+  return `${trace_id}-${span_id.replaceAll("~", "~0").replaceAll("-", "~1")}`;
+}
+
+/** What is no id has a part that is empty. */
+export function readSampleId(id: string): { readonly traceId: string; readonly spanId: string } {
+  const dash = id.lastIndexOf("-");
+  const spanId = id
+    .slice(dash + 1)
+    .replaceAll("~1", "-")
+    .replaceAll("~0", "~");
+  return { traceId: id.slice(0, Math.max(0, dash)), spanId };
+}
+
 /** The newest samples of each digest, in the order of the digests. */
 export function prepareSampleLists(
   site: string,

@@ -15,8 +15,11 @@ import {
   prepareIncidentLookup,
   prepareIncidents,
   prepareSamples,
+  printSampleId,
+  readSampleId,
   requireSingleIncident,
 } from "#src/operations/incident-operations.ts";
+import { clientOperations } from "#src/operations/index.ts";
 import type { Context, PreparedOperation } from "#src/operations/runtime/operation.ts";
 import { deriveIncidentNumber, encodeActionDigest } from "#src/tracing/spans/digest.ts";
 import { sampleRuns } from "../support/law-runs.ts";
@@ -264,6 +267,32 @@ test("the errors of a deploy are those of the namespaces that are asked for", as
   expect(await count("web")).toEqual([1, 0]);
   expect(await count("background")).toEqual([2, 0]);
   expect(await count("web", "background")).toEqual([3, 0]);
+});
+
+test("a sample is found by its id, whatever the ids of its trace and span hold", async () => {
+  const ids = ["1", "a-b", "a", "b-c", "c", "-", "~1", "a~1b", "a~0", "x--y"];
+  const spans = ids.flatMap((trace_id) =>
+    ids.map((span_id) =>
+      request({ trace_id, span_id, from: 0, to: 10, events: [createException(5, "A", "")] }),
+    ),
+  );
+  const { run } = open(spans);
+  const ask = (path: string, input: object) => {
+    const operation = clientOperations.find((one) => one.path === path);
+    if (operation === undefined) throw new Error(`no route ${path}`);
+    return run(operation.prepare({ app: "shop", ...input }) as PreparedOperation<Promise<unknown>>);
+  };
+  const rows = await run(prepareSamples("shop", {}, { candidates: "errors", limit: 1_000 }));
+  expect(new Set(rows.map(printSampleId)).size).toBe(rows.length);
+  expect(rows.length).toBeGreaterThanOrEqual(ids.length);
+  for (const row of rows) {
+    const id = printSampleId(row);
+    expect(readSampleId(id)).toEqual({ traceId: row.trace_id, spanId: row.span_id });
+    expect(await ask("/api/{app}/samples/{id}", { id: `${id}.json` })).toMatchObject({ id });
+  }
+  const listed = await ask("/api/{app}/samples/errors.json", { limit: "1000" });
+  const { log_entries: entries } = listed as { readonly log_entries: readonly { readonly id: string }[] };
+  expect(entries.map(({ id }) => id).toSorted()).toEqual(rows.map(printSampleId).toSorted());
 });
 
 test("a deploy is in the range where its first request is", async () => {

@@ -14,7 +14,9 @@ import {
   prepareIncidents,
   prepareSampleLists,
   prepareSamples,
+  printSampleId,
   type RequestedRange,
+  readSampleId,
   requireSingleIncident,
 } from "../../operations/incident-operations.ts";
 import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
@@ -229,6 +231,7 @@ async function findSample(session: Session, of: IncidentRow, { id, timestamp, ti
   }
   const { app, incident } = of;
   const { traceId, spanId } = readSampleId(id);
+  if (traceId === "") return null;
   const candidates = incident.kind === "error" ? "errors" : "requests";
   // All incidents of an answer look for one id in the same few rows.
   const rows: readonly TraceSummary[] = await loadTogether(
@@ -248,16 +251,6 @@ async function findSample(session: Session, of: IncidentRow, { id, timestamp, ti
 function isOf({ kind, digest, namespace, action }: Incident, row: TraceSummary): boolean {
   if (kind === "error") return row.exception?.digest === digest;
   return row.namespace === namespace && row.action_name === action;
-}
-
-/** A sample is a trace and the span in it that has the error, or is the request. */
-function printSampleId({ trace_id, span_id }: Pick<TraceSummary, "trace_id" | "span_id">): string {
-  return `${trace_id}-${span_id}`;
-}
-
-function readSampleId(id: string): { readonly traceId: string; readonly spanId: string } {
-  const [traceId = "", spanId = ""] = id.split("-");
-  return { traceId, spanId };
 }
 
 /** Backtraces are kept as text: each line is all that is known of a frame. */

@@ -2,7 +2,7 @@
 // which is handed to a running server; what that answers is printed as a line.
 import { addAbortSignal, type Readable } from "node:stream";
 import { parseArgs } from "node:util";
-import { toErrorMessage } from "../core/errors.ts";
+import { formatErrorCode, toErrorMessage } from "../core/errors.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout mcp [--url http://127.0.0.1:8080]
@@ -37,8 +37,17 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   } catch (error) {
     return printUsageError(`mcp: ${toErrorMessage(error)}`, usage, shell);
   }
-  if (!/^https?:/.test(url) || !URL.canParse(url)) {
-    return printUsageError(`mcp: --url ${url} is no address such as http://127.0.0.1:8080`, usage, shell);
+  // Neither is repeated: it may hold a password.
+  const address = /^https?:/.test(url) ? URL.parse(url) : null;
+  if (address === null) {
+    return printUsageError("mcp: --url is no address such as http://127.0.0.1:8080", usage, shell);
+  }
+  if (address.username !== "" || address.password !== "") {
+    return printUsageError(
+      "mcp: --url takes no user and password: READOUT_TOKEN says who asks",
+      usage,
+      shell,
+    );
   }
   const token = (shell.env.READOUT_TOKEN ?? "").trim();
   if (token === "") return printUsageError("mcp: READOUT_TOKEN is not set", usage, shell);
@@ -46,7 +55,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   if (!/^[\x20-\x7e]+$/.test(token)) {
     return printUsageError("mcp: READOUT_TOKEN is no token: expected one line of ASCII", usage, shell);
   }
-  const upstream: Upstream = { url: toEndpoint(url), token, version: undefined, requests: new Map() };
+  const upstream: Upstream = { url: toEndpoint(address), token, version: undefined, requests: new Map() };
   const open = new Set<Promise<void>>();
   for await (const line of readLines(shell.openInput(), shell.signal)) {
     if (line.trim() === "") continue;
@@ -85,10 +94,10 @@ async function* readLines(input: Readable, signal: AbortSignal): AsyncGenerator<
 
 const lineFeed = 0x0a;
 
-function toEndpoint(url: string): string {
-  const address = new URL(url);
-  if (address.pathname === "/") address.pathname = "/mcp";
-  return address.href;
+function toEndpoint(address: URL): string {
+  const endpoint = new URL(address);
+  if (endpoint.pathname === "/") endpoint.pathname = "/mcp";
+  return endpoint.href;
 }
 
 /** Never throws: a failure is the answer to its message. */
@@ -116,8 +125,11 @@ async function forwardMessage(
   } catch (error) {
     // Nobody waits for the answer to what was cancelled, and a notification has none.
     if (control.signal.aborted) return;
-    if (method !== undefined && id === null) shell.err(`readout mcp: ${toErrorMessage(error)}\n`);
-    else printFailure(id, errorCodes.internal, toErrorMessage(error), shell);
+    // The message of `fetch` is the same for all that may be wrong.
+    const cause = formatErrorCode(error instanceof Error ? error.cause : undefined);
+    const failure = `${toErrorMessage(error)}${cause}`;
+    if (method !== undefined && id === null) shell.err(`readout mcp: ${failure}\n`);
+    else printFailure(id, errorCodes.internal, failure, shell);
   } finally {
     if (id !== null && upstream.requests.get(id) === control) upstream.requests.delete(id);
   }

@@ -157,6 +157,24 @@ test("answers failures as failures of their message", async () => {
   expect(absent.get(null).error.code).toBe(-32_700);
 });
 
+test("says why a server cannot be reached", async () => {
+  const source = await openScriptedSource(() => {});
+  await source.close();
+  const answers = await exchange([initialize], { url: source.url });
+  expect(answers.get(1).error.message).toBe("fetch failed (ECONNREFUSED)");
+});
+
+test.each([
+  "http://user:rdt_secret@127.0.0.1:1",
+  "http://rdt_secret@127.0.0.1:1",
+  "ftp://user:rdt_secret@127.0.0.1",
+])("takes no address with a password, and repeats none: %s", async (url) => {
+  const shell = createShell({ now, env: { READOUT_TOKEN: token } });
+  expect(await run(["--url", url], shell)).toBe(2);
+  expect(shell.complained()).toMatch(/^mcp: --url (?:takes no user and password|is no address)/);
+  expect(shell.complained() + shell.printed()).not.toContain("rdt_secret");
+});
+
 test.each([
   ["no json", -32_700],
   ['{ "jsonrpc"', -32_700],

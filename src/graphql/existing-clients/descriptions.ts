@@ -204,7 +204,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
   "DeployMarker.shortRevision": "The first seven characters of the revision.",
   "DeployMarker.exceptionCount": "Traces of the range with an error, of this revision.",
   "DeployMarker.exceptionRate": "Those per 100 requests.",
-  "DeployMarker.liveFor": "Until the next deploy, or its last request. Unit: seconds.",
+  "DeployMarker.liveFor": "Until the next deploy of the range, or its last request there. Unit: seconds.",
   "DeployMarker.liveForInWords": "The same in words.",
   "DeployMarker.previousDeploy": "The one before it in the range.",
 };

@@ -28,7 +28,10 @@ export type Args = Readonly<Record<string, unknown>>;
 const maxArgumentBytes = 65_536;
 
 export const defaultPageSize = 50;
-const maxPageRows = 10_000;
+/** Of a page of an operation. */
+export const maxReadRows = 10_000;
+/** Up to the end of a page that has a number. */
+const maxPageRows = maxReadRows - 1;
 
 export const defaultCellChars = 2_000;
 const maxOffset = 100_000_000;

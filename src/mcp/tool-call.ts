@@ -21,6 +21,7 @@ import {
   completeRange,
   defaultCellChars,
   defaultPageSize,
+  maxReadRows,
   type OwnArguments,
   omitOwnArguments,
   parseOwnArguments,
@@ -277,24 +278,23 @@ async function readOwnPage(
   position: Position,
   session: ToolSession,
 ): Promise<ToolPage> {
-  const { per_page = defaultPageSize } = own;
   const { skip, after } = position;
-  const wanted = skip + per_page;
-  const pagination = {
-    ...pages,
-    per_page: Math.min(wanted, 10_000),
-    ...(after !== null && { cursor: after }),
-  };
+  const per_page = countWantedRows(own, skip);
+  const pagination = { ...pages, per_page, ...(after !== null && { cursor: after }) };
   const answer = await readAnswer(operation, { ...request, pagination }, session);
   const rows = Array.isArray(answer) ? answer : [];
   const { shown, ...fitted } = fitPage(rows.slice(skip), own);
   const done = skip + shown;
   const last: unknown = rows.at(-1);
-  const isLast = rows.length < Math.min(wanted, 10_000);
-  if (done >= rows.length && isLast) return { ...fitted, left: 0, cursor: null };
+  const isLast = rows.length < per_page;
   const behind = isLast ? 0 : await countBehind(operation, request, pages, last, session);
-  const left = behind === undefined ? null : rows.length - done + behind;
-  return { ...fitted, left, cursor: encodeCursor(advance(position, rows, done, pages)) };
+  const left = behind === undefined ? null : Math.max(0, rows.length - done) + behind;
+  return { ...fitted, left, cursor: left === 0 ? null : encodeCursor(advance(position, rows, done, pages)) };
+}
+
+/** One more than are shown: so it is known whether any follow. */
+function countWantedRows({ per_page = defaultPageSize }: OwnArguments, skip: number): number {
+  return Math.min(skip + per_page + 1, maxReadRows);
 }
 
 /**
@@ -367,8 +367,8 @@ function readArguments(given: unknown): Args {
   throw createInvalidRequest([{ path: "arguments", message: "expected an object" }]);
 }
 
-function addFirstPage(request: Args, pages: PageOrder, { per_page = defaultPageSize }: OwnArguments): Args {
-  return { ...request, pagination: { ...pages, per_page } };
+function addFirstPage(request: Args, pages: PageOrder, own: OwnArguments): Args {
+  return { ...request, pagination: { ...pages, per_page: countWantedRows(own, 0) } };
 }
 
 const adviceBySlug: Readonly<Record<string, string>> = {

@@ -127,3 +127,29 @@ test("a page by its number says which of its rows only the cursor leads to", asy
   expect(whole.structuredContent.note).toBeUndefined();
   expect(whole.structuredContent.rows).toHaveLength(10);
 });
+
+test("the last page has no cursor, also where it is full", async () => {
+  const logs = createMemoryLogs();
+  logs.add(
+    "demo-shop-app",
+    Array.from({ length: 20 }, (_, n) => createLine(n)),
+  );
+  const { demo } = await createLineDemo(logs);
+  for (const order of ["ASC", "DESC"])
+    for (const per_page of [20, 10, 5, 1]) {
+      const pages = await readPages(demo, "get_log_lines", { ...site, order, per_page });
+      expect(pages.map(({ rows }) => rows.length)).toEqual(new Array(20 / per_page).fill(per_page));
+      expect(pages.at(-1)?.left).toBe(0);
+    }
+  const range = { start: printMillis(clock - 2 * minute), end: printMillis(clock) };
+  const all = await callTool(demo, "get_traces", { app_name: site.app_name, ...range, per_page: 1_000 });
+  const { length } = all.structuredContent.rows;
+  expect(all.structuredContent.left).toBe(0);
+  expect(length).toBeGreaterThan(2);
+  for (const longest_first of [false, true]) {
+    const args = { app_name: site.app_name, ...range, longest_first, per_page: length };
+    const { structuredContent, content } = await callTool(demo, "get_traces", args);
+    expect(structuredContent).toMatchObject({ left: 0, cursor: null });
+    expect(content[0]?.text).toContain(`That is all: ${length} rows on this page.`);
+  }
+});

@@ -64,6 +64,21 @@ export function printAnyOf(field: string, values: readonly string[]): string {
   return values.map((value) => `${field}=${quoteValue(value)}`).join(" OR ");
 }
 
+/**
+ * The query of a client, narrowed by one of ours. What `parse` refuses is left alone: between parentheses of ours it might mean
+ * another thing, and is refused in the client's own positions where it is run.
+ */
+export function narrowQuery(query: string, ours: string, parse: (text: string) => unknown): string {
+  if (ours === "") return query;
+  if (query.trim() === "") return ours;
+  try {
+    parse(query);
+  } catch {
+    return query;
+  }
+  return `(${ours}) (${query})`;
+}
+
 export function quoteValue(value: string): string {
   return `"${value.replace(/["\\]/g, "\\$&")}"`;
 }

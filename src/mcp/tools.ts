@@ -1,9 +1,9 @@
 // The tools that agents call. A tool is an operation under the name that such clients know: which one it is, what of its
 // arguments the operation does not know, and which part of the answer are its rows.
 import type { Site } from "../access/sites.ts";
-import { printAnyOf } from "../log-query/print.ts";
 import type { JsonSchema } from "../operations/runtime/json-schema.ts";
 import { createInvalidRequest, isObject } from "../operations/runtime/request-body.ts";
+import { narrowToNamespaces } from "../operations/trace-filters.ts";
 import type { Args, OwnArguments } from "./tool-arguments.ts";
 
 /** Rows of an answer, and what else it holds. */
@@ -85,12 +85,9 @@ const planSite =
 function planListing(operation: string, args: Args, own: OwnArguments, site: Site): ToolPlan {
   const { namespaces = [], query = "", order = "DESC", longest_first: isByDuration = false } = own;
   const { query: _query, order: _order, longest_first: _longest, ...rest } = args;
-  const given = query.trim() === "" ? undefined : query;
-  const chosen = namespaces.length === 0 ? undefined : `(${printAnyOf("namespace", namespaces)})`;
-  const joined = given === undefined || chosen === undefined ? (given ?? chosen) : `(${given}) AND ${chosen}`;
   return {
     operation,
-    request: { ...rest, site_ids: [site.id], ...(joined === undefined ? {} : { query: joined }) },
+    request: { ...rest, site_ids: [site.id], query: narrowToNamespaces(query, namespaces) },
     pages: { order, cursor: isByDuration ? "Duration" : "Time" },
   };
 }

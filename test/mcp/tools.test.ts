@@ -367,6 +367,12 @@ describe("tools", () => {
       "Not found",
     ],
     ["an incident of no digest", "get_incident", { app_name: site_id, digests: [] }, "invalid_request"],
+    [
+      "a query that only parentheses around it would close",
+      "get_traces",
+      { app_name: site_id, query: "namespace=web) OR (action_name=x", namespaces: ["nope"] },
+      "invalid_log_query",
+    ],
     ["a query that is no text", "get_traces", { app_name: site_id, query: 5 }, "invalid_request"],
     [
       "an order that is no boolean",
@@ -399,6 +405,27 @@ describe("tools", () => {
     expect(isError).toBe(true);
     expect(structuredContent.error).toBe(slug);
     expect(content[0]?.text).toMatch(/^Refused \(/);
+  });
+
+  test("requests of namespaces are refused with the positions of their own query", async () => {
+    for (const namespaces of [[], ["web"]]) {
+      const { structuredContent } = await call("get_traces", {
+        app_name: site_id,
+        query: "namespace=",
+        namespaces,
+      });
+      expect(structuredContent).toMatchObject({ details: { start: 10, end: 10 } });
+    }
+    const args = { app_name: site_id, ...range, per_page: 20 };
+    const both = await call("get_traces", {
+      ...args,
+      query: "namespace=web OR namespace=background",
+      namespaces: ["web"],
+    });
+    expect(both.structuredContent.rows).toEqual(
+      (await call("get_traces", { ...args, namespaces: ["web"] })).structuredContent.rows,
+    );
+    expect(both.structuredContent.rows.length).toBeGreaterThan(0);
   });
 
   test("tell all arguments of a wrong type at once", async () => {

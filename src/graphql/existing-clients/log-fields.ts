@@ -2,7 +2,7 @@
 import type { Site } from "../../access/sites.ts";
 import { parseJson } from "../../core/json/parse-json.ts";
 import { parse } from "../../log-query/parse.ts";
-import { printAnyOf } from "../../log-query/print.ts";
+import { narrowQuery, printAnyOf } from "../../log-query/print.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
 import { type BackReference, refuseBelowRows } from "./batches.ts";
 
@@ -43,21 +43,8 @@ function buildSelection({ site }: LogsRow, args: LineArguments) {
   );
   return {
     ...{ site_id: site.id, source_ids: ids, from, to },
-    query: joinQueries(any, query ?? ""),
+    query: narrowQuery(query ?? "", any, (text) => parse(text, { legacy: true })),
   };
-}
-
-/** A query that cannot be parsed alone is left alone: between parentheses of ours it might mean another thing. */
-function joinQueries(any: string, terms: string): string {
-  if (any === "") return terms;
-  if (terms.trim() === "") return any;
-  try {
-    parse(terms, { legacy: true });
-  } catch {
-    // The operation refuses it in the client's own positions.
-    return terms;
-  }
-  return `(${any}) (${terms})`;
 }
 
 /** To a token without the scope a site has no logs either, and no lines are no answer to it. @throws {GraphQLError} */

@@ -41,7 +41,6 @@ const extraArguments = {
   query: optional(z.string()),
   longest_first: optional(z.boolean()),
   snapshots: optional(z.boolean()),
-  is_action: optional(z.boolean()),
   number: optional(z.int()),
   digest: optional(z.string()),
 };

@@ -129,7 +129,7 @@ async function findIncident(
   const found = await session.complete(() => prepareIncidentLookup(id, { number }));
   const incident = requireSingleIncident(found as readonly Incident[]);
   if (incident === undefined) throw new NotFound();
-  return { ...own, digest: incident.digest, is_action: incident.kind === "action" };
+  return { ...own, digest: incident.digest };
 }
 
 /** Incidents of errors, newest first. How many there are is known where all were seen. */

@@ -3,7 +3,7 @@
 import type { Site } from "../access/sites.ts";
 import type { JsonSchema } from "../operations/runtime/json-schema.ts";
 import { createInvalidRequest, isObject } from "../operations/runtime/request-body.ts";
-import { narrowToNamespaces } from "../operations/trace-filters.ts";
+import { isActionDigest, narrowToNamespaces } from "../operations/trace-filters.ts";
 import type { Args, OwnArguments } from "./tool-arguments.ts";
 
 /** Rows of an answer, and what else it holds. */
@@ -162,26 +162,27 @@ const traceTools: readonly Tool[] = [
     name: "get_incident",
     title: "An exception with its trace",
     description:
-      "Every span of a trace with an exception, the span of the exception first: by trace_id, or the newest of a number or digest.",
+      "Every span of a trace with an exception, the span of the exception first: by trace_id, or the newest of a number or digest. Of an action every span of its newest request.",
     example: { app_name: "demo-shop", trace_id: "5b8efff798038103d269b633813fc60c" },
     operations: ["tracing.trace_error"],
     extra: {
       digest: text("The digest of an error or an action."),
       number: { type: "integer", description: "The number of an incident, instead of its digest." },
     },
-    plan: ({ digest: _digest, number: _number, is_action: _isAction, ...args }, own, { id }) => {
-      const { digest, is_action: isAction } = own;
-      if (args.trace_id === undefined && digest === undefined && [args.digests ?? []].flat().length === 0)
+    plan: ({ digest: _digest, number: _number, ...args }, { digest }, { id }) => {
+      const digests = digest === undefined ? [args.digests ?? []].flat() : [digest];
+      if (args.trace_id === undefined && digests.length === 0)
         throw createInvalidRequest([
           {
             path: "trace_id",
             message: "is required: a trace_id of get_exception_incidents, or a number or digest",
           },
         ]);
-      const digests = digest === undefined ? {} : { digests: [digest] };
+      // An action need not have errors.
+      const isAction = digests.length > 0 && digests.every(isActionDigest);
       return {
-        operation: isAction === true ? "tracing.trace_performance" : "tracing.trace_error",
-        request: { ...args, ...digests, site_ids: [id] },
+        operation: isAction ? "tracing.trace_performance" : "tracing.trace_error",
+        request: { ...args, ...(digest !== undefined && { digests }), site_ids: [id] },
       };
     },
   },

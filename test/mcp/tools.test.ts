@@ -293,6 +293,19 @@ describe("tools", () => {
     );
   });
 
+  test("an incident of an action is its newest request, errors or not", async () => {
+    const { structuredContent } = await call("get_performance", { app_name: site_id, ...range });
+    const healthy = structuredContent.rows.find(({ error_rate }) => error_rate === 0);
+    const digests = [healthy?.digest];
+    const { body } = await demo.rest("POST", "/api/v2/tracing/trace/performance", { site_ids, digests });
+    expect((body as readonly unknown[]).length).toBeGreaterThan(0);
+    for (const named of [{ digest: healthy?.digest }, { digests }]) {
+      expect(await walk("get_incident", { app_name: site_id, ...named, max_characters: 10_000 })).toEqual(
+        body,
+      );
+    }
+  });
+
   test("an argument that is null is absent", async () => {
     const nulls = { app_environment: null, trace_id: null, query: null, order: null, longest_first: null };
     const { structuredContent, isError } = await call("get_traces", {
@@ -388,12 +401,6 @@ describe("tools", () => {
       "invalid_request",
     ],
     ["a number that is none", "get_incident", { app_name: site_id, number: "7" }, "invalid_request"],
-    [
-      "a kind that is none",
-      "get_incident",
-      { app_name: site_id, trace_id: "a", is_action: "no" },
-      "invalid_request",
-    ],
     [
       "a call whose arguments are a text",
       "explain",

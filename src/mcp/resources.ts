@@ -1,8 +1,8 @@
 // What agents may look up before they ask: the sites, their log sources, the names of metrics, and the fields of log lines.
 import type { Site } from "../access/sites.ts";
-import { formatScalar } from "../core/json/lossless-json.ts";
-import { parseJson } from "../core/json/parse-json.ts";
-import { readAnswer, readPage, type ToolPage, type ToolSession } from "./tool-call.ts";
+import { listBodyPaths } from "./body-paths.ts";
+import type { Args } from "./tool-arguments.ts";
+import { cutComputedRows, readAnswer, readPage, type ToolPage, type ToolSession } from "./tool-call.ts";
 
 interface AgentResource {
   readonly uri: string;
@@ -50,8 +50,8 @@ export function listResources(sites: readonly Site[]): AgentResource[] {
 }
 
 /**
- * A page of a resource as JSON: its `rows`, how many are `left`, and the address of the `next` page or null. Undefined where
- * the token may see no such resource. Rejects with what the operation behind it is refused with.
+ * A page of a resource as JSON: its `rows`, how many are `left`, the address of the `next` page or null, and a `note` of what was
+ * left out. Undefined where the token may see no such resource. Rejects with what the operation behind it is refused with.
  */
 export async function readResource(uri: string, session: ToolSession): Promise<string | undefined> {
   const [base = "", query = ""] = uri.split("?", 2);
@@ -62,7 +62,7 @@ export async function readResource(uri: string, session: ToolSession): Promise<s
     .map(decodeURIComponent);
   const cursor = new URLSearchParams(query).get("cursor");
   const paging = { per_page: 1_000, ...(cursor !== null && { cursor }) };
-  if (kind === "log-fields") return printPage(base, { rows: await listLogFields(site_id, session) });
+  if (kind === "log-fields") return await readLogFields(base, site_id, paging, session);
   if (site_id === "") return printPage(base, await readPage("get_applications", paging, session));
   if (kind === "metrics")
     return printPage(base, await readPage("get_metric_names", { site_id, ...paging }, session));
@@ -70,39 +70,35 @@ export async function readResource(uri: string, session: ToolSession): Promise<s
   return printPage(base, { rows: [...(logs?.sources.keys() ?? [])] });
 }
 
-function printPage(base: string, { rows, left = 0, cursor = null }: Partial<ToolPage>): string {
+function printPage(base: string, page: Partial<ToolPage>, note?: string): string {
+  const { rows, left = 0, cursor = null } = page;
   const next = cursor === null ? null : `${base}?cursor=${encodeURIComponent(cursor)}`;
-  return JSON.stringify({ rows, left, next });
-}
-
-/** The paths of the body in the newest lines, sorted. */
-async function listLogFields(site_id: string, session: ToolSession): Promise<readonly string[]> {
-  const source_ids = [...(session.sites.find(({ id }) => id === site_id)?.logs?.sources.keys() ?? [])];
-  const pagination = { per_page: newestLines, order: "DESC" };
-  const request = { site_id, source_ids, query: "", use_expressions: true, pagination };
-  const rows = await readAnswer("logs.lines", request, session);
-  return [...new Set((rows as readonly unknown[]).flatMap(listFields))].sort();
+  return JSON.stringify({ rows, left, next, ...(note !== undefined && { note }) });
 }
 
 const newestLines = 100;
 
-function listFields(row: unknown): readonly string[] {
-  const { json } = row as { readonly json?: unknown };
-  try {
-    return listPaths(parseJson(String(json)), "", 0);
-  } catch {
-    return []; // a body that is no JSON has no fields
-  }
+/** The paths of the body in the newest lines, those of the first page for all pages. */
+async function readLogFields(
+  base: string,
+  site_id: string,
+  paging: Args,
+  session: ToolSession,
+): Promise<string> {
+  const source_ids = [...(session.sites.find(({ id }) => id === site_id)?.logs?.sources.keys() ?? [])];
+  const pagination = { per_page: newestLines, order: "DESC" };
+  const selection = { site_id, source_ids, query: "", use_expressions: true, pagination };
+  let note: string | undefined;
+  const page = await cutComputedRows(base, paging, session, async (to) => {
+    const lines = (await readAnswer("logs.lines", { ...selection, to }, session)) as readonly LineRow[];
+    // A page of lines is longer to end between two milliseconds.
+    const found = await listBodyPaths(lines.slice(0, newestLines).map(({ json }) => String(json)));
+    note = found.note;
+    return found.paths;
+  });
+  return printPage(base, page, note);
 }
 
-const maxDepth = 8;
-
-function listPaths(value: unknown, path: string, depth: number): readonly string[] {
-  if (formatScalar(value) !== undefined) return path === "" ? [] : [path];
-  if (typeof value !== "object" || value === null || depth === maxDepth) return [];
-  if (Array.isArray(value)) return value.flatMap((one) => listPaths(one, path, depth + 1));
-  return Object.entries(value).flatMap(([key, one]) => {
-    const own = key.replace(/[\\.]/g, "\\$&");
-    return listPaths(one, path === "" ? own : `${path}.${own}`, depth + 1);
-  });
+interface LineRow {
+  readonly json?: unknown;
 }

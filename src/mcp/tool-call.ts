@@ -93,9 +93,7 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
   const args = omitNulls(given);
   const { cursor, ...asked } = args;
   const own = parseOwnArguments(args);
-  const of = hashArguments(tool.name, omitPaging(asked));
-  const position =
-    own.cursor === undefined ? createFirstPosition(of, own, session) : decodeCursor(own.cursor, of);
+  const position = findPosition(hashArguments(tool.name, omitPaging(asked)), own, session);
   if (tool.plan === undefined && tool.operations.length === 0)
     return listConfigured(tool, own, position, session);
   const site = selectSite(own, session.sites);
@@ -191,6 +189,10 @@ function omitPaging({ page, max_characters, offset, ...asked }: Args): Args {
   return asked;
 }
 
+function findPosition(of: string, own: OwnArguments, session: ToolSession): Position {
+  return own.cursor === undefined ? createFirstPosition(of, own, session) : decodeCursor(own.cursor, of);
+}
+
 function createFirstPosition(of: string, own: OwnArguments, { now }: ToolSession): Position {
   const { page = 1, per_page = defaultPageSize } = own;
   return { of, now: printMillis(toMillis(now())), skip: (page - 1) * per_page, after: null };
@@ -248,6 +250,18 @@ async function readComputedPage(
   };
   const page = cutPage(rows, own, position);
   return fields === undefined ? page : { ...page, fields };
+}
+
+/** A page of what `compute` makes of a name, as it was on the first page. */
+export async function cutComputedRows(
+  name: string,
+  paging: Args,
+  session: ToolSession,
+  compute: (now: string) => Promise<readonly unknown[]>,
+): Promise<ToolPage> {
+  const own = parseOwnArguments(paging);
+  const position = findPosition(hashArguments(name, {}), own, session);
+  return cutPage(await compute(position.now), own, position);
 }
 
 function cutPage(rows: readonly unknown[], own: OwnArguments, position: Position): ToolPage {

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
 import { createLineCounts } from "#src/core/line-tally.ts";
 import type { LogQuery, LogStore } from "#src/store/logs.ts";
-import { callTool, type Row, readPages } from "../support/agent-calls.ts";
+import { callTool, type Row, readPages, readResourcePage } from "../support/agent-calls.ts";
 import { createDemo, type Demo, loadPlainSchema, token } from "../support/demo-server.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 
@@ -257,13 +257,7 @@ describe("tools", () => {
     });
     const read: unknown[] = [];
     for (let uri: string | null = "readout://sites/demo-shop/metrics"; uri !== null; ) {
-      const response: Response = await large.server.fetch("http://readout/mcp", {
-        method: "POST",
-        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "resources/read", params: { uri } }),
-      });
-      const { result } = (await response.json()) as { result: { contents: readonly { text: string }[] } };
-      const page = JSON.parse(result.contents[0]?.text ?? "");
+      const page = await readResourcePage(large, uri);
       read.push(...page.rows);
       expect(page.left).toBe(names.length - read.length);
       uri = page.next;

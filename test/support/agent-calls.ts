@@ -49,3 +49,20 @@ export async function readPages(demo: Demo, name: string, args: object): Promise
   }
   return pages;
 }
+
+interface ResourcePage {
+  readonly rows: readonly unknown[];
+  readonly left: number;
+  readonly next: string | null;
+  readonly note?: string;
+}
+
+export async function readResourcePage({ server }: Demo, uri: string): Promise<ResourcePage> {
+  const response = await server.fetch("http://readout/mcp", {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "resources/read", params: { uri } }),
+  });
+  const { result } = (await response.json()) as { result: { contents: readonly { text: string }[] } };
+  return JSON.parse(result.contents[0]?.text ?? "") as ResourcePage;
+}

@@ -2,6 +2,7 @@
 // row cut at a mark that tells where to go on, and an opaque cursor for the rows that are left.
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { isJsonObject } from "../core/json/lossless-json.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 
@@ -73,7 +74,7 @@ const maxMarkChars = 100;
 function cutCells(value: unknown, bounds: CellBounds): unknown {
   if (typeof value === "string") return cutText(value, bounds);
   if (Array.isArray(value)) return value.map((one) => cutCells(one, bounds));
-  if (typeof value !== "object" || value === null || "rawJSON" in value) return value;
+  if (!isJsonObject(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, cutCells(one, bounds)]));
 }
 

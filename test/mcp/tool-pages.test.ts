@@ -54,3 +54,16 @@ test("numbers keep their spelling", () => {
     '[{"n":12345678901234567890.0}]',
   );
 });
+
+test("texts are cut beside keys of any name", () => {
+  const row = { attributes: { rawJSON: "x".repeat(500), text: "y".repeat(500) } };
+  const [cut] = fitRows([row], 1, { maxChars: 100, offset: 0 }).rows;
+  expect(JSON.stringify(cut)).toBe(
+    JSON.stringify({
+      attributes: {
+        rawJSON: `${"x".repeat(100)}[characters 0 to 100 of 500; go on with offset 100]`,
+        text: `${"y".repeat(100)}[characters 0 to 100 of 500; go on with offset 100]`,
+      },
+    }),
+  );
+});

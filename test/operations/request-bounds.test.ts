@@ -72,3 +72,11 @@ test("a selector has at most 100 tags", async () => {
     body: { details: { issues: [{ path: "select.0.tags", message: "expected at most 100 tags" }] } },
   });
 });
+
+test("bounds of a range that are objects are refused as no times", async () => {
+  const refused = await demo.rest("POST", "/api/v2/tracing/traces/performance", {
+    ...{ site_ids: ["demo-shop"], pagination },
+    ...{ from: { instant: 2 }, to: { instant: 1, text: "" } },
+  });
+  expect(refused).toMatchObject({ status: 422, body: { error: "invalid_request" } });
+});

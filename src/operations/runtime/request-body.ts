@@ -44,7 +44,8 @@ export const exampleRange = {
 
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null;
-const isTime = (value: unknown): boolean => isObject(value) && "instant" in value;
+/** Whether it is a `RequestTime`, and not what a client has sent in its place. */
+const isTime = (value: unknown): boolean => isObject(value) && typeof value.instant === "bigint";
 
 /**
  * A first bound after the last is an error, also where only one digit below the millisecond makes it so. Told beside whatever

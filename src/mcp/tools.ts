@@ -125,14 +125,18 @@ const logTools: readonly Tool[] = [
     name: "count_log_lines",
     title: "Counts of log lines",
     description:
-      "How many log lines match, exactly: in all, in buckets of time (the rows), and by the values of one field. Use it instead of counting lines yourself. The query is that of get_log_lines.",
+      "How many log lines match, exactly: in all, and in buckets of time, a row each. With group_by the values of that field come before them, a row each, the largest count first. Use it instead of counting lines yourself. The query is that of get_log_lines.",
     example: { app_name: "demo-shop", query: "", group_by: "severity" },
     operations: ["logs.counts"],
     plan: (args, _own, site) => ({
       operation: "logs.counts",
       request: completeLogs(args, site),
     }),
-    readAnswer: readRowsAt("buckets"),
+    readAnswer: (answer) => {
+      const { rows: buckets, fields } = readRowsAt("buckets")(answer);
+      const { groups, ...others } = fields ?? {};
+      return { rows: [...(Array.isArray(groups) ? groups : []), ...buckets], fields: others };
+    },
   },
 ];
 

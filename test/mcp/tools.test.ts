@@ -88,7 +88,7 @@ const comparison: fc.Arbitrary<Comparison> = fc.oneof(
     args: { ...range, group_by },
     path: "logs/counts",
     body: { ...inRange, site_id, query: "", source_ids: ["app", "nginx", "worker"], group_by },
-    readRows: ({ buckets }: Row) => buckets,
+    readRows: ({ groups, buckets }: Row) => [groups, buckets].flat(),
   })),
   fc.constantFrom(1, 5, 30).map((limit) => ({
     tool: "get_slow_events",
@@ -241,6 +241,24 @@ describe("tools", () => {
       expect(shown).toBeGreaterThan(100);
     }
     await counting.close();
+  });
+
+  test("the groups of counts are cut into pages as all rows are", async () => {
+    const args = { app_name: site_id, ...range, group_by: "user.id", limit: 1_000, group_buckets: true };
+    for (const per_page of [1, 1_000]) {
+      const { structuredContent, content } = await call("count_log_lines", { ...args, per_page });
+      expect(content[0]?.text.length).toBeLessThan(34_000);
+      expect(structuredContent.rows[0]).toMatchObject({
+        value: expect.any(String),
+        count: expect.any(Number),
+      });
+      expect(structuredContent.fields).toEqual({
+        ...{ total: expect.any(Number), resolution: "MINUTELY" },
+        ...{ other: expect.any(Number), lacking: expect.any(Number) },
+      });
+    }
+    const rows = await walk("count_log_lines", { ...args, per_page: 1_000 });
+    expect(rows.filter(({ value }) => value !== undefined).length).toBeGreaterThan(300);
   });
 
   test("a resource with many rows comes in pages", async () => {

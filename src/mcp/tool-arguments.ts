@@ -111,7 +111,14 @@ const pageProperties: Readonly<Record<string, JsonSchema>> = {
 const namesOfOwn = new Set(Object.keys(ownArguments));
 
 /** Keys of operations that tools fill in themselves. */
-const filledKeys: readonly string[] = ["site_id", "site_ids", "from", "to", "pagination", "use_expressions"];
+export const filledKeys: readonly string[] = [
+  "site_id",
+  "site_ids",
+  "from",
+  "to",
+  "pagination",
+  "use_expressions",
+];
 
 /**
  * The arguments of a tool: those of its operations unless `hasOnlyOwnArguments`, `extra` ones that no operation has, and those

@@ -29,6 +29,7 @@ import {
 } from "./tool-arguments.ts";
 import { decodeCursor, encodeCursor, fitRows, hashArguments, type Position } from "./tool-pages.ts";
 import { findTool, isExplainTool, type PageOrder, type Tool, type ToolPlan } from "./tools.ts";
+import { createPlanCheck, createToolCheck, describeUnused, isUsedByExplain } from "./unused-arguments.ts";
 
 /** What one request of an agent is answered through. */
 export interface ToolSession {
@@ -95,9 +96,16 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
   const own = parseOwnArguments(args);
   const position = findPosition(hashArguments(tool.name, omitPaging(asked)), own, session);
   if (tool.plan === undefined && tool.operations.length === 0)
-    return listConfigured(tool, own, position, session);
+    return addNote(
+      listConfigured(tool, own, position, session),
+      describeUnused(args, createToolCheck(tool, args)),
+    );
   const site = selectSite(own, session.sites);
-  if (tool.plan === undefined) return readIncidentPage(args, own, position, site, session);
+  if (tool.plan === undefined) {
+    const range = completeRange(own, args, false, position.now, site.retention);
+    const page = await readIncidentPage(args, own, range, position, site, session);
+    return addNote(page, describeUnused(args, createToolCheck(tool, args, range)));
+  }
   const meant = tool.name === "get_incident" ? await findIncident(args, own, site, session) : own;
   const plan = completePlan(
     tool.plan(omitOwnArguments(args), meant, site),
@@ -107,9 +115,17 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
     site,
     session,
   );
-  return plan.pages === undefined
-    ? readComputedPage(tool, plan, own, position, session)
-    : readOwnPage(plan, plan.pages, own, position, session);
+  const page =
+    plan.pages === undefined
+      ? readComputedPage(tool, plan, own, position, session)
+      : readOwnPage(plan, plan.pages, own, position, session);
+  const check = createPlanCheck(tool, plan, findEndpoint(plan.operation, session), args);
+  return addNote(await page, describeUnused(args, check));
+}
+
+function addNote(page: ToolPage, note: string | undefined): ToolPage {
+  if (note === undefined) return page;
+  return { ...page, note: page.note === undefined ? note : `${page.note} ${note}` };
 }
 
 /**
@@ -134,11 +150,13 @@ async function findIncident(
 async function readIncidentPage(
   args: Args,
   own: OwnArguments,
+  { from, to }: Args,
   position: Position,
   { id }: Site,
   session: ToolSession,
 ): Promise<ToolPage> {
-  const { per_page: limit = defaultPageSize, namespaces = [], start, end = position.now } = own;
+  const { per_page: limit = defaultPageSize, namespaces = [] } = own;
+  const range = { start: from === undefined ? undefined : String(from), end: String(to) };
   const { skip: offset } = position;
   const selection = {
     kinds: ["error"],
@@ -148,7 +166,7 @@ async function readIncidentPage(
     limit,
     ...readNames(args),
   } as const;
-  const answer = await session.complete(() => prepareIncidents(id, { start, end }, selection));
+  const answer = await session.complete(() => prepareIncidents(id, range, selection));
   const { incidents, total } = answer as IncidentPage;
   const { shown, ...fitted } = fitPage(incidents.map(toIncidentRow), own);
   const skip = offset + shown;
@@ -371,7 +389,12 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const endpoint = findEndpoint(plan.operation, session);
   const request = plan.pages === undefined ? plan.request : addFirstPage(plan.request, plan.pages, asked);
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
-  return cutPage([answer], own, { ...position, skip: 0 });
+  const check = createPlanCheck(tool, plan, endpoint, inner);
+  const page = addNote(
+    cutPage([answer], own, { ...position, skip: 0 }),
+    describeUnused(args, isUsedByExplain),
+  );
+  return addNote(page, describeUnused(inner, check, "the explained call"));
 }
 
 /** The arguments of a call. @throws {Unprocessable} `invalid_request` where they are no object */

@@ -18,6 +18,8 @@ export interface ToolPlan {
   readonly request: Args;
   /** Of an operation that has pages of its own. Absent: all rows are computed, and cut here. */
   readonly pages?: PageOrder;
+  /** Arguments of the tool that have no effect on this operation. */
+  readonly unused?: readonly string[];
 }
 
 /** The `pagination` of a request, as far as it is the same for all pages. */
@@ -173,7 +175,7 @@ const traceTools: readonly Tool[] = [
       digest: text("The digest of an error or an action."),
       number: { type: "integer", description: "The number of an incident, instead of its digest." },
     },
-    plan: ({ digest: _digest, number: _number, ...args }, { digest }, { id }) => {
+    plan: ({ digest: own, number: _, ...args }, { digest }, { id }) => {
       const digests = digest === undefined ? [args.digests ?? []].flat() : [digest];
       if (args.trace_id === undefined && digests.length === 0)
         throw createInvalidRequest([
@@ -187,6 +189,7 @@ const traceTools: readonly Tool[] = [
       return {
         operation: isAction ? "tracing.trace_performance" : "tracing.trace_error",
         request: { ...args, ...(digest !== undefined && { digests }), site_ids: [id] },
+        unused: args.trace_id === undefined && own === undefined ? [] : ["number"],
       };
     },
   },
@@ -215,6 +218,7 @@ const traceTools: readonly Tool[] = [
         : {
             operation: "tracing.trace",
             request: { trace_id: args.trace_id, site_ids: [site.id] },
+            unused: ["namespaces", "order", "longest_first"],
           },
   },
   {

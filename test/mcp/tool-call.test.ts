@@ -1,5 +1,5 @@
 // Pages of tools over lines that a test writes, and a clock that it moves.
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { fromMillis, minute, printMillis, second } from "#src/core/time.ts";
 import { callTool, type Row, readPages } from "../support/agent-calls.ts";
@@ -152,4 +152,80 @@ test("the last page has no cursor, also where it is full", async () => {
     expect(structuredContent).toMatchObject({ left: 0, cursor: null });
     expect(content[0]?.text).toContain(`That is all: ${length} rows on this page.`);
   }
+});
+
+describe("arguments without an effect are named", () => {
+  let demo: Demo;
+  const { app_name } = site;
+  const range = { start: printMillis(clock - 10 * minute), end: printMillis(clock) };
+  const note = async (name: string, args: object) =>
+    (await callTool(demo, name, { app_name, ...args })).structuredContent.note;
+  beforeAll(async () => {
+    demo = await createDemo();
+  });
+  afterAll(() => demo.close());
+
+  test.each([
+    ["get_log_lines", { severity: "error", limit: 1, constructor: 1 }, "severity, limit, constructor"],
+    ["get_log_lines", { pagination: { per_page: 1 }, use_expressions: false }, "pagination, use_expressions"],
+    ["get_log_lines", { ...range, from: "2026-01-01T00:00:00Z" }, "from"],
+    [
+      "get_traces",
+      { trace_id: "1", query: "a", namespaces: ["web"], ...range },
+      "query, namespaces, start, end",
+    ],
+    ["get_slow_events", { namespaces: ["web"] }, "namespaces"],
+    ["get_exception_incidents", { digest: "a", ...range, to: "2026-01-01T00:00:00Z" }, "digest, to"],
+    ["get_incident", { trace_id: "1", number: 7 }, "number"],
+    ["get_applications", { query: "shop" }, "app_name, query"],
+    ["get_kubernetes_pods", { snapshots: true, query: "web", per_page: 1 }, "query"],
+  ])("of %s: %o", async (name, args, named) => {
+    expect(await note(name, args)).toBe(`These arguments have no effect on this call: ${named}.`);
+  });
+
+  test("of a call and of the one that it explains", async () => {
+    const args = { tool: "get_log_lines", arguments: { app_name, severity: "error" } };
+    expect(await note("explain", args)).toBe(
+      "These arguments have no effect on this call: app_name. These arguments have no effect on the explained call: severity.",
+    );
+  });
+
+  test("beside a cursor the number of a page", async () => {
+    const { cursor } = (await callTool(demo, "get_log_lines", { app_name, per_page: 2 })).structuredContent;
+    expect(await note("get_log_lines", { per_page: 2, page: 2, cursor })).toMatch(/: page\.$/);
+  });
+
+  test.each([
+    ["get_log_lines", { ...range, query: "", order: "asc", source_ids: ["app"], per_page: 1 }],
+    ["get_log_lines", { from: range.start, to: range.end, page: 1, max_characters: 100, offset: 0 }],
+    [
+      "count_log_lines",
+      { ...range, group_by: "severity", limit: 3, group_buckets: true, resolution: "HOURLY" },
+    ],
+    [
+      "get_traces",
+      { ...range, query: "namespace=web", namespaces: ["web"], order: "ASC", longest_first: true },
+    ],
+    [
+      "get_exception_incidents",
+      { ...range, namespaces: ["web"], action_name: "a", revision: "r", query: "q" },
+    ],
+    ["get_incident", { digests: ["a"], ...range, pagination: { order: "ASC" }, namespace: "web" }],
+    ["get_performance", { ...range, namespaces: ["web"], revision: "r" }],
+    ["get_kubernetes_pods", { ...range, snapshots: true, namespaces: ["web"], pod_name: "p" }],
+    ["discover_metrics", { query: "cpu" }],
+    ["get_app_resources", {}],
+  ])("and none of %s: %o", async (name, args) => {
+    expect((await note(name, args)) ?? "").not.toContain("no effect");
+  });
+
+  test("errors are those of the range, by either of its names", async () => {
+    const ask = async (args: object) =>
+      (await callTool(demo, "get_exception_incidents", { app_name, ...args })).structuredContent.rows;
+    const all = await ask({});
+    expect(all.length).toBeGreaterThan(0);
+    const later = { from: printMillis(clock + minute), to: printMillis(clock + 2 * minute) };
+    expect(await ask(later)).toEqual([]);
+    expect(await ask({ start: later.from, end: later.to })).toEqual([]);
+  });
 });

@@ -85,7 +85,7 @@ async function* readLines(
   // A place that fails fails the answer, and nobody waits for the others.
   const failed = new AbortController();
   const both = combineSignals(signal, failed.signal);
-  const budget = { documents: 0 };
+  const budget = query.budget ?? { documents: 0 };
   const ranks = new WeakMap<LogLine, number>();
   // Places whose lines are copies of one another give as many lines as one of them.
   const parts = new Set(places.map((place) => (place.isDeduplicated ? place.source.id : place))).size;
@@ -152,7 +152,7 @@ async function areWithinLimits(
   query: LogQuery,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const budget = { documents: 0 };
+  const budget = query.budget ?? { documents: 0 };
   const failed = new AbortController();
   const both = combineSignals(signal, failed.signal);
   const isWithin = async ({ store, source }: ReadPlace): Promise<boolean> =>

@@ -147,6 +147,9 @@ describe("limits are on what all backends read together", () => {
     await expect(listIds(split, { documentLimit: 99 })).rejects.toThrow("More than 99 documents");
     expect(await split.isWithinLimits?.(buildQuery({ documentLimit: 100 }), never())).toBe(true);
     expect(await split.isWithinLimits?.(buildQuery({ documentLimit: 99 }), never())).toBe(false);
+    const counted = { documents: 0 };
+    await split.isWithinLimits?.(buildQuery({ documentLimit: 99, budget: counted }), never());
+    expect(counted.documents).toBe(100);
   });
 
   test("lines of one millisecond", async () => {

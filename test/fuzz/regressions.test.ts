@@ -2,13 +2,13 @@
 import { afterAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
 import { readReport } from "#src/intake/error-report.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { createDemo, token } from "../support/demo-server.ts";
+import { readIndexMetadata } from "../support/elastic/index-metadata.ts";
 
 const demo = await createDemo();
 afterAll(() => demo.close());

@@ -1,10 +1,10 @@
 // One transport for each official client, used for one node only: `node-pool.ts` selects the node. Both clients return the
 // response as a stream, which is read here up to a limit, and neither of them retries.
-import { isUtf8 } from "node:buffer";
 import { pipeline, type Readable } from "node:stream";
 import { createGunzip, createInflate } from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
+import { createUtf8Check, joinChunks } from "../../../src/core/chunks.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";
@@ -215,11 +215,10 @@ async function readResponse(
   signal.addEventListener("abort", abort, { once: true });
   try {
     signal.throwIfAborted();
-    const bytes = await drainBody(stream, limitBytes);
-    signal.throwIfAborted();
     // The text of an error is for the log only.
-    if (statusCode < 300 && !isUtf8(bytes)) throw new TypeError("a response that is not UTF-8");
-    return { status: statusCode, headers, body: bytes };
+    const chunks = await drainBody(stream, limitBytes, statusCode < 300);
+    signal.throwIfAborted();
+    return { status: statusCode, headers, body: await joinChunks(chunks, signal) };
   } finally {
     signal.removeEventListener("abort", abort);
     // An aborted response is given up here, where nobody has begun to read it.
@@ -249,14 +248,25 @@ function decodeBody(body: Readable, headers: Readonly<Record<string, unknown>>):
   return pipeline(body, decoder, () => {});
 }
 
-/** @throws {RangeError} The body is larger than `limitBytes`. */
-async function drainBody(stream: AsyncIterable<Buffer>, limitBytes: number): Promise<Buffer> {
+/** @throws {RangeError} The body is larger than `limitBytes`. @throws {TypeError} It has to be UTF-8 and is not. */
+async function drainBody(
+  stream: AsyncIterable<Buffer>,
+  limitBytes: number,
+  isText: boolean,
+): Promise<readonly Buffer[]> {
   const chunks: Buffer[] = [];
+  const utf8 = createUtf8Check();
   let bytes = 0;
   for await (const chunk of stream) {
     bytes += chunk.length;
     if (bytes > limitBytes) throw new RangeError(`a response of more than ${limitBytes} bytes`);
+    if (isText && !utf8.push(chunk)) throw notUtf8Error();
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks);
+  if (isText && !utf8.end()) throw notUtf8Error();
+  return chunks;
+}
+
+function notUtf8Error(): TypeError {
+  return new TypeError("a response that is not UTF-8");
 }

@@ -3,6 +3,19 @@
 // The scanner reads bytes and slices a latin1 string of the same offsets; it decodes UTF-8 only in slices with a byte over
 // 0x7f. It picks the few values that a log line needs in the same pass, where they are plain enough.
 import { isAscii } from "node:buffer";
+import {
+  backslash,
+  closeBrace,
+  closeBracket,
+  colon,
+  comma,
+  findStringEnd,
+  findValueEnd,
+  openBrace,
+  openBracket,
+  quote,
+  skipSpace,
+} from "./json-bytes.ts";
 
 export interface Hit {
   readonly index: string;
@@ -87,15 +100,6 @@ export function formatHitId(id: string, routing: string | undefined): string {
     return `${id}${routingMark}${routing ?? ""}&id=${id.length}`;
   return routing === undefined ? id : `${id}${routingMark}${routing}`;
 }
-
-const quote = 0x22;
-const backslash = 0x5c;
-const openBrace = 0x7b;
-const closeBrace = 0x7d;
-const openBracket = 0x5b;
-const closeBracket = 0x5d;
-const comma = 0x2c;
-const colon = 0x3a;
 
 /**
  * One response that is being scanned. Functions that run for each hit and each member are functions of the module: V8
@@ -388,57 +392,6 @@ function findKeyAt(
 function hasEscape(bytes: Buffer, start: number, end: number): boolean {
   for (let at = start; at < end; at++) if (bytes[at] === backslash) return true;
   return false;
-}
-
-function skipSpace(bytes: Buffer, start: number): number {
-  let at = start;
-  for (;;) {
-    const byte = bytes[at];
-    if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at;
-    at++;
-  }
-}
-
-// The loops that see every byte use local variables only, which halves their cost.
-
-/** The offset behind the string whose opening quote is at `start`; beyond the bytes if it does not end. */
-function findStringEnd(bytes: Buffer, start: number): number {
-  const length = bytes.length;
-  for (let at = start + 1; at < length; at++) {
-    const byte = bytes[at];
-    if (byte === quote) return at + 1;
-    if (byte === backslash) at++;
-  }
-  return length + 1;
-}
-
-/** The offset behind the value at `start`: `start` if there is none, beyond the bytes if it does not end. */
-function findValueEnd(bytes: Buffer, start: number): number {
-  const first = bytes[start];
-  if (first === quote) return findStringEnd(bytes, start);
-  if (first === openBrace || first === openBracket) return findContainerEnd(bytes, start);
-  for (let at = start; ; at++) {
-    const byte = bytes[at];
-    if (byte === undefined || byte === comma || byte === closeBrace || byte === closeBracket || byte <= 0x20)
-      return at;
-  }
-}
-
-function findContainerEnd(bytes: Buffer, start: number): number {
-  const length = bytes.length;
-  let at = start;
-  let depth = 0;
-  while (at < length) {
-    const byte = bytes[at];
-    if (byte === quote) {
-      at = findStringEnd(bytes, at);
-      continue;
-    }
-    at++;
-    if (byte === openBrace || byte === openBracket) depth++;
-    else if ((byte === closeBrace || byte === closeBracket) && --depth === 0) return at;
-  }
-  return length + 1;
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: strings with these need a parser, which may refuse them

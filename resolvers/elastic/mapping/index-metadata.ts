@@ -2,6 +2,7 @@
 // indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
 import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
+import type { Steps } from "../../../src/core/turns.ts";
 import { findCopies } from "./index-copies.ts";
 import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";
@@ -14,20 +15,18 @@ const logsdbDefaults = { ignoreAbove: 8_191, ignoreMalformed: true, dropsBeyondL
 const version715 = 7_150_099;
 
 const objectSchema = z.record(z.string(), z.unknown());
-const mappingResponseSchema = z.record(
-  z.string(),
-  z.object({
-    aliases: z
-      .record(
-        z.string(),
-        z.object({ search_routing: z.string().optional(), is_hidden: z.boolean().optional() }),
-      )
-      .default({}),
-    mappings: objectSchema.default({}),
-    settings: z.object({ index: objectSchema.default({}) }).default({ index: {} }),
-  }),
-);
-type IndexResponse = z.infer<typeof mappingResponseSchema>[string];
+const indexSchema = z.object({
+  aliases: z
+    .record(
+      z.string(),
+      z.object({ search_routing: z.string().optional(), is_hidden: z.boolean().optional() }),
+    )
+    .default({}),
+  // As it is: a schema of a record would copy it, and equal mappings are told by being the same object.
+  mappings: z.custom<JsonObject>(isJsonObject).default({}),
+  settings: z.object({ index: objectSchema.default({}) }).default({ index: {} }),
+});
+type IndexResponse = z.infer<typeof indexSchema>;
 
 /** What indices of one group have in common beside their mapping. */
 interface IndexTraits {
@@ -38,9 +37,16 @@ interface IndexTraits {
   readonly dynamic: string;
 }
 
-/** Reads the response of `GET /<pattern>`. @throws {ZodError} */
-export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetadata {
-  const parsed = mappingResponseSchema.parse(response);
+/** What is read in one step, in fields: some milliseconds. */
+const fieldsPerStep = 2_000;
+
+/** Reads the response of `GET /<pattern>`. Mappings that are the same object are compared and read once. @throws {ZodError} */
+export function* readIndexMetadata(
+  response: Readonly<Record<string, unknown>>,
+  pattern = "*",
+): Steps<IndexMetadata> {
+  const identify = createIdentifier();
+  let fieldsInStep = 0;
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
   const dateNames = new Set<string>();
   const indices = new Set<string>();
@@ -49,7 +55,8 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
   const uuids = new Map<string, string>();
   const openSettings = new Map<string, JsonObject>();
   let minShards = 0;
-  for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
+  for (const [index, definition] of Object.entries(response)) {
+    const { aliases, mappings, settings } = indexSchema.parse(definition);
     const own = settings.index;
     // Closing an index adds the setting, and opening it removes it.
     if (own.verified_before_close !== undefined) {
@@ -63,10 +70,15 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
     minShards += isOnlyRouted(pattern, index, String(own.hidden) === "true", aliases) ? 1 : shards;
     uuids.set(index, String(own.uuid));
     const traits = readTraits(mappings, own);
-    const key = JSON.stringify([mappings, traits]);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, createGroup(index, mappings, traits, dateNames));
-    else group.indices.push(index);
+    const key = JSON.stringify([identify(mappings), traits]);
+    const known = groups.get(key);
+    const group = known ?? createGroup(mappings, traits, dateNames);
+    groups.set(key, group);
+    group.indices.push(index);
+    fieldsInStep += 1 + (known === undefined ? group.fields.size : 0);
+    if (fieldsInStep < fieldsPerStep) continue;
+    yield;
+    fieldsInStep = 0;
   }
   return {
     opaque: false,
@@ -81,9 +93,23 @@ export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetada
   };
 }
 
+/** Returns what gives equal mappings the same number. */
+function createIdentifier(): (mappings: JsonObject) => number {
+  const byObject = new Map<JsonObject, number>();
+  const byText = new Map<string, number>();
+  return (mappings) => {
+    const known = byObject.get(mappings);
+    if (known !== undefined) return known;
+    const text = JSON.stringify(mappings);
+    const number = byText.get(text) ?? byText.size;
+    byText.set(text, number);
+    byObject.set(mappings, number);
+    return number;
+  };
+}
+
 /** Adds the date fields of the mapping to `dateNames`, which all groups of a pattern share. */
 function createGroup(
-  index: string,
   mappings: JsonObject,
   { defaults, createdSince715, dropsBeyondLimit, sourceMode, dynamic }: IndexTraits,
   dateNames: Set<string>,
@@ -94,7 +120,7 @@ function createGroup(
     if (isDateType(type) || isDateAlias) dateNames.add(name);
   }
   return {
-    indices: [index],
+    indices: [],
     fields,
     dateNames,
     createdSince715,

@@ -17,7 +17,7 @@ import { type SpanLayout, spanLayouts } from "../layout/span-layout.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { type Detection, detectLayouts, type Guess, type SampleVerdict } from "./layout-detection.ts";
 import { hasDocuments } from "./layout-samples.ts";
-import { loadIndexMetadata } from "./mapping-loader.ts";
+import { loadIndexMetadata, type ReadMappings } from "./mapping-loader.ts";
 
 export interface MappingCache {
   /**
@@ -63,6 +63,8 @@ interface CacheState {
   readonly acceptedShards: Map<string, number>;
   /** The indices behind each pattern, as last read. */
   readonly indices: Map<string, string>;
+  /** What the last response about each pattern said: most are the same as the one before. */
+  readonly responses: Map<string, ReadMappings>;
   /** Patterns whose mappings were refused twice and never read. */
   readonly refused: Set<string>;
   /** The detections for one state of the mappings, by tenant filter. */
@@ -88,6 +90,7 @@ export function createMappingCache(
     failures: new Map(),
     acceptedShards: new Map(),
     indices: new Map(),
+    responses: new Map(),
     refused: new Set(),
     detections: new WeakMap(),
     samples: new LRUCache<string, SampleVerdict>({ max: 1_000 }),
@@ -130,10 +133,10 @@ async function loadUnlessFailed(state: CacheState, pattern: string): Promise<Ind
 }
 
 async function load(state: CacheState, pattern: string): Promise<IndexMetadata> {
-  const { backend, client, acceptedShards, indices } = state;
+  const { backend, client, acceptedShards, indices, responses } = state;
   // No caller's signal, since others wait for the same response. The client's own deadline bounds it.
   const { signal } = new AbortController();
-  const loaded = await loadIndexMetadata(backend, client, pattern, signal);
+  const loaded = await loadIndexMetadata(backend, client, pattern, responses, signal);
   const metadata = loaded.opaque ? await confirmOpaque(state, pattern, loaded, signal) : loaded;
   if (metadata.opaque) return metadata;
   // An accepted shard count holds for the same indices only.
@@ -148,7 +151,7 @@ async function load(state: CacheState, pattern: string): Promise<IndexMetadata> 
  * not read without them, and a first refusal is not believed before a second. @throws {BackendError}
  */
 async function confirmOpaque(
-  { backend, client, indices, refused }: CacheState,
+  { backend, client, indices, refused, responses }: CacheState,
   pattern: string,
   opaque: IndexMetadata,
   signal: AbortSignal,
@@ -158,7 +161,7 @@ async function confirmOpaque(
   }
   if (refused.has(pattern) || isRemote(pattern)) return opaque;
   await sleep(refusalPause, signal);
-  const metadata = await loadIndexMetadata(backend, client, pattern, signal);
+  const metadata = await loadIndexMetadata(backend, client, pattern, responses, signal);
   if (metadata.opaque) refused.add(pattern);
   return metadata;
 }

@@ -2,47 +2,84 @@
 // not read as if it did not exist, so each name that is missing from the response is searched as well.
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
+import { takeSteps } from "../../../src/core/turns.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, isRemote, mappingOptions } from "../client/query-dsl.ts";
 import { readIndexMetadata } from "../mapping/index-metadata.ts";
 import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
+import { digestResponse, parseMappings } from "../mapping/mapping-response.ts";
 import { isIndexClosedError, postSearch } from "./search.ts";
+
+/** What a response of `GET /<pattern>` said. */
+export interface ReadMappings {
+  readonly digest: string;
+  /** The names in the pattern, without wildcards, that the response lacked. */
+  readonly unseen: readonly string[];
+  readonly metadata: IndexMetadata;
+}
 
 /**
  * The metadata of all indices that a pattern matches, a new object each time; opaque where documents may be read and mappings
- * not.
+ * not. `known` holds what the last response to each pattern said: one with the same bytes is not read again.
  * @throws {BackendError} also where the pattern names an index that may not be read
  */
 export async function loadIndexMetadata(
   backend: string,
   client: ElasticClient,
   pattern: string,
+  known: Map<string, ReadMappings>,
   signal: AbortSignal,
 ): Promise<IndexMetadata> {
-  const response = await loadMappings(client, pattern, signal);
-  const unseen = listUnseenNames(pattern, response);
+  const bytes = await loadMappings(client, pattern, signal);
+  const { unseen, metadata } =
+    bytes === undefined
+      ? { unseen: listUnseenNames(pattern, {}), metadata: opaqueMetadata }
+      : await readMappings(backend, pattern, bytes, known, signal);
   await Promise.all(unseen.map((name) => requireReadable(backend, client, name, signal)));
   // A copy, because caches use the object as the key of what they know about a pattern.
-  if (response === undefined) return { ...opaqueMetadata };
+  return { ...metadata };
+}
+
+async function readMappings(
+  backend: string,
+  pattern: string,
+  bytes: Buffer,
+  known: Map<string, ReadMappings>,
+  signal: AbortSignal,
+): Promise<ReadMappings> {
+  const digest = await takeSteps(digestResponse(bytes), signal);
+  const last = known.get(pattern);
+  if (last?.digest === digest) return last;
   try {
-    return readIndexMetadata(response, pattern);
+    const response = await takeSteps(parseMappings(bytes), signal);
+    const metadata = await takeSteps(readIndexMetadata(response, pattern), signal);
+    const read = { digest, unseen: listUnseenNames(pattern, response), metadata };
+    known.set(pattern, read);
+    return read;
   } catch (cause) {
+    signal.throwIfAborted();
     throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, { cause });
   }
 }
 
+const noIndices = Buffer.from("{}");
+
 /** Undefined without the permission for mappings, and for remote clusters, which show none. */
-async function loadMappings(client: ElasticClient, pattern: string, signal: AbortSignal): Promise<unknown> {
+async function loadMappings(
+  client: ElasticClient,
+  pattern: string,
+  signal: AbortSignal,
+): Promise<Buffer | undefined> {
   if (isRemote(pattern)) return undefined;
   const path = `/${encodePattern(pattern)}`;
   try {
-    return await client.sendJson({ method: "GET", path, query: mappingOptions }, signal);
+    return await client.send({ method: "GET", path, query: mappingOptions }, signal);
   } catch (error) {
     if (!(error instanceof BackendError)) throw error;
     // Refused credentials are no missing permission: the search fails with the same error, which is worth a retry.
     if (error.status === 401) await probeSearch(client, pattern, signal);
     if (error.failure === "denied") return undefined;
-    if (isNotFound(error)) return {};
+    if (isNotFound(error)) return noIndices;
     throw error;
   }
 }
@@ -98,8 +135,8 @@ function isNotFound(error: unknown): boolean {
 }
 
 /** The names in a pattern, without wildcards, that are missing from the response of `GET /<pattern>`. */
-function listUnseenNames(pattern: string, response: unknown): readonly string[] {
-  const indices = Object.entries(Object(response) as Record<string, { aliases?: object } | null>);
+function listUnseenNames(pattern: string, response: Readonly<Record<string, unknown>>): readonly string[] {
+  const indices = Object.entries(response as Readonly<Record<string, { aliases?: object } | null>>);
   const isSeen = (name: string) =>
     indices.some(
       ([index, definition]) =>

@@ -1,8 +1,8 @@
 // HTTP requests to a server of the Prometheus API. Each runs under the guard, and its response is complete or an error:
 // bodies over the size limit, `warnings` and `isPartial` are errors, and so is whatever has an unknown form.
-import { isUtf8 } from "node:buffer";
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
+import { createUtf8Check } from "../../../src/core/chunks.ts";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
@@ -190,47 +190,6 @@ export async function streamBody(
 
 function notUtf8Error(backend: string): BackendError {
   return new BackendError(backend, "malformed", "a response that is not UTF-8");
-}
-
-/**
- * Checks an answer while it arrives. Decoding replaces what is not UTF-8: a name would be answered as another one. A chunk may
- * end inside a character.
- */
-interface Utf8Check {
-  /** Returns false once the bytes so far cannot begin a text. */
-  readonly push: (chunk: Buffer) => boolean;
-  /** Whether all that was pushed is a whole text. */
-  readonly end: () => boolean;
-}
-
-const noBytes: Buffer = Buffer.alloc(0);
-
-export function createUtf8Check(): Utf8Check {
-  /** The bytes of a character that the last chunk cut. */
-  let cut = noBytes;
-  return {
-    push(chunk) {
-      // A copy only where a character was cut, which hardly ever happens.
-      const bytes = cut.length === 0 ? chunk : Buffer.concat([cut, chunk]);
-      const end = findCutCharacter(bytes);
-      cut = end === bytes.length ? noBytes : Buffer.from(bytes.subarray(end));
-      return isUtf8(bytes.subarray(0, end));
-    },
-    end: () => cut.length === 0,
-  };
-}
-
-/** Where an incomplete character at the end begins; the length where there is none. */
-function findCutCharacter(bytes: Buffer): number {
-  const { length } = bytes;
-  for (let at = length - 1; at >= 0 && at >= length - 3; at -= 1) {
-    const byte = bytes.readUInt8(at);
-    if (byte < 0x80) return length;
-    if (byte < 0xc0) continue;
-    const size = byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-    return length - at < size ? at : length;
-  }
-  return length;
 }
 
 /** Sends a request without the guard and parses the `data` of its response. */

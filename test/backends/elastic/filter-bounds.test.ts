@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import type { Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import type { IndexGroup } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import { requireKey } from "#src/core/collections.ts";
@@ -14,6 +13,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { type Corpus, corpus, dynamicDefinition, mappedDefinition, query } from "../../exactness/corpus.ts";
+import { readIndexMetadata } from "../../support/elastic/index-metadata.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
 

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { JsonSyntaxError, parseJsonInTurns } from "#src/core/json/json-in-turns.ts";
 import { parseLossless, parseNumberLossless } from "#src/core/json/lossless-json.ts";
+import { countTurns } from "../../support/event-loop-turns.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 
 /** The value of JSON.parse, or where it stopped. */
@@ -131,16 +132,7 @@ describe("a body that is parsed in turns", () => {
       `[${Array(340_000).fill("{}").join()}]`,
       `{${Array.from({ length: 80_000 }, (_, n) => `"k${n}":1`).join()}}`,
     ]) {
-      let turns = 0;
-      let over = false;
-      const count = () => {
-        turns += 1;
-        if (!over) setImmediate(count);
-      };
-      setImmediate(count);
-      await parseJsonInTurns(text);
-      over = true;
-      expect(turns).toBeGreaterThan(25);
+      expect(await countTurns(() => parseJsonInTurns(text))).toBeGreaterThan(25);
     }
   });
 });

@@ -11,12 +11,12 @@ import {
   type SpanForm,
   spanLayouts,
 } from "#resolvers/elastic/layout/span-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { parseExactIntegers } from "#src/core/json/lossless-json.ts";
 import type { Span, SpanKind } from "#src/core/rows.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { calculateDuration, deriveNames } from "#src/tracing/spans/requests.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { otel, otelOlder } from "../../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
 

@@ -6,7 +6,6 @@ import { describeProduct, type Product } from "#resolvers/elastic/client/product
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
 import { explainLeaves } from "#resolvers/elastic/logs/explain.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { type IndexMetadata, opaqueMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import { createGuard, guardDefaults } from "#resolvers/http/guard.ts";
@@ -18,6 +17,7 @@ import { print } from "#src/log-query/print.ts";
 import type { LeafPlan } from "#src/store/logs.ts";
 import { type RecordedRequest, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { dynamicDefinition, mappedDefinition, query } from "../../../exactness/corpus.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { testIO } from "../../../support/io.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";

@@ -5,13 +5,13 @@ import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { type LogLayout, logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { isDynamicallyIndexed } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds, compileByGroup, compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
 import { buildDateRangeQuery, createNumberColumn } from "#resolvers/elastic/query/time-field.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { startProcessorTime } from "../../../support/cpu-time.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 
 /** By the name of the field. */

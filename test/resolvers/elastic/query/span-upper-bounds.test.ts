@@ -6,7 +6,6 @@ import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { type PlacedForm, placeForms } from "#resolvers/elastic/layout/form-placement.ts";
 import { type SpanForm, spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { buildCertainEndTimeQuery, findDurationColumn } from "#resolvers/elastic/query/span-lower-bounds.ts";
 import {
   buildErrorEventQuery,
@@ -18,6 +17,7 @@ import { buildSelectionQuery, listIdSpellings } from "#resolvers/elastic/query/s
 import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
 import { normaliseId } from "#src/tracing/spans/span-ids.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { apm } from "../../../support/elastic/span-shippers/apm.ts";
 import { dataPrepper } from "../../../support/elastic/span-shippers/data-prepper.ts";
 import { jaeger } from "../../../support/elastic/span-shippers/jaeger.ts";

@@ -2,7 +2,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { allOf, anyOf, matchAll, matchNone, not } from "#resolvers/elastic/client/query-dsl.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import {
   compileTenantFilter,
   hasUnmappedField,
@@ -13,6 +12,7 @@ import { buildLogSource, buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { testIO } from "../../../support/io.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 

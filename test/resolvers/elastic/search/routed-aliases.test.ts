@@ -1,8 +1,8 @@
 // Aliases with routing reach only some shards of an index, so a search that reaches fewer shards than exist may be
 // complete. It is incomplete where the pattern matches the indices themselves, some of which the user may not read.
 import { describe, expect, test } from "vitest";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { describeShardProblem } from "#resolvers/elastic/search/search.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 
 const index = (shards: number, aliases: object = {}, hidden = false) => ({
   aliases,

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createUtf8Check } from "#resolvers/prometheus/client/transport.ts";
-import { sampleRuns } from "../../../support/law-runs.ts";
+import { createUtf8Check, joinChunks } from "#src/core/chunks.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 function accepts(bytes: Buffer, cuts: readonly number[]): boolean {
   const check = createUtf8Check();
@@ -42,4 +43,14 @@ describe("the check of an answer's UTF-8", () => {
     });
     fc.assert(law, { numRuns: sampleRuns(2_000) });
   });
+});
+
+test("chunks are joined with turns of the event loop between", async () => {
+  const chunks = Array.from({ length: 160 }, (_, n) => Buffer.alloc(65_536, n));
+  let joined: Buffer = Buffer.alloc(0);
+  const turns = await countTurns(async () => {
+    joined = await joinChunks(chunks, new AbortController().signal);
+  });
+  expect(joined.equals(Buffer.concat(chunks))).toBe(true);
+  expect(turns).toBeGreaterThanOrEqual(9);
 });

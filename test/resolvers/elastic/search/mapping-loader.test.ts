@@ -1,0 +1,49 @@
+// The mappings behind a pattern are asked for every few seconds, and are nearly always those of the time before.
+import { expect, test } from "vitest";
+import type { ElasticClient } from "#resolvers/elastic/client/client.ts";
+import { loadIndexMetadata, type ReadMappings } from "#resolvers/elastic/search/mapping-loader.ts";
+import { countTurns } from "../../../support/event-loop-turns.ts";
+
+const properties = Object.fromEntries(
+  Array.from({ length: 1_000 }, (_, n) => [`field_${n}`, { type: "keyword" }]),
+);
+const buildResponse = (count: number, uuid: string) =>
+  Buffer.from(
+    JSON.stringify(
+      Object.fromEntries(
+        Array.from({ length: count }, (_, n) => [
+          `logs-${n}`,
+          { mappings: { properties }, settings: { index: { number_of_shards: "1", uuid: `${uuid}${n}` } } },
+        ]),
+      ),
+    ),
+  );
+
+/** Loads the metadata of one pattern, of which the server says this. */
+function openLoader() {
+  const known = new Map<string, ReadMappings>();
+  return (bytes: Buffer) => {
+    const client = { send: async () => bytes } as unknown as ElasticClient;
+    return loadIndexMetadata("elk", client, "logs-*", known, new AbortController().signal);
+  };
+}
+
+test("the same response is not read again, and one with another index is", async () => {
+  const load = openLoader();
+  const first = await load(buildResponse(3, "a"));
+  const again = await load(buildResponse(3, "a"));
+  expect(again).not.toBe(first);
+  expect(again.groups).toBe(first.groups);
+  const other = await load(buildResponse(3, "b"));
+  expect(other.groups).toEqual(first.groups);
+  expect(other.groups).not.toBe(first.groups);
+  expect([...other.uuids.values()]).toEqual(["b0", "b1", "b2"]);
+});
+
+test("a large response lets other work run, also where it is the same as before", async () => {
+  const load = openLoader();
+  const bytes = buildResponse(200, "a");
+  const least = Math.floor(bytes.length / 300_000);
+  expect(await countTurns(() => load(bytes))).toBeGreaterThanOrEqual(2 * least);
+  expect(await countTurns(() => load(bytes))).toBeGreaterThanOrEqual(least);
+});

@@ -1,0 +1,13 @@
+/** How many turns of the event loop there are, for everybody else, while this work is done. */
+export async function countTurns(work: () => Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let over = false;
+  const count = () => {
+    turns += 1;
+    if (!over) setImmediate(count);
+  };
+  setImmediate(count);
+  await work();
+  over = true;
+  return turns;
+}

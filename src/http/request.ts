@@ -6,6 +6,7 @@ import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
 import { findLargest } from "../core/collections.ts";
 import { LimitReached, type LimitUse, TooMany, Unprocessable } from "../core/errors.ts";
+import { largeJsonChars, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 import { chooseCoding } from "../operations/runtime/operation.ts";
@@ -285,14 +286,11 @@ function decodeUtf8(bytes: Uint8Array, headers: Exchange["headers"]): string {
   }
 }
 
-/** Up to here JSON.parse takes no more than some milliseconds, whatever the text holds. */
-const largeJsonChars = 100_000;
-
 async function parseBody(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
   try {
     if (text.length <= largeJsonChars) return parseJson(text);
     const before = ledger.parsing.get(owner);
-    const parsed = Promise.resolve(before).then(() => parseInTurns(text));
+    const parsed = Promise.resolve(before).then(() => parseJsonInTurns(text));
     // Not the value, which the last promise of an owner would keep.
     const ended = parsed.then(
       () => undefined,
@@ -307,11 +305,6 @@ async function parseBody(ledger: BodyLedger, text: string, owner: string): Promi
   } catch (error) {
     throw createInvalidJsonError(text, error);
   }
-}
-
-async function parseInTurns(text: string): Promise<unknown> {
-  const { parseJsonInTurns } = await import("../core/json/json-in-turns.ts");
-  return parseJsonInTurns(text);
 }
 
 function createInvalidJsonError(text: string, error: unknown): Unprocessable {

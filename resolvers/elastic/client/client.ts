@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { raceAbort } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
-import { parseJson } from "../../../src/core/json/parse-json.ts";
+import { parseJson, parseLargeJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
@@ -107,7 +107,7 @@ async function send(state: ClientState, request: ElasticRequest, signal: AbortSi
 async function sendJson(state: ClientState, request: ElasticRequest, signal: AbortSignal): Promise<unknown> {
   const body = await send(state, request, signal);
   try {
-    return readJson({ body });
+    return await parseLargeJson(body.toString("utf8"));
   } catch (cause) {
     const message = `${request.method} ${request.path}: not JSON`;
     throw new BackendError(state.backend, "malformed", message, { cause });

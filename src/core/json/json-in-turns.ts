@@ -3,6 +3,9 @@
 // depth is read. Values, duplicate keys and positions of errors are those of JSON.parse.
 import { yieldToEventLoop } from "../turns.ts";
 
+/** Up to here JSON.parse takes no more than some milliseconds, whatever the text holds. */
+export const largeJsonChars = 100_000;
+
 /** What is parsed in one turn: a few milliseconds where every character opens an array. */
 const charsPerTurn = 8_192;
 

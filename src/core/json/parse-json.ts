@@ -1,7 +1,7 @@
 // JSON.parse, without a fault of V8 (seen in 13.6): where a key with a backslash in it has been parsed before, another key
 // that is written with an escape may be taken for it. `{"\\":1}` makes `{"\"":1}` be read as `{"\\":1}`. Texts with such
 // keys, which are rare, go to a reader that makes its strings itself.
-import { readJson } from "./json-in-turns.ts";
+import { JsonSyntaxError, largeJsonChars, parseJsonInTurns, readJson } from "./json-in-turns.ts";
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 
@@ -18,6 +18,16 @@ export function parseJson(text: string, toNumber?: (source: string) => unknown):
   const revive: Reviver = (_, value, { source }) =>
     typeof value === "number" && source !== undefined ? toNumber(source) : value;
   return JSON.parse(text, revive as Parameters<typeof JSON.parse>[1]);
+}
+
+/** As `parseJson`; large texts with turns of the event loop between. @throws {SyntaxError} */
+export async function parseLargeJson(text: string): Promise<unknown> {
+  if (text.length <= largeJsonChars) return parseJson(text);
+  try {
+    return await parseJsonInTurns(text);
+  } catch (error) {
+    throw error instanceof JsonSyntaxError ? new SyntaxError(error.message) : error;
+  }
 }
 
 /** As `parseJson`; undefined for a text that is no JSON. */

@@ -3,9 +3,10 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { readJson } from "#src/core/json/json-in-turns.ts";
 import { parseExactIntegers, parseLossless } from "#src/core/json/lossless-json.ts";
-import { parseJson } from "#src/core/json/parse-json.ts";
+import { parseJson, parseLargeJson } from "#src/core/json/parse-json.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
+import { countTurns } from "../../support/event-loop-turns.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 
 const key = fc.string({ unit: fc.constantFrom(...'ab\\"\n:u0'), maxLength: 3 });
@@ -61,3 +62,15 @@ test.each(['{"\\"":1', '{"\\x":1}', '{"\\"":1,}', '"\\', '{"\\":'])(
     expect(() => parseJson(text)).toThrow(message);
   },
 );
+
+test("large texts are parsed with turns of the event loop between, and fail as others do", async () => {
+  const text = JSON.stringify(Array.from({ length: 20_000 }, (_, n) => ({ name: `n${n}`, values: [n] })));
+  let value: unknown;
+  const turns = await countTurns(async () => {
+    value = await parseLargeJson(text);
+  });
+  expect(turns).toBeGreaterThan(25);
+  expect(JSON.stringify(value)).toBe(text);
+  await expect(parseLargeJson(`${text},`)).rejects.toThrow(SyntaxError);
+  await expect(parseLargeJson("[1,")).rejects.toThrow(SyntaxError);
+});

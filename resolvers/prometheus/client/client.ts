@@ -40,6 +40,7 @@ import {
   readIfSupported,
   readJson,
   requestJson,
+  requestList,
   runGuarded,
   streamBody,
   type Transport,
@@ -113,13 +114,13 @@ export function createPrometheusClient(backend: string, settings: ClientSettings
     listSeries: (selector, signal) => {
       // Not as a form: prom-label-proxy puts its label into the address, and a server takes either of two selectors.
       const path = `/api/v1/series?${formatMatchParameters(selector)}`;
-      const response = requestJson(transport, labelSets, { method: "GET", path }, signal);
+      const response = requestList(transport, labelSets, { method: "GET", path }, signal);
       return requireAllStores(state, response, signal);
     },
-    async listNames(selector, signal) {
+    listNames: (selector, signal) => {
       const path = `/api/v1/label/${metricName}/values?${formatMatchParameters(selector)}`;
-      const response = requestJson(transport, labelValues, { method: "GET", path }, signal);
-      return (await requireAllStores(state, response, signal)) ?? [];
+      const response = requestList(transport, labelValues, { method: "GET", path }, signal);
+      return requireAllStores(state, response, signal);
     },
     readMetadata: async (metric, signal) => {
       const types = await readMetadata(transport, `?${new URLSearchParams({ metric })}`, signal);

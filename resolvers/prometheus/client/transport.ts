@@ -2,9 +2,9 @@
 // bodies over the size limit, `warnings` and `isPartial` are errors, and so is whatever has an unknown form.
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
-import { createUtf8Check } from "../../../src/core/chunks.ts";
+import { createUtf8Check, joinChunks } from "../../../src/core/chunks.ts";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
-import { parseJson } from "../../../src/core/json/parse-json.ts";
+import { parseJson, parseLargeJson } from "../../../src/core/json/parse-json.ts";
 import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
@@ -12,6 +12,7 @@ import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts
 import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
 import { sendWithToken } from "../../http/oauth2.ts";
+import { createListScanner } from "./list-scanner.ts";
 import { envelope, UnexpectedFormat } from "./response-scanner.ts";
 
 export interface ClientSettings extends GuardSettings {
@@ -201,7 +202,24 @@ export async function readJson<T>(
 ): Promise<T> {
   const chunks: Buffer[] = [];
   await streamBody(transport, request, signal, (chunk) => chunks.push(chunk));
-  return schema.parse(unwrapEnvelope(transport.backend, parseJson(Buffer.concat(chunks).toString("utf8"))));
+  const text = (await joinChunks(chunks, signal)).toString("utf8");
+  return schema.parse(unwrapEnvelope(transport.backend, await parseLargeJson(text)));
+}
+
+/** The same for `data` that are a list, which may be long. */
+async function readList<T>(
+  transport: Transport,
+  schema: z.ZodType<readonly T[] | null | undefined>,
+  request: ApiRequest,
+  signal: AbortSignal,
+): Promise<readonly T[]> {
+  const found: T[] = [];
+  const scanner = createListScanner((elements) => {
+    for (const element of schema.parse(elements) ?? []) found.push(element);
+  });
+  await streamBody(transport, request, signal, scanner.push);
+  const rest = schema.parse(unwrapEnvelope(transport.backend, parseJson(scanner.end())));
+  return found.length === 0 ? (rest ?? []) : found;
 }
 
 /** Returns the `data` of a response. @throws {BackendError} if the response says that it is incomplete */
@@ -250,6 +268,16 @@ export function requestJson<T>(
   signal: AbortSignal,
 ): Promise<T> {
   return runGuarded(transport, request, signal, (limited) => readJson(transport, schema, request, limited));
+}
+
+/** The same for `data` that are a list, which may be long. @throws {BackendError} */
+export function requestList<T>(
+  transport: Transport,
+  schema: z.ZodType<readonly T[] | null | undefined>,
+  request: ApiRequest,
+  signal: AbortSignal,
+): Promise<readonly T[]> {
+  return runGuarded(transport, request, signal, (limited) => readList(transport, schema, request, limited));
 }
 
 /** Returns `undefined` if the server refuses the request: a proxy does not route it, or the product does not have it. */

@@ -3,6 +3,7 @@
 import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import type { MetricType } from "../../../src/core/rows.ts";
 import { type Millis, minute, printMillis } from "../../../src/core/time.ts";
+import { takeTurns } from "../../../src/core/turns.ts";
 import { compareLists } from "../../../src/metrics/measures.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import type { PartInspection } from "../../../src/store/inspection.ts";
@@ -203,8 +204,14 @@ async function findUncountable(
     ),
   );
   const keyOf = (labels: Labels) => formatSeriesKey(dropBoundLabels(labels));
-  const countable = new Set([...(totals ?? []), ...(counts ?? [])].map(keyOf));
-  const lost = new Map(all.map((labels) => [keyOf(labels), dropBoundLabels(labels)]));
+  const countable = new Set<string>();
+  for await (const chunk of takeTurns([...(totals ?? []), ...(counts ?? [])])) {
+    for (const labels of chunk) countable.add(keyOf(labels));
+  }
+  const lost = new Map<string, Labels>();
+  for await (const chunk of takeTurns(all)) {
+    for (const labels of chunk) lost.set(keyOf(labels), dropBoundLabels(labels));
+  }
   return [...lost].flatMap(([key, labels]) => (countable.has(key) ? [] : [labels]));
 }
 
@@ -310,17 +317,19 @@ export function selectTagged(
 }
 
 /** Each combination of tag keys once, sorted. */
-function listTagCombinations(
+async function listTagCombinations(
   match: ForcedLabels,
   shape: MetricShape,
   series: readonly Labels[],
-): readonly (readonly string[])[] {
+): Promise<readonly (readonly string[])[]> {
   const found = new Map<string, readonly string[]>();
-  for (const labels of series) {
-    const keys = Object.keys(labels)
-      .filter((label) => isTag(match, shape, label) && labels[label] !== "")
-      .sort();
-    if (keys.length > 0) found.set(JSON.stringify(keys), keys);
+  for await (const chunk of takeTurns(series)) {
+    for (const labels of chunk) {
+      const keys = Object.keys(labels)
+        .filter((label) => isTag(match, shape, label) && labels[label] !== "")
+        .sort();
+      if (keys.length > 0) found.set(JSON.stringify(keys), keys);
+    }
   }
   return [...found.values()].sort(compareLists);
 }

@@ -55,11 +55,11 @@ export function runSteps<T>(steps: Steps<T>): T {
 }
 
 /** Does each step in a turn of the event loop of its own. @throws the signal's reason */
-export async function takeSteps<T>(steps: Steps<T>, signal: AbortSignal): Promise<T> {
+export async function takeSteps<T>(steps: Steps<T>, signal?: AbortSignal): Promise<T> {
   let step = steps.next();
   while (step.done !== true) {
     await yieldToEventLoop();
-    signal.throwIfAborted();
+    signal?.throwIfAborted();
     step = steps.next();
   }
   return step.value;

@@ -1,8 +1,9 @@
 // Scans a `_search` response for its hits and keeps each `_source` as JSON text. Parsing would lose how numbers are spelled
 // (`200.0`, integers beyond 2^53), and a slice costs a third of parsing and printing.
-// The scanner reads bytes and slices a latin1 string of the same offsets; it decodes UTF-8 only in slices with a byte over
+// The scanner reads bytes and slices latin1 strings of parts of them; it decodes UTF-8 only in slices with a byte over
 // 0x7f. It picks the few values that a log line needs in the same pass, where they are plain enough.
 import { isAscii } from "node:buffer";
+import type { Steps } from "../../../src/core/turns.ts";
 import {
   backslash,
   closeBrace,
@@ -107,12 +108,22 @@ export function formatHitId(id: string, routing: string | undefined): string {
  */
 interface ScanState {
   readonly bytes: Buffer;
-  /** The same bytes, one character each. */
-  readonly latin1: string;
-  readonly ascii: boolean;
+  /** The bytes from `windowStart` to `windowEnd`, one character each. */
+  window: string;
+  windowStart: number;
+  windowEnd: number;
+  /** Whether all of the window is ASCII. */
+  ascii: boolean;
+  /** The length of the previous document. */
+  documentBytes: number;
   readonly names: NameTree;
   /** The offset of the next byte to read. */
   at: number;
+  /** Where the next step begins. */
+  stepEnd: number;
+  /** The offsets of the current member's key, without its quotes. */
+  keyStart: number;
+  keyEnd: number;
   timedOut: boolean;
   terminatedEarly: boolean;
   shards: SearchResponse["shards"] | undefined;
@@ -132,14 +143,14 @@ interface ScanState {
   picked: PickedValues | undefined;
 }
 
-/** @throws {SyntaxError} The bytes are no `_search` response. */
-export function scanSearchResponse(bytes: Buffer, names: NameTree): SearchResponse {
+/** What is read in one step: some milliseconds. A document is read in one, whatever its length. */
+const bytesPerStep = 524_288;
+
+/** Scans the bytes in steps. @throws {SyntaxError} They are no `_search` response. */
+export function* scanSearchResponse(bytes: Buffer, names: NameTree): Steps<SearchResponse> {
   const state: ScanState = {
-    bytes,
-    latin1: bytes.toString("latin1"),
-    ascii: isAscii(bytes),
-    names,
-    at: 0,
+    ...{ bytes, window: "", windowStart: 0, windowEnd: 0, ascii: true, documentBytes: 0, names },
+    ...{ at: 0, stepEnd: bytesPerStep, keyStart: 0, keyEnd: 0 },
     timedOut: false,
     terminatedEarly: false,
     shards: undefined,
@@ -156,7 +167,10 @@ export function scanSearchResponse(bytes: Buffer, names: NameTree): SearchRespon
     source: undefined,
     picked: undefined,
   };
-  visitMembers(state, scanResponseMember);
+  for (let more = enterObject(state); more; more = nextMember(state)) {
+    if (isKey(state, "hits")) yield* scanHits(state);
+    else scanResponseMember(state);
+  }
   state.at = skipSpace(bytes, state.at);
   const { timedOut, terminatedEarly, shards, scrollId, total, indices, hits } = state;
   if (state.at !== bytes.length || shards === undefined || hits === undefined) failScan(state);
@@ -165,49 +179,61 @@ export function scanSearchResponse(bytes: Buffer, names: NameTree): SearchRespon
 
 // ---- Members of the response --------------------------------------------------------------------------------------
 
-function scanResponseMember(state: ScanState, start: number, end: number): void {
-  if (isKey(state, "timed_out", start, end)) state.timedOut = sliceValue(state) === "true";
-  else if (isKey(state, "terminated_early", start, end)) state.terminatedEarly = sliceValue(state) === "true";
-  else if (isKey(state, "_scroll_id", start, end)) state.scrollId = parseString(state, sliceValue(state));
-  else if (isKey(state, "_shards", start, end)) {
+function scanResponseMember(state: ScanState): void {
+  if (isKey(state, "timed_out")) state.timedOut = sliceValue(state) === "true";
+  else if (isKey(state, "terminated_early")) state.terminatedEarly = sliceValue(state) === "true";
+  else if (isKey(state, "_scroll_id")) state.scrollId = parseString(state, sliceValue(state));
+  else if (isKey(state, "_shards")) {
     const value = JSON.parse(decodeSlice(state, sliceValue(state))) as {
       total?: unknown;
       failed?: unknown;
     };
     if (typeof value.total !== "number" || typeof value.failed !== "number") failScan(state);
     state.shards = { total: value.total, failed: value.failed };
-  } else if (isKey(state, "hits", start, end)) {
-    state.hits = [];
-    visitMembers(state, scanHitsMember);
   } else skipValue(state);
 }
 
-function scanHitsMember(state: ScanState, start: number, end: number): void {
-  if (isKey(state, "hits", start, end)) visitElements(state, scanHit);
-  else if (isKey(state, "total", start, end)) {
-    const counted = JSON.parse(sliceValue(state)) as { value?: unknown; relation?: unknown } | null;
-    if (counted?.relation === "eq" && typeof counted.value === "number") state.total = counted.value;
-  } else skipValue(state);
+/** The object of the hits and of their number. */
+function* scanHits(state: ScanState): Steps<void> {
+  state.hits = [];
+  for (let more = enterObject(state); more; more = nextMember(state)) {
+    if (isKey(state, "hits")) yield* scanHitList(state);
+    else if (isKey(state, "total")) {
+      const counted = JSON.parse(sliceValue(state)) as { value?: unknown; relation?: unknown } | null;
+      if (counted?.relation === "eq" && typeof counted.value === "number") state.total = counted.value;
+    } else skipValue(state);
+  }
+}
+
+function* scanHitList(state: ScanState): Steps<void> {
+  for (let more = enterArray(state); more; more = nextElement(state)) {
+    scanHit(state);
+    if (state.at < state.stepEnd) continue;
+    yield;
+    state.stepEnd = state.at + bytesPerStep;
+  }
 }
 
 function scanHit(state: ScanState): void {
   state.index = state.id = state.routing = state.sort = state.source = undefined;
-  visitMembers(state, scanHitMember);
+  for (let more = enterObject(state); more; more = nextMember(state)) scanHitMember(state);
   const { index, id, routing, sort, source, picked } = state;
   if (index === undefined || id === undefined || source === undefined) failScan(state);
   state.hits?.push({ index, id: formatHitId(id, routing), sort, source, picked });
 }
 
-function scanHitMember(state: ScanState, start: number, end: number): void {
-  if (isKey(state, "_source", start, end)) {
+function scanHitMember(state: ScanState): void {
+  if (isKey(state, "_source")) {
     const begin = state.at;
+    openDocument(state);
     state.picked = new Map();
     if (state.names.keys.length === 0) skipValue(state);
     else state.at = pickValues(state, begin, state.names);
-    state.source = decodeSlice(state, state.latin1.slice(begin, state.at));
-  } else if (isKey(state, "_id", start, end)) state.id = parseString(state, sliceValue(state));
-  else if (isKey(state, "_routing", start, end)) state.routing = parseString(state, sliceValue(state));
-  else if (isKey(state, "_index", start, end)) {
+    state.source = decodeSlice(state, sliceBytes(state, begin, state.at));
+    state.documentBytes = state.at - begin;
+  } else if (isKey(state, "_id")) state.id = parseString(state, sliceValue(state));
+  else if (isKey(state, "_routing")) state.routing = parseString(state, sliceValue(state));
+  else if (isKey(state, "_index")) {
     const json = sliceValue(state);
     if (json !== state.indexJson) {
       state.indexName = parseString(state, json);
@@ -215,12 +241,9 @@ function scanHitMember(state: ScanState, start: number, end: number): void {
       state.indices.add(state.indexName);
     }
     state.index = state.indexName;
-  } else if (isKey(state, "sort", start, end)) visitElements(state, scanSortValue);
-  else skipValue(state);
-}
-
-function scanSortValue(state: ScanState): void {
-  state.sort = sliceValue(state);
+  } else if (isKey(state, "sort")) {
+    for (let more = enterArray(state); more; more = nextElement(state)) state.sort = sliceValue(state);
+  } else skipValue(state);
 }
 
 // ---- A document ---------------------------------------------------------------------------------------------------
@@ -267,7 +290,7 @@ function takeValue(state: ScanState, name: string | undefined, start: number, en
   if (first === openBracket) state.picked = undefined;
   const { picked } = state;
   if (picked === undefined || name === undefined || first === openBrace) return;
-  const json = state.latin1.slice(start, end);
+  const json = sliceBytes(state, start, end);
   if (json === "null") return;
   if (picked.has(name) || (first !== quote && !scalarPattern.test(json))) state.picked = undefined;
   else picked.set(name, first === quote ? parseString(state, json) : json);
@@ -297,60 +320,88 @@ function skipValue(state: ScanState): void {
 function sliceValue(state: ScanState): string {
   const start = skipSpace(state.bytes, state.at);
   skipValue(state);
-  return state.latin1.slice(start, state.at);
+  return sliceBytes(state, start, state.at);
 }
 
-/**
- * Calls `member` for each key of the object, which lies in the bytes from `start` to `end` without its quotes. `state.at` is
- * at the value, and `member` must advance behind it.
- */
-function visitMembers(
-  state: ScanState,
-  member: (state: ScanState, start: number, end: number) => void,
-): void {
-  const { bytes } = state;
+/** What a window has at least. Most slices lie in the same one, and a slice of it costs far less than one of the bytes. */
+const windowBytes = 262_144;
+
+function sliceBytes(state: ScanState, start: number, end: number): string {
+  if (start < state.windowStart || end > state.windowEnd) moveWindow(state, start, end);
+  return state.window.slice(start - state.windowStart, end - state.windowStart);
+}
+
+function moveWindow(state: ScanState, start: number, end: number): void {
+  const part = state.bytes.subarray(start, Math.max(end, start + windowBytes));
+  state.window = part.toString("latin1");
+  state.windowStart = start;
+  state.windowEnd = start + part.length;
+  state.ascii = isAscii(part);
+}
+
+/** Has the window hold the document here, if it is about as long as the one before: then its values are slices of its text. */
+function openDocument(state: ScanState): void {
+  const { at, bytes, windowEnd, documentBytes } = state;
+  const end = at + Math.ceil(documentBytes * 1.25);
+  if (end > windowEnd && windowEnd < bytes.length) moveWindow(state, at, end);
+}
+
+/** Whether the object has a member: its key is the current one then, and its value comes next. */
+function enterObject(state: ScanState): boolean {
   expectByte(state, openBrace);
-  state.at = skipSpace(bytes, state.at);
-  if (bytes[state.at] === closeBrace) {
-    state.at++;
-    return;
-  }
-  for (;;) {
-    state.at = skipSpace(bytes, state.at);
-    if (bytes[state.at] !== quote) failScan(state);
-    const start = state.at + 1;
-    state.at = findStringEnd(bytes, state.at);
-    if (state.at > bytes.length) failScan(state);
-    const end = state.at - 1;
-    expectByte(state, colon);
-    state.at = skipSpace(bytes, state.at);
-    member(state, start, end);
-    state.at = skipSpace(bytes, state.at);
-    const next = bytes[state.at++];
-    if (next === closeBrace) return;
-    if (next !== comma) failScan(state);
-  }
+  return hasFirst(state, closeBrace) && readKey(state);
 }
 
-function visitElements(state: ScanState, element: (state: ScanState) => void): void {
-  const { bytes } = state;
+/** As `enterObject`, behind the value of a member. */
+function nextMember(state: ScanState): boolean {
+  return hasNext(state, closeBrace) && readKey(state);
+}
+
+/** Whether the array has an element, which comes next then. */
+function enterArray(state: ScanState): boolean {
   expectByte(state, openBracket);
-  state.at = skipSpace(bytes, state.at);
-  if (bytes[state.at] === closeBracket) {
-    state.at++;
-    return;
-  }
-  for (;;) {
-    element(state);
-    state.at = skipSpace(bytes, state.at);
-    const next = bytes[state.at++];
-    if (next === closeBracket) return;
-    if (next !== comma) failScan(state);
-  }
+  return hasFirst(state, closeBracket);
 }
 
-function isKey({ latin1 }: ScanState, key: string, start: number, end: number): boolean {
-  return end - start === key.length && latin1.startsWith(key, start);
+function nextElement(state: ScanState): boolean {
+  return hasNext(state, closeBracket);
+}
+
+function hasFirst(state: ScanState, close: number): boolean {
+  state.at = skipSpace(state.bytes, state.at);
+  if (state.bytes[state.at] !== close) return true;
+  state.at++;
+  return false;
+}
+
+function hasNext(state: ScanState, close: number): boolean {
+  state.at = skipSpace(state.bytes, state.at);
+  const next = state.bytes[state.at++];
+  if (next === close) return false;
+  if (next !== comma) failScan(state);
+  return true;
+}
+
+function readKey(state: ScanState): true {
+  const { bytes } = state;
+  const quoted = skipSpace(bytes, state.at);
+  state.at = quoted;
+  if (bytes[quoted] !== quote) failScan(state);
+  state.at = findStringEnd(bytes, quoted);
+  if (state.at > bytes.length) failScan(state);
+  state.keyStart = quoted + 1;
+  state.keyEnd = state.at - 1;
+  expectByte(state, colon);
+  state.at = skipSpace(bytes, state.at);
+  return true;
+}
+
+/** Whether the current key is this one, which is ASCII. */
+function isKey({ bytes, keyStart, keyEnd }: ScanState, key: string): boolean {
+  const { length } = key;
+  if (keyEnd - keyStart !== length) return false;
+  for (let at = 0; at < length; at++) if (bytes[keyStart + at] !== key.charCodeAt(at)) return false;
+  return true;
 }
 
 /** The string that a JSON text holds. @throws {SyntaxError} It is no string. */

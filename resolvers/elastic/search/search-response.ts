@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
+import { runSteps, type Steps, takeSteps, yieldToEventLoop } from "../../../src/core/turns.ts";
 import { isValueObject } from "../document/flatten.ts";
 import { formatHitId, type Hit, type SearchResponse, scanSearchResponse } from "../document/hit-scanner.ts";
 import { malformedResponseError, noPickedFields, requireComplete } from "./search.ts";
@@ -35,7 +35,7 @@ export async function parseCompleteResponse(
   await yieldToEventLoop();
   let response: ParsedResponse;
   try {
-    response = parseResponse(bytes, size);
+    response = await takeSteps(parseResponse(bytes, size));
   } catch (cause) {
     throw malformedResponseError(backend, bytes, cause);
   }
@@ -44,8 +44,8 @@ export async function parseCompleteResponse(
 }
 
 /** @throws {SyntaxError} where the bytes are not a response of `_search` */
-export function parseResponse(bytes: Buffer, size: number): ParsedResponse {
-  return splitResponse(bytes, size) ?? scanResponse(bytes);
+export function* parseResponse(bytes: Buffer, size: number): Steps<ParsedResponse> {
+  return splitResponse(bytes, size) ?? (yield* scanResponse(bytes));
 }
 
 const sortKey = Buffer.from('"sort":[');
@@ -150,7 +150,7 @@ function scanHead(
 ): Omit<SearchResponse, "hits" | "indices"> | undefined {
   const withoutHits = Buffer.concat([bytes.subarray(0, begin), onlyHit, bytes.subarray(end)]);
   try {
-    const { hits, indices, ...head } = scanSearchResponse(withoutHits, noPickedFields.pickedNames);
+    const { hits, indices, ...head } = runSteps(scanSearchResponse(withoutHits, noPickedFields.pickedNames));
     return hits.length === 1 && indices.has("") ? head : undefined;
   } catch {
     return undefined;
@@ -170,8 +170,8 @@ function failMalformed(): never {
 
 // ---- Any other form ------------------------------------------------------------------------------------------------
 
-function scanResponse(bytes: Buffer): ParsedResponse {
-  const { hits, ...head } = scanSearchResponse(bytes, noPickedFields.pickedNames);
+function* scanResponse(bytes: Buffer): Steps<ParsedResponse> {
+  const { hits, ...head } = yield* scanSearchResponse(bytes, noPickedFields.pickedNames);
   return { ...head, count: hits.length, bytes: bytes.length, chunks: () => parseHits(hits) };
 }
 

@@ -3,7 +3,7 @@
 // forbidden, so this is checked with strict options and by counting shards.
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
+import { takeSteps, yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import { sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -42,7 +42,7 @@ export async function readCompleteResponse(
   await yieldToEventLoop();
   let response: SearchResponse;
   try {
-    response = scanSearchResponse(bytes, pickedNames);
+    response = await takeSteps(scanSearchResponse(bytes, pickedNames));
   } catch (cause) {
     throw malformedResponseError(backend, bytes, cause);
   }

@@ -1,10 +1,19 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { listTexts } from "#resolvers/elastic/document/dotted-names.ts";
-import { buildNameTree, formatHitId, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
-import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
+import {
+  buildNameTree,
+  formatHitId,
+  type NameTree,
+  scanSearchResponse as scanInSteps,
+} from "#resolvers/elastic/document/hit-scanner.ts";
+import { parseResponse as parseInSteps } from "#resolvers/elastic/search/search-response.ts";
 import { isJsonObject, parseLossless } from "#src/core/json/lossless-json.ts";
+import { runSteps } from "#src/core/turns.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
+
+const scanSearchResponse = (bytes: Buffer, names: NameTree) => runSteps(scanInSteps(bytes, names));
+const parseResponse = (bytes: Buffer, size: number) => runSteps(parseInSteps(bytes, size));
 
 const names = ["message", "log.level", "log.syslog.severity.name", "log.file.path", "größe", "__proto__"];
 const nameTree = buildNameTree(names);
@@ -138,6 +147,32 @@ describe("scanSearchResponse", () => {
       shards: { total: 3, failed: 1 },
       hits: [{ index: "i", id: "1", sort: undefined, source, picked: new Map() }],
     });
+  });
+
+  test("pauses in a large response, whose documents it finds as in a small one", () => {
+    const sources = Array.from({ length: 40 }, (_, n) => {
+      const text = (n % 3 === 0 ? "ü" : "u").repeat((n % 7) * 20_000);
+      return JSON.stringify({ text, message: `m${n}`, log: { level: n % 2 === 0 ? "wärn" : "info" } });
+    });
+    const rows = sources.map(
+      (source, n) => `{"_index":"i${n % 2}","_id":"${n}","_source":${source},"sort":[${n}]}`,
+    );
+    const text = `{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[${rows}]}}`;
+    const bytes = Buffer.from(text);
+    const steps = scanInSteps(bytes, nameTree);
+    let pauses = 0;
+    let step = steps.next();
+    for (; step.done !== true; step = steps.next()) pauses += 1;
+    expect(pauses).toBeGreaterThanOrEqual(Math.floor(bytes.length / 700_000));
+    expect(step.value.hits).toEqual(
+      sources.map((source, n) => ({
+        ...{ index: `i${n % 2}`, id: String(n), sort: String(n), source },
+        picked: new Map([
+          ["message", `m${n}`],
+          ["log.level", n % 2 === 0 ? "wärn" : "info"],
+        ]),
+      })),
+    );
   });
 
   test("rejects truncated and other responses", () => {

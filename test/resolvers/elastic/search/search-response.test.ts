@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
 import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
 import { parseExactIntegers } from "#src/core/json/lossless-json.ts";
+import { runSteps } from "#src/core/turns.ts";
 
 describe("parseResponse agrees with scanSearchResponse, with exact integers", () => {
   /** Values with the beginning of a hit, or larger than a chunk. */
@@ -32,8 +33,8 @@ describe("parseResponse agrees with scanSearchResponse, with exact integers", ()
     const bytes = Buffer.from(
       `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
     );
-    const { hits: cut, ...rest } = scanSearchResponse(bytes, buildNameTree([]));
-    const { count, bytes: length, chunks: parts, ...own } = parseResponse(bytes, size);
+    const { hits: cut, ...rest } = runSteps(scanSearchResponse(bytes, buildNameTree([])));
+    const { count, bytes: length, chunks: parts, ...own } = runSteps(parseResponse(bytes, size));
     expect(own).toEqual(rest);
     expect(length).toBe(bytes.length);
     expect(count).toBe(rows.length);
@@ -77,5 +78,5 @@ test.each([
   '{"hits":{"hits":[]}}',
   '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
 ])("parseResponse rejects %s", (text) => {
-  expect(() => parseResponse(Buffer.from(text), 5_000)).toThrow(SyntaxError);
+  expect(() => runSteps(parseResponse(Buffer.from(text), 5_000))).toThrow(SyntaxError);
 });

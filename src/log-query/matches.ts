@@ -1,6 +1,7 @@
 // What a filter means, on one line. This is the definition: stores that compile filters are tested against it.
 import type { LogLine } from "../core/rows.ts";
-import type { Compare, Filter, Operator, Path } from "./ast.ts";
+import type { Steps } from "../core/turns.ts";
+import { type Compare, type Filter, listComparisons, type Operator, type Path } from "./ast.ts";
 import { orderDecimals, parseDecimal } from "./decimal.ts";
 import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";
 
@@ -28,6 +29,51 @@ export function matches(filter: Filter, line: LogLine): boolean {
 export function compileMatcher(filter: Filter): (line: LogLine) => boolean {
   const test = compileFilter(filter);
   return filter.kind === "all" ? () => true : (line) => test(line, openBody(line.json));
+}
+
+/** What is compared in one step, in characters: some milliseconds where each comparison searches all of a long text. */
+const charsPerStep = 1_000_000;
+
+/**
+ * The same for stores whose lines may be long: a thousand comparisons with a line of a megabyte take a second. Where comparing may
+ * take longer than one step, the answer comes in steps.
+ */
+export function compileSteppedMatcher(filter: Filter): (line: LogLine) => boolean | Steps<boolean> {
+  const matches = compileMatcher(filter);
+  const comparisons = listComparisons(filter).length;
+  const test = compileSteps(filter);
+  return (line) => {
+    const chars = line.json.length + (line.message?.length ?? 0);
+    if (comparisons * chars <= charsPerStep) return matches(line);
+    return test(line, openBody(line.json), { charsPerComparison: chars, chars: 0 });
+  };
+}
+
+/** How much has been compared in the current step. */
+interface StepMeter {
+  readonly charsPerComparison: number;
+  chars: number;
+}
+type SteppedTest = (line: LogLine, body: Body, meter: StepMeter) => Steps<boolean>;
+
+function compileSteps(filter: Filter): SteppedTest {
+  if (filter.kind === "and" || filter.kind === "or") {
+    const tests = filter.operands.map(compileSteps);
+    const decisive = filter.kind === "or";
+    return function* (line, body, meter) {
+      for (const test of tests) if ((yield* test(line, body, meter)) === decisive) return decisive;
+      return !decisive;
+    };
+  }
+  const test = compileFilter(filter);
+  return function* (line, body, meter) {
+    if (meter.chars > charsPerStep) {
+      yield;
+      meter.chars = 0;
+    }
+    meter.chars += meter.charsPerComparison;
+    return test(line, body);
+  };
 }
 
 /** The same for lines that many filters are asked about: their bodies are opened once for all of these. */

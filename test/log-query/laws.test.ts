@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
 import { type LogLine, severities } from "#src/core/rows.ts";
+import { runSteps } from "#src/core/turns.ts";
 import {
   type Compare,
   type Field,
@@ -14,7 +15,7 @@ import {
 } from "#src/log-query/ast.ts";
 import { orderDecimals, parseDecimal } from "#src/log-query/decimal.ts";
 import { openBody, readExact, spelling } from "#src/log-query/json-body.ts";
-import { compileMatcher, matches } from "#src/log-query/matches.ts";
+import { compileMatcher, compileSteppedMatcher, matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
@@ -259,6 +260,18 @@ describe("matches(filter, line)", () => {
         }
       }),
       { numRuns: sampleRuns(1_000) },
+    );
+  });
+
+  test("gives the same result in steps, where a line is long", () => {
+    const padding = " ".repeat(1_100_000);
+    fc.assert(
+      fc.property(filter, line, (tree, row) => {
+        const long = { ...row, json: row.json + padding };
+        const found = compileSteppedMatcher(tree)(long);
+        expect(typeof found === "boolean" ? found : runSteps(found)).toBe(matches(tree, row));
+      }),
+      { numRuns: sampleRuns(100) },
     );
   });
 

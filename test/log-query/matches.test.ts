@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
-import { compileMatcher, matches } from "#src/log-query/matches.ts";
+import { compileMatcher, compileSteppedMatcher, matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { type LoadedLine, loadScripts, toLogLine } from "./script.ts";
 
@@ -94,4 +94,30 @@ test("a body is parsed at most once, and only for filters that read it", () => {
   } finally {
     parsed.mockRestore();
   }
+});
+
+describe("many comparisons with a long line", () => {
+  const long = toLogLine({ id: "a", json: JSON.stringify({ text: "m".repeat(30_000), a: 1 }) });
+  const build = (word: string, last: string) =>
+    parse([...Array.from({ length: 300 }, (_, n) => `(text:x${n} AND a=1)`), last].join(` ${word} `));
+  const run = (query: string | ReturnType<typeof parse>) => {
+    const found = compileSteppedMatcher(typeof query === "string" ? parse(query) : query)(long);
+    if (typeof found === "boolean") return { found, pauses: 0 };
+    let pauses = 0;
+    let step = found.next();
+    for (; step.done !== true; step = found.next()) pauses += 1;
+    return { found: step.value, pauses };
+  };
+
+  test("pause between the comparisons", () => {
+    expect(run(build("OR", "a=1"))).toEqual({ found: true, pauses: expect.any(Number) });
+    expect(run(build("OR", "a=1")).pauses).toBeGreaterThanOrEqual(8);
+    expect(run(build("OR", "a=2"))).toMatchObject({ found: false });
+    expect(run(build("AND", "a=1"))).toEqual({ found: false, pauses: 0 });
+  });
+
+  test("do not pause where they are few", () => {
+    expect(run("text:m OR a=2")).toEqual({ found: true, pauses: 0 });
+    expect(run("")).toEqual({ found: true, pauses: 0 });
+  });
 });

@@ -5,8 +5,8 @@ import { BackendError, Refused } from "../../../src/core/errors.ts";
 import { sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
-import { createPause } from "../../../src/core/turns.ts";
-import { compileMatcher } from "../../../src/log-query/matches.ts";
+import { createPause, type Steps, takeSteps } from "../../../src/core/turns.ts";
+import { compileSteppedMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 import type { Hit } from "../document/hit-scanner.ts";
@@ -35,7 +35,7 @@ export interface GroupReader {
   readonly budget: ReadBudget;
   /** Set for exports. */
   readonly window: ExportWindow | undefined;
-  readonly matches: (line: LogLine) => boolean;
+  readonly matches: LineTest;
   readonly recorder: Recorder | undefined;
   /** How many lines this group will probably give; all that the query expects, once more than these have been asked for. */
   expectedLines: number;
@@ -98,9 +98,11 @@ function estimateLines({ expectedLines, expectedShare = 1 }: LogQuery): number {
   return Math.min(expectedLines, Math.max(leastProbableLines, most));
 }
 
+type LineTest = (line: LogLine) => boolean | Steps<boolean>;
+
 /** Whether a line is one of those that a query asks for, but for its range. */
-function compileLineTest({ moments, filter }: LogQuery): (line: LogLine) => boolean {
-  const matches = compileMatcher(filter);
+function compileLineTest({ moments, filter }: LogQuery): LineTest {
+  const matches = compileSteppedMatcher(filter);
   if (moments === undefined) return matches;
   // The index finds a document by any of its times, and it is a line of the least.
   const named = new Set(moments);
@@ -148,7 +150,7 @@ async function decodeLines(
   hits: readonly Hit[],
   instants: readonly Instant[],
   { from, to }: TimeRange,
-  matches: (line: LogLine) => boolean,
+  matches: LineTest,
 ): Promise<LogLine[]> {
   const lines: LogLine[] = [];
   const pause = createPause(signal);
@@ -162,7 +164,8 @@ async function decodeLines(
     }
     const line = decodeLine(backend, requireAt(hits, at), time, source.id, layout);
     // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
-    if (matches(line)) lines.push(line);
+    const found = matches(line);
+    if (typeof found === "boolean" ? found : await takeSteps(found, signal)) lines.push(line);
     const paused = pause();
     if (paused !== undefined) await paused;
   }

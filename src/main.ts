@@ -2,6 +2,7 @@
 // run every command.
 import "./compile-cache.js";
 import { readFileSync } from "node:fs";
+import { totalmem } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
 import { commands, printUsage, readHelp } from "./commands.ts";
@@ -51,12 +52,18 @@ const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   openInput: () => process.stdin,
   readText: (path) => readFileSync(path, "utf8"),
   now,
+  memoryLimit: readMemoryLimit(),
   readHelp,
   loadModules,
   onChange: watchFile,
   onHangup: subscribeToHangup,
   signal: stop.signal,
 };
+
+/** The limit of the container; without one the system tells 0, or more than there is. */
+function readMemoryLimit(): number {
+  return Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem());
+}
 
 function subscribeToHangup(listener: () => void, signal: AbortSignal): void {
   notifyHangup = () => {

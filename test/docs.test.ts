@@ -199,7 +199,7 @@ describe("shell examples", () => {
 
 /** The names of the program's own metrics, without those of node and the process. */
 async function listOwnMetrics(): Promise<readonly string[]> {
-  const telemetry = createTelemetry({ write: () => {}, level: "silent" });
+  const telemetry = createTelemetry({ write: () => {}, level: "silent", process: { memoryLimit: 1 } });
   telemetry.intake.watch(async () => ({ reports: 0, bytes: 0, deadLetters: 0 }));
   const { text } = await telemetry.metrics();
   return [...text.matchAll(/^# TYPE (readout_\w+) /gm)].map(([, name = ""]) => name);
@@ -230,7 +230,7 @@ describe("what repeats the code", () => {
   });
 
   test("frontend-errors.md names every result of a report and no other", () => {
-    const results = ["kept", ...listUnion("src/telemetry/telemetry.ts", "DropReason")].sort();
+    const results = ["kept", ...listUnion("src/telemetry/intake-telemetry.ts", "DropReason")].sort();
     expect(listFirstCells("docs/reference/api/frontend-errors.md", "Results")).toEqual(results);
   });
 

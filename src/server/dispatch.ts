@@ -122,7 +122,7 @@ function isGraphqlRequest({ method, path }: Exchange): boolean {
 function startRequestLog(
   telemetry: Telemetry,
   { audit, isToken = () => false }: ConfigGeneration,
-  { id, method }: Exchange,
+  { id, method, gone }: Exchange,
 ): RequestLog {
   const started = performance.now();
   const span = findCurrentSpan();
@@ -137,6 +137,8 @@ function startRequestLog(
     },
     finish: async (status, cut, failure) => {
       const duration = performance.now() - started;
+      // Now: an answer that is broken off ends the connection as well.
+      const left = cut && gone.aborted;
       if (audit !== undefined) {
         const entry = { ...describeOutcome(fields), request: id, status, ms: Math.round(duration) };
         const recorded = audit.record({ ...entry, cut: cut || undefined }, isToken);
@@ -144,9 +146,9 @@ function startRequestLog(
         await (status < 400 && !cut ? recorded : recorded.catch(() => {}));
       }
       const error = failure === undefined ? undefined : countFailure(telemetry, failure);
-      const { operation, route, user, missing } = fields;
+      const { operation, route, user, missing, isTail = false } = fields;
       telemetry.recordFinishedRequest({
-        ...{ id, method, operation, route, user, status, cut, duration, error, span },
+        ...{ id, method, operation, route, user, status, cut, left, isTail, duration, error, span },
         missing: status < 400 ? missing : undefined,
       });
     },

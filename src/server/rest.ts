@@ -93,6 +93,7 @@ export interface RequestLogFields {
   bytes?: number;
   /** What the answer lacks, as clients are told it. */
   missing?: readonly string[];
+  isTail?: boolean;
   /** Whether an answer has begun that is streamed. */
   hasBegun?: boolean;
 }
@@ -349,6 +350,7 @@ export async function openTail(
 ): Promise<StreamedBody> {
   const { telemetry } = runner;
   work.end();
+  log.fields.isTail = true;
   await log.begin();
   const end: { recorded?: Promise<void> } = {};
   const client = {

@@ -16,8 +16,11 @@ interface FinishedRequest {
   /** Such as `logs.lines`; `none` where no route matches. */
   readonly operation: string;
   readonly status: number;
-  /** The client disconnected, or the answer was aborted after its first byte. */
+  /** The client has not received all of the answer: it `left`, or the answer was broken off after its first byte. */
   readonly cut: boolean;
+  readonly left: boolean;
+  /** It lasts as long as its client wants. */
+  readonly isTail: boolean;
   readonly duration: Millis;
   readonly user: string | undefined;
   /** Logged when the request failed. */
@@ -89,22 +92,21 @@ export interface TelemetryOptions {
   /** Gets each log line, newline included. */
   readonly write: (line: string) => void;
   readonly level?: LogEvent["level"] | "silent";
-  /** Memory, CPU and event loop of the process. Off in tests. */
-  readonly processMetrics?: boolean;
+  /** Memory, CPU and event loop of the process, which may take so many bytes. Absent in tests. */
+  readonly process?: { readonly memoryLimit: number };
 }
 
-/** Seconds. */
-const buckets = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30];
+/** Seconds; 5 is what the alerts of `deploy/mixin` ask for. */
+const buckets = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 5, 10, 30];
 
-export function createTelemetry({
-  write,
-  level = "info",
-  processMetrics = false,
-}: TelemetryOptions): Telemetry {
+export function createTelemetry({ write, level = "info", process: own }: TelemetryOptions): Telemetry {
   const logger = createLogger(write, level);
   const registry = new Registry();
-  if (processMetrics) collectDefaultMetrics({ register: registry });
   const registers = [registry];
+  if (own !== undefined) {
+    collectDefaultMetrics({ register: registry });
+    exposeMemoryLimit(own.memoryLimit, registers);
+  }
   exposeVersion(registers);
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
@@ -150,6 +152,14 @@ function createAuditLossCounter(registers: Registry[]): Telemetry["recordAuditLo
   return (reason, lines) => lost.inc({ reason }, lines);
 }
 
+function exposeMemoryLimit(bytes: number, registers: Registry[]): void {
+  new Gauge({
+    name: "readout_memory_limit_bytes",
+    help: "Memory that the process may take: the limit of its container, or all of the machine's",
+    registers,
+  }).set(bytes);
+}
+
 function exposeVersion(registers: Registry[]): void {
   new Gauge({
     name: "readout_build_info",
@@ -166,37 +176,44 @@ function createRequestTelemetry(
 ): Pick<Telemetry, "recordFinishedRequest"> {
   const requests = new Counter({
     name: "readout_requests_total",
-    help: "Requests answered, by operation and status; status `cut` is a client that left or an answer broken off",
+    help: "Requests answered, by operation and status; `left` is a client that left, `cut` an answer that was broken off",
     labelNames: ["operation", "status"],
     registers,
   });
   const durations = new Histogram({
     name: "readout_request_duration_seconds",
-    help: "Time from a request's head to the end of its answer",
+    help: "Time from a request's head to the end of its answer, without live tails",
     labelNames: ["operation"],
     buckets,
     registers,
   });
   return {
     recordFinishedRequest: (request) => {
-      const { operation, status, cut, duration } = request;
-      requests.inc({ operation, status: cut ? "cut" : status });
-      durations.observe({ operation }, duration / 1_000);
+      const { operation, status, duration } = request;
+      requests.inc({ operation, status: nameBreak(request) ?? status });
+      if (!request.isTail) durations.observe({ operation }, duration / 1_000);
       logFinishedRequest(logger, request);
       endRequestSpan(request);
     },
   };
 }
 
+/** How the answer ended before its end; undefined where it did not. */
+function nameBreak({ cut, left }: FinishedRequest): "left" | "cut" | undefined {
+  if (left) return "left";
+  return cut ? "cut" : undefined;
+}
+
 function logFinishedRequest(
   logger: Logger,
-  { id, operation, status, cut, duration, user, error, missing = [] }: FinishedRequest,
+  { id, operation, status, cut, left, duration, user, error, missing = [] }: FinishedRequest,
 ) {
   const fields = {
     request: id,
     operation,
     status,
     cut: cut || undefined,
+    left: left || undefined,
     missing: missing.length === 0 ? undefined : missing,
     ms: roundToTenth(duration),
     user,
@@ -205,8 +222,9 @@ function logFinishedRequest(
   else logger.error({ ...fields, err: error }, "request failed");
 }
 
-function endRequestSpan({ id, operation, status, cut, method, route, span }: FinishedRequest): void {
-  const failed = cut ? "cut" : status >= 500 ? String(status) : undefined;
+function endRequestSpan(request: FinishedRequest): void {
+  const { id, operation, status, method, route, span } = request;
+  const failed = nameBreak(request) ?? (status >= 500 ? String(status) : undefined);
   const attributes = {
     "http.request.method": method,
     "http.route": route,

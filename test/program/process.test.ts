@@ -2,6 +2,7 @@
 // functions, without a process: `test/cli/refused-start.test.ts`.
 import { createHash } from "node:crypto";
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
+import { totalmem } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
@@ -64,6 +65,9 @@ describe.concurrent("readout serve", () => {
     });
     const metrics = await (await fetch(`${address}/metrics`)).text();
     expect(metrics).toContain(`readout_build_info{version="${version}"} 1\n`);
+    const limit = Number(/^readout_memory_limit_bytes (\d+)$/m.exec(metrics)?.[1]);
+    expect(limit).toBeGreaterThan(0);
+    expect(limit).toBeLessThanOrEqual(totalmem());
     expect((await fetch(`${address}/readyz`)).status).toBe(200);
     child.kill("SIGINT");
     expect(await ended).toBe(0);

@@ -37,11 +37,16 @@ const expressions = [
 let names: ReadonlySet<string>;
 /** What is scraped of a program that has just started. */
 let text: string;
+/** Of the buckets of its histograms, which are all alike. */
+let bounds: ReadonlySet<string>;
 beforeAll(async () => {
-  const telemetry = createTelemetry({ write: () => {}, level: "silent", processMetrics: true });
+  const telemetry = createTelemetry({ write: () => {}, level: "silent", process: { memoryLimit: 1 } });
   telemetry.intake.watch(async () => ({ reports: 0, bytes: 0, deadLetters: 0 }));
   telemetry.intake.announce(["shop"]);
   ({ text } = await telemetry.metrics());
+  telemetry.recordRequest("elk", "ok", 1);
+  const { text: later } = await telemetry.metrics();
+  bounds = new Set([...later.matchAll(/_bucket\{le="([^"]+)"/g)].map(([, bound = ""]) => bound));
   const listed = [...text.matchAll(/^# TYPE (\w+) (\w+)/gm)].flatMap(([, name = "", type]) =>
     type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
   );
@@ -87,6 +92,15 @@ test("counters that begin at 0 do so in the program", () => {
   for (const { series } of begun) {
     expect(text).toContain(`${series.replaceAll(/(?:job|instance)="\w+", /g, "")} 0\n`);
   }
+});
+
+test("the buckets of the cases are those of the program, and so is each length that an alert asks for", () => {
+  const used = cases.flatMap(({ input_series }) =>
+    input_series.flatMap(({ series }) => /le="([^"]+)"/.exec(series)?.[1] ?? []),
+  );
+  const asked = rules.flatMap(({ expr }) => /^histogram_quantile.* > (\d+)$/.exec(expr)?.[1] ?? []);
+  expect(asked).toEqual(["5", "5"]);
+  expect([...used, ...asked].filter((bound) => !bounds.has(bound))).toEqual([]);
 });
 
 test("each panel of the dashboard says what it shows", () => {

@@ -32,6 +32,7 @@ export function createShell(given: {
       return text;
     },
     now: () => given.now,
+    memoryLimit: 1_073_741_824,
     onChange: () => {},
     onHangup: () => {},
     readHelp,

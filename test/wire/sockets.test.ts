@@ -52,6 +52,10 @@ async function read(message: IncomingMessage): Promise<string> {
   return text;
 }
 
+async function readMetrics(server: Server): Promise<string> {
+  return (await server.fetch("http://x/metrics")).text();
+}
+
 /** A raw connection that has sent `text`, with all that came back so far. */
 async function raw(
   port: number,
@@ -150,12 +154,13 @@ describe.each(hosts)("server %s", (host) => {
   });
 
   test("breaks the connection on a failure after the first byte", async () => {
-    const { port, logged } = await start({ store: feed(3, fail).store }, host);
+    const { port, logged, server } = await start({ store: feed(3, fail).store }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
     expect(answer.statusCode).toBe(200);
     await expect(read(answer)).rejects.toMatchObject({ code: "ECONNRESET" });
     await eventually(() => logged().includes("the source went away"));
-    expect(logged()).toContain('"cut":true');
+    expect(logged()).toContain('"cut":true,"ms"');
+    expect(await readMetrics(server)).toContain('operation="logs.lines",status="cut"} 1');
   });
 
   test("breaks the connection on a failure over HTTP/1.0", async () => {
@@ -227,17 +232,17 @@ describe.each(hosts)("server %s", (host) => {
     await eventually(() => seen.signal?.aborted === true);
     await eventually(() => logged().includes('"cut":true'));
     expect(logged()).not.toContain('"level":"error"');
-    expect(await (await server.fetch("http://x/metrics")).text()).toContain(
-      'operation="logs.lines",status="cut"} 1',
-    );
+    expect(await readMetrics(server)).toContain('operation="logs.lines",status="left"} 1');
   });
 
   test("aborts the work when the client leaves during the answer", async () => {
     const { store, seen } = feed(10_000, undefined, 1_000);
-    const { port } = await start({ store }, host);
+    const { port, logged, server } = await start({ store }, host);
     const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
     answer.once("data", () => answer.destroy());
     await eventually(() => seen.signal?.aborted === true && seen.returned);
+    await eventually(() => logged().includes('"cut":true,"left":true'));
+    expect(await readMetrics(server)).toContain('operation="logs.lines",status="left"} 1');
   });
 
   test("pauses reading for a client that does not read, and ends at the deadline", async () => {

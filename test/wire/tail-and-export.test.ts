@@ -272,12 +272,16 @@ describe("live tail over HTTP", () => {
     logs.add("app", [{ id: "new", time, severity: "error", json: "{}" }]);
     await eventually(() => events().length > 0);
     expect(events().map(({ event, data }) => [event, data.id])).toEqual([["line", "new"]]);
-    const metric = async () =>
-      (await (await server.fetch("http://readout/metrics")).text()).match(/readout_open_tails (\d)/)?.[1];
+    const read = async () => (await server.fetch("http://readout/metrics")).text();
+    const metric = async () => (await read()).match(/readout_open_tails (\d)/)?.[1];
     expect(await metric()).toBe("1");
     answer.destroy();
     await eventually(() => logged().includes('"operation":"logs.tail","status":200,"ms"'));
     expect(await metric()).toBe("0");
+    const text = await read();
+    expect(text).toContain('readout_requests_total{operation="logs.tail",status="200"} 1\n');
+    // It was as long as its client wanted, which is no length of a request.
+    expect(text).not.toContain('readout_request_duration_seconds_count{operation="logs.tail"}');
   });
 
   test("ends on a reload; a removed token is a 401 on reconnect", async () => {

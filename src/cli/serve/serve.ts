@@ -134,7 +134,7 @@ export async function serve(config: Config, shell: Shell, options: ServeOptions)
 
 /** Connects and builds everything, but does not listen yet. @throws {ConfigError} */
 async function startServer(config: Config, shell: Shell, options: ServeOptions): Promise<RunningServer> {
-  const telemetry = createTelemetry({ write: shell.err, level: options.level, processMetrics: true });
+  const telemetry = createTelemetry({ write: shell.err, level: options.level, process: shell });
   const now = () => shell.now();
   const { log, recordExportedSpans: exported } = telemetry;
   const exporter = createOtlpExporter({ config: config.otlp, now, log, exported });

@@ -17,6 +17,8 @@ export interface Shell {
   /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
   readText(path: string): string;
   now(): Instant;
+  /** Bytes of memory that the process may take. */
+  readonly memoryLimit: number;
   /** What the help of each command says; loads them all. */
   readonly readHelp: () => Promise<readonly CommandHelp[]>;
   /** Runs a function that loads much code, and frees the memory that only loading needs. */

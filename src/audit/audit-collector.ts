@@ -13,7 +13,7 @@ const maxBatch = 512;
 const batchDelay: Millis = second;
 const retryDelay: Millis = second;
 /** How long the last lines may take. */
-const closeTimeout: Millis = 10 * second;
+const closeTimeout: Millis = 5 * second;
 
 interface WaitingLine extends AuditLine {
   readonly signal: AbortSignal;

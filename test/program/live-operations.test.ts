@@ -277,3 +277,23 @@ test("SIGTERM with 64 clients cuts no answer and exits within ten seconds", {
   expect(took).toBeLessThan(10_000);
   await source.close();
 });
+
+test("SIGTERM waits for collectors that do not answer once, and for all of them together", {
+  timeout: 60_000,
+}, async () => {
+  // Takes the first line of the run, and nothing after it.
+  let taken = 0;
+  const collector = await openScriptedSource((response) => {
+    taken += 1;
+    if (taken === 1) sendJson(response, {});
+  });
+  const file = join(folder, "collectors.yaml");
+  const settings = `audit: { otlp: { url: "${collector.url}" }, sync: always, key: "0123456789abcdef", on_full: drop }`;
+  await writeFile(file, `${generated}${settings}\notlp: { url: "${collector.url}", ratio: 1 }\n`);
+  const { child, told, ended, listening } = startReadout("serve", "--config", file);
+  await listening;
+  child.kill("SIGTERM");
+  expect(await ended).toBe(0);
+  expect(told.err).toContain("ended before everything was written");
+  await collector.close();
+});

@@ -8,6 +8,7 @@ import { createCertificateUsers } from "../../access/certificates.ts";
 import { createReloadableJwtVerifier } from "../../access/jwt.ts";
 import { createReloadableRateLimit } from "../../access/rate-limit.ts";
 import type { Config } from "../../config/config.ts";
+import { raceAbort } from "../../core/concurrency.ts";
 import { ConfigError, formatErrorCode } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import { runSteps, takeSteps } from "../../core/turns.ts";
@@ -49,6 +50,9 @@ the spool need a restart. SIGHUP also opens the file of the audit log again.
 
 /** How long running requests may take after the signal to end. */
 const drainTimeout: Millis = 20_000;
+
+/** How long all that they are written to may take after that: the audit log, traces, reports. What is late is lost. */
+const flushTimeout: Millis = 8_000;
 
 /** How long the last of the program's own traces may take to be sent. */
 const traceFlushTimeout: Millis = 5_000;
@@ -353,12 +357,18 @@ async function drain(running: RunningServer): Promise<number> {
   documents.close();
   const hasFailed = failed.signal.aborted;
   const grace = hasFailed ? 0 : drainTimeout;
+  const until = performance.now() + grace;
   // Senders of reports must close before their connections are waited for.
   await Promise.all([server.close(grace), errorIntake?.intake.close()]);
-  await errorIntake?.close(grace);
-  await audit.close();
-  await Promise.all([...unfinished, exporter.close(traceFlushTimeout)]);
-  await closeAll(running.state.current.backends);
+  await errorIntake?.close(Math.max(0, until - performance.now()));
+  const flushed = Promise.all([audit.close(), exporter.close(traceFlushTimeout), ...unfinished]).then(() =>
+    closeAll(running.state.current.backends),
+  );
+  const late = AbortSignal.timeout(flushTimeout);
+  await raceAbort(flushed, late).catch((error: unknown) => {
+    if (error !== late.reason) throw error;
+    telemetry.log({ level: "warn", message: "ended before everything was written" });
+  });
   return hasFailed ? exitCodes.failed : exitCodes.done;
 }
 

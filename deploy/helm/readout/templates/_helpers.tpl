@@ -73,7 +73,7 @@ spec:
   {{- with .Values.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
-  # Answers under way have 20 seconds after the pause below.
+  # After the pause below, answers under way have 20 seconds, and what is written last 8 more.
   terminationGracePeriodSeconds: 35
   securityContext:
     runAsNonRoot: true

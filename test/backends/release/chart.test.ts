@@ -37,7 +37,10 @@ interface Spec {
   readonly rules: readonly {
     readonly http: { readonly paths: readonly { readonly backend: { readonly service: Named } }[] };
   }[];
-  readonly metrics: readonly { readonly resource?: Named; readonly pods?: { readonly metric: Named } }[];
+  readonly metrics: readonly {
+    readonly resource?: Named & { readonly target: object };
+    readonly pods?: { readonly metric: Named };
+  }[];
 }
 interface PodSpec {
   readonly automountServiceAccountToken: boolean;
@@ -180,17 +183,33 @@ describe("the chart", () => {
       "cpu",
       "readout_open_streams",
     ]);
+    // Of the core that an instance can use, not of the quarter that it requests.
+    expect(scaler?.spec.metrics[0]?.resource?.target).toEqual({ type: "AverageValue", averageValue: "700m" });
     expect(findWorkload(render("public")).replicas).toBeUndefined();
   });
 
   test("makes a disruption budget only where a pod may go", () => {
     expect(find(render("smallest"), "PodDisruptionBudget")).toHaveLength(1);
     expect(find(render("secrets"), "PodDisruptionBudget")).toHaveLength(0);
+    expect(find(render("public", "--set", "autoscaling.minReplicas=1"), "PodDisruptionBudget")).toHaveLength(
+      1,
+    );
   });
 
   test.each([
-    ["config.listen=0.0.0.0:9", "config"],
-    ["config.intake.spool=/tmp/a", "intake"],
+    ["config=null", "config"],
+    ["config.listen=0.0.0.0:9", "config.listen is set by the chart"],
+    ["config.admin.listen=0.0.0.0:9", "config.admin is set by the chart"],
+    ["intake.enabled=true,config.intake.spool=/tmp/a", "config.intake.spool is set by the chart"],
+    ["intake.enabled=true,config.intake.listen=0.0.0.0:9", "config.intake.listen is set by the chart"],
+    ["config.sites.false.retention=30d", "config.sites has the name false"],
+    ["config.backends.true.kind=memory", "config.backends has the name true"],
+    [
+      "config.sites.shop.logs[0].sources.false.index=logs",
+      "config.sites.shop.logs.sources has the name false",
+    ],
+    ["existingSecret=own,secrets.key=text", "existingSecret and secrets exclude each other"],
+    ["autoscaling.enabled=true,autoscaling.minReplicas=9", "autoscaling.minReplicas is more"],
     ["replica=3", "replica"],
     ["image.digest=abc", "digest"],
     ["ingress.enabled=true", "hosts"],

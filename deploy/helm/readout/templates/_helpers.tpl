@@ -29,13 +29,36 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "readout.secret" -}}
+{{- if and .Values.existingSecret .Values.secrets -}}{{- fail "existingSecret and secrets exclude each other" -}}{{- end -}}
 {{- if .Values.existingSecret -}}{{ .Values.existingSecret }}
 {{- else if .Values.secrets -}}{{ include "readout.name" . }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Helm reads YAML 1.1, in which a site of Norway is called false. */ -}}
+{{- define "readout.refuseLostNames" -}}
+{{- if kindIs "map" .value -}}
+{{- range $name, $value := .value -}}
+{{- if has $name (list "true" "false") -}}
+{{- fail (printf "%s has the name %s: Helm reads no, off and n as false, yes, on and y as true; quote them" $.path $name) -}}
+{{- end -}}
+{{- include "readout.refuseLostNames" (dict "path" (printf "%s.%s" $.path $name) "value" $value) -}}
+{{- end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range .value -}}{{- include "readout.refuseLostNames" (dict "path" $.path "value" .) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The file as the program reads it. The addresses are those of the container's ports. */ -}}
 {{- define "readout.config" -}}
+{{- include "readout.refuseLostNames" (dict "path" "config" "value" .Values.config) -}}
+{{- if not (kindIs "invalid" .Values.config.listen) -}}
+{{- fail "config.listen is set by the chart: pods answer on 8080 without TLS, which ends at the ingress" -}}
+{{- end -}}
+{{- if not (kindIs "invalid" .Values.config.admin) -}}{{- fail "config.admin is set by the chart: 8082" -}}{{- end -}}
+{{- range $key := list "spool" "listen" -}}
+{{- if hasKey ($.Values.config.intake | default dict) $key -}}{{- fail (printf "config.intake.%s is set by the chart" $key) -}}{{- end -}}
+{{- end -}}
 {{- $fixed := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8082") -}}
 {{- if .Values.intake.enabled -}}
 {{- $_ := set $fixed "intake" (dict "spool" "/var/lib/readout/spool.db") -}}

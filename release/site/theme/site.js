@@ -81,7 +81,8 @@ input.addEventListener("keydown", (event) => {
     const chosen = list.querySelector('[aria-selected="true"]') ?? list.querySelector("[data-href]");
     if (chosen !== null && !list.hidden) location.assign(chosen.dataset.href);
   }
-  if (event.key.startsWith("Arrow")) event.preventDefault();
+  // The two others move within the text.
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") event.preventDefault();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && document.activeElement !== input) {

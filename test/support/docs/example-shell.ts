@@ -68,7 +68,10 @@ export async function openExampleShell(demo: string, file: string | undefined): 
   let address = demo;
   let token = file === undefined ? demoToken : stackToken;
   let statuses: number[] = [];
-  /** Resolved once the server has started that the block puts into the background. */
+  /**
+   * Resolved once the server has started that the block puts into the background. Before it nobody listens at its address: only
+   * a `curl` that tries again gets an answer.
+   */
   let starting: PromiseWithResolvers<void> | undefined;
 
   /** @returns exit code and standard output */
@@ -78,7 +81,9 @@ export async function openExampleShell(demo: string, file: string | undefined): 
     env: Env,
   ): Promise<readonly [number, string]> => {
     if (name === "curl") {
+      if (starting !== undefined && !args.includes("--retry-connrefused")) return [curlCannotConnect, ""];
       await starting?.promise;
+      starting = undefined;
       const { status, text, isFailure } = await fetchAs(args, (url) => place(url, address));
       statuses.push(status);
       return [isFailure ? 22 : 0, text];
@@ -151,7 +156,6 @@ const forwarded = [
   "systemctl",
   "useradd",
   "cp",
-  "kill",
   "sqlite3",
 ] as const;
 
@@ -171,21 +175,23 @@ function findMisuse(name: string, args: readonly string[]): string | undefined {
     case "npx":
       return args.includes("openapi-typescript@7") ? undefined : "unknown";
     case "docker":
+      if (first === "kill") return args.includes("HUP") ? undefined : "unknown";
       return (first === "compose" && existsSync("docker-compose.yml")) || first === "build"
         ? undefined
         : "unknown";
     case "helm":
       return first === "install" && args.includes("deploy/helm/readout") ? undefined : "unknown";
     case "systemctl":
-      return args.includes("readout") && existsSync("deploy/readout.service") ? undefined : "unknown";
+      if (first === "reload" && !/^ExecReload=/m.test(readFileSync("deploy/readout.service", "utf8"))) {
+        return "deploy/readout.service cannot be reloaded";
+      }
+      return args.includes("readout") ? undefined : "unknown";
     case "cp":
       return existsSync(first) ? undefined : "no such file in the checkout";
     case "useradd":
       return readFileSync("deploy/readout.service", "utf8").includes(`useradd ${args.join(" ")}`)
         ? undefined
         : "not as deploy/readout.service has it";
-    case "kill":
-      return first === "-HUP" ? undefined : "unknown";
     case "git":
       return first === "clone" || first === "pull" ? undefined : "unknown";
     case "sqlite3":
@@ -194,6 +200,9 @@ function findMisuse(name: string, args: readonly string[]): string | undefined {
       return "unknown";
   }
 }
+
+/** The exit code of curl where nobody listens. */
+const curlCannotConnect = 7;
 
 const withoutPort = (args: readonly string[]) =>
   args.filter((argument, at) => argument !== "--port" && args[at - 1] !== "--port");
@@ -214,6 +223,8 @@ async function fetchAs(args: readonly string[], toAddress: (url: string) => stri
       headers.append(name, value.join(": "));
     } else if (argument === "-d") body = args[++at];
     else if (argument === "--fail") fails = true;
+    else if (argument === "--retry") at += 1;
+    else if (argument === "--retry-connrefused") continue;
     else if (/^-s?N?$/.test(argument) && argument !== "-") streams ||= argument.includes("N");
     else if (url === "" && !argument.startsWith("-")) url = argument;
     else throw new Error(`curl: ${argument}`);

@@ -229,6 +229,29 @@ describe("what repeats the code", () => {
     );
   });
 
+  test("operate.md names every message of the level error and no other", () => {
+    const messages = ["src", "resolvers"].flatMap((folder) =>
+      readdirSync(folder, { recursive: true, encoding: "utf8" })
+        .filter((file) => file.endsWith(".ts"))
+        .flatMap((file) =>
+          [
+            ...readFileSync(`${folder}/${file}`, "utf8").matchAll(
+              /(?:level: "error",\s*message:|"error"[^"]{0,200}\blevel, message:|logger\.error\(\{ \.\.\.fields, err: error \},|messages: \{ unreadable:|(?<=read"), wrong:)\s*"([^"]+)"/g,
+            ),
+          ].map(([, message = ""]) => message),
+        ),
+    );
+    // What follows the colon is cut on the page.
+    const named = listFirstCells("docs/how-to/operate.md", "Errors in the log").map((name) =>
+      name.replace(": …", ""),
+    );
+    const isNamed = (message: string) => named.some((name) => `${message}:`.startsWith(`${name}:`));
+    expect(messages.filter((message) => !isNamed(message))).toEqual([]);
+    expect(named.filter((name) => !messages.some((message) => `${message}:`.startsWith(`${name}:`)))).toEqual(
+      [],
+    );
+  });
+
   test("frontend-errors.md names every result of a report and no other", () => {
     const results = ["kept", ...listUnion("src/telemetry/intake-telemetry.ts", "DropReason")].sort();
     expect(listFirstCells("docs/reference/api/frontend-errors.md", "Results")).toEqual(results);

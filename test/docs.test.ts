@@ -229,6 +229,24 @@ describe("what repeats the code", () => {
     );
   });
 
+  test("own-metrics.md names every field of a request in the log, and the runbooks no other", () => {
+    const lines: string[] = [];
+    const telemetry = createTelemetry({ write: (line) => lines.push(line) });
+    const request = {
+      ...{ id: "1", operation: "logs.lines", method: "POST", user: "ana", status: 500, duration: 1 },
+      ...{ cut: true, left: true, isTail: false, sites: ["shop"], rows: 1, documents: 2, missing: ["eu"] },
+    };
+    telemetry.recordFinishedRequest({ ...request, error: new Error("") });
+    const { level, time, msg, ...fields } = JSON.parse(lines.join(""));
+    const documented = listFirstCells("docs/reference/own-metrics.md", "Fields of a request");
+    expect(documented).toEqual(Object.keys(fields).sort());
+    const sentences =
+      readFileSync("docs/how-to/runbooks.md", "utf8").match(/[^.:]*\b(?:of|Search) the log\b[^.]*\./g) ?? [];
+    const named = sentences.flatMap((sentence) => listCode(sentence)).filter((code) => /^[a-z]+$/.test(code));
+    expect(named.length).toBeGreaterThan(3);
+    expect(named.filter((name) => !documented.includes(name))).toEqual([]);
+  });
+
   test("operate.md names every message of the level error and no other", () => {
     const messages = ["src", "resolvers"].flatMap((folder) =>
       readdirSync(folder, { recursive: true, encoding: "utf8" })

@@ -146,9 +146,11 @@ function startRequestLog(
         await (status < 400 && !cut ? recorded : recorded.catch(() => {}));
       }
       const error = failure === undefined ? undefined : countFailure(telemetry, failure);
-      const { operation, route, user, missing, isTail = false } = fields;
+      const { operation, route, user, missing, rows, isTail = false } = fields;
+      const isAllowed = status < 400 || error !== undefined;
       telemetry.recordFinishedRequest({
         ...{ id, method, operation, route, user, status, cut, left, isTail, duration, error, span },
+        ...{ rows, documents: fields.progress?.read, sites: isAllowed ? fields.sites : undefined },
         missing: status < 400 ? missing : undefined,
       });
     },

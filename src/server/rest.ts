@@ -85,7 +85,9 @@ export interface RequestLogFields {
   user: string | undefined;
   /** What the token is called. */
   token?: string;
+  /** As asked for, also those that the token may not see. */
   sites?: readonly string[];
+  /** For the audit log alone. */
   content?: RequestContent;
   /** What has been read for it. */
   progress?: ReadProgress;
@@ -178,7 +180,7 @@ export async function runOperation(
   let ownsWork = true;
   try {
     const { prepared, headers } = await prepareRequest(request, route, form);
-    if (log.isAudited) noteAsked(fields, prepared, generation, work);
+    noteAsked(log, prepared, generation, work);
     const finishAnswer = async (result: OperationResult, missing: MissingParts): Promise<Answer> => {
       if ("follow" in result) {
         ownsWork = false;
@@ -207,15 +209,15 @@ export async function runOperation(
   }
 }
 
-/** What is asked for, for the audit log, also where it is refused. */
+/** What is asked for, also where it is refused. */
 function noteAsked(
-  fields: RequestLogFields,
+  { fields, isAudited }: RequestLog,
   { sites, readContent }: PreparedOperation<OperationResult>,
   { visuals }: ConfigGeneration,
   { progress }: RequestLifetime,
 ): void {
   fields.sites = sites(visuals);
-  if (readContent !== undefined) fields.content = readContent();
+  if (isAudited && readContent !== undefined) fields.content = readContent();
   fields.progress = progress;
 }
 

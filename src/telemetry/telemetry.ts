@@ -23,6 +23,11 @@ interface FinishedRequest {
   readonly isTail: boolean;
   readonly duration: Millis;
   readonly user: string | undefined;
+  /** Those that it was allowed to ask for. */
+  readonly sites?: readonly string[] | undefined;
+  readonly rows?: number | undefined;
+  /** Documents or samples that were read from sources. */
+  readonly documents?: number | undefined;
   /** Logged when the request failed. */
   readonly error?: unknown;
   /** What the answer lacks, where its client takes a partial one. */
@@ -204,10 +209,8 @@ function nameBreak({ cut, left }: FinishedRequest): "left" | "cut" | undefined {
   return cut ? "cut" : undefined;
 }
 
-function logFinishedRequest(
-  logger: Logger,
-  { id, operation, status, cut, left, duration, user, error, missing = [] }: FinishedRequest,
-) {
+function logFinishedRequest(logger: Logger, request: FinishedRequest) {
+  const { id, operation, status, cut, left, duration, user, error, missing = [] } = request;
   const fields = {
     request: id,
     operation,
@@ -217,6 +220,9 @@ function logFinishedRequest(
     missing: missing.length === 0 ? undefined : missing,
     ms: roundToTenth(duration),
     user,
+    sites: request.sites,
+    rows: request.rows,
+    documents: request.documents,
   };
   if (error === undefined) logger.info(fields, "request");
   else logger.error({ ...fields, err: error }, "request failed");

@@ -13,7 +13,11 @@ export interface CircuitBreaker {
 }
 
 interface BreakerSettings {
-  /** The number of consecutive failures that opens it. */
+  /**
+   * The number of failures that opens it when nothing is answered in between. What fails although another request was
+   * answered since it was sent does not count: the backend lives, and one client's slow requests that end together would
+   * else close it to all.
+   */
   readonly failures: number;
   /** How long no request is let through. Then one probe is, and its outcome decides. */
   readonly openFor: Millis;
@@ -24,6 +28,7 @@ interface BreakerSettings {
 
 export function createCircuitBreaker({ failures, openFor, onOpen, clock }: BreakerSettings): CircuitBreaker {
   let consecutive = 0;
+  let answers = 0;
   let openUntil: Millis | undefined;
   let isProbing = false;
 
@@ -35,13 +40,15 @@ export function createCircuitBreaker({ failures, openFor, onOpen, clock }: Break
       if (isOpen()) return undefined;
       const isProbe = openUntil !== undefined;
       isProbing = isProbe;
+      const answersBefore = answers;
       return (outcome) => {
         if (isProbe) isProbing = false;
         if (outcome === "alive") {
           // Also a late answer to a request that was sent before the breaker opened.
           consecutive = 0;
+          answers += 1;
           openUntil = undefined;
-        } else if (outcome === "dead") {
+        } else if (outcome === "dead" && answers === answersBefore) {
           consecutive += 1;
           // Requests that were sent before the breaker opened do not keep it open for longer.
           if (!isProbe && (consecutive < failures || openUntil !== undefined)) return;

@@ -62,7 +62,7 @@ const answer = async (): Promise<string> => {
   sent += 1;
   return "ok";
 };
-/** A request that obeys its signal, and a function that answers it. */
+/** A request that obeys its signal, and functions that answer it and break its connection. */
 function createSlowRequest() {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const request = (signal: AbortSignal): Promise<string> => {
@@ -70,7 +70,8 @@ function createSlowRequest() {
     signal.addEventListener("abort", () => reject(new Error("the client's own words")));
     return promise;
   };
-  return { request, answer: () => resolve("ok") };
+  const breakOff = () => reject(new BackendError("elk", "unreachable", "no"));
+  return { request, answer: () => resolve("ok"), breakOff };
 }
 const readOutcome = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
@@ -260,6 +261,47 @@ describe("circuit breaker", () => {
     await vi.advanceTimersByTimeAsync(5_000);
     expect(await Promise.all(dead)).toEqual(Array(10).fill("timeout"));
     expect(await runTimes(1, guard, answer)).toEqual(["unreachable"]);
+  });
+
+  test.each([
+    ["time out", "timeout", () => vi.advanceTimersByTimeAsync(1_000)],
+    ["are cut off", "unreachable", undefined],
+  ])("stays closed when many requests %s together after another was answered", async (_, outcome, wait) => {
+    const guard = createTestGuard({ concurrent: 32 });
+    const slow = Array.from({ length: 16 }, createSlowRequest);
+    const failing = slow.map(({ request }) => readOutcome(guard.run(false, never, request)));
+    await vi.advanceTimersByTimeAsync(9_000);
+    expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
+    for (const { breakOff } of wait === undefined ? slow : []) breakOff();
+    await wait?.();
+    expect(await Promise.all(failing)).toEqual(Array(16).fill(outcome));
+    expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
+  });
+
+  test("opens in front of a backend that died while requests were under way", async () => {
+    const guard = createTestGuard({ concurrent: 32 });
+    const wait = () => readOutcome(guard.run(false, never, createSlowRequest().request));
+    const before = Array.from({ length: 10 }, wait);
+    await runTimes(1, guard, answer);
+    const after = Array.from({ length: 10 }, wait);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await Promise.all([...before, ...after])).toEqual(Array(20).fill("timeout"));
+    expect(await runTimes(1, guard, answer)).toEqual(["unreachable"]);
+  });
+
+  test("stays closed when a probe fails after another request was answered", async () => {
+    const guard = createTestGuard({ concurrent: 32 });
+    const late = createSlowRequest();
+    const first = guard.run(false, never, late.request);
+    await runTimes(10, guard, fail("unreachable"));
+    await vi.advanceTimersByTimeAsync(openFor);
+    const probe = createSlowRequest();
+    const probing = readOutcome(guard.run(false, never, probe.request));
+    late.answer();
+    expect(await first).toBe("ok");
+    probe.breakOff();
+    expect(await probing).toBe("unreachable");
+    expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
   });
 
   test("rejects queued requests when it opens", async () => {

@@ -111,6 +111,10 @@ export async function createOpenSearchTransport(
   const headers = normaliseHeaderNames(settings.headers);
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
   if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
+  // Not by the client's own setting: it sends no credentials at all where a part of them is empty.
+  if (auth !== undefined && "username" in auth) {
+    headers.authorization = `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}`;
+  }
   const options: OpenSearchOptions = {
     nodes: [node],
     headers,
@@ -118,7 +122,6 @@ export async function createOpenSearchTransport(
     maxRetries: 0,
     requestTimeout: settings.timeout + extraTimeout,
   };
-  if (auth !== undefined && "username" in auth) options.auth = { ...auth };
   if (tls !== undefined) options.ssl = omitUndefined(tls);
   const client = new Client(options);
   return {

@@ -1,8 +1,10 @@
 // What every request to a backend passes through: the bulkhead, the circuit breaker, a deadline of its own within the
 // caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
 
+import { type ClientRequest, findClientRequest } from "../../src/core/client-request.ts";
 import { raceAbort } from "../../src/core/concurrency.ts";
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
+import { reportAnswer, reportWaiting } from "../../src/core/read-progress.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 import {
@@ -71,6 +73,8 @@ interface GuardState {
   readonly breaker: CircuitBreaker;
   readonly authBackoff: AuthBackoff;
   retryBudget: number;
+  /** On the clock of `performance.now`. */
+  lastAnsweredAt: Millis;
 }
 
 export function createGuard(
@@ -86,6 +90,7 @@ export function createGuard(
   const state: GuardState = {
     ...{ backend, timeout, io, bulkhead, breaker, authBackoff },
     retryBudget: retryBudgetLimit,
+    lastAnsweredAt: Number.NEGATIVE_INFINITY,
   };
   return {
     run: (repeatable, signal, request, describe) => runGuarded(state, repeatable, signal, request, describe),
@@ -136,12 +141,10 @@ async function runOnce<T>(
   observe: AttemptObserver | undefined,
   onFailure: (error: unknown) => void,
 ): Promise<T> {
-  const { backend, bulkhead, breaker, authBackoff } = state;
+  const { backend, breaker, authBackoff } = state;
   if (breaker.isOpen()) throw breakerOpenError(backend);
-  const release = await bulkhead.acquire(signal).catch((error: unknown) => {
-    if (error instanceof QueueFullError) throw new BackendError(backend, "overloaded", error.message, error);
-    throw error;
-  });
+  const client = findClientRequest(signal);
+  const release = await waitForSlot(state, client, signal);
   try {
     signal.throwIfAborted();
     const reportOutcome = breaker.enter();
@@ -150,12 +153,31 @@ async function runOnce<T>(
       reportOutcome("unknown");
       throw credentialsRefusedError(backend);
     }
-    return await runAttempt(state, signal, request, reportOutcome, observe).catch((error: unknown) => {
-      onFailure(error);
-      throw error;
-    });
+    return await runAttempt(state, { signal, client, reportOutcome, observe }, request).catch(
+      (error: unknown) => {
+        onFailure(error);
+        throw error;
+      },
+    );
   } finally {
     release();
+  }
+}
+
+async function waitForSlot(
+  state: GuardState,
+  client: ClientRequest | undefined,
+  signal: AbortSignal,
+): Promise<() => void> {
+  const isAnswering = () => performance.now() - state.lastAnsweredAt <= state.timeout;
+  const endWait = reportWaiting(client?.progress, isAnswering);
+  try {
+    return await state.bulkhead.acquire(signal);
+  } catch (error) {
+    if (!(error instanceof QueueFullError)) throw error;
+    throw new BackendError(state.backend, "overloaded", error.message, error);
+  } finally {
+    endWait();
   }
 }
 
@@ -170,22 +192,28 @@ function credentialsRefusedError(backend: string): BackendError {
 
 // ---- One attempt --------------------------------------------------------------------------------------------
 
-interface Attempt {
-  readonly started: Millis;
+/** On whose behalf one attempt is made, and who is told of it. */
+interface AttemptContext {
+  readonly signal: AbortSignal;
+  readonly client: ClientRequest | undefined;
   readonly reportOutcome: (outcome: BreakerOutcome) => void;
+  readonly observe: AttemptObserver | undefined;
+}
+
+interface Attempt extends Pick<AttemptContext, "client" | "reportOutcome"> {
+  readonly started: Millis;
   readonly observation: Observation | undefined;
 }
 
 /** Settles when the deadline passes or the caller leaves, also where the request ignores its signal. */
 async function runAttempt<T>(
   state: GuardState,
-  signal: AbortSignal,
+  { signal, client, reportOutcome, observe }: AttemptContext,
   request: (signal: AbortSignal) => Promise<T>,
-  reportOutcome: (outcome: BreakerOutcome) => void,
-  observe: AttemptObserver | undefined,
 ): Promise<T> {
   const { backend, timeout, authBackoff } = state;
-  const current: Attempt = { started: performance.now(), reportOutcome, observation: observe?.() };
+  const started = performance.now();
+  const current: Attempt = { started, client, reportOutcome, observation: observe?.() };
   const limit = new AbortController();
   const timer = setTimeout(
     () => limit.abort(new BackendError(backend, "timeout", `no answer within ${timeout} ms`)),
@@ -215,13 +243,18 @@ async function runAttempt<T>(
 }
 
 function finishAttempt(
-  { backend, io }: GuardState,
-  { started, reportOutcome, observation }: Attempt,
+  state: GuardState,
+  { started, client, reportOutcome, observation }: Attempt,
   outcome: BreakerOutcome,
   result: "ok" | Failure,
 ): void {
+  const now = performance.now();
   reportOutcome(outcome);
-  io.recordRequest(backend, result, performance.now() - started);
+  if (outcome === "alive") {
+    state.lastAnsweredAt = now;
+    reportAnswer(client?.progress);
+  }
+  state.io.recordRequest(state.backend, result, now - started);
   observation?.end(result);
 }
 

@@ -75,8 +75,13 @@ const originals = new WeakMap<AbortSignal, AbortSignal>();
 /** A signal of the same request that may end earlier. */
 export function combineSignals(signal: AbortSignal, earlier: AbortSignal): AbortSignal {
   const both = AbortSignal.any([signal, earlier]);
-  originals.set(both, findOriginalSignal(signal));
+  noteSameRequest(both, signal);
   return both;
+}
+
+/** For a signal that follows another one of the request without being combined from it. */
+export function noteSameRequest(following: AbortSignal, signal: AbortSignal): void {
+  originals.set(following, findOriginalSignal(signal));
 }
 
 /** The signal that others of a request were combined from. What is known for one of them holds for all. */

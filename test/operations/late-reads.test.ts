@@ -1,11 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
+import { createGuard, type Guard } from "#resolvers/http/guard.ts";
 import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
+import { noteClientRequest } from "#src/core/client-request.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
 import { createBudget, createBudgetShare, trackBudget } from "#src/tracing/spans/read-budget.ts";
 import { createDemo } from "../support/demo-server.ts";
+import { testIO } from "../support/io.ts";
 
 async function describeLate(
   read: (budget: ReturnType<typeof createBudget>) => void,
@@ -51,6 +54,55 @@ describe("deadline of a request", () => {
   });
 });
 
+const describeRequest = () => ({ method: "GET", path: "/" });
+/** A source that takes one request at a time. */
+const openSource = () => createGuard("elk", { timeout: 10_000, concurrent: 1, queued: 1_000 }, testIO);
+/** Sends that many requests, which may fail. */
+function sendMany(source: Guard, count: number, signal: AbortSignal, answer: () => Promise<unknown>): void {
+  for (let n = 0; n < count; n += 1)
+    source.run(false, signal, answer, describeRequest).catch(() => undefined);
+}
+
+describe("deadline of a request whose turn at a source has not come", () => {
+  const answer = () => new Promise((resolve) => setTimeout(resolve, 1_000));
+  const hang = () => new Promise(() => {});
+
+  /** Sends requests of ours behind those of another request of the account, and waits until the deadline has passed. */
+  async function describeQueued(others: number, ours: number, ask: () => Promise<unknown>): Promise<unknown> {
+    vi.useFakeTimers();
+    const source = openSource();
+    const [other, work] = [0, 1].map(() => startRequest(new AbortController().signal, 30_000));
+    if (other === undefined || work === undefined) throw new Error("two requests");
+    for (const { signal, progress } of [other, work]) noteClientRequest(signal, { account: "ana", progress });
+    sendMany(source, others, other.signal, ask);
+    sendMany(source, ours, work.signal, ask);
+    await vi.advanceTimersByTimeAsync(30_000);
+    vi.useRealTimers();
+    expect(work.signal.aborted).toBe(true);
+    return describeFailure(work.signal.reason).body;
+  }
+
+  test("says how long it waited, and how many of its requests were answered", async () => {
+    expect(await describeQueued(10, 100, answer)).toEqual({
+      error:
+        "The request took longer than 30s; it waited 30s for its turn at a data source; 19 requests to data sources were answered; ask for less, or try again later",
+    });
+  });
+
+  test.each([
+    ["none of its requests was sent", 100, 30],
+    ["its request was sent at last", 29, 29],
+  ])("says so where %s", async (_, others, seconds) => {
+    expect(await describeQueued(others, 1, answer)).toEqual({
+      error: `The request took longer than 30s; it waited ${seconds}s for its turn at a data source; ask for less, or try again later`,
+    });
+  });
+
+  test("names a source that did not answer when it answers nobody", async () => {
+    expect(await describeQueued(4, 1, hang)).toEqual({ error: failures.timeout });
+  });
+});
+
 describe("a late answer over HTTP says how far it came", () => {
   const page = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z" };
   /** Sends ten at a time, and never the last. */
@@ -63,6 +115,33 @@ describe("a late answer over HTTP says how far it came", () => {
       await sleep(20, undefined, { signal });
     }
   }
+
+  test("of requests that wait for their turn", async () => {
+    const source = openSource();
+    const demo = await createDemo({
+      limits: { deadline: 1_000 },
+      site: (site) => ({
+        ...site,
+        ...(site.logs && {
+          logs: {
+            ...site.logs,
+            store: {
+              async *lines(_, signal) {
+                sendMany(source, 1_000, signal, () => sleep(20));
+                await source.run(false, signal, () => sleep(20), describeRequest);
+              },
+            },
+          },
+        }),
+      }),
+    });
+    const body = { source_ids: ["app"], query: "", pagination: { per_page: 5, order: "DESC" } };
+    const answer = await demo.rest("POST", "/api/v2/logs/lines", { site_id: "demo-shop", ...page, ...body });
+    const sentence =
+      /^The request took longer than .*; (it waited .* for its turn at a data source; )?\d+ requests to data sources were answered; /;
+    expect(answer).toEqual({ status: 500, body: { error: expect.stringMatching(sentence) } });
+    await demo.close();
+  });
 
   test.each([
     [

@@ -2,6 +2,7 @@
 // it is held back, and the next search starts with it. A millisecond always comes out of one search, which needs neither a
 // point in time nor a tie-breaker. A millisecond that overflows a search is read by a scroll.
 import { requireAt, requireLast } from "../../../src/core/collections.ts";
+import { noteSameRequest } from "../../../src/core/concurrency.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
@@ -37,6 +38,7 @@ export async function* streamGroup(
 ): AsyncGenerator<readonly LogLine[]> {
   // Not AbortSignal.any, which alone costs a tenth of a small request.
   const leaving = new AbortController();
+  noteSameRequest(leaving.signal, signal);
   const leave = () => leaving.abort(signal.reason);
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });

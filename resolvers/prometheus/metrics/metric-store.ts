@@ -2,6 +2,7 @@
 // answer, from samples that were downsampled at the source, or from all raw samples. `src/metrics/samples.ts` computes the
 // answer from samples, and the tests hold all three ways to that definition.
 import { LRUCache } from "lru-cache";
+import { combineSignals } from "../../../src/core/concurrency.ts";
 import { BackendError, createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -126,7 +127,7 @@ async function runConsistently<T>(
     if (quoted !== undefined && quoted !== false) throw createQuotedTagError(backend, quoted);
     const ending = new AbortController();
     try {
-      const both = AbortSignal.any([signal, ending.signal]);
+      const both = combineSignals(signal, ending.signal);
       const reader = reportSamples(
         createSeriesReader(backend, client, traits, sizes, both),
         query.reportRead,

@@ -16,6 +16,7 @@ import {
 import { createSiteViews, type MissingBackends, type Sites } from "../../access/sites.ts";
 import { countBackends, findReadPart, listBackends } from "../../access/used-backends.ts";
 import type { Limits } from "../../config/limits.ts";
+import { noteClientRequest } from "../../core/client-request.ts";
 import { findLargest } from "../../core/collections.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
@@ -320,6 +321,7 @@ function startOperation<Result>(
   for (const site of named) if (!sites.has(site)) throw new NotFound();
   holdBackendShares(state, work, listBackends(prepared.name, named, sites));
   const { signal, progress, reportProgress } = work;
+  noteClientRequest(signal, { account: principal.account, progress });
   return prepared.run({
     user: principal.user,
     sites: omitBackends(sites, missing),

@@ -1,8 +1,7 @@
 // What every request to a backend passes through: the bulkhead, the circuit breaker, a deadline of its own within the
 // caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
 
-import { type ClientRequest, findClientRequest } from "../../src/core/client-request.ts";
-import { raceAbort } from "../../src/core/concurrency.ts";
+import { type ClientRequest, findClientRequest, raceAbort } from "../../src/core/concurrency.ts";
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
 import { reportAnswer, reportWaiting } from "../../src/core/read-progress.ts";
 import type { Millis } from "../../src/core/time.ts";
@@ -172,7 +171,7 @@ async function waitForSlot(
   const isAnswering = () => performance.now() - state.lastAnsweredAt <= state.timeout;
   const endWait = reportWaiting(client?.progress, isAnswering);
   try {
-    return await state.bulkhead.acquire(signal);
+    return await state.bulkhead.acquire(client?.account, signal);
   } catch (error) {
     if (!(error instanceof QueueFullError)) throw error;
     throw new BackendError(state.backend, "overloaded", error.message, error);

@@ -2,6 +2,7 @@
 
 import type { Limits } from "../config/limits.ts";
 import { type LimitName, LimitReached, TooMany } from "../core/errors.ts";
+import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../core/fair-queue.ts";
 import { type Millis, second } from "../core/time.ts";
 import { type AccountSlots, createAccountSlots, narrowLimits } from "./account-slots.ts";
 import type { Principal } from "./auth.ts";
@@ -11,8 +12,7 @@ export interface RequestSlots {
   taken: number;
   /** Of those, how many are held by what has waited until the end for them. */
   takenAfterWait: number;
-  /** By account, the one that was served last as the last; of each in the order of arrival. */
-  readonly waiting: Map<string, Set<WaitingRequest>>;
+  readonly waiting: FairQueue<string, WaitingRequest>;
   /** How many wait briefly, of all and of each account. */
   waitingBriefly: number;
   readonly waitingBrieflyOf: AccountSlots;
@@ -117,10 +117,8 @@ export function waitUntilTaken<Taken>(
   signal: AbortSignal,
 ): Promise<Taken> {
   return new Promise((resolve, reject) => {
-    const own = waiting.get(account) ?? new Set();
     const leave = () => {
-      own.delete(request);
-      if (own.size === 0 && waiting.get(account) === own) waiting.delete(account);
+      leaveQueue(waiting, account, request);
       reject(signal.reason);
     };
     const tryEnter = (): boolean => {
@@ -135,22 +133,13 @@ export function waitUntilTaken<Taken>(
     signal.addEventListener("abort", leave, { once: true });
     // Whoever waits already may not have a slot by now, and so takes none before this one.
     if (tryEnter()) return;
-    waiting.set(account, own);
-    own.add(request);
+    joinQueue(waiting, account, request);
   });
 }
 
-/** To the account that holds the fewest; of those that hold as many, to the one that was served the longest ago. */
 function handSlotsOn({ waiting }: RequestSlots): void {
-  const countHeld = ([, [first]]: [string, Set<WaitingRequest>]): number => first?.countHeld() ?? 0;
-  for (;;) {
-    const accounts = [...waiting].sort((a, b) => countHeld(a) - countHeld(b));
-    const served = accounts.find(([, requests]) => enterFirst(requests));
-    if (served === undefined) return;
-    const [account, requests] = served;
-    waiting.delete(account);
-    if (requests.size > 0) waiting.set(account, requests);
-  }
+  const countHeld = (_: string, [first]: Set<WaitingRequest>): number => first?.countHeld() ?? 0;
+  while (serveNext(waiting, countHeld, enterFirst));
 }
 
 function enterFirst(requests: Set<WaitingRequest>): boolean {

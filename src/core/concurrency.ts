@@ -1,4 +1,6 @@
-// Bounded concurrency for the backend requests of one client request: some at a time, all given up when one fails.
+// Bounded concurrency for the backend requests of one client request: some at a time, all given up when one fails; and which
+// request a signal is of.
+import type { ReadProgress } from "./read-progress.ts";
 
 /**
  * Runs `work` on each item, at most `limit` at a time. Returns the results in the order of the items.
@@ -87,6 +89,24 @@ export function noteSameRequest(following: AbortSignal, signal: AbortSignal): vo
 /** The signal that others of a request were combined from. What is known for one of them holds for all. */
 export function findOriginalSignal(signal: AbortSignal): AbortSignal {
   return originals.get(signal) ?? signal;
+}
+
+const clientRequests = new WeakMap<AbortSignal, ClientRequest>();
+
+/** What the guard of a source has to know of a client's request: stores pass its signal on, and are told nothing else. */
+export interface ClientRequest {
+  /** Whose it is, as in `Principal`. */
+  readonly account: string;
+  readonly progress: ReadProgress;
+}
+
+export function noteClientRequest(signal: AbortSignal, request: ClientRequest): void {
+  clientRequests.set(signal, request);
+}
+
+/** Undefined for work of the program's own, such as what is read once for all who wait for it. */
+export function findClientRequest(signal: AbortSignal): ClientRequest | undefined {
+  return clientRequests.get(findOriginalSignal(signal));
 }
 
 /** Settles with `shared`, or rejects with the signal's reason as soon as this caller leaves. */

@@ -1,8 +1,7 @@
 // What a store sends to its source carries the client's request, whatever signals it makes on the way.
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { noteClientRequest } from "#src/core/client-request.ts";
-import { combineSignals, noteSameRequest } from "#src/core/concurrency.ts";
+import { combineSignals, noteClientRequest, noteSameRequest } from "#src/core/concurrency.ts";
 import { createReadProgress } from "#src/core/read-progress.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";

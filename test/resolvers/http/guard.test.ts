@@ -1,9 +1,11 @@
 // The guard of a backend on a fake clock: which requests run, wait or are rejected, and when.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { createBulkhead } from "#resolvers/http/bulkhead.ts";
+import { type Bulkhead, createBulkhead, QueueFullError } from "#resolvers/http/bulkhead.ts";
 import { createGuard } from "#resolvers/http/guard.ts";
+import { noteClientRequest } from "#src/core/concurrency.ts";
 import { BackendError, type Failure, Refused } from "#src/core/errors.ts";
+import { createReadProgress } from "#src/core/read-progress.ts";
 
 const never = new AbortController().signal;
 const settings = { timeout: 10_000, concurrent: 2, queued: 3 };
@@ -162,15 +164,75 @@ describe("bulkhead", () => {
 
   test("releases a slot exactly once while callers leave and arrive", async () => {
     const bulkhead = createBulkhead(1, 2);
-    const release = await bulkhead.acquire(never);
+    const release = await bulkhead.acquire(undefined, never);
     const leaving = new AbortController();
-    const gone = bulkhead.acquire(leaving.signal);
-    const next = bulkhead.acquire(never);
+    const gone = bulkhead.acquire(undefined, leaving.signal);
+    const next = bulkhead.acquire(undefined, never);
     leaving.abort(new Error("left"));
     await expect(gone).rejects.toThrow("left");
     release();
     (await next)();
-    (await bulkhead.acquire(never))();
+    (await bulkhead.acquire(undefined, never))();
+  });
+
+  /** Calls of an account, and the order in which those of all accounts enter. */
+  function createCallers(bulkhead: Bulkhead) {
+    const entered: string[] = [];
+    const call = async (account: string): Promise<() => void> => {
+      const release = await bulkhead.acquire(account, never);
+      entered.push(account);
+      return release;
+    };
+    return { entered, call };
+  }
+
+  test("keeps an eighth of the slots from each account", async () => {
+    const { entered, call } = createCallers(createBulkhead(16, 10));
+    const many = Array.from({ length: 16 }, () => call("ana"));
+    await Promise.all([...many.slice(0, 14), call("ben"), call("ben")]);
+    expect(entered).toEqual([...Array(14).fill("ana"), "ben", "ben"]);
+    (await many[0])?.();
+    await many[14];
+    expect(entered.slice(16)).toEqual(["ana"]);
+  });
+
+  test("gives a freed slot to the account that holds the fewest", async () => {
+    const { entered, call } = createCallers(createBulkhead(4, 10));
+    const [first, second, third] = await Promise.all([call("ana"), call("ana"), call("ana"), call("ben")]);
+    const waiting = [call("ana"), call("ana"), call("ben"), call("cleo")];
+    for (const release of [first, second, third]) {
+      release?.();
+      await new Promise(setImmediate);
+    }
+    // From the second on, ana and ben hold as many as each other: they take turns.
+    expect(entered.slice(4)).toEqual(["cleo", "ana", "ben"]);
+    expect(waiting).toHaveLength(4);
+  });
+
+  test("takes a place in a full queue from the account with the most callers in it", async () => {
+    const { call } = createCallers(createBulkhead(1, 3));
+    const release = await call("ana");
+    const waiting = [call("ana"), call("ana"), call("ana")];
+    const other = call("ben");
+    await expect(waiting[2]).rejects.toThrow(QueueFullError);
+    await expect(call("ana")).rejects.toThrow(QueueFullError);
+    await expect(call("ben")).rejects.toThrow(QueueFullError);
+    release();
+    await Promise.all([waiting[0], waiting[1], other].map(async (slot) => (await slot)?.()));
+  });
+
+  test("knows an account by the signal of its request", async () => {
+    const guard = createTestGuard({ concurrent: 4 });
+    const [ana, ben] = ["ana", "ben"].map((account) => {
+      const { signal } = new AbortController();
+      noteClientRequest(signal, { account, progress: createReadProgress() });
+      return signal;
+    });
+    const slow = Array.from({ length: 6 }, createSlowRequest);
+    const results = slow.map(({ request }) => guard.run(false, ana ?? never, request));
+    expect(await guard.run(false, ben ?? never, answer)).toBe("ok");
+    for (const { answer } of slow) answer();
+    await Promise.all(results);
   });
 });
 
@@ -305,7 +367,7 @@ describe("circuit breaker", () => {
   });
 
   test("rejects queued requests when it opens", async () => {
-    const guard = createTestGuard({ concurrent: 10, queued: 5 });
+    const guard = createTestGuard({ concurrent: 11, queued: 5 });
     const dead = Array.from({ length: 10 }, () =>
       readOutcome(guard.run(false, never, createSlowRequest().request)),
     );

@@ -3,7 +3,7 @@
 import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../../src/core/fair-queue.ts";
 
 /** For whom a request is made; undefined for the program itself. */
-type Account = string | undefined;
+export type Account = string | undefined;
 
 export interface Bulkhead {
   /**

@@ -1,15 +1,16 @@
 // A circuit breaker. Not from a library, because those that were tried differ in two ways: here a probe whose caller leaves
 // proves nothing, and nobody waits for the probe of another caller.
 import type { Millis } from "../../src/core/time.ts";
+import type { Account } from "./bulkhead.ts";
 
 /** What a request showed of its backend: it answered, it did not, or the caller left before either. */
 export type BreakerOutcome = "alive" | "dead" | "unknown";
 
 export interface CircuitBreaker {
-  /** Whether `enter` would let nobody through. */
-  isOpen(): boolean;
+  /** Whether `enter` would let nothing of the account through. */
+  isOpen(account: Account): boolean;
   /** Undefined while the breaker is open. Otherwise the returned function is called once, with the outcome of the request. */
-  enter(): ((outcome: BreakerOutcome) => void) | undefined;
+  enter(account: Account): ((outcome: BreakerOutcome) => void) | undefined;
 }
 
 interface BreakerSettings {
@@ -19,7 +20,10 @@ interface BreakerSettings {
    * else close it to all.
    */
   readonly failures: number;
-  /** How long no request is let through. Then one probe is, and its outcome decides. */
+  /**
+   * How long no request is let through. Then one probe of each account is, and their outcomes decide: where the one that comes
+   * first is slow because of what it asks for, an answer to another opens the way for all.
+   */
   readonly openFor: Millis;
   readonly onOpen: () => void;
   /** A monotonic clock. */
@@ -30,19 +34,20 @@ export function createCircuitBreaker({ failures, openFor, onOpen, clock }: Break
   let consecutive = 0;
   let answers = 0;
   let openUntil: Millis | undefined;
-  let isProbing = false;
+  const probing = new Set<Account>();
 
-  const isOpen = () => openUntil !== undefined && (isProbing || clock() < openUntil);
+  const isOpen = (account: Account) =>
+    openUntil !== undefined && (probing.has(account) || clock() < openUntil);
 
   return {
     isOpen,
-    enter() {
-      if (isOpen()) return undefined;
+    enter(account) {
+      if (isOpen(account)) return undefined;
       const isProbe = openUntil !== undefined;
-      isProbing = isProbe;
+      if (isProbe) probing.add(account);
       const answersBefore = answers;
       return (outcome) => {
-        if (isProbe) isProbing = false;
+        if (isProbe) probing.delete(account);
         if (outcome === "alive") {
           // Also a late answer to a request that was sent before the breaker opened.
           consecutive = 0;

@@ -141,12 +141,12 @@ async function runOnce<T>(
   onFailure: (error: unknown) => void,
 ): Promise<T> {
   const { backend, breaker, authBackoff } = state;
-  if (breaker.isOpen()) throw breakerOpenError(backend);
   const client = findClientRequest(signal);
+  if (breaker.isOpen(client?.account)) throw breakerOpenError(backend);
   const release = await waitForSlot(state, client, signal);
   try {
     signal.throwIfAborted();
-    const reportOutcome = breaker.enter();
+    const reportOutcome = breaker.enter(client?.account);
     if (reportOutcome === undefined) throw breakerOpenError(backend);
     if (!authBackoff.tryEnter()) {
       reportOutcome("unknown");

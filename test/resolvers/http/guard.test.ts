@@ -80,6 +80,12 @@ const readOutcome = (promise: Promise<unknown>): Promise<unknown> =>
     () => "ok",
     (error: unknown) => (error instanceof BackendError ? error.failure : error),
   );
+/** The signal of a client's request. */
+function startRequestOf(account: string): AbortSignal {
+  const { signal } = new AbortController();
+  noteClientRequest(signal, { account, progress: createReadProgress() });
+  return signal;
+}
 async function runTimes(count: number, guard: Guard, request: () => Promise<unknown>): Promise<unknown[]> {
   const results: unknown[] = [];
   for (let n = 0; n < count; n++) results.push(await readOutcome(guard.run(false, never, request)));
@@ -223,14 +229,10 @@ describe("bulkhead", () => {
 
   test("knows an account by the signal of its request", async () => {
     const guard = createTestGuard({ concurrent: 4 });
-    const [ana, ben] = ["ana", "ben"].map((account) => {
-      const { signal } = new AbortController();
-      noteClientRequest(signal, { account, progress: createReadProgress() });
-      return signal;
-    });
+    const [ana, ben] = [startRequestOf("ana"), startRequestOf("ben")];
     const slow = Array.from({ length: 6 }, createSlowRequest);
-    const results = slow.map(({ request }) => guard.run(false, ana ?? never, request));
-    expect(await guard.run(false, ben ?? never, answer)).toBe("ok");
+    const results = slow.map(({ request }) => guard.run(false, ana, request));
+    expect(await guard.run(false, ben, answer)).toBe("ok");
     for (const { answer } of slow) answer();
     await Promise.all(results);
   });
@@ -264,6 +266,26 @@ describe("circuit breaker", () => {
     expect(await runTimes(1, guard, answer)).toEqual(["unreachable"]);
     await vi.advanceTimersByTimeAsync(1);
     expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
+  });
+
+  test("lets each account probe, and all through as soon as one is answered", async () => {
+    const guard = createTestGuard({ concurrent: 32 });
+    const [ana, ben] = [startRequestOf("ana"), startRequestOf("ben")];
+    const ask = (signal: AbortSignal) => readOutcome(guard.run(false, signal, answer));
+    const hang = () => readOutcome(guard.run(false, ana, createSlowRequest().request));
+    const slow = Array.from({ length: 10 }, hang);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await Promise.all([...slow, ask(ben)])).toEqual([...Array(10).fill("timeout"), "unreachable"]);
+    await vi.advanceTimersByTimeAsync(openFor);
+    const probe = hang();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await ask(ana)).toBe("unreachable");
+    expect(await ask(ben)).toBe("ok");
+    expect(await ask(ana)).toBe("ok");
+    // The slow one does not close it again.
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await probe).toBe("timeout");
+    expect(await ask(ben)).toBe("ok");
   });
 
   test("probes again when the caller of a probe leaves", async () => {

@@ -1,7 +1,7 @@
 // What a filter means, on one line. This is the definition: stores that compile filters are tested against it.
 import type { LogLine } from "../core/rows.ts";
 import type { Steps } from "../core/turns.ts";
-import { type Compare, type Filter, listComparisons, type Operator, type Path } from "./ast.ts";
+import { type Compare, type Filter, listComparisons, type Operator, type Path, queryLimits } from "./ast.ts";
 import { orderDecimals, parseDecimal } from "./decimal.ts";
 import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";
 
@@ -34,18 +34,22 @@ export function compileMatcher(filter: Filter): (line: LogLine) => boolean {
 /** What is compared in one step, in characters: some milliseconds where each comparison searches all of a long text. */
 const charsPerStep = 1_000_000;
 
+/** With lines up to this no query of a client passes one step. */
+const shortLine = charsPerStep / queryLimits.leaves;
+
 /**
  * The same for stores whose lines may be long: a thousand comparisons with a line of a megabyte take a second. Where comparing may
  * take longer than one step, the answer comes in steps.
  */
 export function compileSteppedMatcher(filter: Filter): (line: LogLine) => boolean | Steps<boolean> {
   const matches = compileMatcher(filter);
-  const comparisons = listComparisons(filter).length;
-  const test = compileSteps(filter);
+  let stepped: { readonly test: SteppedTest; readonly comparisons: number } | undefined;
   return (line) => {
     const chars = line.json.length + (line.message?.length ?? 0);
-    if (comparisons * chars <= charsPerStep) return matches(line);
-    return test(line, openBody(line.json), { charsPerComparison: chars, chars: 0 });
+    if (chars <= shortLine) return matches(line);
+    stepped ??= { test: compileSteps(filter), comparisons: listComparisons(filter).length };
+    if (stepped.comparisons * chars <= charsPerStep) return matches(line);
+    return stepped.test(line, openBody(line.json), { charsPerComparison: chars, chars: 0 });
   };
 }
 

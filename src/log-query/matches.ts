@@ -7,12 +7,6 @@ import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";
 
 type Test = (line: LogLine, body: Body) => boolean;
 
-/** A key of a path, and the array index that it spells: `0` or digits that do not begin with 0. */
-export interface PathKey {
-  readonly key: string;
-  readonly index: number | undefined;
-}
-
 /** The positive comparison with the filter's value; `!=` and `!:` are its negation. */
 interface Comparison {
   readonly matchesText: (text: string) => boolean;
@@ -111,7 +105,8 @@ function compileLeaf({ field, operator, value }: Compare): Test {
       return text === undefined ? isNegative : comparison.matchesText(text) !== isNegative;
     };
   }
-  const paths = [field.path, ...(field.alternatives ?? [])].map(toPathKeys);
+  // As they are: the filter of a tail is kept for long, and has up to a hundred keys in each of a thousand paths.
+  const paths = [field.path, ...(field.alternatives ?? [])];
   return (_line, body) => {
     for (const path of paths) {
       const holds = matchAtPath(body, path, comparison);
@@ -164,12 +159,8 @@ function compileNumericComparison(
   };
 }
 
-export function toPathKeys(path: Path): readonly PathKey[] {
-  return path.map((key) => ({ key, index: /^(?:0|[1-9]\d*)$/.test(key) ? Number(key) : undefined }));
-}
-
 /** Whether some value at the path satisfies the comparison; undefined where the body lacks the field. */
-function matchAtPath(body: Body, path: readonly PathKey[], comparison: Comparison): boolean | undefined {
+function matchAtPath(body: Body, path: Path, comparison: Comparison): boolean | undefined {
   const answer = matchAnyValue(body.plain(), path, comparison);
   if (answer !== "unsure") return answer;
   const exact = matchAnyValue(body.exact(), path, comparison);
@@ -181,18 +172,14 @@ function matchAtPath(body: Body, path: readonly PathKey[], comparison: Compariso
  * mid-path and nested too. `null`, an empty array and an object at the end are lacking. The stack of places is ours,
  * since arrays may be nested deeper than the engine's.
  */
-function matchAnyValue(
-  root: unknown,
-  path: readonly PathKey[],
-  comparison: Comparison,
-): boolean | undefined | "unsure" {
+function matchAnyValue(root: unknown, path: Path, comparison: Comparison): boolean | undefined | "unsure" {
   let answer: false | undefined | "unsure";
   let node = root;
   let at = 0;
   const waiting: { readonly node: unknown; readonly at: number }[] = [];
   for (;;) {
     const step = path[at];
-    if (Array.isArray(node) && step?.index === undefined) {
+    if (Array.isArray(node) && !isArrayIndex(step)) {
       for (const element of node) waiting.push({ node: element, at });
     } else if (step === undefined) {
       const holds = matchValue(node, comparison);
@@ -217,9 +204,14 @@ function combineVerdicts(
   return answer === "unsure" || next === undefined ? answer : next;
 }
 
+/** Whether a key addresses an element of an array: `0`, or digits that do not begin with 0. */
+export function isArrayIndex(key: string | undefined): boolean {
+  return key !== undefined && /^(?:0|[1-9]\d*)$/.test(key);
+}
+
 /** The element or member that a key names. Own keys only: a body's `__proto__` and `constructor` are keys like any other, and absent unless it has them. */
-export function readChild(node: object, { key, index }: PathKey): unknown {
-  if (Array.isArray(node)) return index === undefined ? undefined : node[index];
+export function readChild(node: object, key: string): unknown {
+  if (Array.isArray(node)) return isArrayIndex(key) ? node[Number(key)] : undefined;
   if (node instanceof Map) return node.get(key);
   return Object.hasOwn(node, key) ? (node as Readonly<Record<string, unknown>>)[key] : undefined;
 }

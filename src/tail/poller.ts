@@ -4,6 +4,7 @@
 // Lines become visible later than their own time: shippers buffer, indices refresh. So each poll reads some seconds again,
 // and from time to time the whole lateness window. A poll that is refused is repeated query by query, and what has been
 // delivered is remembered for each query, so that only those tails are refused whose own query cannot be answered.
+import { createHash } from "node:crypto";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
@@ -153,8 +154,8 @@ export function createPoller(options: PollerOptions): Poller {
 /** Returns what removes the listener again. The first one starts the polls, the last one ends them. */
 function addListener(state: PollerState, listener: Listener): () => void {
   const { audiences } = state;
-  const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
   const { filter } = listener;
+  const key = digestFilter(filter);
   const audience: QueryAudience = audiences.get(key) ?? {
     ...{ key, filter, matches: compileFilter(filter), listeners: new Set() },
     ...{ seen: createRecentIds(state.options.seenLimit), refusal: undefined },
@@ -169,6 +170,12 @@ function addListener(state: PollerState, listener: Listener): () => void {
   return () => {
     if (audience.listeners.delete(listener) && audience.listeners.size === 0) removeAudience(state, audience);
   };
+}
+
+/** Equal for filters that mean the same comparisons: a long query is not held once more as a key. */
+function digestFilter(filter: Filter): string {
+  const text = JSON.stringify(filter, (name, value) => (name === "span" ? undefined : value));
+  return createHash("sha256").update(text).digest("base64url");
 }
 
 /** Later listeners of its query are another one, and start a new poll where nobody else listens. */

@@ -1,5 +1,7 @@
 // Lines are matched for many tails without holding the event loop up, and remembered for each query alone.
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
@@ -18,20 +20,23 @@ const lines = Array.from(
   }),
 );
 
-/** A poller that reads the lines once, and the turns of the event loop that passed while they were delivered. */
-async function deliver(tails: number) {
-  let polls = 0;
-  const store: LogStore = {
-    async *lines() {
-      if (polls++ === 0) yield lines;
-    },
-  };
-  const poller = createPoller({
+function createPollerOf(store: LogStore) {
+  return createPoller({
     ...{ store, sources: [{ id: "app", index: "x", layout: "ecs", tenantFilter: undefined }] },
     ...{ deadline: 30_000, lateness: 60_000, tieLimit: 10_000, seenLimit: 10_000 },
     now: () => fromMillis(base),
     pause: (_, signal) => delay(60_000, undefined, { signal }).catch(() => undefined),
     log: () => undefined,
+  });
+}
+
+/** A poller that reads the lines once, and the turns of the event loop that passed while they were delivered. */
+async function deliver(tails: number) {
+  let polls = 0;
+  const poller = createPollerOf({
+    async *lines() {
+      if (polls++ === 0) yield lines;
+    },
   });
   const received = new Map<number, readonly string[]>();
   const leave = Array.from({ length: tails }, (_, tail) => {
@@ -61,6 +66,30 @@ test("lines of one batch reach many tails in several turns, each what it follows
   const { received, turns } = await deliver(40);
   expect(received).toEqual(new Map(Array.from({ length: 40 }, (_, tail) => [tail, [`l${tail}`]])));
   expect(turns).toBeGreaterThan(5);
+});
+
+test("the longest query of a tail takes little more memory than its comparisons", () => {
+  setFlagsFromString("--expose-gc");
+  const collectGarbage: () => void = runInNewContext("gc");
+  const measureHeap = () => {
+    collectGarbage();
+    return process.memoryUsage().heapUsed;
+  };
+  const poller = createPollerOf({ async *lines() {} });
+  const callbacks = {
+    ...{ onLines: () => undefined, onClosed: () => undefined },
+    ...{ onFailure: () => undefined, onRefusal: () => undefined },
+  };
+  const tails = 20;
+  const before = measureHeap();
+  const leave = Array.from({ length: tails }, (_, tail) => {
+    const path = `a${tail}${".b".repeat(25)}`;
+    const filter = parse(Array.from({ length: 1_000 }, (_, n) => `${path}=${n % 10}`).join(" OR "));
+    return poller.listen({ filter, ...callbacks });
+  });
+  const grown = measureHeap() - before;
+  expect(grown / tails).toBeLessThan(1_700_000);
+  for (const one of leave) one();
 });
 
 describe("a tail among lines that others follow", () => {

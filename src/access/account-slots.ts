@@ -3,10 +3,10 @@ import type { Limits, TokenLimits } from "../config/limits.ts";
 
 /** Counts what accounts hold at once, each within a bound of its own. */
 export interface AccountSlots {
-  readonly hasFree: (account: string, limit: number) => boolean;
+  readonly hasFree: (account: string, limit: number, count?: number) => boolean;
   readonly countTaken: (account: string) => number;
-  /** Takes one without asking whether it is free. Returns what gives it back. */
-  readonly take: (account: string, limit: number) => () => void;
+  /** Takes one, or `count`, without asking whether they are free. Returns what gives them back. */
+  readonly take: (account: string, limit: number, count?: number) => () => void;
   /** The part that is taken by the account nearest to its bound; 0 where none holds any. */
   readonly measureUse: () => number;
 }
@@ -22,14 +22,14 @@ export function createAccountSlots(): AccountSlots {
   const countTaken = (account: string): number => byAccount.get(account)?.taken ?? 0;
   return {
     countTaken,
-    hasFree: (account, limit) => countTaken(account) < limit,
-    take: (account, limit) => {
+    hasFree: (account, limit, count = 1) => countTaken(account) + count <= limit,
+    take: (account, limit, count = 1) => {
       const held = byAccount.get(account) ?? { taken: 0, limit };
-      held.taken += 1;
+      held.taken += count;
       held.limit = limit;
       byAccount.set(account, held);
       return () => {
-        held.taken -= 1;
+        held.taken -= count;
         if (held.taken === 0) byAccount.delete(account);
       };
     },

@@ -39,6 +39,8 @@ export type LimitName =
   | "backend_share"
   | "tails"
   | "token_tails"
+  | "tail_comparisons"
+  | "token_tail_comparisons"
   | "deadline"
   | "audit"
   | "result"
@@ -113,6 +115,8 @@ export function createMissingPartError(
 export interface Quota {
   readonly requests: number;
   readonly seconds?: number;
+  /** What is counted at once instead of requests. */
+  readonly unit?: "comparisons";
 }
 
 /** A token is over its rate or runs too many requests: 429. Clients retry it after `retryAfterSeconds`. */

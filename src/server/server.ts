@@ -31,7 +31,7 @@ import type { Intake } from "../intake/intake.ts";
 import { createExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { QueryRules } from "../operations/runtime/session.ts";
-import { createTailRegistry } from "../tail/tail-registry.ts";
+import { createTailRegistry, createTailSlots, type TailSlots } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { type OwnSpan, runInSpan } from "../telemetry/tracer.ts";
 import type { VisualSource } from "../visuals/visual.ts";
@@ -128,7 +128,7 @@ interface ServerState {
 }
 interface Slots {
   readonly requests: RequestSlots;
-  readonly tails: { taken: number };
+  readonly tails: TailSlots;
 }
 
 /** How long a client has for its headers, and for the whole of its request: less than the deadline, where that is the usual one. */
@@ -152,7 +152,7 @@ export function createServer(options: ServerOptions): Server {
 
 function createState(options: ServerOptions): ServerState {
   const { operations, telemetry, isReady = () => true, describeBackends = () => [] } = options;
-  const slots: Slots = { requests: createRequestSlots(), tails: { taken: 0 } };
+  const slots: Slots = { requests: createRequestSlots(), tails: createTailSlots() };
   const bodies = createBodyReader();
   const probeSource: ProbeSource = {
     ...{ telemetry, isReady, describeBackends },

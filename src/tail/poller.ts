@@ -9,7 +9,7 @@ import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
 import { createPause } from "../core/turns.ts";
-import type { Filter } from "../log-query/ast.ts";
+import { type Filter, listComparisons } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
 import { compileFilter } from "../log-query/matches.ts";
 import { type ExportQuery, limitExport } from "../operations/logs/lines.ts";
@@ -119,6 +119,8 @@ export async function* readLines(
 interface QueryAudience {
   readonly key: string;
   readonly filter: Filter;
+  /** How many its filter has. */
+  readonly comparisons: number;
   readonly matches: (line: LogLine, body: Body) => boolean;
   readonly listeners: Set<Listener>;
   /** What has been delivered to them. */
@@ -157,7 +159,8 @@ function addListener(state: PollerState, listener: Listener): () => void {
   const { filter } = listener;
   const key = digestFilter(filter);
   const audience: QueryAudience = audiences.get(key) ?? {
-    ...{ key, filter, matches: compileFilter(filter), listeners: new Set() },
+    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileFilter(filter) },
+    listeners: new Set(),
     ...{ seen: createRecentIds(state.options.seenLimit), refusal: undefined },
   };
   audiences.set(key, audience);
@@ -335,8 +338,8 @@ function combineFilters(audiences: readonly QueryAudience[]): Filter {
 }
 
 /**
- * To those who listen when it begins. Whoever comes later reads himself what lies before. Those are refused whose query
- * matches more lines than can be remembered. @throws the signal's reason
+ * To those who listen when it begins, the shortest queries first: they wait for no long one. Whoever comes later reads himself
+ * what lies before. Those are refused whose query matches more lines than can be remembered. @throws the signal's reason
  */
 async function deliverLines(
   state: PollerState,
@@ -346,7 +349,8 @@ async function deliverLines(
   if (lines.length === 0) return;
   const opened = lines.map((line) => ({ line, body: openBody(line.json) }));
   const pause = createPause(signal);
-  for (const audience of [...state.audiences.values()]) {
+  const audiences = [...state.audiences.values()].sort((a, b) => a.comparisons - b.comparisons);
+  for (const audience of audiences) {
     const { matches, listeners } = audience;
     const own: LogLine[] = [];
     for (const { line, body } of opened) {

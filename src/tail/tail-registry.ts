@@ -7,6 +7,7 @@ import type { Limits } from "../config/limits.ts";
 import { type LimitUse, TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { StreamedBody } from "../http/body.ts";
+import { type Filter, listComparisons, queryLimits } from "../log-query/ast.ts";
 import { computeTieLimit } from "../operations/logs/lines.ts";
 import type { TailAnswer } from "../operations/runtime/operation.ts";
 import type { LogEvent } from "../store/backend.ts";
@@ -27,10 +28,32 @@ export const eventStreamHeaders = {
 /** Seconds after which a client over its limit may try again. */
 const retryAfterSeconds = 10;
 
+/**
+ * Each line is compared with the queries of all tails, which are held for as long as these are open. So the queries of all tails
+ * together, and of those of a token, have so many comparisons at most for each tail that may be open.
+ */
+const comparisonsPerTail = 50;
+
+/** The longest query alone is always followed. */
+function limitComparisons(tails: number): number {
+  return Math.max(queryLimits.leaves, comparisonsPerTail * tails);
+}
+
+/** What the open tails of a server take. */
+export interface TailSlots {
+  taken: number;
+  /** In their queries. */
+  comparisons: number;
+}
+
+export function createTailSlots(): TailSlots {
+  return { taken: 0, comparisons: 0 };
+}
+
 interface TailRegistryOptions {
   readonly limits: Limits;
   /** Shared by the tails of a server: the bound is on all of them. */
-  readonly slots: { taken: number };
+  readonly slots: TailSlots;
   readonly now: () => Instant;
   readonly pause: PollerOptions["pause"];
   readonly log: (event: LogEvent) => void;
@@ -65,6 +88,7 @@ interface RegistryState {
   readonly options: TailRegistryOptions;
   readonly open: Set<Tail>;
   readonly byAccount: AccountSlots;
+  readonly comparisonsByAccount: AccountSlots;
   readonly pollers: Map<LogStore, Map<string, Poller>>;
   closing: "draining" | "reloaded" | undefined;
   isTicking: boolean;
@@ -74,6 +98,7 @@ export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   const state: RegistryState = {
     options,
     ...{ open: new Set(), byAccount: createAccountSlots(), pollers: new Map() },
+    comparisonsByAccount: createAccountSlots(),
     ...{ closing: undefined, isTicking: false },
   };
   return {
@@ -81,6 +106,8 @@ export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
     measureUse: () => ({
       tails: options.slots.taken / options.limits.tail.maxOpen,
       token_tails: state.byAccount.measureUse(),
+      tail_comparisons: options.slots.comparisons / limitComparisons(options.limits.tail.maxOpen),
+      token_tail_comparisons: state.comparisonsByAccount.measureUse(),
     }),
     async close(reason) {
       state.closing = reason;
@@ -121,21 +148,40 @@ async function tickTails(state: RegistryState): Promise<void> {
 }
 
 /** Returns what gives the slot back. @throws {TooMany} {LimitReached} */
-function takeSlot({ options, byAccount }: RegistryState, principal: Principal): () => void {
+function takeSlot(
+  { options, byAccount, comparisonsByAccount }: RegistryState,
+  principal: Principal,
+  filter: Filter,
+): () => void {
   const { limits, slots } = options;
   const { account } = principal;
   const { perToken } = narrowLimits(limits, principal.limits).tail;
   if (!byAccount.hasFree(account, perToken)) {
     throw new TooMany(retryAfterSeconds, "token_tails", { requests: perToken });
   }
+  const comparisons = Math.max(1, listComparisons(filter).length);
+  const ownLimit = limitComparisons(perToken);
+  if (!comparisonsByAccount.hasFree(account, ownLimit, comparisons)) {
+    throw new TooMany(retryAfterSeconds, "token_tail_comparisons", {
+      requests: ownLimit,
+      unit: "comparisons",
+    });
+  }
   if (slots.taken >= limits.tail.maxOpen) {
     throw createOverloadedError("tails", `${slots.taken} tails are open`);
   }
+  if (slots.comparisons + comparisons > limitComparisons(limits.tail.maxOpen)) {
+    throw createOverloadedError("tail_comparisons", `open tails have ${slots.comparisons} comparisons`);
+  }
   slots.taken += 1;
+  slots.comparisons += comparisons;
   const release = byAccount.take(account, perToken);
+  const releaseComparisons = comparisonsByAccount.take(account, ownLimit, comparisons);
   return () => {
     slots.taken -= 1;
+    slots.comparisons -= comparisons;
     release();
+    releaseComparisons();
   };
 }
 
@@ -146,7 +192,7 @@ async function openTail(
 ): Promise<StreamedBody> {
   const { limits, now, pause, log } = state.options;
   const resume = lastEventId === undefined ? undefined : decodeEventId(lastEventId);
-  const freeSlot = takeSlot(state, principal);
+  const freeSlot = takeSlot(state, principal, range.filter);
   let isOpened = false;
   const pollerOptions: PollerOptions = {
     ...{ store, sources, now, pause, log },

@@ -6,7 +6,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { defaults } from "#src/config/schema.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { createTailRegistry } from "#src/tail/tail-registry.ts";
+import { createTailRegistry, createTailSlots } from "#src/tail/tail-registry.ts";
 import { testIO } from "../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 import { ana, base, readEvents } from "./harness.ts";
@@ -67,7 +67,7 @@ test("a tail over Elasticsearch delivers late documents and survives a failing s
   if (store === undefined) throw new Error("no log store");
   const tails = createTailRegistry({
     limits: { ...defaults.limits, tail: { ...defaults.limits.tail, lateness: 20_000 } },
-    slots: { taken: 0 },
+    slots: createTailSlots(),
     now: () => fromMillis(now()),
     pause: (length, signal) => sleep(length / speed, undefined, { signal }).catch(() => {}),
     log: () => {},

@@ -8,7 +8,7 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Millis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogStore } from "#src/store/logs.ts";
-import { createTailRegistry, type TailRegistry } from "#src/tail/tail-registry.ts";
+import { createTailRegistry, createTailSlots, type TailRegistry } from "#src/tail/tail-registry.ts";
 import { type Clock, createClock } from "../support/fake-clock.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
@@ -96,7 +96,7 @@ export function createSubject(
   const { limits } = defaults;
   const tails = createTailRegistry({
     limits: { ...limits, ...over.limits, tail: { ...limits.tail, ...over.tail } },
-    slots: { taken: 0 },
+    slots: createTailSlots(),
     now: clock.now,
     pause: clock.pause,
     log: (event) => {

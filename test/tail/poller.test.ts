@@ -20,6 +20,11 @@ const lines = Array.from(
   }),
 );
 
+const callbacks = {
+  ...{ onLines: () => undefined, onClosed: () => undefined },
+  ...{ onFailure: () => undefined, onRefusal: () => undefined },
+};
+
 function createPollerOf(store: LogStore) {
   return createPoller({
     ...{ store, sources: [{ id: "app", index: "x", layout: "ecs", tenantFilter: undefined }] },
@@ -42,9 +47,9 @@ async function deliver(tails: number) {
   const leave = Array.from({ length: tails }, (_, tail) => {
     const missed = Array.from({ length: 900 }, (_, n) => `path:q${tail}x${n}`).join(" OR ");
     return poller.listen({
+      ...callbacks,
       filter: parse(`${missed} OR path=/orders/${tail}`),
       onLines: (found) => received.set(tail, [...(received.get(tail) ?? []), ...found.map(({ id }) => id)]),
-      ...{ onClosed: () => undefined, onFailure: () => undefined, onRefusal: () => undefined },
     });
   });
   let turns = 0;
@@ -68,6 +73,25 @@ test("lines of one batch reach many tails in several turns, each what it follows
   expect(turns).toBeGreaterThan(5);
 });
 
+test("lines reach the tails with the shortest queries first", async () => {
+  const poller = createPollerOf({
+    async *lines() {
+      yield lines;
+    },
+  });
+  const reached: number[] = [];
+  const leave = [900, 1, 30].map((comparisons) =>
+    poller.listen({
+      ...callbacks,
+      filter: parse(Array.from({ length: comparisons }, (_, n) => `path:orders/${n}`).join(" OR ")),
+      onLines: () => reached.push(comparisons),
+    }),
+  );
+  await poller.awaitOutcome();
+  expect(reached).toEqual([1, 30, 900]);
+  for (const one of leave) one();
+});
+
 test("the longest query of a tail takes little more memory than its comparisons", () => {
   setFlagsFromString("--expose-gc");
   const collectGarbage: () => void = runInNewContext("gc");
@@ -76,10 +100,6 @@ test("the longest query of a tail takes little more memory than its comparisons"
     return process.memoryUsage().heapUsed;
   };
   const poller = createPollerOf({ async *lines() {} });
-  const callbacks = {
-    ...{ onLines: () => undefined, onClosed: () => undefined },
-    ...{ onFailure: () => undefined, onRefusal: () => undefined },
-  };
   const tails = 20;
   const before = measureHeap();
   const leave = Array.from({ length: tails }, (_, tail) => {

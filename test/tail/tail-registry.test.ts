@@ -385,6 +385,33 @@ describe("tail limits and lifetime", () => {
     await open();
   });
 
+  test("limits the comparisons in the queries of a token's tails and of all, and frees them at the end", async () => {
+    const { open, clock, tails } = createSubject({ tail: { maxOpen: 50, perToken: 30 } });
+    const compare = (comparisons: number) =>
+      Array.from({ length: comparisons }, (_, n) => `message:m${n}`).join(" OR ");
+    const ben: Principal = { ...ana, account: "ben" };
+    const eve: Principal = { ...ana, account: "eve" };
+    const first = await open({ query: compare(1_000) });
+    await open({ query: compare(500) });
+    await expect(open()).rejects.toMatchObject({
+      limit: "token_tail_comparisons",
+      quota: { requests: 1_500, unit: "comparisons" },
+    });
+    await open({ query: compare(999), principal: ben });
+    const refused = { failure: "overloaded", limit: "tail_comparisons" };
+    await expect(open({ query: compare(2), principal: eve })).rejects.toMatchObject(refused);
+    expect(tails.measureUse()).toMatchObject({ tail_comparisons: 0.9996, token_tail_comparisons: 1 });
+    first.leave();
+    await clock.advance(0);
+    await open({ query: compare(1_000) });
+  });
+
+  test("the longest query is followed whatever the limits", async () => {
+    const { open } = createSubject({ tail: { maxOpen: 1, perToken: 1 } });
+    const query = Array.from({ length: 1_000 }, (_, n) => `message:m${n}`).join(" OR ");
+    expect((await open({ query })).state()).toBe("open");
+  });
+
   test("a refused opening takes no slot", async () => {
     const { failure, wrap } = breakable();
     const { open } = createSubject({ store: wrap, tail: { maxOpen: 1, perToken: 1 } });

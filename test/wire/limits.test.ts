@@ -19,6 +19,7 @@ const readQuota = ({ headers }: Response) =>
 const unused = Object.fromEntries(
   [
     ...["requests", "token_requests", "backend_share", "streams", "token_streams", "tails", "token_tails"],
+    ...["tail_comparisons", "token_tail_comparisons"],
     ...["bodies", "token_bodies", "connections", "address_connections"],
   ].map((limit) => [limit, 0]),
 );

@@ -321,6 +321,16 @@ describe("live tail over HTTP", () => {
     ]);
   });
 
+  test("says which limit the comparisons in the queries of a token have reached", async () => {
+    const { port } = await start({ limits: { tail: { ...defaults.limits.tail, perToken: 2 } } });
+    const query = Array.from({ length: 1_000 }, (_, n) => `message:m${n}`).join(" OR ");
+    expect((await ask(port, tail, linesBody({ query }))).statusCode).toBe(200);
+    const { statusCode, headers } = await ask(port, tail, linesBody({ query }));
+    expect([statusCode, headers["retry-after"], headers["ratelimit-policy"]]).toEqual([
+      ...[429, "10", '"token_tail_comparisons";q=1000;qu="comparisons"'],
+    ]);
+  });
+
   test("refuses a wrong Last-Event-ID and ignores an empty one", async () => {
     const { port } = await start();
     expect((await ask(port, tail, linesBody(), { "last-event-id": "" })).statusCode).toBe(200);

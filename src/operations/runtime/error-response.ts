@@ -60,7 +60,8 @@ export function describeFailure(error: unknown): FailureResponse {
 function formatQuota({ retryAfterSeconds, limit, quota }: TooMany): FailureResponse["headers"] {
   const retryAfter = String(retryAfterSeconds);
   if (quota === undefined) return { "Retry-After": retryAfter };
-  const counted = quota.seconds === undefined ? 'qu="concurrent-requests"' : `w=${quota.seconds}`;
+  const counted =
+    quota.seconds === undefined ? `qu="${quota.unit ?? "concurrent-requests"}"` : `w=${quota.seconds}`;
   return {
     "Retry-After": retryAfter,
     "RateLimit-Limit": String(quota.requests),

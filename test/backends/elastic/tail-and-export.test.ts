@@ -9,7 +9,7 @@ import { parse } from "#src/log-query/parse.ts";
 import { ndjson } from "#src/operations/logs/export.ts";
 import { lines } from "#src/operations/logs/lines.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";
-import { createTailRegistry } from "#src/tail/tail-registry.ts";
+import { createTailRegistry, createTailSlots } from "#src/tail/tail-registry.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { readEvents } from "../../tail/harness.ts";
@@ -39,7 +39,7 @@ onServers((server) => {
   function follow(index: string) {
     const tails = createTailRegistry({
       limits: { ...defaults.limits, tail: { ...defaults.limits.tail, lateness } },
-      slots: { taken: 0 },
+      slots: createTailSlots(),
       now,
       pause: (length, signal) => delay(length, undefined, { signal }).catch(() => {}),
       log: () => {},

@@ -4,18 +4,30 @@
 // Lines become visible later than their own time: shippers buffer, indices refresh. So each poll reads some seconds again,
 // and from time to time the whole lateness window. A poll that is refused is repeated query by query, and what has been
 // delivered is remembered for each query, so that only those tails are refused whose own query cannot be answered.
+//
+// A query that is slow at the source must not hold up the others. So each is read alone until it has been answered about as fast
+// as they are. Where a poll of several fails, one of them is read alone; if the source answers that, one of the others may be what
+// it cannot answer, and each is read alone until it has been answered. A source that is down is asked for one query only.
 import { createHash } from "node:crypto";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
-import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
+import {
+  earlier,
+  fromMillis,
+  type Instant,
+  later,
+  type Millis,
+  minute,
+  nanosPerMilli,
+  type TimeRange,
+} from "../core/time.ts";
 import { createPause } from "../core/turns.ts";
 import { type Filter, listComparisons } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
 import { compileFilter } from "../log-query/matches.ts";
-import { type ExportQuery, limitExport } from "../operations/logs/lines.ts";
-import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent } from "../store/backend.ts";
-import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
+import type { AccountTurns } from "./account-turns.ts";
+import { type LineSource, readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 
 export const pollInterval: Millis = 1_000;
@@ -28,6 +40,8 @@ export function computeRetryDelay(failures: number): Millis {
 }
 /** With more different queries than these, all lines are read: a larger query costs the index more than it saves. */
 const maxSeparateQueries = 32;
+/** Queries that have failed together twice within so long are read alone for as long. */
+const separationTime: Millis = 5 * minute;
 
 export interface Listener {
   readonly filter: Filter;
@@ -42,77 +56,27 @@ export interface Listener {
 }
 
 export interface Poller {
-  /** Delivers lines that become visible from now on, and maybe some that the listener knows. Returns what removes it. */
-  readonly listen: (listener: Listener) => () => void;
-  /** Resolves when the last poll, or the first one where none has ended, succeeded. Rejects with its failure. */
-  readonly awaitOutcome: () => Promise<void>;
+  /** Delivers lines that become visible from now on, and maybe some that the listener knows. */
+  readonly listen: (listener: Listener, account: string) => Listening;
   readonly isIdle: () => boolean;
 }
 
-export interface PollerOptions {
-  readonly store: LogStore;
-  readonly sources: readonly [LogSource, ...LogSource[]];
-  /** Of each batch of a poll. */
-  readonly deadline: Millis;
+export interface Listening {
+  readonly leave: () => void;
+  /** Resolves when the last poll of its query, or the first one where none has ended, succeeded. Rejects with its failure. */
+  readonly outcome: Promise<void>;
+}
+
+export interface PollerOptions extends LineSource {
   readonly lateness: Millis;
-  readonly tieLimit: number;
   /** How many lines are remembered for each query. */
   readonly seenLimit: number;
   readonly now: () => Instant;
   /** Resolves after so long, or at once when the signal aborts. */
   readonly pause: (length: Millis, signal: AbortSignal) => Promise<void>;
+  /** How many queries of each account are read alone at once. */
+  readonly turns: AccountTurns;
   readonly log: (event: LogEvent) => void;
-}
-
-/** A hint to the store: one search answers a usual poll. */
-const expectedLinesHint = 10_000;
-
-interface ReadOptions {
-  /** Called whenever the store makes progress. */
-  readonly heard?: () => void;
-  /** How many documents may be read, as for an export. Absent: a tail reads for ever, and one poll runs at a time. */
-  readonly exportLimit?: number | undefined;
-}
-
-/**
- * Yields batches of lines by time. The deadline counts for each batch.
- * @throws {Unprocessable} {BackendError}
- */
-export async function* readLines(
-  { store, sources, deadline, tieLimit }: PollerOptions,
-  filter: Filter,
-  range: TimeRange,
-  signal: AbortSignal,
-  { heard, exportLimit }: ReadOptions = {},
-): AsyncGenerator<readonly LogLine[]> {
-  const leaving = new AbortController();
-  const limited = AbortSignal.any([signal, leaving.signal]);
-  let step: RequestLifetime | undefined;
-  const progressed = () => {
-    step?.reportProgress();
-    heard?.();
-  };
-  const waitForStep = <T>(promise: Promise<T>): Promise<T> => {
-    step = startRequest(limited, deadline);
-    return step.wait(promise).finally(step.end);
-  };
-  const all: ExportQuery = { sources, range, filter, order: "asc", tieLimit, progressed };
-  let rows: AsyncIterator<readonly LogLine[]> | undefined;
-  try {
-    const query: LogQuery =
-      exportLimit === undefined
-        ? { ...all, expectedLines: expectedLinesHint, documentLimit: Number.MAX_SAFE_INTEGER }
-        : await waitForStep(limitExport(store, all, exportLimit, limited));
-    rows = store.lines(query, limited)[Symbol.asyncIterator]();
-    for (;;) {
-      const next = await waitForStep(rows.next());
-      if (next.done === true) return;
-      yield next.value;
-    }
-  } finally {
-    leaving.abort(new Error("the reader has stopped"));
-    rows?.return?.()?.catch(() => {});
-  }
 }
 
 /** Listeners of one query. */
@@ -125,6 +89,18 @@ interface QueryAudience {
   readonly listeners: Set<Listener>;
   /** What has been delivered to them. */
   readonly seen: RecentIds;
+  /** Of the listener that came first. */
+  readonly account: string;
+  /** When the last poll of the whole lateness window began, and when that of any range did. */
+  complete: Instant;
+  last: Instant;
+  isAlone: boolean;
+  /** It is not read with others before this. */
+  aloneUntil: Instant;
+  /** Of the next poll. */
+  outcome: PromiseWithResolvers<void>;
+  /** Aborted when the last listener has left. */
+  readonly left: AbortController;
   /** Why nothing more is read for them. */
   refusal: Unprocessable | undefined;
 }
@@ -133,46 +109,58 @@ interface QueryAudience {
 interface PollerState {
   readonly options: PollerOptions;
   readonly audiences: Map<string, QueryAudience>;
-  /** Stops the polls under way; undefined while nobody listens. */
+  /** What need not be matched again, as far as there is room: a line that is missing here costs time and nothing else. */
+  readonly matched: RecentIds;
+  /** Resolves when the batches read so far have been delivered. */
+  delivering: Promise<void>;
+  /** Stops the polls of several queries; undefined while nobody listens. */
   leaving: AbortController | undefined;
-  /** Of the next poll. */
-  outcome: PromiseWithResolvers<void>;
+  /** How long the last poll of several queries took. */
+  spent: Millis;
+  /** When queries that failed together were last told apart. */
+  separated: Instant | undefined;
 }
 
 export function createPoller(options: PollerOptions): Poller {
   const state: PollerState = {
-    options,
-    audiences: new Map(),
-    leaving: undefined,
-    outcome: Promise.withResolvers(),
+    ...{ options, audiences: new Map(), matched: createRecentIds(options.seenLimit) },
+    ...{ delivering: Promise.resolve(), leaving: undefined, spent: 0, separated: undefined },
   };
   return {
-    listen: (listener) => addListener(state, listener),
-    awaitOutcome: () => state.outcome.promise,
+    listen: (listener, account) => addListener(state, listener, account),
     isIdle: () => state.audiences.size === 0,
   };
 }
 
-/** Returns what removes the listener again. The first one starts the polls, the last one ends them. */
-function addListener(state: PollerState, listener: Listener): () => void {
-  const { audiences } = state;
-  const { filter } = listener;
-  const key = digestFilter(filter);
-  const audience: QueryAudience = audiences.get(key) ?? {
-    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileFilter(filter) },
-    listeners: new Set(),
-    ...{ seen: createRecentIds(state.options.seenLimit), refusal: undefined },
-  };
-  audiences.set(key, audience);
+/** The first one starts the polls, the last one that leaves ends them. */
+function addListener(state: PollerState, listener: Listener, account: string): Listening {
+  const key = digestFilter(listener.filter);
+  const audience = state.audiences.get(key) ?? addAudience(state, key, listener, account);
   audience.listeners.add(listener);
+  return {
+    leave: () => {
+      if (audience.listeners.delete(listener) && audience.listeners.size === 0)
+        removeAudience(state, audience);
+    },
+    outcome: audience.outcome.promise,
+  };
+}
+
+function addAudience(state: PollerState, key: string, { filter }: Listener, account: string): QueryAudience {
+  const began = state.options.now();
+  const audience: QueryAudience = {
+    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileFilter(filter) },
+    ...{ listeners: new Set(), seen: createRecentIds(state.options.seenLimit), account },
+    ...{ complete: began, last: began, isAlone: true, aloneUntil: began },
+    ...{ outcome: createOutcome(), left: new AbortController(), refusal: undefined },
+  };
+  state.audiences.set(key, audience);
   if (state.leaving === undefined) {
     state.leaving = new AbortController();
-    renewOutcome(state);
-    void pollUntilAborted(state, state.leaving.signal);
+    void pollTogether(state, state.leaving.signal);
   }
-  return () => {
-    if (audience.listeners.delete(listener) && audience.listeners.size === 0) removeAudience(state, audience);
-  };
+  void pollAlone(state, audience);
+  return audience;
 }
 
 /** Equal for filters that mean the same comparisons: a long query is not held once more as a key. */
@@ -182,95 +170,180 @@ function digestFilter(filter: Filter): string {
 }
 
 /** Later listeners of its query are another one, and start a new poll where nobody else listens. */
-function removeAudience(state: PollerState, { key }: QueryAudience): void {
+function removeAudience(state: PollerState, { key, left }: QueryAudience): void {
   state.audiences.delete(key);
+  left.abort(new Error("no listeners left"));
   if (state.audiences.size > 0) return;
   state.leaving?.abort(new Error("no listeners left"));
   state.leaving = undefined;
 }
 
-function renewOutcome(state: PollerState): void {
-  state.outcome = Promise.withResolvers();
-  state.outcome.promise.catch(() => {});
+function createOutcome(): PromiseWithResolvers<void> {
+  const outcome = Promise.withResolvers<void>();
+  outcome.promise.catch(() => {});
+  return outcome;
 }
 
 /** Settles the outcome that is awaited, and replaces one that is known. */
-function settleOutcome(state: PollerState, error?: unknown): void {
-  const pending = state.outcome;
-  renewOutcome(state);
-  for (const { resolve, reject } of [pending, state.outcome]) error === undefined ? resolve() : reject(error);
+function settleOutcome(audience: QueryAudience, error?: unknown): void {
+  const pending = audience.outcome;
+  audience.outcome = createOutcome();
+  for (const { resolve, reject } of [pending, audience.outcome])
+    error === undefined ? resolve() : reject(error);
 }
 
-/** What has been read so far. */
-interface PollProgress {
-  /** When the last poll of the whole lateness window began. */
-  complete: Instant;
-  /** When the last poll of any range began. */
-  last: Instant;
-  failures: number;
-  /** What need not be matched again, as far as there is room: a line that is missing here costs time and nothing else. */
-  readonly matched: RecentIds;
-}
-
-async function pollUntilAborted(state: PollerState, signal: AbortSignal): Promise<void> {
-  const { now, pause, seenLimit } = state.options;
-  const began = now();
-  const matched = createRecentIds(seenLimit);
-  const progress: PollProgress = { complete: began, last: began, failures: 0, matched };
-  while (!signal.aborted) {
-    // A clock that is put back must not move the lower bound.
-    const begun = later(now(), progress.last);
+/** Polls for one query until it may be read with others. */
+async function pollAlone(state: PollerState, audience: QueryAudience): Promise<void> {
+  const { turns, pause } = state.options;
+  const { signal } = audience.left;
+  let failures = 0;
+  while (audience.isAlone && !signal.aborted) {
     try {
-      await pollOnce(state, progress, begun, signal);
-      // Below 0 while the clock has been put back.
-      const spent = Math.max(0, Number((now() - begun) / nanosPerMilli));
-      await pause(Math.max(pollInterval - spent, pollInterval / 5), signal);
+      const endTurn = await turns.take(audience.account, signal);
+      const { begun, spent } = await pollOnce(state, [audience], signal).finally(endTurn);
+      failures = 0;
+      if (begun >= audience.aloneUntil) joinOthers(state, audience, begun, spent);
+      if (audience.isAlone) await pause(chooseRest(spent), signal);
     } catch (error) {
       if (signal.aborted) return;
-      settleOutcome(state, error);
-      await pauseAfterFailure(state, progress, error, signal);
+      await pauseAfterFailure(state, [audience], error, failures, signal);
+      failures += 1;
+      // Of a source that is down the others ask as well.
+      if (isDown(error)) audience.isAlone = false;
     }
   }
 }
 
-/** Polls the range that may have new lines: the lateness window from time to time, else the recent part of it. */
+/** Where its poll took about as long as that of the others. If these are much slower, it is one of them that is. */
+function joinOthers(state: PollerState, audience: QueryAudience, begun: Instant, spent: Millis): void {
+  const together = listTogether(state);
+  if (together.length === 0) state.spent = spent;
+  if (isMuchSlower(spent, state.spent)) return;
+  if (isMuchSlower(state.spent, spent)) separateAudiences(state, together, begun);
+  else audience.isAlone = false;
+}
+
+function isMuchSlower(spent: Millis, other: Millis): boolean {
+  return spent > Math.max(pollInterval, 2 * other);
+}
+
+function listTogether({ audiences }: PollerState): readonly QueryAudience[] {
+  return [...audiences.values()].filter(({ isAlone }) => !isAlone);
+}
+
+/** Polls for all queries that are not read alone. */
+async function pollTogether(state: PollerState, signal: AbortSignal): Promise<void> {
+  const { pause } = state.options;
+  let failures = 0;
+  let isDoubtful = false;
+  while (!signal.aborted) {
+    const together = listTogether(state);
+    const probed = isDoubtful ? together.slice(failures % together.length).slice(0, 1) : together;
+    try {
+      const { begun, spent } = await pollOnce(state, probed, signal);
+      const others = together.filter((audience) => !probed.includes(audience));
+      if (isDoubtful) separateFailed(state, others, begun);
+      else state.spent = spent;
+      failures = 0;
+      isDoubtful = false;
+      await pause(chooseRest(spent), signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      isDoubtful ||= isCausedByOne(error, together);
+      await pauseAfterFailure(state, together, error, failures, signal);
+      failures += 1;
+    }
+  }
+}
+
+/** Whether the source may fail for one of the queries alone. */
+function isCausedByOne(error: unknown, { length }: readonly QueryAudience[]): boolean {
+  return error instanceof BackendError && !isDown(error) && length > 1 && length <= maxSeparateQueries;
+}
+
+function isDown(error: unknown): boolean {
+  return error instanceof BackendError && ["unreachable", "denied"].includes(error.failure);
+}
+
+/** Those whose poll has failed although the source answers. What fails together again and again is kept apart for longer. */
+function separateFailed(state: PollerState, audiences: readonly QueryAudience[], at: Instant): void {
+  const length = fromMillis(separationTime);
+  const isRepeated = state.separated !== undefined && at - state.separated < length;
+  state.separated = at;
+  separateAudiences(state, audiences, isRepeated ? ((at + length) as Instant) : at);
+}
+
+/** Reads each alone, until then at least. */
+function separateAudiences(
+  state: PollerState,
+  audiences: readonly QueryAudience[],
+  aloneUntil: Instant,
+): void {
+  for (const audience of audiences) {
+    if (audience.isAlone) continue;
+    audience.isAlone = true;
+    audience.aloneUntil = aloneUntil;
+    void pollAlone(state, audience);
+  }
+}
+
+function chooseRest(spent: Millis): Millis {
+  return Math.max(pollInterval - spent, pollInterval / 5);
+}
+
+/**
+ * Polls the range that may have new lines for these queries: the lateness window from time to time, else the recent part of it.
+ * Returns when it began, and how long it took.
+ */
 async function pollOnce(
   state: PollerState,
-  progress: PollProgress,
-  begun: Instant,
+  audiences: readonly QueryAudience[],
   signal: AbortSignal,
-): Promise<void> {
+): Promise<{ readonly begun: Instant; readonly spent: Millis }> {
+  const { now } = state.options;
   const lateness = fromMillis(state.options.lateness);
-  const isComplete = begun - progress.complete >= lateness / 4n;
-  const oldest = (progress.complete - lateness) as Instant;
-  const recent = (progress.last - fromMillis(recentWindow)) as Instant;
+  // A clock that is put back must not move the lower bound.
+  const begun = audiences.reduce((at, { last }) => later(at, last), now());
+  const complete = audiences.reduce((at, audience) => earlier(at, audience.complete), begun);
+  const last = audiences.reduce((at, audience) => earlier(at, audience.last), begun);
+  const isComplete = begun - complete >= lateness / 4n;
+  const oldest = (complete - lateness) as Instant;
+  const recent = (last - fromMillis(recentWindow)) as Instant;
   const from = isComplete ? oldest : later(recent, oldest);
-  await readForAudiences(state, progress, [...state.audiences.values()], { from, to: begun }, signal);
+  if (audiences.length > 0) await readForAudiences(state, audiences, { from, to: begun }, signal);
   // All may have been refused.
   signal.throwIfAborted();
-  progress.last = begun;
-  settleOutcome(state);
+  if (isComplete) state.matched.forget((begun - lateness) as Instant);
+  for (const audience of audiences) closeRange(audience, begun, isComplete, lateness);
+  // Below 0 while the clock has been put back.
+  return { begun, spent: Math.max(0, Number((now() - begun) / nanosPerMilli)) };
+}
+
+/** A poll that began then has been answered. */
+function closeRange(audience: QueryAudience, begun: Instant, isComplete: boolean, lateness: bigint): void {
+  audience.last = begun;
+  settleOutcome(audience);
   if (isComplete) {
-    progress.complete = begun;
-    const remembered = [progress.matched, ...[...state.audiences.values()].map(({ seen }) => seen)];
-    for (const lines of remembered) lines.forget((begun - lateness) as Instant);
+    audience.complete = begun;
+    audience.seen.forget((begun - lateness) as Instant);
   }
-  const closed = (progress.complete - lateness) as Instant;
-  for (const listener of listListeners(state)) listener.onClosed(closed);
-  progress.failures = 0;
+  for (const listener of audience.listeners) listener.onClosed((audience.complete - lateness) as Instant);
 }
 
 async function pauseAfterFailure(
   state: PollerState,
-  progress: PollProgress,
+  audiences: readonly QueryAudience[],
   error: unknown,
+  failures: number,
   signal: AbortSignal,
 ): Promise<void> {
-  const rest = computeRetryDelay(progress.failures);
-  progress.failures += 1;
+  const rest = computeRetryDelay(failures);
   const level = error instanceof BackendError ? "warn" : "error";
   state.options.log({ level, message: "tail: reading failed", err: error, rest });
-  for (const listener of listListeners(state)) listener.onFailure(error, rest);
+  for (const audience of audiences) {
+    settleOutcome(audience, error);
+    for (const listener of audience.listeners) listener.onFailure(error, rest);
+  }
   await state.options.pause(rest, signal);
 }
 
@@ -280,15 +353,13 @@ async function pauseAfterFailure(
  */
 async function readForAudiences(
   state: PollerState,
-  progress: PollProgress,
   audiences: readonly QueryAudience[],
   range: TimeRange,
   signal: AbortSignal,
 ): Promise<void> {
-  const readAgain = (others: readonly QueryAudience[]) =>
-    readForAudiences(state, progress, others, range, signal);
+  const readAgain = (others: readonly QueryAudience[]) => readForAudiences(state, others, range, signal);
   try {
-    await readAndDeliver(state, progress, audiences, range, signal);
+    await readAndDeliver(state, audiences, range, signal);
   } catch (error) {
     if (!(error instanceof Unprocessable)) throw error;
     const left = audiences.filter(({ refusal }) => refusal === undefined);
@@ -303,15 +374,15 @@ async function readForAudiences(
 /** Stops where one of the audiences is refused: the rest may be what only its query matches. */
 async function readAndDeliver(
   state: PollerState,
-  progress: PollProgress,
   audiences: readonly QueryAudience[],
   range: TimeRange,
   signal: AbortSignal,
 ): Promise<void> {
   for await (const batch of readLines(state.options, combineFilters(audiences), range, signal)) {
-    const lines = batch.filter((line) => !progress.matched.has(line));
-    await deliverLines(state, lines, signal);
-    for (const line of lines) if (!progress.matched.isFull()) progress.matched.add(line);
+    // One batch after the other: a range is not closed while what it holds is still being delivered for another reading.
+    const delivering = state.delivering.then(() => deliverLines(state, batch));
+    state.delivering = delivering.catch(() => {});
+    await delivering;
     for (const { refusal } of audiences) if (refusal !== undefined) throw refusal;
   }
 }
@@ -323,7 +394,7 @@ function refuseAudience(state: PollerState, audience: QueryAudience, error: Unpr
   audience.refusal = error;
   audience.listeners.clear();
   removeAudience(state, audience);
-  if (state.audiences.size === 0) settleOutcome(state, error);
+  settleOutcome(audience, error);
   for (const listener of refused) listener.onRefusal(error);
 }
 
@@ -339,28 +410,37 @@ function combineFilters(audiences: readonly QueryAudience[]): Filter {
 
 /**
  * To those who listen when it begins, the shortest queries first: they wait for no long one. Whoever comes later reads himself
- * what lies before. Those are refused whose query matches more lines than can be remembered. @throws the signal's reason
+ * what lies before. It goes on when those have left for whom the batch was read. @throws the reason why nobody listens any more
  */
-async function deliverLines(
-  state: PollerState,
-  lines: readonly LogLine[],
-  signal: AbortSignal,
-): Promise<void> {
+async function deliverLines(state: PollerState, batch: readonly LogLine[]): Promise<void> {
+  const lines = batch.filter((line) => !state.matched.has(line));
   if (lines.length === 0) return;
   const opened = lines.map((line) => ({ line, body: openBody(line.json) }));
-  const pause = createPause(signal);
+  const pause = createPause(state.leaving?.signal);
   const audiences = [...state.audiences.values()].sort((a, b) => a.comparisons - b.comparisons);
-  for (const audience of audiences) {
-    const { matches, listeners } = audience;
-    const own: LogLine[] = [];
-    for (const { line, body } of opened) {
-      if (listeners.size === 0) break;
-      if (matches(line, body) && addUnlessSeen(state, audience, line)) own.push(line);
-      const paused = pause();
-      if (paused !== undefined) await paused;
-    }
-    if (own.length > 0) for (const listener of listeners) listener.onLines(own);
+  for (const audience of audiences) await deliverToAudience(state, audience, opened, pause);
+  for (const line of lines) if (!state.matched.isFull()) state.matched.add(line);
+}
+
+/** It is refused where its query matches more lines than can be remembered. */
+async function deliverToAudience(
+  state: PollerState,
+  audience: QueryAudience,
+  opened: readonly { readonly line: LogLine; readonly body: Body }[],
+  pause: ReturnType<typeof createPause>,
+): Promise<void> {
+  const { matches, listeners } = audience;
+  const lateness = fromMillis(state.options.lateness);
+  const own: LogLine[] = [];
+  for (const { line, body } of opened) {
+    if (listeners.size === 0) return;
+    // What is read for another query, which has failed for long, may be older than what is remembered of this one.
+    const isOpen = line.time >= audience.complete - lateness;
+    if (isOpen && matches(line, body) && addUnlessSeen(state, audience, line)) own.push(line);
+    const paused = pause();
+    if (paused !== undefined) await paused;
   }
+  if (own.length > 0) for (const listener of listeners) listener.onLines(own);
 }
 
 function addUnlessSeen(state: PollerState, audience: QueryAudience, line: LogLine): boolean {
@@ -371,8 +451,4 @@ function addUnlessSeen(state: PollerState, audience: QueryAudience, line: LogLin
     refuseAudience(state, audience, error);
     return false;
   }
-}
-
-function listListeners({ audiences }: PollerState): readonly Listener[] {
-  return [...audiences.values()].flatMap((audience) => [...audience.listeners]);
 }

@@ -12,7 +12,15 @@ import { computeTieLimit } from "../operations/logs/lines.ts";
 import type { TailAnswer } from "../operations/runtime/operation.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { LogStore } from "../store/logs.ts";
-import { createPoller, type Listener, type Poller, type PollerOptions, pollInterval } from "./poller.ts";
+import { type AccountTurns, createAccountTurns } from "./account-turns.ts";
+import {
+  createPoller,
+  type Listener,
+  type Listening,
+  type Poller,
+  type PollerOptions,
+  pollInterval,
+} from "./poller.ts";
 import { decodeEventId } from "./sse.ts";
 import { startTail, type Tail } from "./tail.ts";
 
@@ -24,6 +32,9 @@ export const eventStreamHeaders = {
   // A stream is the last answer of its connection, so that a drain does not wait for another request on it.
   Connection: "close",
 };
+
+/** How many queries of tails of one account are read alone at once: slow ones must not take all requests to a backend. */
+const maxReadAlone = 4;
 
 /** Seconds after which a client over its limit may try again. */
 const retryAfterSeconds = 10;
@@ -90,6 +101,7 @@ interface RegistryState {
   readonly byAccount: AccountSlots;
   readonly comparisonsByAccount: AccountSlots;
   readonly pollers: Map<LogStore, Map<string, Poller>>;
+  readonly turns: AccountTurns;
   closing: "draining" | "reloaded" | undefined;
   isTicking: boolean;
 }
@@ -98,7 +110,7 @@ export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   const state: RegistryState = {
     options,
     ...{ open: new Set(), byAccount: createAccountSlots(), pollers: new Map() },
-    comparisonsByAccount: createAccountSlots(),
+    ...{ comparisonsByAccount: createAccountSlots(), turns: createAccountTurns(maxReadAlone) },
     ...{ closing: undefined, isTicking: false },
   };
   return {
@@ -122,18 +134,23 @@ export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
  * Listens to the poller of these sources, which lives as long as anybody listens. Sources are told apart by all that they
  * are, not by their ids: two sites of a store may use the same ids.
  */
-function listenToSources({ pollers }: RegistryState, options: PollerOptions, listener: Listener) {
+function listenToSources(
+  { pollers }: RegistryState,
+  options: PollerOptions,
+  listener: Listener,
+  account: string,
+): Listening {
   const key = JSON.stringify(options.sources.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
   const ofStore = pollers.get(options.store) ?? new Map<string, Poller>();
   pollers.set(options.store, ofStore);
   const poller = ofStore.get(key) ?? createPoller(options);
   ofStore.set(key, poller);
-  const leavePoller = poller.listen(listener);
+  const listening = poller.listen(listener, account);
   const leave = () => {
-    leavePoller();
+    listening.leave();
     if (poller.isIdle() && ofStore.get(key) === poller) ofStore.delete(key);
   };
-  return { leave, outcome: poller.awaitOutcome() };
+  return { leave, outcome: listening.outcome };
 }
 
 /** Ticks all tails once a second, until none is open. */
@@ -195,14 +212,14 @@ async function openTail(
   const freeSlot = takeSlot(state, principal, range.filter);
   let isOpened = false;
   const pollerOptions: PollerOptions = {
-    ...{ store, sources, now, pause, log },
+    ...{ store, sources, now, pause, log, turns: state.turns },
     ...{ deadline: limits.deadline, lateness: limits.tail.lateness },
     ...{ tieLimit: computeTieLimit(limits), seenLimit: limits.documents },
   };
   const tail = startTail({
     ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone, takePlace },
     exportLimit: narrowLimits(limits, principal.limits).export,
-    listen: (listener) => listenToSources(state, pollerOptions, listener),
+    listen: (listener) => listenToSources(state, pollerOptions, listener, principal.account),
     onClose: (isCut) => {
       state.open.delete(tail);
       freeSlot();

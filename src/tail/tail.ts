@@ -21,7 +21,8 @@ import type { StreamedBody } from "../http/body.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
-import { computeRetryDelay, type Listener, type PollerOptions, readLines } from "./poller.ts";
+import { computeRetryDelay, type Listener, type Listening, type PollerOptions } from "./poller.ts";
+import { readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 import { createSendQueue } from "./send-queue.ts";
 import {
@@ -59,8 +60,8 @@ interface TailOptions {
   readonly expires: bigint | undefined;
   /** Aborted when the client leaves. */
   readonly clientGone: AbortSignal;
-  /** Joins those who follow the same sources. `outcome` is of the poller. */
-  readonly listen: (listener: Listener) => { readonly leave: () => void; readonly outcome: Promise<void> };
+  /** Joins those who follow the same sources. */
+  readonly listen: (listener: Listener) => Listening;
   /** Called once, when all is over; `isCut` when the last event was not taken. */
   readonly onClose: (isCut: boolean) => void;
 }

@@ -2,9 +2,10 @@
 // schedule of arrivals, source failures and reconnections. The expectation is computed from the schedule alone.
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { BackendError } from "#src/core/errors.ts";
+import { BackendError, type Failure } from "#src/core/errors.ts";
 import { createFederatedLogs } from "#src/federation/federated-logs.ts";
 import type { LogQuery, LogStore } from "#src/store/logs.ts";
+import type { Clock } from "../support/fake-clock.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { base, type Client, createSubject, type Opening } from "./harness.ts";
 
@@ -22,16 +23,25 @@ const arrivals = fc.array(
   }),
   { maxLength: 60 },
 );
-/** When the source fails: at once, or after its first batch. */
+/** When the source fails: at once, or after its first batch; for each query, or for one of two and what is read with that. */
 const outages = fc.array(
-  fc.record({ from: fc.integer({ min: 1, max: length }), length: fc.nat(40_000), midway: fc.boolean() }),
+  fc.record({
+    from: fc.integer({ min: 1, max: length }),
+    length: fc.nat(40_000),
+    midway: fc.boolean(),
+    failure: fc.constantFrom<Failure>("unreachable", "timeout"),
+    redOnly: fc.boolean(),
+  }),
   { maxLength: 3 },
 );
+type Outage = typeof outages extends fc.Arbitrary<(infer One)[]> ? One : never;
+const spent = fc.oneof(fc.constant(0), fc.nat(5_000));
+const queries = { all: "", red: "message=red", blue: "message=blue" };
 const openings = fc.array(
   fc.record({
     at: fc.nat(length),
     back: fc.option(fc.nat(120_000), { nil: undefined }),
-    red: fc.boolean(),
+    followed: fc.constantFrom<keyof typeof queries>("all", "red", "blue"),
     /** How long each connection lasts. */
     cuts: fc.array(fc.integer({ min: 1, max: 30_000 }), { maxLength: 4 }),
   }),
@@ -56,28 +66,35 @@ function splitInTwo(store: LogStore): LogStore {
   return createFederatedLogs(new Map([["app", { places, dedupe: "id" }]]));
 }
 
-function failing(now: () => number, periods: readonly { from: number; length: number; midway: boolean }[]) {
-  const findOutage = () => periods.find(({ from, length }) => now() >= from && now() < from + length);
-  const fail = () => new BackendError("elk", "unreachable", "down");
+/** `waitSlow` is what one of two queries takes, and what is read with that. */
+function failing(now: () => number, periods: readonly Outage[], waitSlow: () => Promise<void>) {
+  const findOutage = ({ filter }: LogQuery) =>
+    periods.find(({ from, length, redOnly }) => {
+      const isMet = !redOnly || JSON.stringify(filter).includes("red");
+      return isMet && now() >= from && now() < from + length;
+    });
+  const fail = ({ failure }: Outage) => new BackendError("elk", failure, "down");
   return (store: LogStore): LogStore => ({
-    async isWithinLimits() {
-      if (findOutage() !== undefined) throw fail();
+    async isWithinLimits(query) {
+      const outage = findOutage(query);
+      if (outage !== undefined) throw fail(outage);
       return true;
     },
     async *lines(query, signal) {
-      const outage = findOutage();
-      if (outage !== undefined && !outage.midway) throw fail();
+      if (JSON.stringify(query.filter).includes("red")) await waitSlow();
+      const outage = findOutage(query);
+      if (outage !== undefined && !outage.midway) throw fail(outage);
       for await (const batch of store.lines(query, signal)) {
         // Each millisecond is a batch of its own, so that failures can occur between any two.
         for (let first = 0; first < batch.length; ) {
           const start = batch[first]?.time;
           const end = batch.findIndex(({ time }, at) => at > first && time !== start);
           yield batch.slice(first, end === -1 ? batch.length : end);
-          if (outage !== undefined) throw fail();
+          if (outage !== undefined) throw fail(outage);
           first = end === -1 ? batch.length : end;
         }
       }
-      if (outage !== undefined) throw fail();
+      if (outage !== undefined) throw fail(outage);
     },
   });
 }
@@ -86,12 +103,16 @@ test.each([
   ["a failing source", (store: LogStore) => store, 60],
   ["two backends of which any fails", splitInTwo, 30],
 ])("tails deliver each line once, over %s and with clients that reconnect", async (_, split, numRuns) => {
-  const law = fc.asyncProperty(arrivals, outages, openings, async (arrivals, outages, openings) => {
-    let clock: { now: () => bigint } | undefined;
+  const law = fc.asyncProperty(arrivals, outages, openings, spent, async (...script) => {
+    const [arrivals, outages, openings, spent] = script;
+    let clock: Clock | undefined;
     const now = () => Number((clock?.now() ?? 0n) / 1_000_000n) - base;
+    const waitSlow = async () => {
+      if (spent > 0) await clock?.pause(spent, new AbortController().signal);
+    };
     const subject = createSubject({
       tail: { lateness },
-      store: (store) => split(failing(now, outages)(store)),
+      store: (store) => split(failing(now, outages, waitSlow)(store)),
     });
     clock = subject.clock;
     for (const [n, { time, delay, red }] of arrivals.entries()) {
@@ -99,17 +120,18 @@ test.each([
       if (time + delay <= 0) add();
       else subject.clock.at(base + time + delay, add);
     }
-    const stories = openings.map(({ at, back, red, cuts }) => {
+    const stories = openings.map(({ at, back, followed, cuts }) => {
       const from = back === undefined ? undefined : at - back;
-      const opening: Opening = { query: red ? "message=red" : "", from };
+      const opening: Opening = { query: queries[followed], from };
       const clients: Client[] = [];
       let began: number | undefined;
       /** Clients retry after a 500 with the same event id. */
       const connect = (resume: string | undefined, which: number) => {
+        // Starts at the next millisecond: the current one may have been read already.
+        const asked = now() + 1;
         subject.open({ ...opening, resume }).then(
           (client) => {
-            // Starts at the next millisecond: the current one may have been read already.
-            began ??= now() + 1;
+            began ??= asked;
             clients.push(client);
             const cut = cuts[which];
             if (cut === undefined) return;
@@ -122,13 +144,13 @@ test.each([
         );
       };
       subject.clock.at(base + at, () => connect(undefined, 0));
-      return { opening, red, clients, start: () => from ?? began };
+      return { followed, clients, start: () => from ?? began };
     });
     await subject.clock.advance(length + after);
-    for (const { red, clients, start } of stories) {
+    for (const { followed, clients, start } of stories) {
       const from = start() ?? Number.POSITIVE_INFINITY;
       const wanted = arrivals.flatMap((arrival, n) =>
-        arrival.time >= from && (arrival.red || !red) ? [`l${n}`] : [],
+        arrival.time >= from && (followed === "all" || arrival.red === (followed === "red")) ? [`l${n}`] : [],
       );
       for (const client of clients) {
         const lines = client.lines();

@@ -8,7 +8,8 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogStore } from "#src/store/logs.ts";
-import { createPoller } from "#src/tail/poller.ts";
+import { createAccountTurns } from "#src/tail/account-turns.ts";
+import { createPoller, type Listener, type Poller } from "#src/tail/poller.ts";
 import { createSubject } from "./harness.ts";
 
 const base = Date.UTC(2026, 0, 15);
@@ -20,10 +21,13 @@ const lines = Array.from(
   }),
 );
 
-const callbacks = {
-  ...{ onLines: () => undefined, onClosed: () => undefined },
-  ...{ onFailure: () => undefined, onRefusal: () => undefined },
-};
+function listen(poller: Poller, listener: Pick<Listener, "filter"> & Partial<Listener>) {
+  const deaf = {
+    ...{ onLines: () => undefined, onClosed: () => undefined },
+    ...{ onFailure: () => undefined, onRefusal: () => undefined },
+  };
+  return poller.listen({ ...deaf, ...listener }, "ana");
+}
 
 function createPollerOf(store: LogStore) {
   return createPoller({
@@ -31,6 +35,7 @@ function createPollerOf(store: LogStore) {
     ...{ deadline: 30_000, lateness: 60_000, tieLimit: 10_000, seenLimit: 10_000 },
     now: () => fromMillis(base),
     pause: (_, signal) => delay(60_000, undefined, { signal }).catch(() => undefined),
+    turns: createAccountTurns(4),
     log: () => undefined,
   });
 }
@@ -44,10 +49,9 @@ async function deliver(tails: number) {
     },
   });
   const received = new Map<number, readonly string[]>();
-  const leave = Array.from({ length: tails }, (_, tail) => {
+  const listening = Array.from({ length: tails }, (_, tail) => {
     const missed = Array.from({ length: 900 }, (_, n) => `path:q${tail}x${n}`).join(" OR ");
-    return poller.listen({
-      ...callbacks,
+    return listen(poller, {
       filter: parse(`${missed} OR path=/orders/${tail}`),
       onLines: (found) => received.set(tail, [...(received.get(tail) ?? []), ...found.map(({ id }) => id)]),
     });
@@ -60,10 +64,10 @@ async function deliver(tails: number) {
       if (received.size > 0) turns += 1;
     }
   })();
-  await poller.awaitOutcome();
+  await Promise.all(listening.map(({ outcome }) => outcome));
   isOver = true;
   await counting;
-  for (const one of leave) one();
+  for (const { leave } of listening) leave();
   return { received, turns };
 }
 
@@ -80,16 +84,33 @@ test("lines reach the tails with the shortest queries first", async () => {
     },
   });
   const reached: number[] = [];
-  const leave = [900, 1, 30].map((comparisons) =>
-    poller.listen({
-      ...callbacks,
+  const listening = [900, 1, 30].map((comparisons) =>
+    listen(poller, {
       filter: parse(Array.from({ length: comparisons }, (_, n) => `path:orders/${n}`).join(" OR ")),
       onLines: () => reached.push(comparisons),
     }),
   );
-  await poller.awaitOutcome();
+  await Promise.all(listening.map(({ outcome }) => outcome));
   expect(reached).toEqual([1, 30, 900]);
-  for (const one of leave) one();
+  for (const { leave } of listening) leave();
+});
+
+test("lines that are read for one query reach the others when its tail has left meanwhile", async () => {
+  const poller = createPollerOf({
+    async *lines({ filter }) {
+      if (JSON.stringify(filter).includes("leaving")) yield lines;
+    },
+  });
+  const missed = Array.from({ length: 900 }, (_, n) => `path:q${n}`).join(" OR ");
+  const received: LogLine[] = [];
+  const long = listen(poller, {
+    filter: parse(`${missed} OR path:orders`),
+    onLines: (found) => received.push(...found),
+  });
+  const leaving = listen(poller, { filter: parse("path:leaving") });
+  const short = listen(poller, { filter: parse("path:orders"), onLines: leaving.leave });
+  await expect.poll(() => received.length).toBe(lines.length);
+  for (const { leave } of [long, short]) leave();
 });
 
 test("the longest query of a tail takes little more memory than its comparisons", () => {
@@ -102,14 +123,14 @@ test("the longest query of a tail takes little more memory than its comparisons"
   const poller = createPollerOf({ async *lines() {} });
   const tails = 20;
   const before = measureHeap();
-  const leave = Array.from({ length: tails }, (_, tail) => {
+  const listening = Array.from({ length: tails }, (_, tail) => {
     const path = `a${tail}${".b".repeat(25)}`;
     const filter = parse(Array.from({ length: 1_000 }, (_, n) => `${path}=${n % 10}`).join(" OR "));
-    return poller.listen({ filter, ...callbacks });
+    return listen(poller, { filter });
   });
   const grown = measureHeap() - before;
   expect(grown / tails).toBeLessThan(1_700_000);
-  for (const one of leave) one();
+  for (const { leave } of listening) leave();
 });
 
 describe("a tail among lines that others follow", () => {

@@ -319,13 +319,13 @@ async function pollOnce(
   return { begun, spent: Math.max(0, Number((now() - begun) / nanosPerMilli)) };
 }
 
-/** A poll that began then has been answered. */
+/** A poll that began then has been answered, maybe after one that began later: what that has closed stays closed. */
 function closeRange(audience: QueryAudience, begun: Instant, isComplete: boolean, lateness: bigint): void {
-  audience.last = begun;
+  audience.last = later(audience.last, begun);
   settleOutcome(audience);
   if (isComplete) {
-    audience.complete = begun;
-    audience.seen.forget((begun - lateness) as Instant);
+    audience.complete = later(audience.complete, begun);
+    audience.seen.forget((audience.complete - lateness) as Instant);
   }
   for (const listener of audience.listeners) listener.onClosed((audience.complete - lateness) as Instant);
 }

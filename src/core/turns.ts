@@ -10,8 +10,8 @@ export function yieldToEventLoop(): Promise<unknown> {
   return lastTurn;
 }
 
-/** Items that are visited in one turn: some milliseconds of work where each is a span. */
-const itemsPerTurn = 2_000;
+/** Items that are visited in one turn or step: some milliseconds of work where each is a span. */
+export const itemsPerTurn = 2_000;
 
 /** Yields the items in chunks, each in a turn of the event loop of its own. @throws the signal's reason */
 export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): AsyncGenerator<readonly T[]> {

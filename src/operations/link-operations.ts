@@ -18,7 +18,7 @@ import {
   type TimeRange,
   toMillis,
 } from "../core/time.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { takeSteps, yieldToEventLoop } from "../core/turns.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { parse } from "../log-query/parse.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store/kubernetes.ts";
@@ -55,7 +55,10 @@ export function prepareLinkedSpans(
     const ids = traceIds.map((id) => normaliseId(id, 32));
     const spans = await readTraces([site], [...new Set(ids)], createRequestBudget(context), context);
     const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
-    const rowsOf = cacheByKey((id: string) => toRows(buildTraceDetail(byTrace.get(id) ?? []).map(toSpanRow)));
+    const rowsOf = cacheByKey(async (id: string) => {
+      const detail = await takeSteps(buildTraceDetail(byTrace.get(id) ?? []), context.signal);
+      return toRows(detail.map(toSpanRow));
+    });
     return Promise.all(ids.map(rowsOf));
   });
 }

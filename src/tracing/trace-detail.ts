@@ -1,6 +1,7 @@
 // The spans of a trace in the order of the API, each with what depends on the other spans of the trace.
 import { requireAt } from "../core/collections.ts";
 import type { Span } from "../core/rows.ts";
+import { itemsPerTurn, type Steps } from "../core/turns.ts";
 import { encodeActionDigest } from "./spans/digest.ts";
 import { hasException, listExceptions } from "./spans/exceptions.ts";
 import {
@@ -27,10 +28,10 @@ export interface TraceDetailSpan {
 /**
  * Orders spans by start and span id. The first is the span of the named error if it is there, else a root, else the earliest.
  */
-export function buildTraceDetail(
+export function* buildTraceDetail(
   spans: readonly Span[],
   error?: Pick<Span, "site_id" | "span_id">,
-): readonly TraceDetailSpan[] {
+): Steps<readonly TraceDetailSpan[]> {
   const sorted = spans.toSorted(compareSpans);
   const named = sorted.filter(
     ({ site_id, span_id }) => span_id === error?.span_id && site_id === error.site_id,
@@ -38,13 +39,23 @@ export function buildTraceDetail(
   // The two sides of a call may share an id, and one of them has the exception.
   const first = named.find(hasException) ?? named[0] ?? sorted.find(isRoot);
   const ordered = first === undefined ? sorted : [first, ...sorted.filter((span) => span !== first)];
+  const ancestors = createAncestorIndex();
+  for (let at = 0; at < spans.length; at += itemsPerTurn) {
+    if (at > 0) yield;
+    ancestors.add(spans.slice(at, at + itemsPerTurn));
+  }
   const context: DetailContext = {
     spans,
-    ancestors: createAncestorIndex(spans),
+    ancestors,
     namesByEntry: new Map(),
     spansById: undefined,
   };
-  return ordered.map((span) => buildDetailSpan(context, span));
+  const detail: TraceDetailSpan[] = [];
+  for (const span of ordered) {
+    if (detail.length % itemsPerTurn === itemsPerTurn - 1) yield;
+    detail.push(buildDetailSpan(context, span));
+  }
+  return detail;
 }
 
 interface DetailContext {

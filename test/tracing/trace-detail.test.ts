@@ -1,9 +1,13 @@
 // The detail of a trace against results worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
+import { runSteps } from "#src/core/turns.ts";
 import { encodeErrorDigest } from "#src/tracing/spans/digest.ts";
-import { buildTraceDetail } from "#src/tracing/trace-detail.ts";
+import { buildTraceDetail as buildInSteps } from "#src/tracing/trace-detail.ts";
+import { countSteps } from "../support/event-loop-turns.ts";
 import { at, createException, createSpan, listRows } from "./span-builder.ts";
+
+const buildTraceDetail = (...given: Parameters<typeof buildInSteps>) => runSteps(buildInSteps(...given));
 
 describe("buildTraceDetail", () => {
   const root = createSpan({ span_id: "z", span_kind: "server", action: "Pay", from: 5 });
@@ -95,4 +99,12 @@ test("shared span id with equal start: order is deterministic", async () => {
     expect(buildTraceDetail(spans).map(({ span }) => span.span_kind)).toEqual(["client", "server"]);
     expect(await listRows(spans)).toMatchObject([{ action_name: "Call" }]);
   }
+});
+
+test("a trace of many spans is arranged in steps", () => {
+  const parent_span_id = "0";
+  const spans = Array.from({ length: 10_000 }, (_, n) =>
+    createSpan({ span_id: `${n}`, parent_span_id, from: n }),
+  );
+  expect(countSteps(buildInSteps(spans))).toBeGreaterThanOrEqual(10);
 });

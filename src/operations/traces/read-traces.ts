@@ -11,6 +11,7 @@ import {
   type TimeRange,
   toInclusiveEnd,
 } from "../../core/time.ts";
+import { takeSteps } from "../../core/turns.ts";
 import type { SpanStore, TraceFilter } from "../../store/span-analytics.ts";
 import type { Budget, SpanSource } from "../../store/spans.ts";
 import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
@@ -81,7 +82,7 @@ export async function readTraces(
       }
     }),
   );
-  return chooseDocuments(spans);
+  return takeSteps(chooseDocuments(spans), context.signal);
 }
 
 export function createRequestBudget({ limits, progress }: Context): Budget {

@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import { compare, type TraceLocation } from "../../core/rows.ts";
+import { takeSteps } from "../../core/turns.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import { deduplicateRows } from "../../tracing/analytics.ts";
 import { deriveIncidentNumber } from "../../tracing/spans/digest.ts";
@@ -34,7 +35,7 @@ export const trace: Operation<LookupRequest, never> = {
   sites: (request) => request.site_ids,
   run: async function* ({ site_ids, trace_id }, context) {
     const spans = await readTrace(site_ids, trace_id, createRequestBudget(context), context);
-    yield* printSpans(buildTraceDetail(spans));
+    yield* printSpans(await takeSteps(buildTraceDetail(spans), context.signal));
   },
 };
 
@@ -85,7 +86,8 @@ async function* printChosenTrace(
   );
   if (row === undefined) return;
   const spans = await readTrace(request.site_ids, row.trace_id, budget, context);
-  yield* printSpans(buildTraceDetail(spans, candidates === "errors" ? row : undefined));
+  const detail = buildTraceDetail(spans, candidates === "errors" ? row : undefined);
+  yield* printSpans(await takeSteps(detail, context.signal));
 }
 
 interface Location {

@@ -1,5 +1,6 @@
 // Reads spans from a store together with the entries above them.
 import type { Span } from "../../core/rows.ts";
+import { takeSteps } from "../../core/turns.ts";
 import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
 import { chooseDocuments } from "./repeated-spans.ts";
 import { type AncestorIndex, createAncestorIndex, listTraceIds } from "./requests.ts";
@@ -17,7 +18,7 @@ export async function findSpans(
   lookup: SpanLookup,
   signal: AbortSignal,
 ): Promise<Span[]> {
-  return chooseDocuments(await readAllSpans(reader.find(lookup, signal)));
+  return takeSteps(chooseDocuments(await readAllSpans(reader.find(lookup, signal))), signal);
 }
 
 /** Most entries are a few levels up. Deeper nesting is recursion, and costs a read of the whole trace. */

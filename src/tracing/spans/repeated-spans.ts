@@ -1,6 +1,7 @@
 // Documents of one span: an exporter may send a span twice, and the second time it may say something else. Which document stands
 // for the span never depends on the order in which they are read.
 import { compare, type Span } from "../../core/rows.ts";
+import { itemsPerTurn, type Steps } from "../../core/turns.ts";
 
 type SpanIdentity = Pick<Span, "trace_id" | "span_id" | "span_kind" | "start">;
 
@@ -60,12 +61,13 @@ function compareAttributes(a: Span, b: Span): number {
 }
 
 /** One document of each span of each site, in the order in which the spans come first. */
-export function chooseDocuments(spans: readonly Span[]): Span[] {
+export function* chooseDocuments(spans: readonly Span[]): Steps<Span[]> {
   const chosen: Span[] = [];
   /** Places in `chosen`: by span id, and by all that names a span where another one has the id. */
   const firsts = new Map<string, number>();
   const others = new Map<string, number>();
-  for (const span of spans) {
+  for (const [at, span] of spans.entries()) {
+    if (at % itemsPerTurn === itemsPerTurn - 1) yield;
     const first = chosen[firsts.get(span.span_id) ?? chosen.length];
     const isOther = first !== undefined && !(first.site_id === span.site_id && isSameSpan(first, span));
     const places = isOther ? others : firsts;

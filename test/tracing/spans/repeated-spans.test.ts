@@ -2,7 +2,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { spanKinds } from "#src/core/rows.ts";
+import { runSteps } from "#src/core/turns.ts";
 import { chooseDocuments } from "#src/tracing/spans/repeated-spans.ts";
+import { countSteps } from "../../support/event-loop-turns.ts";
 import { createSpan } from "../span-builder.ts";
 
 const document = fc
@@ -24,15 +26,20 @@ test("one document of each span, the one that ends last, whatever comes first", 
   const property = fc.property(fc.array(document, { maxLength: 12 }), (documents) => {
     const name = (span: (typeof documents)[number]) =>
       [span.site_id, span.trace_id, span.span_id, span.span_kind, span.start].join();
-    const chosen = chooseDocuments(documents);
+    const chosen = runSteps(chooseDocuments(documents));
     expect(chosen.map(name)).toEqual([...new Set(documents.map(name))]);
     for (const span of chosen) {
       const own = documents.filter((other) => name(other) === name(span));
       expect(own).toContain(span);
       expect(own.every(({ end }) => end <= span.end)).toBe(true);
     }
-    const reversed = chooseDocuments(documents.toReversed());
+    const reversed = runSteps(chooseDocuments(documents.toReversed()));
     expect(new Set(reversed)).toEqual(new Set(chosen));
   });
   fc.assert(property, { numRuns: 300 });
+});
+
+test("the documents of many spans are chosen in steps", () => {
+  const spans = Array.from({ length: 10_000 }, (_, n) => createSpan({ span_id: `${n}`, from: n }));
+  expect(countSteps(chooseDocuments(spans))).toBeGreaterThanOrEqual(6);
 });

@@ -3,15 +3,10 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { parseMappings } from "#resolvers/elastic/mapping/mapping-response.ts";
-import { runSteps, type Steps } from "#src/core/turns.ts";
+import { runSteps } from "#src/core/turns.ts";
+import { countSteps } from "../../../support/event-loop-turns.ts";
 
 const parse = (text: string) => runSteps(parseMappings(Buffer.from(text)));
-
-function countSteps(steps: Steps<unknown>): number {
-  let count = 1;
-  while (steps.next().done !== true) count += 1;
-  return count;
-}
 
 /** Mappings of this many indices; those of one number are equal. */
 function buildIndices(

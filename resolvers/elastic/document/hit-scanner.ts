@@ -323,8 +323,11 @@ function sliceValue(state: ScanState): string {
   return sliceBytes(state, start, state.at);
 }
 
-/** What a window has at least. Most slices lie in the same one, and a slice of it costs far less than one of the bytes. */
-const windowBytes = 262_144;
+/**
+ * What a window has at least. Most slices lie in the same one, and a slice of it costs far less than one of the bytes. Node holds
+ * texts of a megabyte outside of V8's heap, whose limit many smaller ones would reach.
+ */
+const windowBytes = 1_048_576;
 
 function sliceBytes(state: ScanState, start: number, end: number): string {
   if (start < state.windowStart || end > state.windowEnd) moveWindow(state, start, end);

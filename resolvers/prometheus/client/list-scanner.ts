@@ -1,5 +1,14 @@
 // Reads the list of a response, such as all series of a metric, while it arrives: the elements that are complete are parsed
 // together, and the text around them shows whether the response is.
+import {
+  backslash,
+  closeBrace,
+  closeBracket,
+  comma,
+  openBrace,
+  openBracket,
+  quote,
+} from "../../../src/core/json/json-bytes.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 
 interface ListScanner {
@@ -29,14 +38,6 @@ interface ScanState {
 const listOpening = /"data"[ \t\n\r]*:[ \t\n\r]*\[/;
 /** What precedes the data is a few words. */
 const headLimit = 1 << 20;
-
-const quote = 0x22;
-const backslash = 0x5c;
-const comma = 0x2c;
-const openBracket = 0x5b;
-const closeBracket = 0x5d;
-const openBrace = 0x7b;
-const closeBrace = 0x7d;
 
 export function createListScanner(take: (elements: readonly unknown[]) => void): ListScanner {
   const scan: ScanState = {

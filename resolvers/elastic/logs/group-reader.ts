@@ -10,6 +10,7 @@ import { compileSteppedMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 import type { Hit } from "../document/hit-scanner.ts";
+import { copyLine } from "../document/own-text.ts";
 import { decodeLine } from "../layout/line-decoder.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { describeTooWide } from "../query/filter-compiler.ts";
@@ -143,6 +144,9 @@ export async function keepLines(
   return sortLines(lines, context.query.order);
 }
 
+/** Where the lines are less than this share of what was read, they are copied, since each slice holds all of its response. */
+const leastKeptShare = 0.5;
+
 /** In turns of the event loop: of a long filter each line takes a part of a millisecond. */
 async function decodeLines(
   { backend, source, signal }: ReadContext,
@@ -153,21 +157,27 @@ async function decodeLines(
   matches: LineTest,
 ): Promise<LogLine[]> {
   const lines: LogLine[] = [];
+  let [readChars, keptChars] = [0, 0];
   const pause = createPause(signal);
   for (let at = 0; at < hits.length; at += 1) {
     const time = requireAt(instants, at);
+    const hit = requireAt(hits, at);
+    readChars += hit.source.length;
     if (time < from || time > to) {
       // A `date` field rounds a bound to its millisecond, so the exact bound is checked here.
       if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to)
         throw new BackendError(backend, "malformed", "a hit that was sorted by a time outside the range");
       continue;
     }
-    const line = decodeLine(backend, requireAt(hits, at), time, source.id, layout);
+    const line = decodeLine(backend, hit, time, source.id, layout);
     // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
     const found = matches(line);
-    if (typeof found === "boolean" ? found : await takeSteps(found, signal)) lines.push(line);
+    if (typeof found === "boolean" ? found : await takeSteps(found, signal)) {
+      lines.push(line);
+      keptChars += hit.source.length;
+    }
     const paused = pause();
     if (paused !== undefined) await paused;
   }
-  return lines;
+  return keptChars < leastKeptShare * readChars ? lines.map(copyLine) : lines;
 }

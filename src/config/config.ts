@@ -353,7 +353,8 @@ function assemble(
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back, lines_per_millisecond, rollup_bytes, metric_cache_bytes, ...rest } = file.limits;
+  const { look_back, lines_per_millisecond, rollup_bytes, metric_cache_bytes, held_bytes, ...rest } =
+    file.limits;
   const {
     token_requests = Math.ceil(rest.requests / 2),
     token_streams = Math.ceil(rest.streams / 2),
@@ -419,6 +420,7 @@ function assemble(
       addressConnections: address_connections,
       rollupBytes: rollup_bytes,
       metricCacheBytes: metric_cache_bytes,
+      heldBytes: held_bytes,
       tail: { lateness, maxOpen: max_open, perToken: per_token },
     },
   };

@@ -10,6 +10,8 @@ export interface Limits {
   readonly linesPerMillisecond: number;
   /** Documents read from a source for one request. */
   readonly documents: number;
+  /** Bytes of documents that one request holds at once. */
+  readonly heldBytes: number;
   readonly deadline: Millis;
   /** Requests that run at once. */
   readonly requests: number;
@@ -61,6 +63,7 @@ export const defaultLimits = {
   rows: 200_000,
   linesPerMillisecond: 10_000,
   documents: 500_000,
+  heldBytes: 268_435_456,
   deadline: minute / 2,
   requests: 64,
   streams: 32,
@@ -104,6 +107,7 @@ export const limitsSchema = z.strictObject({
   export: count(1).default(defaultLimits.export),
   rollup_bytes: count(0).default(defaultLimits.rollupBytes),
   metric_cache_bytes: count(0).default(defaultLimits.metricCacheBytes),
+  held_bytes: count(1).default(defaultLimits.heldBytes),
 });
 
 export const tokenLimitsSchema = z.strictObject({

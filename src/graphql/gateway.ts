@@ -28,6 +28,7 @@ import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany } from "../core/errors.ts";
+import { createHeldBytes } from "../core/held-bytes.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
@@ -286,7 +287,7 @@ const maxConcurrentOperations = 8;
 
 export function createSession(options: SessionOptions): Session {
   const { executor, operations, limits, principal, gone, onFailure: failed } = options;
-  const budget = { limit: limits.rows, left: limits.rows };
+  const budget = { limit: limits.rows, left: limits.rows, held: createHeldBytes(limits.heldBytes) };
   const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
   /** Whether the first operation has its slot. False: it failed before, for another reason than want of one. */

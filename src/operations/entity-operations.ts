@@ -40,6 +40,7 @@ export function prepareLinesByKey(
       moments: [moment, ...moments] as const,
       ...({ filter: { kind: "all" }, order: "asc", expectedLines: keys.length } as const),
       ...{ documentLimit, tieLimit: computeTieLimit(context.limits) },
+      held: context.held,
       progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
     };
     const wanted = new Set(keys.map(formatLineKey));

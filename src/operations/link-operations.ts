@@ -278,6 +278,7 @@ export async function readLinkedLines(
       expectedLines: group.reduce((sum, { limit }) => sum + limit, 0),
       ...{ documentLimit, budget },
       tieLimit: linesPerMillisecond,
+      held: context.held,
       progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
     };
     const found = await collectLines(logs.store.lines(query, signal), subject, group, rows);

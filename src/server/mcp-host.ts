@@ -4,6 +4,7 @@
 import { narrowLimits } from "../access/account-slots.ts";
 import { type Principal, readToken } from "../access/auth.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
+import { createHeldBytes } from "../core/held-bytes.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, jsonType } from "../http/response.ts";
 import type { AgentServer, ProtocolAnswer } from "../mcp/agent-server.ts";
@@ -106,6 +107,7 @@ function createToolSession(
 ) {
   const executor = auditOperations(generation, id, log);
   const limits = narrowLimits(generation.limits, principal.limits);
+  const held = createHeldBytes(limits.heldBytes);
   return {
     sites: [...executor.selectVisibleSites(principal).values()],
     endpoints: operations,
@@ -115,7 +117,7 @@ function createToolSession(
       executor.complete(
         prepare,
         principal,
-        { limit: limits.rows, left: limits.rows },
+        { limit: limits.rows, left: limits.rows, held },
         { waits: "briefly" },
         gone,
       ),

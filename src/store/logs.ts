@@ -1,5 +1,6 @@
 // Log lines: the contract of a log store, its queries, and its explanation of a query.
 // The promises of every store (`backend.ts`) hold here too.
+import type { HeldBytes } from "../core/held-bytes.ts";
 import type { LineCounts } from "../core/line-tally.ts";
 import type { LogLine } from "../core/rows.ts";
 import type { Instant, Millis, TimeRange } from "../core/time.ts";
@@ -72,6 +73,11 @@ export interface LogQuery {
    * The store calls it for each answer of the source, with the documents in it: many may be read before a line is found.
    */
   readonly progressed?: ((documents: number) => void) | undefined;
+  /**
+   * Where the store counts lines that it holds beyond what one answer of the source may have, until their batch has been taken.
+   * Its refusal counts as one by `documentLimit`.
+   */
+  readonly held?: HeldBytes | undefined;
   /**
    * What several stores that answer one query together have read, or count in `isWithinLimits`; the store adds its own. The
    * limit is on their sum. Absent where one store answers alone.

@@ -44,7 +44,7 @@ sites:
     frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, layout: otel }
 visuals: visuals
 graphql: { documents: queries, introspection: false }
-limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, connections: 9, rate: 6, export: 7, rollup_bytes: 10, metric_cache_bytes: 11 }
+limits: { rows: "\${ROWS}", lines_per_millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, connections: 9, rate: 6, export: 7, rollup_bytes: 10, metric_cache_bytes: 11, held_bytes: 13 }
 admin: { listen: "[::1]:9001" }
 mcp: { origins: ["https://Agents.example.com"] }
 proxies: [10.0.0.7, "fd00::/8"]
@@ -132,6 +132,7 @@ tail: { lateness: 90s, max_open: 8, per_token: 9 }
       export: 7,
       rollupBytes: 10,
       metricCacheBytes: 11,
+      heldBytes: 13,
       tail: { lateness: 90_000, maxOpen: 8, perToken: 9 },
     },
   });
@@ -372,7 +373,7 @@ visuals: 7
     "31 limits.deadline: expected a duration such as 250ms, 10s or 30d, at most 1d",
     "31 limits.requests: expected a whole number from 1 up",
     "31 limits.streams: expected a whole number from 1 up",
-    "31 limits.bogus: unknown key; known here: rows, lines_per_millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, connections, address_connections, rate, export, rollup_bytes, metric_cache_bytes",
+    "31 limits.bogus: unknown key; known here: rows, lines_per_millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, connections, address_connections, rate, export, rollup_bytes, metric_cache_bytes, held_bytes",
     "32 visuals: expected text; put it in quotes",
   ]);
 });

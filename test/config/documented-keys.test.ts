@@ -130,6 +130,7 @@ describe("the page of the configuration", () => {
     ["limits.connections", defaults.limits.connections],
     ["limits.export", defaults.limits.export],
     ["limits.metric_cache_bytes", defaults.limits.metricCacheBytes],
+    ["limits.held_bytes", defaults.limits.heldBytes],
     ["tail.lateness", defaults.limits.tail.lateness],
     ["tail.max_open", defaults.limits.tail.maxOpen],
     ["tail.per_token", defaults.limits.tail.perToken],

@@ -2,6 +2,7 @@ import { expect } from "vitest";
 import { createMemorySpans, type StoredSpan } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/schema.ts";
+import { createHeldBytes } from "#src/core/held-bytes.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";
@@ -47,6 +48,7 @@ export function ask(sites: readonly Site[], now: number, limits: Partial<Context
     limits: { ...defaults.limits, ...limits },
     now: () => fromMillis(now),
     signal: new AbortController().signal,
+    held: createHeldBytes(limits.heldBytes ?? defaults.limits.heldBytes),
   };
   return async <T = Json[]>(route: string, body: Json): Promise<T> => {
     const operation = operations.find(({ path }) => path === `/api/v2/${route}`);

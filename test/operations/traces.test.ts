@@ -299,13 +299,17 @@ describe("trace detail routes", () => {
       ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
       traces: { backend: "m", store, source },
     };
-    const small = ask([site], base + 1_000, { spans: 1 });
-    await expect(
-      small("tracing/trace", { site_ids: ["shop"], trace_id: root.trace_id }),
-    ).rejects.toMatchObject({
+    const read = (limits: Parameters<typeof ask>[2]) =>
+      ask([site], base + 1_000, limits)("tracing/trace", { site_ids: ["shop"], trace_id: root.trace_id });
+    await expect(read({ spans: 1 })).rejects.toMatchObject({
       slug: "result_too_large",
       details: { limit: 1 },
     });
+    await expect(read({ heldBytes: 700 })).rejects.toMatchObject({
+      message: expect.stringContaining("more than 700 bytes of documents"),
+      details: { limit: 700 },
+    });
+    expect(await read({ heldBytes: 10_000 })).toHaveLength(2);
   });
 
   test("return only spans of the requested sites", async () => {

@@ -3,6 +3,7 @@
 // point in time nor a tie-breaker. A millisecond that overflows a search is read by a scroll.
 import { requireAt, requireLast } from "../../../src/core/collections.ts";
 import { noteSameRequest } from "../../../src/core/concurrency.ts";
+import type { HeldBytes } from "../../../src/core/held-bytes.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
@@ -25,6 +26,8 @@ interface Page {
   readonly lines: readonly LogLine[];
   /** What is left of the range; undefined at its end. */
   readonly rest: TimeRange | undefined;
+  /** What the lines count for, where they are more than one search returns. */
+  readonly held?: HeldBytes | undefined;
 }
 
 /**
@@ -47,14 +50,17 @@ export async function* streamGroup(
   let pending: Promise<Page> | undefined = readPage(reader, range);
   try {
     while (pending !== undefined) {
-      const { lines, rest }: Page = await pending;
+      const page: Page = await pending;
+      const { lines, rest, held } = page;
       if (rest === undefined) await finishReading(reader);
-      // The next search runs while the caller works on this batch, but only if more lines are expected of this group.
-      const isExpected = reader.lineCount < reader.expectedLines;
+      // The next search runs while the caller works on this batch, but only if more lines are expected of this group, and never
+      // beside a large one, so that two of those that may be held alone are not held at once.
+      const isExpected = reader.lineCount < reader.expectedLines && held === undefined;
       pending = rest !== undefined && isExpected ? readPage(reader, rest) : undefined;
       // A failure is reported when this page is awaited.
       pending?.catch(() => undefined);
       if (lines.length > 0) yield lines;
+      held?.release();
       if (rest === undefined || pending !== undefined) continue;
       // A caller that reads further may want all expected lines from this group.
       reader.expectedLines = expectedLines;
@@ -150,11 +156,13 @@ async function completePage(
   const maxSize = window?.maxSize ?? batchSizes.most;
   const fullSize = window === undefined ? computeSize(reader, context.query.expectedLines) : maxSize;
   if (size < maxSize) return readPage(reader, rest, size < fullSize ? fullSize : maxSize);
-  const lines = await readMillisecond(reader, plan, last, range);
+  const held = context.query.held?.openPart();
+  const lines = await readMillisecond(reader, plan, last, range, held);
   if (lines === undefined) {
+    held?.release();
     await context.mappingCache.refresh(context.source.index, context.signal);
     return readPage(reader, rest);
   }
   reader.lineCount += lines.length;
-  return { lines, rest: computeRest(last, rest, order, false) };
+  return { lines, rest: computeRest(last, rest, order, false), held };
 }

@@ -1,5 +1,6 @@
 // One millisecond that holds more documents than a search returns. It is read in full, by a scroll of its own.
 
+import { type HeldBytes, measureHeld } from "../../../src/core/held-bytes.ts";
 import { sortLines, tooManyTiesError } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../../src/core/time.ts";
@@ -12,7 +13,7 @@ import { buildScrollBody, type SearchPlan } from "./search-plan.ts";
 /**
  * All lines of a millisecond within the range. Undefined when the scroll met an index that the plan did not know, or knew without
  * documents.
- * @throws {Refused} above the limit of documents or of lines in one millisecond
+ * @throws {Refused} above the limit of documents, of bytes that are `held`, or of lines in one millisecond
  * @throws {BackendError}
  */
 export async function readMillisecond(
@@ -20,6 +21,7 @@ export async function readMillisecond(
   plan: SearchPlan,
   milli: Instant,
   range: TimeRange,
+  held: HeldBytes | undefined,
 ): Promise<LogLine[] | undefined> {
   const { backend, client, mappingCache, source, query, signal } = reader.context;
   const own = { from: later(range.from, milli), to: earlier(range.to, endOfMilli(milli)) };
@@ -36,8 +38,9 @@ export async function readMillisecond(
         return undefined;
       countDocuments(reader, plan, hits.length);
       documents += hits.length;
-      for (const line of await keepLines(reader, plan, hits, listInstants(plan, hits), range))
-        lines.push(line);
+      const found = await keepLines(reader, plan, hits, listInstants(plan, hits), range);
+      held?.hold(measureHeld(found));
+      for (const line of found) lines.push(line);
       if (lines.length > query.tieLimit) throw tooManyTiesError(query.tieLimit);
       const bytes = await fetchNextPage(backend, client, response, signal);
       response = await readCompleteResponse(backend, bytes, plan.layout);

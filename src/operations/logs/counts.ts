@@ -213,6 +213,7 @@ function planCounts(request: CountsRequest, context: Context) {
           expectedLines: maxCountedDocuments,
           documentLimit: limit,
           tieLimit: computeTieLimit(context.limits),
+          held: context.held,
           progressed: (documents) => reportRead(context.progress, documents, "documents"),
         };
   return { store, backend, filter, range, resolution, query };

@@ -96,6 +96,7 @@ async function* printAllLines(
     filter,
     order: page.order,
     tieLimit: computeTieLimit(context.limits),
+    held: context.held,
     progressed: (documents) => {
       reportRead(context.progress, documents, "documents");
       context.reportProgress?.();

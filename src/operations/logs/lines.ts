@@ -201,6 +201,7 @@ function planPage(request: LinesRequest, context: Context) {
     expectedLines: page.perPage + countExcludedLines(page),
     documentLimit: context.limits.documents,
     tieLimit: computeTieLimit(context.limits),
+    held: context.held,
     progressed: (documents) => reportRead(context.progress, documents, "documents"),
   };
   return { store, backend, filter, page, query };

@@ -1,14 +1,16 @@
 // The rows of an answer that is held whole: how many may be, and how they are put together.
 import { BackendError, Refused } from "../../core/errors.ts";
+import { type HeldBytes, measureHeld } from "../../core/held-bytes.ts";
 import { parseLossless } from "../../core/json/lossless-json.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
+import { createPause, yieldToEventLoop } from "../../core/turns.ts";
 import { closeIterator, type RequestLifetime } from "./lifetime.ts";
 import type { RowBatch } from "./operation.ts";
 
-/** How many rows may still be collected for one request, over all of its operations. */
+/** How many rows may still be collected for one request, over all of its operations, and the bytes of those that were. */
 export interface RowBudget {
   readonly limit: number;
   left: number;
+  readonly held: HeldBytes;
 }
 
 /** Of a link's answer the rows for each that asked; of any other, one value. */
@@ -25,6 +27,16 @@ export function spendRows(budget: RowBudget, rows: number): void {
   throw new Refused("result_too_large", message, { limit: budget.limit });
 }
 
+/** Counts the bytes of an answer that is one value, or of its rows. @throws {Refused} `result_too_large` */
+export async function holdRows({ held }: RowBudget, answer: unknown, signal: AbortSignal): Promise<void> {
+  const pause = createPause(signal);
+  for (const row of Array.isArray(answer) ? answer : [answer]) {
+    held.hold(measureHeld(row));
+    const paused = pause();
+    if (paused !== undefined) await paused;
+  }
+}
+
 export async function collectBatches<Batch>(
   batches: AsyncIterable<Batch>,
   work: RequestLifetime,
@@ -33,6 +45,7 @@ export async function collectBatches<Batch>(
 ): Promise<readonly Batch[]> {
   const iterator = batches[Symbol.asyncIterator]();
   const collected: Batch[] = [];
+  const held = budget.held.openPart();
   let rows = 0;
   try {
     for (;;) {
@@ -41,10 +54,12 @@ export async function collectBatches<Batch>(
       const found = count(next.value);
       rows += found;
       spendRows(budget, found);
+      held.hold(measureHeld(next.value));
       collected.push(next.value);
     }
   } catch (error) {
     closeIterator(iterator);
+    held.release();
     // No answer holds the rows that came before a failure.
     if (error instanceof BackendError) budget.left += rows;
     throw error;

@@ -19,6 +19,7 @@ import type { Limits } from "../../config/limits.ts";
 import { findLargest } from "../../core/collections.ts";
 import { noteClientRequest } from "../../core/concurrency.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
+import { createHeldBytes, type HeldBytes } from "../../core/held-bytes.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
 import type { Instant, Millis } from "../../core/time.ts";
@@ -27,6 +28,7 @@ import {
   collectBatches,
   countLinked,
   countRows,
+  holdRows,
   type RowBudget,
   readBatches,
   spendRows,
@@ -174,7 +176,8 @@ function measureUse({ pool, heldByBackend, backendShare }: ExecutorState): Limit
 /** A request without a slot: it is only waited for when the executor drains. */
 function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime {
   const release = holdExecutor(state);
-  const work = startRequest(gone, state.options.limits.deadline);
+  const { deadline, heldBytes } = state.options.limits;
+  const work = startRequest(gone, deadline, createHeldBytes(heldBytes));
   const end = once(() => {
     work.end();
     release();
@@ -320,7 +323,7 @@ function startOperation<Result>(
   const named = prepared.sites(visuals);
   for (const site of named) if (!sites.has(site)) throw new NotFound();
   holdBackendShares(state, work, listBackends(prepared.name, named, sites));
-  const { signal, progress, reportProgress } = work;
+  const { signal, progress, held, reportProgress } = work;
   noteClientRequest(signal, { account: principal.account, progress });
   return prepared.run({
     user: principal.user,
@@ -329,7 +332,7 @@ function startOperation<Result>(
     limits: narrowLimits(limits, principal.limits),
     now,
     signal,
-    progress,
+    ...{ progress, held },
     reportProgress,
   });
 }
@@ -368,18 +371,21 @@ async function collectAnswer(
       ? await admitRequest(state, principal, gone)
       : await waitForSlot(state, principal, listUsedBackends(state, prepared, principal), gone);
   admission.onAdmitted?.();
-  const start = <Result>(prepared: PreparedOperation<Result>, { backends }: MissingParts) =>
-    startOperation(state, prepared, principal, work, backends);
-  const collect = async (missing: MissingParts): Promise<unknown> => {
+  const collectFrom = async (held: HeldBytes, missing: MissingParts): Promise<unknown> => {
+    const start = <Result>(prepared: PreparedOperation<Result>) =>
+      startOperation(state, prepared, principal, { ...work, held }, missing.backends);
     const { values } = prepared;
     if (values !== undefined) {
-      const batches = start({ ...prepared, run: values }, missing);
+      const batches = start({ ...prepared, run: values });
       return (await collectBatches(batches, work, budget, (rows) => rows.length)).flat();
     }
-    const result = start(prepared, missing);
+    const result = start(prepared);
     if ("then" in result) {
       const answer = await work.wait(result);
-      if (prepared.countsPoints !== true) spendRows(budget, countLinked(answer));
+      if (prepared.countsPoints !== true) {
+        spendRows(budget, countLinked(answer));
+        await holdRows(budget, answer, work.signal);
+      }
       return answer;
     }
     if ("pieces" in result) {
@@ -388,6 +394,11 @@ async function collectAnswer(
       return result.headers === undefined ? await parseJsonInTurns(text, parseNumberLossless) : text;
     }
     return readBatches(await collectBatches(result, work, budget, countRows));
+  };
+  const collect = (missing: MissingParts): Promise<unknown> => {
+    const held = budget.held.openPart();
+    // The rows of its answer are counted by themselves.
+    return collectFrom(held, missing).finally(held.release);
   };
   try {
     if (onMissing === undefined) return await collect(nothingMissing);

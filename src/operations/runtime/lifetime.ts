@@ -2,6 +2,7 @@
 // the status is decided.
 
 import { BackendError, LimitReached, Refused } from "../../core/errors.ts";
+import { createHeldBytes, type HeldBytes } from "../../core/held-bytes.ts";
 import { createReadProgress, describeLateRead, type ReadProgress } from "../../core/read-progress.ts";
 import type { Millis } from "../../core/time.ts";
 import { yieldToEventLoop } from "../../core/turns.ts";
@@ -24,6 +25,8 @@ export interface RequestLifetime {
   readonly signal: AbortSignal;
   /** What the operation reads, which it counts itself. */
   readonly progress: ReadProgress;
+  /** What it holds of documents. */
+  readonly held: HeldBytes;
   /** The promise, or the signal's reason as soon as it aborts, even when the work ignores the signal. */
   readonly wait: <T>(promise: Promise<T>) => Promise<T>;
   /**
@@ -36,7 +39,11 @@ export interface RequestLifetime {
   readonly end: () => void;
 }
 
-export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifetime {
+export function startRequest(
+  gone: AbortSignal,
+  deadline: Millis,
+  held: HeldBytes = createHeldBytes(Number.POSITIVE_INFINITY),
+): RequestLifetime {
   const control = new AbortController();
   const { signal } = control;
   const progress = createReadProgress();
@@ -58,7 +65,7 @@ export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifeti
   });
   return {
     signal,
-    progress,
+    ...{ progress, held },
     wait: (promise) =>
       new Promise((resolve, reject) => {
         const stop = () => reject(signal.reason);

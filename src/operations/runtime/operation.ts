@@ -3,6 +3,7 @@
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
+import type { HeldBytes } from "../../core/held-bytes.ts";
 import type { ReadProgress } from "../../core/read-progress.ts";
 import type { Scope } from "../../core/scopes.ts";
 import type { Instant } from "../../core/time.ts";
@@ -116,6 +117,8 @@ export interface Context {
   readonly signal: AbortSignal;
   /** Where the operation counts what it reads. */
   readonly progress?: ReadProgress | undefined;
+  /** Where the operation counts what it holds. */
+  readonly held?: HeldBytes | undefined;
   /** Whoever calls it has the deadline for each step, not for all of them. */
   readonly reportProgress?: (() => void) | undefined;
 }

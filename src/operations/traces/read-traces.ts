@@ -2,6 +2,7 @@
 import type { Site, SpanPart } from "../../access/sites.ts";
 import type { NonEmpty } from "../../core/collections.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
+import { measureHeld } from "../../core/held-bytes.ts";
 import type { Span } from "../../core/rows.ts";
 import {
   allTime,
@@ -70,18 +71,23 @@ export async function readTraces(
 ): Promise<readonly Span[]> {
   const spans: Span[] = [];
   const { spans: limit } = context.limits;
+  const held = context.held?.openPart();
   const of = { by: "trace", traceIds, select: "all" } as const;
-  await Promise.all(
-    groupByStore(ids, context).map(async ({ store, sources }) => {
-      for await (const batch of store.find({ sources, of, budget }, context.signal)) {
-        for (const span of batch) spans.push(span);
-        if (spans.length <= limit) continue;
-        const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
-        const message = `${which} more than ${limit} spans`;
-        throw new Refused("result_too_large", message, { limit });
-      }
-    }),
-  );
+  const reads = groupByStore(ids, context).map(async ({ store, sources }) => {
+    for await (const batch of store.find({ sources, of, budget }, context.signal)) {
+      for (const span of batch) spans.push(span);
+      held?.hold(measureHeld(batch));
+      if (spans.length <= limit) continue;
+      const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
+      const message = `${which} more than ${limit} spans`;
+      throw new Refused("result_too_large", message, { limit });
+    }
+  });
+  // It may be read again without what has failed.
+  await Promise.all(reads).catch((error: unknown) => {
+    held?.release();
+    throw error;
+  });
   return takeSteps(chooseDocuments(spans), context.signal);
 }
 

@@ -1,5 +1,6 @@
 // More lines in a millisecond than a search returns, in one of several indices, over a search server in memory.
 import { describe, expect, test } from "vitest";
+import { createHeldBytes } from "#src/core/held-bytes.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
@@ -7,11 +8,11 @@ import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const mappings = { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } };
-const at = (time: number, count: number) => ({
+const at = (time: number, count: number, message = "m") => ({
   mappings,
   documents: Array.from({ length: count }, () => ({
     "@timestamp": new Date(time).toISOString(),
-    message: "m",
+    message,
   })),
 });
 
@@ -48,4 +49,41 @@ describe("log store", () => {
       }
     },
   );
+
+  test.each([
+    [2_000_000, 3],
+    [500_000, 0],
+  ])("holds one large millisecond at a time, within %d bytes", async (limitBytes, answered) => {
+    const indices = [1_000, 2_000, 3_000].map(
+      (time) => [`logs-${time}`, at(time, 1_300, "m".repeat(500))] as const,
+    );
+    const search = createFakeSearch(Object.fromEntries(indices), "Elasticsearch");
+    const fake = await openScriptedSource(search.reply);
+    const cluster = openCluster(fake.url);
+    const query = {
+      sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
+      range: { from: fromMillis(0), to: fromMillis(10_000) },
+      filter: parse(""),
+      order: "asc",
+      ...{ expectedLines: 1_000_000, documentLimit: 1_000_000, tieLimit: 10_000 },
+      held: createHeldBytes(limitBytes),
+    } as const;
+    let milliseconds = 0;
+    const read = async () => {
+      for await (const batch of cluster.store.lines(query, AbortSignal.timeout(60_000)))
+        if (batch.length === 1_300) milliseconds += 1;
+    };
+    try {
+      if (answered > 0) await read();
+      else
+        await expect(read()).rejects.toMatchObject({
+          slug: "result_too_large",
+          details: { limit: limitBytes },
+        });
+      expect(milliseconds).toBe(answered);
+    } finally {
+      await cluster.close();
+      await fake.close();
+    }
+  });
 });

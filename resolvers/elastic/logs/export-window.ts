@@ -5,11 +5,14 @@
 import type { Order } from "../../../src/core/line-order.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
+import { fitHits } from "./hit-size.ts";
 
 /** What the searches of all sources together may return at once. */
 const bytesPerSearch = 1_048_576;
-/** Hits of one search: enough to outweigh the round trip, few enough that decoding them does not delay other requests. */
-const hitLimits = { least: 100, first: 512, most: 1_024 } as const;
+/**
+ * Hits of one search: few enough that decoding them does not delay other requests, and the first ones few enough to be large.
+ */
+const hitLimits = { first: 32, most: 1_024 } as const;
 /** A window is this many times what the last full search covered: lines come unevenly, and a wide one costs no more. */
 const windowFactor = 8n;
 
@@ -25,7 +28,9 @@ export interface ExportWindow {
    * search can be sent ahead.
    */
   recordProgress(range: TimeRange, milli: Instant): void;
-  recordSize(bytes: number, hits: number): void;
+  /** From the first response on, the next search can be sent before a response is read. */
+  readonly knowsHitSize: boolean;
+  recordHitSize(bytes: number): void;
   /** The window held fewer hits than were asked for. A long gap may follow, so the next window is open-ended. */
   recordExhausted(): void;
 }
@@ -33,14 +38,23 @@ export interface ExportWindow {
 const largestPage = 10_000;
 
 /** Undefined for a single page: only a caller who expects more reads on and on. */
-export function createExportWindow({ expectedLines, order, sources }: LogQuery): ExportWindow | undefined {
-  return expectedLines > largestPage ? createAdaptiveWindow(order, sources.length) : undefined;
+export function createExportWindow(
+  { expectedLines, order, sources }: LogQuery,
+  bytesPerHit: number | undefined,
+): ExportWindow | undefined {
+  return expectedLines > largestPage ? createAdaptiveWindow(order, sources.length, bytesPerHit) : undefined;
 }
 
-function createAdaptiveWindow(order: Order, sources: number): ExportWindow {
+function createAdaptiveWindow(
+  order: Order,
+  sources: number,
+  knownBytesPerHit: number | undefined,
+): ExportWindow {
   const share = bytesPerSearch / sources;
-  let size: number = hitLimits.first;
-  let bytesPerHit: number | undefined;
+  let bytesPerHit = knownBytesPerHit;
+  const chooseSize = () =>
+    bytesPerHit === undefined ? hitLimits.first : fitHits(share, bytesPerHit, hitLimits.most);
+  let size = chooseSize();
   let length: bigint | undefined;
   return {
     get size() {
@@ -58,13 +72,16 @@ function createAdaptiveWindow(order: Order, sources: number): ExportWindow {
     },
     recordProgress({ from, to }, milli) {
       const covered = order === "asc" ? milli - floorToMilli(from) : floorToMilli(to) - milli;
-      length = windowFactor * (covered > nanosPerMilli ? covered : nanosPerMilli);
-      if (bytesPerHit !== undefined) {
-        size = Math.min(hitLimits.most, Math.max(hitLimits.least, Math.floor(share / bytesPerHit)));
-      }
+      const last = size;
+      size = chooseSize();
+      const factor = windowFactor * BigInt(Math.ceil(size / last));
+      length = factor * (covered > nanosPerMilli ? covered : nanosPerMilli);
     },
-    recordSize(bytes, hits) {
-      if (hits > 0) bytesPerHit = bytes / hits;
+    get knowsHitSize() {
+      return bytesPerHit !== undefined;
+    },
+    recordHitSize(bytes) {
+      bytesPerHit = bytes;
     },
     recordExhausted() {
       length = undefined;

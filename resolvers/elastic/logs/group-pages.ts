@@ -14,6 +14,7 @@ import {
   createGroupReader,
   type GroupReader,
   keepLines,
+  limitHits,
   listInstants,
   type ReadBudget,
 } from "./group-reader.ts";
@@ -102,8 +103,8 @@ function chooseSize(reader: GroupReader): number {
   if (window !== undefined) return window.size;
   const { expectedLines } = context.query;
   // A caller that reads further wants more than was expected.
-  if (lineCount >= expectedLines) return batchSizes.most;
-  return computeSize(reader, selectivity === 1 ? reader.expectedLines : expectedLines);
+  if (lineCount >= expectedLines) return limitHits(reader, batchSizes.most);
+  return limitHits(reader, computeSize(reader, selectivity === 1 ? reader.expectedLines : expectedLines));
 }
 
 /**
@@ -153,9 +154,10 @@ async function completePage(
     return { lines, rest: computeRest(last, rest, order, true) };
   }
   // All hits are of one millisecond.
-  const maxSize = window?.maxSize ?? batchSizes.most;
+  const maxSize = limitHits(reader, window?.maxSize ?? batchSizes.most);
   const fullSize = window === undefined ? computeSize(reader, context.query.expectedLines) : maxSize;
-  if (size < maxSize) return readPage(reader, rest, size < fullSize ? fullSize : maxSize);
+  if (size < maxSize)
+    return readPage(reader, rest, size < fullSize && fullSize < maxSize ? fullSize : maxSize);
   const held = context.query.held?.openPart();
   const lines = await readMillisecond(reader, plan, last, range, held);
   if (lines === undefined) {

@@ -15,6 +15,7 @@ import { decodeLine } from "../layout/line-decoder.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { describeTooWide } from "../query/filter-compiler.ts";
 import { createExportWindow, type ExportWindow } from "./export-window.ts";
+import { findHitSize, fitHits, pageBytes } from "./hit-size.ts";
 import { type ReadContext, readInstant, type SearchPlan } from "./search-plan.ts";
 
 /**
@@ -40,6 +41,8 @@ export interface GroupReader {
   readonly recorder: Recorder | undefined;
   /** How many lines this group will probably give; all that the query expects, once more than these have been asked for. */
   expectedLines: number;
+  /** What a hit takes in a response; undefined before the first of its pattern. */
+  bytesPerHit: number | undefined;
   /** Lines read so far. */
   lineCount: number;
   /** The share of documents that were lines, on the last page. */
@@ -62,10 +65,12 @@ export interface GroupReader {
 }
 
 export function createGroupReader(context: ReadContext, budget: ReadBudget): GroupReader {
+  const bytesPerHit = findHitSize(context.client, context.source.index);
   return {
     context,
     budget,
-    window: createExportWindow(context.query),
+    window: createExportWindow(context.query, bytesPerHit),
+    bytesPerHit,
     matches: compileLineTest(context.query),
     recorder: findCurrentRecorder(),
     expectedLines: estimateLines(context.query),
@@ -97,6 +102,11 @@ function estimateLines({ expectedLines, expectedShare = 1 }: LogQuery): number {
   if (unneeded < linesWorthRequest) return expectedLines;
   const most = Math.ceil(mean + 3 * Math.sqrt(mean));
   return Math.min(expectedLines, Math.max(leastProbableLines, most));
+}
+
+/** The hits to ask for at once, of those that would do. */
+export function limitHits({ bytesPerHit }: GroupReader, hits: number): number {
+  return bytesPerHit === undefined ? hits : fitHits(pageBytes, bytesPerHit, hits);
 }
 
 type LineTest = (line: LogLine) => boolean | Steps<boolean>;

@@ -18,6 +18,7 @@ import {
   sendSearch,
 } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
+import { recordHitSize } from "./hit-size.ts";
 import { buildSearchBody, compileSearchPlan, type SearchPlan } from "./search-plan.ts";
 
 export interface PlannedResponse<Response extends ReachedIndices = SearchResponse> {
@@ -134,10 +135,22 @@ export async function searchPage(
   reader.prefetched = undefined;
   const bytes = await pending;
   reader.hasResponse = true;
-  if (window !== undefined) sendNextPageAhead(reader, plan, range, rest, body, bytes);
+  const sendAhead = () => sendNextPageAhead(reader, plan, range, rest, body, bytes);
+  const isSentAtOnce = window?.knowsHitSize === true;
+  if (isSentAtOnce) sendAhead();
   const response = await readCompleteResponse(context.backend, bytes, plan.layout);
-  window?.recordSize(bytes.length, response.hits.length);
+  noteHitSize(reader, bytes, response);
+  if (!isSentAtOnce) sendAhead();
   return response;
+}
+
+function noteHitSize(reader: GroupReader, bytes: Buffer, { hits }: SearchResponse): void {
+  if (hits.length === 0) return;
+  const { client, source } = reader.context;
+  const bytesPerHit = bytes.length / hits.length;
+  reader.bytesPerHit = bytesPerHit;
+  reader.window?.recordHitSize(bytesPerHit);
+  recordHitSize(client, source.index, bytesPerHit);
 }
 
 function sendNextPageAhead(

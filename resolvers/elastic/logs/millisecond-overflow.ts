@@ -6,7 +6,14 @@ import type { LogLine } from "../../../src/core/rows.ts";
 import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../../src/core/time.ts";
 import { fetchNextPage, releaseScroll, requireCompleteScroll, scrollOptions } from "../client/scroll.ts";
 import { isStale, readCompleteResponse } from "../search/search.ts";
-import { batchSizes, countDocuments, type GroupReader, keepLines, listInstants } from "./group-reader.ts";
+import {
+  batchSizes,
+  countDocuments,
+  type GroupReader,
+  keepLines,
+  limitHits,
+  listInstants,
+} from "./group-reader.ts";
 import { hasUnseenIndex, search } from "./group-search.ts";
 import { buildScrollBody, type SearchPlan } from "./search-plan.ts";
 
@@ -25,7 +32,7 @@ export async function readMillisecond(
 ): Promise<LogLine[] | undefined> {
   const { backend, client, mappingCache, source, query, signal } = reader.context;
   const own = { from: later(range.from, milli), to: earlier(range.to, endOfMilli(milli)) };
-  const body = { ...buildScrollBody(plan, own), size: batchSizes.scroll };
+  const body = { ...buildScrollBody(plan, own), size: limitHits(reader, batchSizes.scroll) };
   const lines: LogLine[] = [];
   let response = await search(reader, plan, body, scrollOptions);
   const { total } = response;

@@ -158,6 +158,8 @@ export async function hasDocuments<Form extends SpanForm | EventForm>(
 const pageSizes = { first: 5_000, scroll: 1_000, large: 50 } as const;
 /** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. */
 const pageBytes = 2_097_152;
+/** The most that a page may have of fewer documents than a scroll asks for. */
+const largePageBytes = 8_388_608;
 
 export function createSpanDocuments(
   backend: string,
@@ -353,7 +355,13 @@ async function* readDocuments<Form extends SpanForm | EventForm>(
 
 function choosePageSize({ bytes, count }: ParsedResponse): number {
   if (count === 0) return pageSizes.scroll;
-  return Math.min(Math.max(Math.floor((pageBytes * count) / bytes), pageSizes.scroll), pageSizes.first);
+  const countFitting = (limit: number) => Math.floor((limit * count) / bytes);
+  const size = Math.max(
+    countFitting(pageBytes),
+    Math.min(countFitting(largePageBytes), pageSizes.scroll),
+    pageSizes.large,
+  );
+  return Math.min(size, pageSizes.first);
 }
 
 /** Reads by a scroll, or the pages of a view. `spent` documents are taken from the budget already. */

@@ -491,6 +491,33 @@ test("reports a failed scroll page when the caller asks for it, not while it is 
   });
 });
 
+test.each([
+  [200, 5_000],
+  [4_000, 1_000],
+  [20_000, 416],
+  [400_000, 50],
+])("a scroll of documents of %d bytes has pages of %d", async (bytes, expected) => {
+  const hits = Array.from({ length: 20 }, (_, n) => {
+    const { _source, ...rest } = hit(n + 1);
+    return { ...rest, _source: { ..._source, note: "x".repeat(bytes) } };
+  });
+  const sizes: number[] = [];
+  const url = await serve((response, request, body) => {
+    const { size } = JSON.parse(body) as { size?: number };
+    if (request.method === "POST" && request.url?.includes("scroll=") && size !== undefined) sizes.push(size);
+    sendJson(response, answer(hits, 40, { _scroll_id: "s" }));
+  });
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
+      expect(batch.length).toBeGreaterThan(0);
+      break;
+    }
+  });
+  expect(sizes).toEqual([expected]);
+});
+
 describe("a custom span layout", () => {
   const layout = `
 name: mine

@@ -3,6 +3,7 @@
 import type { Limits } from "../config/limits.ts";
 import { type LimitName, LimitReached, TooMany } from "../core/errors.ts";
 import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../core/fair-queue.ts";
+import { createHeldLedger, type HeldLedger } from "../core/held-bytes.ts";
 import { type Millis, second } from "../core/time.ts";
 import { type AccountSlots, createAccountSlots, narrowLimits } from "./account-slots.ts";
 import type { Principal } from "./auth.ts";
@@ -16,6 +17,8 @@ export interface RequestSlots {
   /** How many wait briefly, of all and of each account. */
   waitingBriefly: number;
   readonly waitingBrieflyOf: AccountSlots;
+  /** The bytes of documents that requests hold. */
+  readonly held: HeldLedger;
 }
 
 interface WaitingRequest {
@@ -43,6 +46,7 @@ export function createRequestSlots(): RequestSlots {
   return {
     ...{ taken: 0, takenAfterWait: 0, waiting: new Map() },
     ...{ waitingBriefly: 0, waitingBrieflyOf: createAccountSlots() },
+    held: createHeldLedger(),
   };
 }
 

@@ -51,6 +51,8 @@ export type LimitName =
   | "body"
   | "bodies"
   | "token_bodies"
+  | "held"
+  | "token_held"
   | "reading_time"
   | "unread"
   | "connections"

@@ -1,21 +1,65 @@
-// How many bytes of documents one request holds at once. What is bounded by number alone may be of any size.
-import { Refused } from "./errors.ts";
+// How many bytes of documents requests hold at once: each, those of one token, and all. What is bounded by number alone may be
+// of any size.
+import { findLargest } from "./collections.ts";
+import { LimitReached, type LimitUse, Refused, TooMany } from "./errors.ts";
 
 export interface HeldBytes {
-  /** Counts bytes that are kept until the release. @throws {Refused} `result_too_large` */
+  /**
+   * Counts bytes that are kept until the release.
+   * @throws {Refused} `result_too_large` above what one request may hold
+   * @throws {TooMany} The requests of the token hold as much as one may. @throws {LimitReached} All hold twice as much.
+   */
   readonly hold: (bytes: number) => void;
   /** For what may be released before the rest, and is with the rest. */
   readonly openPart: () => HeldBytes;
   readonly release: () => void;
 }
 
-/** Of one request, over all of its operations. */
-export function createHeldBytes(limitBytes: number): HeldBytes {
+/** What all requests of a server hold. */
+export interface HeldLedger {
+  heldBytes: number;
+  /** By account. */
+  readonly heldBy: Map<string, number>;
+}
+
+export function createHeldLedger(): HeldLedger {
+  return { heldBytes: 0, heldBy: new Map() };
+}
+
+/** One token holds as much as one request may at most, so that two hold all. */
+const tokensForAll = 2;
+
+export function measureHeldUse({ heldBytes, heldBy }: HeldLedger, limitBytes: number): LimitUse {
+  return {
+    held: heldBytes / (tokensForAll * limitBytes),
+    token_held: findLargest(heldBy) / limitBytes,
+  };
+}
+
+/** Of one request, over all of its operations. Its release gives back what the ledger counts for it. */
+export function createHeldBytes(
+  limitBytes: number,
+  shared?: { readonly ledger: HeldLedger; readonly account: string },
+): HeldBytes {
   let heldBytes = 0;
   return openPart((bytes) => {
     if (heldBytes + bytes > limitBytes) throw createTooManyBytesError(limitBytes);
+    if (shared !== undefined) addToLedger(shared.ledger, shared.account, bytes, limitBytes);
     heldBytes += bytes;
   });
+}
+
+/** @throws {TooMany} {LimitReached} */
+function addToLedger(ledger: HeldLedger, account: string, bytes: number, limitBytes: number): void {
+  const { heldBytes, heldBy } = ledger;
+  const own = (heldBy.get(account) ?? 0) + bytes;
+  // What is given back is never refused, whatever the limit is by now.
+  if (bytes > 0 && own > limitBytes) throw new TooMany(1, "token_held");
+  if (bytes > 0 && heldBytes + bytes > tokensForAll * limitBytes)
+    throw new LimitReached("held", "overloaded", `${heldBytes} bytes of documents are held`);
+  ledger.heldBytes += bytes;
+  if (own === 0) heldBy.delete(account);
+  else heldBy.set(account, own);
 }
 
 /** `add` counts the bytes for the whole. */

@@ -28,7 +28,7 @@ import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import { LimitReached, TooMany } from "../core/errors.ts";
-import { createHeldBytes } from "../core/held-bytes.ts";
+import type { HeldBytes } from "../core/held-bytes.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
@@ -270,6 +270,7 @@ interface SessionOptions {
   readonly principal: Principal;
   readonly rules: QueryRules;
   readonly noteDocument: (document: string) => void;
+  readonly held: HeldBytes;
   readonly gone: AbortSignal;
   /** Told of what is not the client's affair. */
   readonly onFailure: (operation: string, error: unknown) => void;
@@ -287,7 +288,7 @@ const maxConcurrentOperations = 8;
 
 export function createSession(options: SessionOptions): Session {
   const { executor, operations, limits, principal, gone, onFailure: failed } = options;
-  const budget = { limit: limits.rows, left: limits.rows, held: createHeldBytes(limits.heldBytes) };
+  const budget = { limit: limits.rows, left: limits.rows, held: options.held };
   const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
   /** Whether the first operation has its slot. False: it failed before, for another reason than want of one. */

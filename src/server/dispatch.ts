@@ -223,7 +223,7 @@ async function admitGraphql(
     fields.token = principal.token;
     if (!principal.hasScope("graphql")) throw new NotFound();
     // From here on a reload waits for it, though the schema may still have to be loaded.
-    return { exchange, principal, generation, work: generation.executor.join(gone), log };
+    return { exchange, principal, generation, work: generation.executor.join(principal, gone), log };
   });
 }
 

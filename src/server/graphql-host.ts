@@ -3,6 +3,7 @@
 // GraphQL. A request that waits for the loading is admitted once, and its admission handed on.
 import type { Plugin } from "graphql-yoga";
 import { narrowLimits } from "../access/account-slots.ts";
+import { createHeldBytes } from "../core/held-bytes.ts";
 import type { GatewayOptions } from "../graphql/gateway.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
 import { privateHeaders } from "../http/node-http.ts";
@@ -15,6 +16,7 @@ import {
   varyHeader,
   writeAnswer,
 } from "../http/response.ts";
+import type { RequestLifetime } from "../operations/runtime/lifetime.ts";
 import type { Session } from "../operations/runtime/session.ts";
 import { answerRequest, type Dispatcher, type GraphqlAdmission } from "./dispatch.ts";
 import { finishTailHead, followOperation, type OpenTail } from "./graphql-tail.ts";
@@ -91,7 +93,7 @@ async function loadGateway(host: GraphqlHost) {
     admission: GraphqlAdmission,
     tail: OpenTail,
     cutConnection: () => void,
-    gone: AbortSignal,
+    { signal: gone, held }: Pick<RequestLifetime, "signal" | "held">,
   ): Session => {
     const { exchange, principal, generation, log } = admission;
     const { id } = exchange;
@@ -102,17 +104,21 @@ async function loadGateway(host: GraphqlHost) {
       principal,
       rules: generation.queryRules,
       noteDocument: (query) => noteQuery(log, { query }),
-      gone,
+      ...{ gone, held },
       onFailure: (operation, err) =>
         telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
       follow: (...asked) => followOperation(host.dispatcher, admission, tail, cutConnection, ...asked),
       readTailPosition: () => tail.position,
       // The request's own deadline is that of its head, which has been sent by then.
-      renew: () => openSession(admission, tail, cutConnection, exchange.gone),
+      renew: () =>
+        openSession(admission, tail, cutConnection, {
+          signal: exchange.gone,
+          held: createHeldBytes(generation.limits.heldBytes),
+        }),
     });
   };
   host.openSession = (admission, tail, cutConnection) =>
-    openSession(admission, tail, cutConnection, admission.work.signal);
+    openSession(admission, tail, cutConnection, admission.work);
   return createGateway<NodeContext>({
     unified,
     ...createHostPlugins(host),

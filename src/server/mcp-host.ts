@@ -4,11 +4,11 @@
 import { narrowLimits } from "../access/account-slots.ts";
 import { type Principal, readToken } from "../access/auth.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
-import { createHeldBytes } from "../core/held-bytes.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
 import { type Answer, jsonType } from "../http/response.ts";
 import type { AgentServer, ProtocolAnswer } from "../mcp/agent-server.ts";
 import { isClientFault } from "../operations/runtime/error-response.ts";
+import type { RequestLifetime } from "../operations/runtime/lifetime.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { answerPreflight, isOriginAllowed } from "./cross-origin.ts";
@@ -63,11 +63,11 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
     fields.user = principal.user;
     fields.token = principal.token;
     if (!principal.hasScope("mcp")) throw new NotFound();
-    return { principal, work: generation.executor.join(gone) };
+    return { principal, work: generation.executor.join(principal, gone) };
   });
   try {
     const server = await loadServer(host);
-    const session = createToolSession(host, exchange, principal, log, work.signal);
+    const session = createToolSession(host, exchange, principal, log, work);
     if (isListing) return await finishWith(finish, 200, await listPart(part, server, session));
     const returnSlot = await generation.executor.takeSlot(principal, work.signal);
     const reading = host.bodies.readJson(exchange, principal.account, work.signal);
@@ -103,11 +103,10 @@ function createToolSession(
   { id }: Exchange,
   principal: Principal,
   log: RequestLog,
-  gone: AbortSignal,
+  { signal: gone, held }: RequestLifetime,
 ) {
   const executor = auditOperations(generation, id, log);
   const limits = narrowLimits(generation.limits, principal.limits);
-  const held = createHeldBytes(limits.heldBytes);
   return {
     sites: [...executor.selectVisibleSites(principal).values()],
     endpoints: operations,

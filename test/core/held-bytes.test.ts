@@ -1,6 +1,6 @@
 // What a request holds is counted over its parts, and a part may be released before the rest.
 import { expect, test } from "vitest";
-import { createHeldBytes, measureHeld } from "#src/core/held-bytes.ts";
+import { createHeldBytes, createHeldLedger, measureHeld, measureHeldUse } from "#src/core/held-bytes.ts";
 
 test("parts count for one request until they are released", () => {
   const held = createHeldBytes(100);
@@ -34,4 +34,18 @@ test("measures the text of a value however deep it lies, and each value beside i
   let deep: unknown = "x".repeat(1_000);
   for (let at = 0; at < 100_000; at += 1) deep = [deep];
   expect(measureHeld(deep)).toBe(24 * 100_001 + 1_000);
+});
+
+test("a token holds as much as one request may, and all requests twice as much", () => {
+  const ledger = createHeldLedger();
+  const open = (account: string) => createHeldBytes(100, { ledger, account });
+  const [ana, other, bob] = [open("ana"), open("ana"), open("bob")];
+  ana.hold(60);
+  expect(() => other.hold(41)).toThrowError(expect.objectContaining({ limit: "token_held" }));
+  other.openPart().hold(40);
+  bob.hold(70);
+  expect(() => open("eve").hold(31)).toThrowError(expect.objectContaining({ limit: "held" }));
+  expect(measureHeldUse(ledger, 100)).toEqual({ held: 0.85, token_held: 1 });
+  for (const request of [ana, other, bob]) request.release();
+  expect(ledger).toEqual(createHeldLedger());
 });

@@ -20,7 +20,7 @@ const unused = Object.fromEntries(
   [
     ...["requests", "token_requests", "backend_share", "streams", "token_streams", "tails", "token_tails"],
     ...["tail_comparisons", "token_tail_comparisons"],
-    ...["bodies", "token_bodies", "connections", "address_connections"],
+    ...["bodies", "token_bodies", "held", "token_held", "connections", "address_connections"],
   ].map((limit) => [limit, 0]),
 );
 

@@ -19,7 +19,7 @@ import type { Limits } from "../../config/limits.ts";
 import { findLargest } from "../../core/collections.ts";
 import { noteClientRequest } from "../../core/concurrency.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
-import { createHeldBytes, type HeldBytes } from "../../core/held-bytes.ts";
+import { createHeldBytes, type HeldBytes, measureHeldUse } from "../../core/held-bytes.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
 import type { Instant, Millis } from "../../core/time.ts";
@@ -49,7 +49,7 @@ export interface OperationExecutor {
   /** A slot alone, such as for the body of a GraphQL query. Returns what gives it back. Errors as `takeSlotBriefly`. */
   readonly takeSlot: (principal: Principal, gone: AbortSignal) => Promise<() => void>;
   /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
-  readonly join: (gone: AbortSignal) => RequestLifetime;
+  readonly join: (principal: Principal, gone: AbortSignal) => RequestLifetime;
   /** Makes `drain` wait for what may yet become a request. Returns what ends that. */
   readonly hold: () => () => void;
   readonly measureUse: () => LimitUse;
@@ -152,7 +152,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
   };
   return {
     selectVisibleSites: state.selectVisibleSites,
-    join: (gone) => joinExecutor(state, gone),
+    join: (principal, gone) => joinExecutor(state, principal, gone),
     admit: (principal, gone) => admitRequest(state, principal, gone),
     hold: () => holdExecutor(state),
     takeSlot: (principal, gone) => takeSlotBriefly(state.pool, principal, gone),
@@ -170,16 +170,19 @@ function measureUse({ pool, heldByBackend, backendShare }: ExecutorState): Limit
     requests: slots.taken / limits.requests,
     token_requests: held.measureUse(),
     backend_share: findLargest(heldByBackend) / backendShare,
+    ...measureHeldUse(slots.held, limits.heldBytes),
   };
 }
 
 /** A request without a slot: it is only waited for when the executor drains. */
-function joinExecutor(state: ExecutorState, gone: AbortSignal): RequestLifetime {
+function joinExecutor(state: ExecutorState, { account }: Principal, gone: AbortSignal): RequestLifetime {
   const release = holdExecutor(state);
-  const { deadline, heldBytes } = state.options.limits;
-  const work = startRequest(gone, deadline, createHeldBytes(heldBytes));
+  const { limits, slots } = state.options;
+  const held = createHeldBytes(limits.heldBytes, { ledger: slots.held, account });
+  const work = startRequest(gone, limits.deadline, held);
   const end = once(() => {
     work.end();
+    held.release();
     release();
   });
   return { ...work, end };
@@ -226,15 +229,20 @@ async function admitRequest(
   // A reload waits for what waits.
   const release = holdExecutor(state);
   try {
-    return startAdmitted(state, await takeSlotBriefly(state.pool, principal, gone), gone);
+    return startAdmitted(state, await takeSlotBriefly(state.pool, principal, gone), principal, gone);
   } finally {
     release();
   }
 }
 
 /** The request ends with the return of its slot. */
-function startAdmitted(state: ExecutorState, returnSlot: () => void, gone: AbortSignal): RequestLifetime {
-  const work = joinExecutor(state, gone);
+function startAdmitted(
+  state: ExecutorState,
+  returnSlot: () => void,
+  principal: Principal,
+  gone: AbortSignal,
+): RequestLifetime {
+  const work = joinExecutor(state, principal, gone);
   const end = once(() => {
     for (const backend of state.usedBackends.get(admitted) ?? []) addHeld(state.heldByBackend, backend, -1);
     state.usedBackends.delete(admitted);
@@ -264,7 +272,7 @@ function waitForSlot(
     if (findFullBackend(state, backends, pool.slots.taken + 1) !== undefined) return undefined;
     const returnSlot = tryTakeAfterWait(pool, principal);
     if (returnSlot === undefined) return undefined;
-    const work = startAdmitted(state, returnSlot, gone);
+    const work = startAdmitted(state, returnSlot, principal, gone);
     holdSlotsOfBackends(state, work, backends);
     return work;
   };

@@ -2,6 +2,7 @@
 // of any size.
 import { findLargest } from "./collections.ts";
 import { LimitReached, type LimitUse, Refused, TooMany } from "./errors.ts";
+import { createPause } from "./turns.ts";
 
 export interface HeldBytes {
   /**
@@ -103,4 +104,18 @@ export function measureHeld(value: unknown): number {
       for (const member of Object.values(next)) if (member !== undefined) rest.push(member);
   }
   return bytes;
+}
+
+/** Counts each value, in turns of the event loop. Errors as `hold`, and the signal's reason. */
+export async function holdEach(
+  { hold }: HeldBytes,
+  values: readonly unknown[],
+  signal: AbortSignal,
+): Promise<void> {
+  const pause = createPause(signal);
+  for (const value of values) {
+    hold(measureHeld(value));
+    const paused = pause();
+    if (paused !== undefined) await paused;
+  }
 }

@@ -1,6 +1,12 @@
 // What a request holds is counted over its parts, and a part may be released before the rest.
 import { expect, test } from "vitest";
-import { createHeldBytes, createHeldLedger, measureHeld, measureHeldUse } from "#src/core/held-bytes.ts";
+import {
+  createHeldBytes,
+  createHeldLedger,
+  holdEach,
+  measureHeld,
+  measureHeldUse,
+} from "#src/core/held-bytes.ts";
 
 test("parts count for one request until they are released", () => {
   const held = createHeldBytes(100);
@@ -48,4 +54,19 @@ test("a token holds as much as one request may, and all requests twice as much",
   expect(measureHeldUse(ledger, 100)).toEqual({ held: 0.85, token_held: 1 });
   for (const request of [ana, other, bob]) request.release();
   expect(ledger).toEqual(createHeldLedger());
+});
+
+test("counts many values in turns of the event loop", async () => {
+  const values = Array.from({ length: 20_000 }, (_, n) => Array.from({ length: 50 }, () => String(n)));
+  let turns = 0;
+  const counting = setInterval(() => {
+    turns += 1;
+  }, 0);
+  const held = createHeldBytes(Number.POSITIVE_INFINITY);
+  await holdEach(held, values, new AbortController().signal);
+  clearInterval(counting);
+  expect(turns).toBeGreaterThan(2);
+  await expect(holdEach(createHeldBytes(1), values, new AbortController().signal)).rejects.toThrowError(
+    "more than 1 bytes",
+  );
 });

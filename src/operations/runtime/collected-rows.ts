@@ -2,7 +2,7 @@
 import { BackendError, Refused } from "../../core/errors.ts";
 import { type HeldBytes, measureHeld } from "../../core/held-bytes.ts";
 import { parseLossless } from "../../core/json/lossless-json.ts";
-import { createPause, yieldToEventLoop } from "../../core/turns.ts";
+import { yieldToEventLoop } from "../../core/turns.ts";
 import { closeIterator, type RequestLifetime } from "./lifetime.ts";
 import type { RowBatch } from "./operation.ts";
 
@@ -25,16 +25,6 @@ export function spendRows(budget: RowBudget, rows: number): void {
   if (budget.left >= 0) return;
   const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
   throw new Refused("result_too_large", message, { limit: budget.limit });
-}
-
-/** Counts the bytes of an answer that is one value, or of its rows. @throws {Refused} `result_too_large` */
-export async function holdRows({ held }: RowBudget, answer: unknown, signal: AbortSignal): Promise<void> {
-  const pause = createPause(signal);
-  for (const row of Array.isArray(answer) ? answer : [answer]) {
-    held.hold(measureHeld(row));
-    const paused = pause();
-    if (paused !== undefined) await paused;
-  }
 }
 
 export async function collectBatches<Batch>(

@@ -19,7 +19,7 @@ import type { Limits } from "../../config/limits.ts";
 import { findLargest } from "../../core/collections.ts";
 import { noteClientRequest } from "../../core/concurrency.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
-import { createHeldBytes, type HeldBytes, measureHeldUse } from "../../core/held-bytes.ts";
+import { createHeldBytes, type HeldBytes, holdEach, measureHeldUse } from "../../core/held-bytes.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
 import type { Instant, Millis } from "../../core/time.ts";
@@ -28,7 +28,6 @@ import {
   collectBatches,
   countLinked,
   countRows,
-  holdRows,
   type RowBudget,
   readBatches,
   spendRows,
@@ -392,7 +391,7 @@ async function collectAnswer(
       const answer = await work.wait(result);
       if (prepared.countsPoints !== true) {
         spendRows(budget, countLinked(answer));
-        await holdRows(budget, answer, work.signal);
+        await holdEach(budget.held, Array.isArray(answer) ? answer : [answer], work.signal);
       }
       return answer;
     }

@@ -2,7 +2,7 @@
 import type { Site, SpanPart } from "../../access/sites.ts";
 import type { NonEmpty } from "../../core/collections.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
-import { measureHeld } from "../../core/held-bytes.ts";
+import { holdEach } from "../../core/held-bytes.ts";
 import type { Span } from "../../core/rows.ts";
 import {
   allTime,
@@ -76,7 +76,7 @@ export async function readTraces(
   const reads = groupByStore(ids, context).map(async ({ store, sources }) => {
     for await (const batch of store.find({ sources, of, budget }, context.signal)) {
       for (const span of batch) spans.push(span);
-      held?.hold(measureHeld(batch));
+      if (held !== undefined) await holdEach(held, batch, context.signal);
       if (spans.length <= limit) continue;
       const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
       const message = `${which} more than ${limit} spans`;

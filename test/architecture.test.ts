@@ -15,35 +15,35 @@ const layers: readonly Layer[] = [
     folder: "src/cli/**",
     imports: [
       "src/cli/**",
-      "src/{server,graphql,intake,visuals,audit,access,telemetry,config,config/yaml,core,core/json}",
+      "src/{server,graphql,intake,visuals,audit,access,telemetry,config,config/yaml,core,core/*}",
       ...["src/operations/**", "src/tracing/{figures,rollup-store}"],
     ],
     types: ["src/store"],
   },
   {
     folder: "src/server",
-    imports: ["src/{tail,intake,graphql,mcp,http,access,telemetry,core,core/json}", "src/operations/runtime"],
+    imports: ["src/{tail,intake,graphql,mcp,http,access,telemetry,core,core/*}", "src/operations/runtime"],
     types: ["src/{visuals,audit,config}"],
   },
-  { folder: "src/audit", imports: ["src/{core,core/json,telemetry}"], types: ["src/config"] },
+  { folder: "src/audit", imports: ["src/{core,core/*,telemetry}"], types: ["src/config"] },
   {
     folder: "src/tail",
-    imports: ["src/operations/{logs,runtime}", "src/{access,log-query,core,core/json}"],
+    imports: ["src/operations/{logs,runtime}", "src/{access,log-query,core,core/*}"],
     types: ["src/{http,config,store}"],
   },
   {
     folder: "src/intake",
-    imports: ["src/{http,access,core,core/json}", "src/operations/runtime"],
+    imports: ["src/{http,access,core,core/*}", "src/operations/runtime"],
     types: ["src/{telemetry,config,store}"],
   },
   {
     folder: "src/graphql/existing-clients",
-    imports: ["src/operations/**", "src/{log-query,core,core/json}"],
+    imports: ["src/operations/**", "src/{log-query,core,core/*}"],
     types: ["src/access"],
   },
   {
     folder: "src/graphql",
-    imports: ["src/graphql/existing-clients", "src/operations/**", "src/{files,config,core,core/json}"],
+    imports: ["src/graphql/existing-clients", "src/operations/**", "src/{files,config,core,core/*}"],
     types: ["src/{access,store}"],
   },
   {
@@ -53,26 +53,26 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/http",
-    imports: ["src/{access,core,core/json}", "src/operations/runtime"],
+    imports: ["src/{access,core,core/*}", "src/operations/runtime"],
     types: ["src/config"],
   },
   {
     folder: "src/operations",
-    imports: ["src/{operations,tracing}/**", "src/{log-query,core,core/json}"],
+    imports: ["src/{operations,tracing}/**", "src/{log-query,core,core/*}"],
     types: ["src/store"],
   },
   {
     folder: "src/operations/runtime",
-    imports: ["src/{access,telemetry,log-query,core,core/json}"],
+    imports: ["src/{access,telemetry,log-query,core,core/*}"],
     types: ["src/{visuals,config,store}"],
   },
   {
     folder: "src/operations/*",
-    imports: ["src/operations/runtime", "src/tracing/**", "src/{metrics,log-query,core,core/json}"],
+    imports: ["src/operations/runtime", "src/tracing/**", "src/{metrics,log-query,core,core/*}"],
     types: ["src/{visuals,access,config,store}"],
   },
-  { folder: "src/tracing/spans", imports: ["src/{telemetry,core,core/json}"], types: ["src/store"] },
-  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core,core/json}"] },
+  { folder: "src/tracing/spans", imports: ["src/{telemetry,core,core/*}"], types: ["src/store"] },
+  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core,core/*}"] },
   {
     folder: "src/tracing/rollup-store",
     imports: ["src/tracing/{rollups,spans}", "src/core/**"],
@@ -80,7 +80,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/tracing/rollups",
-    imports: ["src/tracing/spans", "src/{telemetry,core,core/json}"],
+    imports: ["src/tracing/spans", "src/{telemetry,core,core/*}"],
     types: ["src/store"],
   },
   {
@@ -93,20 +93,21 @@ const layers: readonly Layer[] = [
     imports: ["src/tracing/{listing,rollups,spans}", "src/core/**"],
     types: ["src/store"],
   },
-  { folder: "src/access", imports: ["src/{federation,core,core/json}"], types: ["src/{config,store}"] },
+  { folder: "src/access", imports: ["src/{federation,core,core/*}"], types: ["src/{config,store}"] },
   {
     folder: "src/federation",
-    imports: ["src/{tracing,metrics,store,core,core/json}"],
+    imports: ["src/{tracing,metrics,store,core,core/*}"],
     types: ["src/config"],
   },
   { folder: "src/telemetry", imports: ["src/core/**"], types: ["src/{config,store}"] },
   { folder: "src/config", imports: ["src/config/yaml", "src/core/**"], types: ["src/store"] },
-  { folder: "src/config/yaml", imports: ["src/core"] },
+  { folder: "src/config/yaml", imports: ["src/core/**"] },
   { folder: "src/visuals", imports: ["src/files", "src/core/**"], types: ["src/store"] },
   { folder: "src/files", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core/**"], types: ["src/{log-query,metrics}"] },
   { folder: "src/{log-query,metrics}", imports: ["src/core/**"] },
-  { folder: "src/core/json", imports: ["src/core"] },
+  { folder: "src/core/json", imports: ["src/core", "src/core/async"] },
+  { folder: "src/core/async", imports: ["src/core"] },
   { folder: "src/core", imports: [] },
   // Browsers load the console from its own folder and from nowhere else.
   { folder: "src/console", imports: ["src/console/*"] },
@@ -115,15 +116,15 @@ const layers: readonly Layer[] = [
   { folder: "src/console/*", imports: ["src/console/{base,search,logs,metrics}"] },
   {
     folder: "resolvers",
-    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core,core/json}"],
+    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core,core/*}"],
     types: ["src/store"],
   },
-  { folder: "resolvers/http", imports: ["src/{telemetry,config,core,core/json}"], types: ["src/store"] },
+  { folder: "resolvers/http", imports: ["src/{telemetry,config,core,core/*}"], types: ["src/store"] },
   {
     folder: "resolvers/elastic",
     imports: [
       ...["resolvers/elastic/*", "resolvers/http"],
-      ...["src/tracing/{rollup-store,rollups}", "src/{config,core,core/json}"],
+      ...["src/tracing/{rollup-store,rollups}", "src/{config,core,core/*}"],
     ],
     types: ["src/store"],
   },
@@ -141,7 +142,7 @@ const layers: readonly Layer[] = [
     folder: "resolvers/elastic/{logs,spans}",
     imports: [
       "resolvers/elastic/{snapshot,search,query,layout,mapping,document,client}",
-      ...["resolvers/http", "src/tracing/**", "src/{telemetry,log-query,core,core/json}"],
+      ...["resolvers/http", "src/tracing/**", "src/{telemetry,log-query,core,core/*}"],
     ],
     types: ["src/store"],
   },
@@ -155,51 +156,51 @@ const layers: readonly Layer[] = [
     imports: [
       "resolvers/elastic/{layout,mapping,client}",
       "src/tracing/spans",
-      "src/{log-query,core,core/json}",
+      "src/{log-query,core,core/*}",
     ],
     types: ["src/store"],
   },
   {
     folder: "resolvers/elastic/layout",
-    imports: ["resolvers/elastic/{mapping,document}", "src/tracing/spans", "src/{log-query,core,core/json}"],
+    imports: ["resolvers/elastic/{mapping,document}", "src/tracing/spans", "src/{log-query,core,core/*}"],
     types: ["resolvers/elastic/client", "src/store"],
   },
   { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}", "src/core/**"] },
   { folder: "resolvers/elastic/document", imports: ["src/core/**"] },
   {
     folder: "resolvers/{elastic,prometheus}/client",
-    imports: ["resolvers/http", "src/{telemetry,metrics,core,core/json}"],
+    imports: ["resolvers/http", "src/{telemetry,metrics,core,core/*}"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/prometheus",
-    imports: ["resolvers/prometheus/*", "resolvers/http", "src/{config,core,core/json}"],
+    imports: ["resolvers/prometheus/*", "resolvers/http", "src/{config,core,core/*}"],
     types: ["src/store"],
   },
   {
     folder: "resolvers/prometheus/kubernetes",
-    imports: ["resolvers/prometheus/{metrics,counters,client}", "src/{store,metrics,core,core/json}"],
+    imports: ["resolvers/prometheus/{metrics,counters,client}", "src/{store,metrics,core,core/*}"],
   },
   {
     folder: "resolvers/prometheus/metrics",
     imports: [
       "resolvers/prometheus/{settled,counters,client}",
       "resolvers/http",
-      "src/{telemetry,metrics,core,core/json}",
+      "src/{telemetry,metrics,core,core/*}",
     ],
     types: ["src/store"],
   },
   {
     folder: "resolvers/prometheus/settled",
-    imports: ["resolvers/prometheus/counters", "src/{telemetry,core}"],
+    imports: ["resolvers/prometheus/counters", "src/{telemetry,core,core/*}"],
   },
   {
     folder: "resolvers/prometheus/counters",
-    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core,core/json}"],
+    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core,core/*}"],
   },
   {
     folder: "resolvers/memory",
-    imports: ["resolvers/memory/*", "src/{config,core,core/json}"],
+    imports: ["resolvers/memory/*", "src/{config,core,core/*}"],
     types: ["src/store"],
   },
   {
@@ -209,7 +210,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "resolvers/memory/stores",
-    imports: ["src/tracing/**", "src/{store,telemetry,metrics,log-query,core,core/json}"],
+    imports: ["src/tracing/**", "src/{store,telemetry,metrics,log-query,core,core/*}"],
   },
 ];
 

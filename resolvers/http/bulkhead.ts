@@ -1,6 +1,6 @@
 // A bound on the requests that a backend has under way, with a queue in front. Not from a library: the ones that were tried
 // keep the queue position of a caller who has left, and know one queue for all.
-import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../../src/core/fair-queue.ts";
+import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../../src/core/async/fair-queue.ts";
 
 /** For whom a request is made; undefined for the program itself. */
 export type Account = string | undefined;

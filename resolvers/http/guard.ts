@@ -1,9 +1,9 @@
 // What every request to a backend passes through: the bulkhead, the circuit breaker, a deadline of its own within the
 // caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
 
-import { type ClientRequest, findClientRequest, raceAbort } from "../../src/core/concurrency.ts";
+import { type ClientRequest, findClientRequest, raceAbort } from "../../src/core/async/concurrency.ts";
+import { reportAnswer, reportWaiting } from "../../src/core/async/read-progress.ts";
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
-import { reportAnswer, reportWaiting } from "../../src/core/read-progress.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 import {

@@ -1,6 +1,6 @@
 // A credential of limited life, such as an access token: asked for once, whoever waits for it, and renewed before it expires,
 // while requests still go with the old one.
-import { raceAbort } from "../../src/core/concurrency.ts";
+import { raceAbort } from "../../src/core/async/concurrency.ts";
 import type { Millis } from "../../src/core/time.ts";
 
 /** By the clock of whoever made it. */

@@ -1,5 +1,5 @@
 // Waiting that ends early when a caller leaves.
-import { raceAbort } from "../../src/core/concurrency.ts";
+import { raceAbort } from "../../src/core/async/concurrency.ts";
 import type { Millis } from "../../src/core/time.ts";
 
 /** Waits for so long. Rejects with the signal's reason as soon as it is aborted. */

@@ -1,8 +1,9 @@
 // Finds labels that tell the replicas of a pair of scrapers apart. Both scrape the same targets, so that every series is
 // there twice, and sums count everything twice. The samples of both, put in the order of time, rise as one counter does;
 // counters of different targets fall back and forth. A replica's label is on all series, so that small metrics show it.
+
+import { mapConcurrent } from "../../src/core/async/concurrency.ts";
 import { readNumber } from "../../src/core/collections.ts";
-import { mapConcurrent } from "../../src/core/concurrency.ts";
 import { type Millis, minute } from "../../src/core/time.ts";
 import type { ForcedLabels } from "../../src/store/metrics.ts";
 import type { PrometheusClient } from "./client/client.ts";

@@ -1,9 +1,9 @@
 // The slots of requests under way: who holds them, who waits for one, and who is next.
 
 import type { Limits } from "../config/limits.ts";
+import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../core/async/fair-queue.ts";
+import { createHeldLedger, type HeldLedger } from "../core/async/held-bytes.ts";
 import { type LimitName, LimitReached, TooMany } from "../core/errors.ts";
-import { type FairQueue, joinQueue, leaveQueue, serveNext } from "../core/fair-queue.ts";
-import { createHeldLedger, type HeldLedger } from "../core/held-bytes.ts";
 import { type Millis, second } from "../core/time.ts";
 import { type AccountSlots, createAccountSlots, narrowLimits } from "./account-slots.ts";
 import type { Principal } from "./auth.ts";

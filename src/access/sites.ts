@@ -11,10 +11,10 @@ import type {
 } from "../config/config.ts";
 import type { MetricAliases } from "../config/metric-aliases.ts";
 import type { SitePart } from "../config/schema.ts";
+import { runSteps, type Steps } from "../core/async/turns.ts";
 import { requireFirst, toPlaces } from "../core/collections.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { Millis } from "../core/time.ts";
-import { runSteps, type Steps } from "../core/turns.ts";
 import { createFederatedKubernetes } from "../federation/federated-kubernetes.ts";
 import { createFederatedLogs, type FederatedSource } from "../federation/federated-logs.ts";
 import { createFederatedMetrics } from "../federation/federated-metrics.ts";

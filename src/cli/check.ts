@@ -4,8 +4,8 @@ import { listPartBackends } from "../access/sites.ts";
 import { findAuditFileFault } from "../audit/audit-file.ts";
 import type { Config, SiteConfig } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
+import { mapConcurrent } from "../core/async/concurrency.ts";
 import { zip } from "../core/collections.ts";
-import { mapConcurrent } from "../core/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
 import {
   durationUnits,

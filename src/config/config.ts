@@ -2,11 +2,11 @@
 // reported at once, each issue with its path and line. References and backends are therefore checked on the file as
 // written, and not on what the schema made of it. No message repeats a value that came from the environment or a file.
 import { z } from "zod";
+import { runSteps, type Steps } from "../core/async/turns.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { Scope } from "../core/scopes.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { Millis } from "../core/time.ts";
-import { runSteps, type Steps } from "../core/turns.ts";
 import {
   type AuditConfig,
   type CertificateEntry,

@@ -6,8 +6,9 @@
 //
 // One backend may also have the pods and another their usage. No row could be put together of what both answer, and the rows
 // of the former would say that nothing is used: they are refused as well.
+
+import { mapConcurrent } from "../core/async/concurrency.ts";
 import { zip } from "../core/collections.ts";
-import { mapConcurrent } from "../core/concurrency.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { NodesRow, PodOverviewRow } from "../core/rows.ts";
 import type { KubernetesStore } from "../store/kubernetes.ts";

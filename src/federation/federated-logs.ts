@@ -1,6 +1,6 @@
 // A log store over the log stores of several backends. It answers as one store would that holds the lines of all: streams
 // of whole milliseconds are merged, so order, pages and the parts of a crowded millisecond stay what they are.
-import { combineSignals } from "../core/concurrency.ts";
+import { combineSignals } from "../core/async/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
 import { limitTies, mergeStreams } from "../core/line-order.ts";
 import { addLineCounts, createLineCounts, type LineCounts } from "../core/line-tally.ts";

@@ -3,7 +3,7 @@
 //
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
-import { combineSignals } from "../core/concurrency.ts";
+import { combineSignals } from "../core/async/concurrency.ts";
 import { createUnsupportedError } from "../core/errors.ts";
 import type { MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";

@@ -2,8 +2,8 @@
 // as in a reading of all of them. Figures that were made of such a snapshot hold as long as none of the backends has changed
 // what it had.
 import { z } from "zod";
+import { mapConcurrent } from "../core/async/concurrency.ts";
 import { requireKey } from "../core/collections.ts";
-import { mapConcurrent } from "../core/concurrency.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import type { AddedSpans, SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../store/spans.ts";
 

@@ -4,8 +4,8 @@
 // A span that several backends hold is one span, as during a migration that writes to two clusters. Counts of one source do
 // not show copies, so nothing is counted at the sources.
 import { hash } from "node:crypto";
+import { combineSignals, mergeConcurrent } from "../core/async/concurrency.ts";
 import { isNonEmpty, requireAt, requireKey } from "../core/collections.ts";
-import { combineSignals, mergeConcurrent } from "../core/concurrency.ts";
 import { compare, type Span } from "../core/rows.ts";
 import type { SpanAnalytics, SpanStore } from "../store/span-analytics.ts";
 import type { SpanReader, SpanSource, SpanSources } from "../store/spans.ts";

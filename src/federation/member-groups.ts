@@ -1,7 +1,8 @@
 // Combines the series of several backends into the series of an answer, by the definitions in `src/metrics/samples.ts`.
+
+import { yieldToEventLoop } from "../core/async/turns.ts";
 import { createUnsupportedError } from "../core/errors.ts";
 import type { Buckets, Measure, Series } from "../core/rows.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
 import { compareLists } from "../metrics/measures.ts";
 import {
   type CounterSamples,

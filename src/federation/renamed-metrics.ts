@@ -2,7 +2,7 @@
 // series that carry given labels; its tag keys may be renamed and its values multiplied. What has no such name is answered
 // as it is, also the metrics behind the names.
 import type { MetricAlias, MetricAliases } from "../config/metric-aliases.ts";
-import { mapConcurrent } from "../core/concurrency.ts";
+import { mapConcurrent } from "../core/async/concurrency.ts";
 import type { Series } from "../core/rows.ts";
 import { compareLists } from "../metrics/measures.ts";
 import type { ForcedLabels, MetricStore, SeriesQuery } from "../store/metrics.ts";

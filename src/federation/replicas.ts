@@ -2,9 +2,10 @@
 // samples of two, put together, would count twice, and a counter would seem to fall where one scrape took longer.
 //
 // One series may have millions of samples, so all of this is done in steps and visits each sample once.
+
+import type { Steps } from "../core/async/turns.ts";
 import { readNumber, requireAt } from "../core/collections.ts";
 import { type Millis, minute, second } from "../core/time.ts";
-import type { Steps } from "../core/turns.ts";
 import type { Samples } from "../metrics/samples.ts";
 
 /** A scraper whose samples are further apart was away meanwhile. Prometheus takes a series to be gone after as long. */

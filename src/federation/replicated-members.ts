@@ -1,10 +1,11 @@
 // Series that several scrapers keep, each put together from the samples of all. `replicas.ts` says which samples count.
 // Everything is read raw: what a source reduces cannot be told apart by scraper any more.
+
+import { mapConcurrent } from "../core/async/concurrency.ts";
+import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
 import { findFirstAtOrAfter, requireAt, requireFirst } from "../core/collections.ts";
-import { mapConcurrent } from "../core/concurrency.ts";
 import type { Buckets } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
-import { type Steps, takeSteps, yieldToEventLoop } from "../core/turns.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
 import type { MemberReader, SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
 import {

@@ -4,7 +4,7 @@
 import { Readable } from "node:stream";
 import { type ExecutionResult, GraphQLError } from "graphql";
 import type { FetchAPI, Plugin } from "graphql-yoga";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 
 const heartbeatInterval = 15_000;
 

@@ -27,10 +27,10 @@ import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
+import type { HeldBytes } from "../core/async/held-bytes.ts";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 import { LimitReached, TooMany } from "../core/errors.ts";
-import type { HeldBytes } from "../core/held-bytes.ts";
 import { parseJson } from "../core/json/parse-json.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
@@ -280,10 +280,7 @@ interface SessionOptions {
   readonly renew: Session["renew"];
 }
 
-/**
- * Operations and links of one request under way at once. The links of a large page are many, and each takes one of the
- * places of the token, and of the server.
- */
+/** Operations and links of one request under way at once: each takes one of the places of the token, and of the server. */
 const maxConcurrentOperations = 8;
 
 export function createSession(options: SessionOptions): Session {

@@ -1,7 +1,7 @@
 // Prints a value as JSON in pieces, since printing tens of megabytes at once holds the event loop up for as many
 // milliseconds. The pieces joined are what `JSON.stringify` prints. It prints small values itself; large ones are opened.
 
-import { yieldToEventLoop } from "../core/turns.ts";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 
 /** Characters of a piece, roughly: a longer text finds no room among V8's young objects. */
 const charsPerPiece = 65_536;

@@ -10,7 +10,7 @@ import {
   print,
   printSchema,
 } from "graphql";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 import { clientTypes } from "./existing-clients/client-schema.ts";
 
 const link = `extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key"])`;

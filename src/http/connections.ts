@@ -2,10 +2,10 @@
 // closes them itself. Node would hold a connection on which nothing comes, and would run pipelined requests at once.
 import type { Server as HttpServer, ServerResponse } from "node:http";
 import { type BlockList, isIPv6, type Socket } from "node:net";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 import { findLargest } from "../core/collections.ts";
 import type { LimitUse } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
-import { yieldToEventLoop } from "../core/turns.ts";
 import { resetConnection } from "./response.ts";
 
 export interface ConnectionLimits {

@@ -1,7 +1,7 @@
 // An answer on its way out: in one write, or in pieces that a client can see the end of.
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { yieldToEventLoop } from "../core/turns.ts";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
 import type { CompleteBody, StreamedBody } from "./body.ts";
 import { privateHeaders } from "./node-http.ts";

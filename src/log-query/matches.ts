@@ -1,6 +1,7 @@
 // What a filter means, on one line. This is the definition: stores that compile filters are tested against it.
+
+import type { Steps } from "../core/async/turns.ts";
 import type { LogLine } from "../core/rows.ts";
-import type { Steps } from "../core/turns.ts";
 import { type Compare, type Filter, listComparisons, type Operator, type Path, queryLimits } from "./ast.ts";
 import { orderDecimals, parseDecimal } from "./decimal.ts";
 import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";

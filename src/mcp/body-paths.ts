@@ -1,7 +1,8 @@
 // The paths of the bodies of log lines, so that an agent knows what it may filter and group by.
+
+import { createPause } from "../core/async/turns.ts";
 import { JsonSyntaxError, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { formatScalar } from "../core/json/lossless-json.ts";
-import { createPause } from "../core/turns.ts";
 
 /** More than an agent reads, and than a few pages hold. */
 const maxPaths = 10_000;

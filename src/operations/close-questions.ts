@@ -1,6 +1,7 @@
 // Questions about moments are read together where they lie close. Of those far apart all that lies between would be read too.
+
+import { mapConcurrent } from "../core/async/concurrency.ts";
 import { zip } from "../core/collections.ts";
-import { mapConcurrent } from "../core/concurrency.ts";
 import type { Millis } from "../core/time.ts";
 
 interface Stretch {

@@ -1,6 +1,6 @@
 // What other subgraphs know by its key alone: lines, pods and deploys, many of one site read in one request to the source. They run as
 // links do, with the same sites, scope, deadline and limits.
-import { reportRead } from "../core/read-progress.ts";
+import { reportRead } from "../core/async/read-progress.ts";
 import type { LogLine } from "../core/rows.ts";
 import { earlier, endOfMilli, floorToMilli, type Instant, later, minute } from "../core/time.ts";
 import {

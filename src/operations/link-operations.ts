@@ -1,9 +1,10 @@
 // What links ask for: the rows that belong to many others, read in one request to a source. They are no routes, but
 // they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
 
+import { reportRead } from "../core/async/read-progress.ts";
+import { takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
 import { Refused } from "../core/errors.ts";
 import { parseJson } from "../core/json/parse-json.ts";
-import { reportRead } from "../core/read-progress.ts";
 import type { LogLine, PodsRow, Span } from "../core/rows.ts";
 import {
   earlier,
@@ -18,7 +19,6 @@ import {
   type TimeRange,
   toMillis,
 } from "../core/time.ts";
-import { takeSteps, yieldToEventLoop } from "../core/turns.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { parse } from "../log-query/parse.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store/kubernetes.ts";

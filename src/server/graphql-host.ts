@@ -3,7 +3,7 @@
 // GraphQL. A request that waits for the loading is admitted once, and its admission handed on.
 import type { Plugin } from "graphql-yoga";
 import { narrowLimits } from "../access/account-slots.ts";
-import { createHeldBytes } from "../core/held-bytes.ts";
+import { createHeldBytes } from "../core/async/held-bytes.ts";
 import type { GatewayOptions } from "../graphql/gateway.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
 import { privateHeaders } from "../http/node-http.ts";

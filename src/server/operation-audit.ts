@@ -1,5 +1,5 @@
 // The audit lines of the operations within one request: those of a GraphQL query, and of an agent's tool.
-import type { ReadProgress } from "../core/read-progress.ts";
+import type { ReadProgress } from "../core/async/read-progress.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
 import type { OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Context, PreparedOperation } from "../operations/runtime/operation.ts";

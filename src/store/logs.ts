@@ -1,6 +1,6 @@
 // Log lines: the contract of a log store, its queries, and its explanation of a query.
 // The promises of every store (`backend.ts`) hold here too.
-import type { HeldBytes } from "../core/held-bytes.ts";
+import type { HeldBytes } from "../core/async/held-bytes.ts";
 import type { LineCounts } from "../core/line-tally.ts";
 import type { LogLine } from "../core/rows.ts";
 import type { Instant, Millis, TimeRange } from "../core/time.ts";

@@ -9,6 +9,7 @@
 // as they are. Where a poll of several fails, one of them is read alone; if the source answers that, one of the others may be what
 // it cannot answer, and each is read alone until it has been answered. A source that is down is asked for one query only.
 import { createHash } from "node:crypto";
+import { createPause } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
@@ -21,7 +22,6 @@ import {
   nanosPerMilli,
   type TimeRange,
 } from "../core/time.ts";
-import { createPause } from "../core/turns.ts";
 import { type Filter, listComparisons } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
 import { compileFilter } from "../log-query/matches.ts";

@@ -1,9 +1,10 @@
 // Calls: pairs of a caller and the request that it made. All callers of a range are read, and the requests of the range; what
 // else the callers have called is looked up. Work over many spans takes turns with other requests.
+
+import { takeTurns } from "../core/async/turns.ts";
 import { isNonEmpty, requireFirst } from "../core/collections.ts";
 import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
-import { takeTurns } from "../core/turns.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
 import { createBudgetShare, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";

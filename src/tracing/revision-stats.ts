@@ -1,6 +1,6 @@
 // The requests of a revision, or of several: their number and durations, and when the first and the last of them ended.
 
-import { mapConcurrent } from "../core/concurrency.ts";
+import { mapConcurrent } from "../core/async/concurrency.ts";
 import type { RevisionStats, Span } from "../core/rows.ts";
 import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
 import type { RevisionQuery, RevisionsQuery } from "../store/span-analytics.ts";

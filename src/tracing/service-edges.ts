@@ -1,9 +1,9 @@
 // Service edges: who calls whom. Calls are counted and measured on the caller's side, and belong to the range by the caller's
 // end. Upstream and downstream come from the same pairs, so that the downstream edges of A equal the upstream edges of B.
 
+import { takeTurns } from "../core/async/turns.ts";
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
 import { allTime } from "../core/time.ts";
-import { takeTurns } from "../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
 import type { SpanReader } from "../store/spans.ts";
 import { type Call, type Calls, findCalls, listAllSources } from "./calls.ts";

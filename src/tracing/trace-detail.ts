@@ -1,7 +1,8 @@
 // The spans of a trace in the order of the API, each with what depends on the other spans of the trace.
+
+import { itemsPerTurn, type Steps } from "../core/async/turns.ts";
 import { requireAt } from "../core/collections.ts";
 import type { Span } from "../core/rows.ts";
-import { itemsPerTurn, type Steps } from "../core/turns.ts";
 import { encodeActionDigest } from "./spans/digest.ts";
 import { hasException, listExceptions } from "./spans/exceptions.ts";
 import {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { runSteps } from "#src/core/async/turns.ts";
 import { minute, second } from "#src/core/time.ts";
-import { runSteps } from "#src/core/turns.ts";
 import { chooseTimes, joinSamples, selectSamples } from "#src/federation/replicas.ts";
 
 const ascending = (times: readonly number[]) => Float64Array.from([...new Set(times)].sort((a, b) => a - b));

@@ -1,9 +1,9 @@
 // Laws for all queries, syntax trees, lines and numbers. fast-check prints the input that violates one.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { runSteps } from "#src/core/async/turns.ts";
 import { Unprocessable } from "#src/core/errors.ts";
 import { type LogLine, severities } from "#src/core/rows.ts";
-import { runSteps } from "#src/core/turns.ts";
 import {
   type Compare,
   type Field,

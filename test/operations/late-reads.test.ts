@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import { createGuard, type Guard } from "#resolvers/http/guard.ts";
 import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
-import { noteClientRequest } from "#src/core/concurrency.ts";
+import { noteClientRequest } from "#src/core/async/concurrency.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";

@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { createMemorySpans, type StoredSpan } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/schema.ts";
-import { createHeldBytes } from "#src/core/held-bytes.ts";
+import { createHeldBytes } from "#src/core/async/held-bytes.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";

@@ -1,8 +1,8 @@
 // What a store sends to its source carries the client's request, whatever signals it makes on the way.
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { combineSignals, noteClientRequest, noteSameRequest } from "#src/core/concurrency.ts";
-import { createReadProgress } from "#src/core/read-progress.ts";
+import { combineSignals, noteClientRequest, noteSameRequest } from "#src/core/async/concurrency.ts";
+import { createReadProgress } from "#src/core/async/read-progress.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { testIO } from "../support/io.ts";

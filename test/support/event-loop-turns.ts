@@ -1,4 +1,4 @@
-import type { Steps } from "#src/core/turns.ts";
+import type { Steps } from "#src/core/async/turns.ts";
 
 /** How many turns of the event loop there are, for everybody else, while this work is done. */
 export async function countTurns(work: () => Promise<unknown>): Promise<number> {

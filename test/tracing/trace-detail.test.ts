@@ -1,7 +1,7 @@
 // The detail of a trace against results worked out by hand.
 import { describe, expect, test } from "vitest";
+import { runSteps } from "#src/core/async/turns.ts";
 import type { Span } from "#src/core/rows.ts";
-import { runSteps } from "#src/core/turns.ts";
 import { encodeErrorDigest } from "#src/tracing/spans/digest.ts";
 import { buildTraceDetail as buildInSteps } from "#src/tracing/trace-detail.ts";
 import { countSteps } from "../support/event-loop-turns.ts";

@@ -1,7 +1,7 @@
 // The client of Elasticsearch and OpenSearch: takes a request and returns the bytes of the response. It detects the product of
 // the server, loads the official client of that product, and sends each request through the guard and the node pool.
 import { z } from "zod";
-import { raceAbort } from "../../../src/core/concurrency.ts";
+import { raceAbort } from "../../../src/core/async/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { parseJson, parseLargeJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";

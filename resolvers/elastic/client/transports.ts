@@ -4,7 +4,7 @@ import { pipeline, type Readable } from "node:stream";
 import { createGunzip, createInflate } from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
-import { createUtf8Check, joinChunks } from "../../../src/core/chunks.ts";
+import { createUtf8Check, joinChunks } from "../../../src/core/async/chunks.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";

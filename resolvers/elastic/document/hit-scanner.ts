@@ -3,6 +3,7 @@
 // The scanner reads bytes and slices latin1 strings of parts of them; it decodes UTF-8 only in slices with a byte over
 // 0x7f. It picks the few values that a log line needs in the same pass, where they are plain enough.
 import { isAscii } from "node:buffer";
+import type { Steps } from "../../../src/core/async/turns.ts";
 import {
   backslash,
   closeBrace,
@@ -16,7 +17,6 @@ import {
   quote,
   skipSpace,
 } from "../../../src/core/json/json-bytes.ts";
-import type { Steps } from "../../../src/core/turns.ts";
 
 export interface Hit {
   readonly index: string;

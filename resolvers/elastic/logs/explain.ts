@@ -1,7 +1,8 @@
 // Explains how a query is executed. Whether the index decides a leaf follows from the bounds that the filter compiler makes of
 // it, so the explanation cannot diverge from the execution. The reason follows from the mapping.
+
+import { createPause } from "../../../src/core/async/turns.ts";
 import { requireKey } from "../../../src/core/collections.ts";
-import { createPause } from "../../../src/core/turns.ts";
 import { type Compare, type Filter, listComparisons, type Operator } from "../../../src/log-query/ast.ts";
 import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";

@@ -1,9 +1,10 @@
 // The pages of one layout group. A search sorts by time alone, so the last millisecond of a full response may be incomplete:
 // it is held back, and the next search starts with it. A millisecond always comes out of one search, which needs neither a
 // point in time nor a tie-breaker. A millisecond that overflows a search is read by a scroll.
+
+import { noteSameRequest } from "../../../src/core/async/concurrency.ts";
+import type { HeldBytes } from "../../../src/core/async/held-bytes.ts";
 import { requireAt, requireLast } from "../../../src/core/collections.ts";
-import { noteSameRequest } from "../../../src/core/concurrency.ts";
-import type { HeldBytes } from "../../../src/core/held-bytes.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";

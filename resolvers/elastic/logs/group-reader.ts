@@ -1,11 +1,12 @@
 // The state of reading one layout group, and what becomes of the documents that its searches return. What runs for each
 // line is a function of the module: functions that are created for each request lose their compiled code.
+
+import { createPause, type Steps, takeSteps } from "../../../src/core/async/turns.ts";
 import { requireAt } from "../../../src/core/collections.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import { sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
-import { createPause, type Steps, takeSteps } from "../../../src/core/turns.ts";
 import { compileSteppedMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";

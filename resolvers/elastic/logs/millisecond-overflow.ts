@@ -1,6 +1,6 @@
 // One millisecond that holds more documents than a search returns. It is read in full, by a scroll of its own.
 
-import { type HeldBytes, measureHeld } from "../../../src/core/held-bytes.ts";
+import { type HeldBytes, measureHeld } from "../../../src/core/async/held-bytes.ts";
 import { sortLines, tooManyTiesError } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../../src/core/time.ts";

@@ -1,8 +1,8 @@
 // Reads the mappings and settings of the indices behind one pattern. Indices with equal mappings, such as the backing
 // indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
+import type { Steps } from "../../../src/core/async/turns.ts";
 import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
-import type { Steps } from "../../../src/core/turns.ts";
 import { findCopies } from "./index-copies.ts";
 import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";

@@ -1,6 +1,7 @@
 // Parses the response of `GET /<pattern>`, which has tens of megabytes where hundreds of indices have a thousand fields each. Most
 // of it is the same mapping over and over, which is found by its bytes and parsed once.
 import { hash } from "node:crypto";
+import type { Steps } from "../../../src/core/async/turns.ts";
 import {
   closeBrace,
   colon,
@@ -12,7 +13,6 @@ import {
   skipSpace,
 } from "../../../src/core/json/json-bytes.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
-import type { Steps } from "../../../src/core/turns.ts";
 
 /** What is read in one step: one to some milliseconds. */
 const bytesPerStep = 262_144;

@@ -2,8 +2,9 @@
 // values are left out, `a.b` is also the key "a.b", and positions in arrays are lost. So every leaf compiles to two bounds,
 // `lower ⊆ meaning ⊆ upper`, and negation swaps them. The upper bound is sent, and the reader keeps the lines that match
 // the filter.
+
+import { createPause } from "../../../src/core/async/turns.ts";
 import { requireFirst, requireKey } from "../../../src/core/collections.ts";
-import { createPause } from "../../../src/core/turns.ts";
 import {
   type Compare,
   type Field,

@@ -2,7 +2,7 @@
 // new indices by themselves and ask for a refresh. Only a fresh mapping shows that an index was deleted and recreated under its
 // name, so the age of a copy is limited, and strictly so where a tenant filter depends on it.
 import { LRUCache } from "lru-cache";
-import { raceAbort } from "../../../src/core/concurrency.ts";
+import { raceAbort } from "../../../src/core/async/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CustomLayouts, IO } from "../../../src/store/backend.ts";

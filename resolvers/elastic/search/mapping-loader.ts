@@ -1,8 +1,8 @@
 // Reads the mappings behind a pattern. Asked for what is available, both products leave out an index that the credentials may
 // not read as if it did not exist, so each name that is missing from the response is searched as well.
 import { z } from "zod";
+import { takeSteps } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
-import { takeSteps } from "../../../src/core/turns.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, isRemote, mappingOptions } from "../client/query-dsl.ts";
 import { readIndexMetadata } from "../mapping/index-metadata.ts";

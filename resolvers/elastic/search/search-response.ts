@@ -1,9 +1,9 @@
 // Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
 import { z } from "zod";
+import { runSteps, type Steps, takeSteps, yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
-import { runSteps, type Steps, takeSteps, yieldToEventLoop } from "../../../src/core/turns.ts";
 import { isValueObject } from "../document/flatten.ts";
 import { formatHitId, type Hit, type SearchResponse, scanSearchResponse } from "../document/hit-scanner.ts";
 import { malformedResponseError, noPickedFields, requireComplete } from "./search.ts";

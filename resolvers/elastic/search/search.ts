@@ -1,9 +1,10 @@
 // What all readers of documents share: a response is complete or an error, a search was compiled with the mappings of every
 // index that it reached, and the tenant filter is part of it. Both products silently leave out what is closed, missing or
 // forbidden, so this is checked with strict options and by counting shards.
+
+import { takeSteps, yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { takeSteps, yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { Filter } from "../../../src/log-query/ast.ts";
 import { sleep } from "../../http/waiting.ts";
 import type { ElasticClient } from "../client/client.ts";

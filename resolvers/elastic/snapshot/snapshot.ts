@@ -1,8 +1,8 @@
 // Snapshots: the documents behind some patterns at one moment, as points in time of their shards, and what has changed since an
 // earlier snapshot. Changes are told apart by the shards' states, the indices' uuids, and the mappings as this user sees them.
 import { createHash } from "node:crypto";
+import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
 import { requireKey } from "../../../src/core/collections.ts";
-import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, isRefusedBySource } from "../../../src/core/errors.ts";
 import { compare } from "../../../src/core/rows.ts";
 import type { SnapshotVersion } from "../../../src/store/spans.ts";

@@ -1,6 +1,6 @@
 // Reads the spans that exceptions belong to, and the standalone spans of exceptions whose spans are not stored.
 
-import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import type { SpanId, SpanPushdown } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";

@@ -3,7 +3,7 @@
 // an index holds a form that its mapping, as it was read, excludes.
 
 import { LRUCache } from "lru-cache";
-import { findOriginalSignal } from "../../../src/core/concurrency.ts";
+import { findOriginalSignal } from "../../../src/core/async/concurrency.ts";
 import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";

@@ -1,7 +1,7 @@
 // Reads spans with their events. A layout may store events in documents of their own: they are attached to their spans here.
 // An event without a stored owner may be a span of its own, a standalone span.
 
-import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import type { AttributeValue, Span, SpanEvent } from "../../../src/core/rows.ts";
 import type { Budget, SpanId, SpanSource } from "../../../src/store/spans.ts";
 import { readAllSpans } from "../../../src/tracing/spans/entry-lookup.ts";

@@ -2,11 +2,11 @@
 // `_doc` and a scroll return each document once on every server. Their number is known and taken from the budget before the
 // first is read.
 
+import { combineSignals } from "../../../src/core/async/concurrency.ts";
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireKey } from "../../../src/core/collections.ts";
-import { combineSignals } from "../../../src/core/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { Budget, SnapshotVersion, SpanSource } from "../../../src/store/spans.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { matchNone } from "../client/query-dsl.ts";

@@ -1,6 +1,6 @@
 // Looks up the spans of one site by ids: of traces, of spans, of their callers or of their parents.
 
-import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import type { SpanLookup, SpanSelection } from "../../../src/store/spans.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";

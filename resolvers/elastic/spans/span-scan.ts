@@ -1,6 +1,6 @@
 // Scans and tallies the spans of one site whose end lies in a range.
 
-import { mergeConcurrent } from "../../../src/core/concurrency.ts";
+import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";

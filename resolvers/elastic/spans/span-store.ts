@@ -1,8 +1,8 @@
 // The span store of Elasticsearch and OpenSearch: the reads of the contract over one or several sites, and all analytics by
 // their definition over these. Queries narrow what is read; whether a span matches is decided on the decoded span.
 
+import { combineSignals, mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import { isNonEmpty } from "../../../src/core/collections.ts";
-import { combineSignals, mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { compare } from "../../../src/core/rows.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
 import type {

@@ -1,10 +1,10 @@
 // Kubernetes rows from whole observations of a cluster: what is there at a moment, figure by figure. It is as plain
 // as that on purpose, since other stores are compared with it. Only the network's deltas need a second observation.
 
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { KubernetesStore, SnapshotQuery } from "../../../src/store/kubernetes.ts";
 import {
   calculateGrowth,

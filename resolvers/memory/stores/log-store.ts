@@ -1,10 +1,10 @@
 // Log lines in arrays sorted by time, and `matches` for every one of them. It is the oracle that other stores are
 // compared with, so it prefers being plainly right over being fast.
 
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { listComparisons } from "../../../src/log-query/ast.ts";
 import { compileMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery, LogStore } from "../../../src/store/logs.ts";

@@ -1,11 +1,11 @@
 // Metrics as raw samples in arrays, grouped and measured anew by `src/metrics/samples.ts` for every query. Like the log lines
 // beside it, it is what other stores are compared with, so it prefers being plainly right over being fast.
 
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { findFirstAtOrAfter, requireFirst } from "../../../src/core/collections.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { compareLists, matchesTags } from "../../../src/metrics/measures.ts";
 import {
   type CounterSamples,

@@ -1,9 +1,9 @@
 // Spans in arrays, and every question answered by the definition of `src/tracing`. It is the oracle that other stores
 // are compared with, so it prefers being plainly right over being fast.
 
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { compare, type Span } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
 import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources } from "../../../src/store/spans.ts";
 import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";

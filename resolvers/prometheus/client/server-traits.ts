@@ -2,7 +2,7 @@
 // Thanos, and whether a frontend moves ranges. Traits are detected by queries, since a proxy may hide the product.
 // They are kept for a minute: behind a load balancer the server may change without a broken connection.
 import { z } from "zod";
-import { raceAbort } from "../../../src/core/concurrency.ts";
+import { raceAbort } from "../../../src/core/async/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { fromMillis, type Instant, type Millis, minute, toMillis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";

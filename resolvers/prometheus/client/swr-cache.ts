@@ -2,7 +2,7 @@
 // once and refreshed in the background, so that frequent callers never wait. A missing or older one is loaded once for all
 // callers, who wait for it. A failure is repeated for a second instead of loading.
 import { LRUCache } from "lru-cache";
-import { raceAbort } from "../../../src/core/concurrency.ts";
+import { raceAbort } from "../../../src/core/async/concurrency.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 

@@ -2,10 +2,10 @@
 // bodies over the size limit, `warnings` and `isPartial` are errors, and so is whatever has an unknown form.
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
-import { createUtf8Check, joinChunks } from "../../../src/core/chunks.ts";
+import { createUtf8Check, joinChunks } from "../../../src/core/async/chunks.ts";
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
 import { parseJson, parseLargeJson } from "../../../src/core/json/parse-json.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";

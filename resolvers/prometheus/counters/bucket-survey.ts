@@ -1,9 +1,10 @@
 // Surveys the series of a counter: the last sample of each bucket, and which buckets need more than that. A bucket is a
 // suspect if it may hold a restart or a sample that is not finite; it has a gap if its first sample is needed as well.
+
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber, requireAt, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { findNewestBucket, selectGrowingBuckets } from "../../../src/metrics/newest-buckets.ts";
 import type { CounterSamples } from "../../../src/metrics/samples.ts";
 import {

@@ -2,10 +2,11 @@
 // on its last sample and the last one before it, so one value per bucket and series is read. Raw samples are read of the
 // few buckets with a restart or a sample that is not finite. The result are samples, from which `src/metrics/samples.ts`
 // computes the answer: restarts, starts and sums are defined there alone.
+
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber, requireAt, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import {
   type CounterSamples,
   dropNonFinite,

@@ -1,8 +1,9 @@
 // Subtracts the sums of groups from one bucket to the next, where that is exact. A group of the answer has all of its parts
 // or none: what of it cannot be subtracted is left to be read.
+
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber, requireFirst, zip } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { parseBound } from "../../../src/metrics/samples.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
 import { dropBoundLabels, formatNumericKey, hasBoundLabel } from "./bound-spellings.ts";

@@ -1,8 +1,9 @@
 // Reads series for one request: values on the grid of its buckets, or raw samples. What is too much for one query is split
 // and joined again. What exceeds the limit of points is refused, before it is read if a count shows it, and otherwise
 // while it arrives.
+
+import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
 import { findFirstAtOrAfter, readNumber, requireFirst } from "../../../src/core/collections.ts";
-import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";

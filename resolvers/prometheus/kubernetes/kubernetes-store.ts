@@ -1,8 +1,8 @@
 // The Kubernetes store of Prometheus: nodes and pods at the snapshots of a range, and the pod overview. Snapshots are read
 // in slices, each with the snapshot before it for the growth of counters.
 
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import type { Buckets, NodesRow, PodsRow } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type {
   KubernetesStore,
   NodeFilter,

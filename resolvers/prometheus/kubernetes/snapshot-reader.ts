@@ -1,11 +1,11 @@
 // Sends queries for the snapshots of a range. Rows are counted first, so that an answer over the limit costs a source
 // little, and then read in slices of bounded size.
 
+import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
-import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import type { Expression } from "../client/promql.ts";

@@ -1,7 +1,8 @@
 // Means and estimates of classic histograms from the growth of their parts by group, as the source adds it up.
+
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import type { Measure } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { estimateFromCounts, parseBound } from "../../../src/metrics/samples.ts";
 import { type GridSeries, readLabel } from "../counters/series-reader.ts";
 import type { ClassicParts } from "./mixed-histograms.ts";

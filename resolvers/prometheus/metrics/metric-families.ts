@@ -1,9 +1,9 @@
 // The metrics under the forced labels of a site: their names, shapes and tags, each kept in a cache. Looking them up
 // costs a request only when the cache is cold or stale.
-import { mapConcurrent } from "../../../src/core/concurrency.ts";
+import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
+import { takeTurns } from "../../../src/core/async/turns.ts";
 import type { MetricType } from "../../../src/core/rows.ts";
 import { type Millis, minute, printMillis } from "../../../src/core/time.ts";
-import { takeTurns } from "../../../src/core/turns.ts";
 import { compareLists } from "../../../src/metrics/measures.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import type { PartInspection } from "../../../src/store/inspection.ts";

@@ -2,7 +2,7 @@
 // answer, from samples that were downsampled at the source, or from all raw samples. `src/metrics/samples.ts` computes the
 // answer from samples, and the tests hold all three ways to that definition.
 import { LRUCache } from "lru-cache";
-import { combineSignals } from "../../../src/core/concurrency.ts";
+import { combineSignals } from "../../../src/core/async/concurrency.ts";
 import { BackendError, createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";

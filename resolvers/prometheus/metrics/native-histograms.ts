@@ -1,9 +1,10 @@
 // Histograms whose samples are complete: native ones, and classic ones read raw beside them where a metric has changed
 // from one form to the other. They are read in slices of time, and each slice is folded into the growth per bucket.
+
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { CounterSamples, Observations } from "../../../src/metrics/samples.ts";
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";

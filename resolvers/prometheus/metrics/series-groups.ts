@@ -1,8 +1,9 @@
 // The plan of a query whose metric is known, the groups that its series fall into by their tags, and the combination of
 // each group into one series of the answer.
+
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Series } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";

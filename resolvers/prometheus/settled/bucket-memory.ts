@@ -1,9 +1,9 @@
 // Keeps values of buckets that no longer change, in blocks of neighbouring buckets of one question. The blocks used longest
 // ago make room for others.
 import { LRUCache } from "lru-cache";
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
-import { yieldToEventLoop } from "../../../src/core/turns.ts";
 import { createTooManyPointsError } from "../counters/series-reader.ts";
 
 /** What is kept for some buckets: NaN where a bucket has no value, or is not known. */

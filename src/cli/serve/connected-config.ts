@@ -2,10 +2,10 @@
 import { connectSitesInSteps, type Sites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml/yaml.ts";
-import { mapConcurrent } from "../../core/concurrency.ts";
+import { mapConcurrent } from "../../core/async/concurrency.ts";
+import { type Steps, yieldToEventLoop } from "../../core/async/turns.ts";
 import { BackendError, ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
-import { type Steps, yieldToEventLoop } from "../../core/turns.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";

@@ -1,7 +1,7 @@
 // How fresh the data of each source is, for the metrics: with `freshness`, each is asked for its newest row every while.
 import { buildSpanSource, listLogPlaces } from "../../access/sites.ts";
 import type { Config, MetricsPart, TracesPart } from "../../config/config.ts";
-import { mapConcurrent } from "../../core/concurrency.ts";
+import { mapConcurrent } from "../../core/async/concurrency.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Backend } from "../../store/backend.ts";
 import type { SourceLabels, Telemetry } from "../../telemetry/telemetry.ts";

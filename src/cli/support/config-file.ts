@@ -1,8 +1,8 @@
 // Reads and checks the configuration file of a command, in the same way for all of them.
 import { parseArgs } from "node:util";
 import { type Config, parseConfigInSteps } from "../../config/config.ts";
+import { runSteps, type Steps } from "../../core/async/turns.ts";
 import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
-import { runSteps, type Steps } from "../../core/turns.ts";
 import { openKinds } from "./backend-kinds.ts";
 import { exitCodes, printUsageError, type Shell } from "./shell.ts";
 

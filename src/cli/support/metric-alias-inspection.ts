@@ -1,7 +1,7 @@
 // What `check` and the start of a server tell of the names under `sites.<id>.metrics.names`: whether the source has what they
 // stand for, and what they take away.
 import type { MetricAlias, MetricAliases } from "../../config/metric-aliases.ts";
-import { mapConcurrent } from "../../core/concurrency.ts";
+import { mapConcurrent } from "../../core/async/concurrency.ts";
 import type { ForcedLabels, MetricStore } from "../../store/metrics.ts";
 
 /** Requests of one inspection that are under way. */

@@ -17,8 +17,8 @@ import {
   type YAMLMap,
   type YAMLSeq,
 } from "yaml";
+import type { Steps } from "../../core/async/turns.ts";
 import { ConfigError, formatErrorCode, type Issue } from "../../core/errors.ts";
-import type { Steps } from "../../core/turns.ts";
 import { parseInParts } from "./document-parts.ts";
 
 export interface InterpolationContext {

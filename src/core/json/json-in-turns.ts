@@ -1,7 +1,7 @@
 // Parses large texts, such as request bodies, with turns of the event loop between: JSON.parse takes a tenth of a second for a megabyte of
 // brackets or of keys, in which nobody else is answered. Containers under way stand on a stack of their own, so that any
 // depth is read. Values, duplicate keys and positions of errors are those of JSON.parse.
-import { yieldToEventLoop } from "../turns.ts";
+import { yieldToEventLoop } from "../async/turns.ts";
 
 /** Up to here JSON.parse takes no more than some milliseconds, whatever the text holds. */
 export const largeJsonChars = 100_000;

@@ -1,7 +1,8 @@
 // POST /api/v2/logs/counts (ours, beside the specification): how many lines match, in buckets of time and in groups. The
 // counts are those of the lines that an export of the same request holds, so the definition is to count them.
 import * as z from "zod";
-import { mapConcurrent } from "../../core/concurrency.ts";
+import { mapConcurrent } from "../../core/async/concurrency.ts";
+import { reportRead } from "../../core/async/read-progress.ts";
 import { Refused, Unprocessable } from "../../core/errors.ts";
 import {
   addGroup,
@@ -9,7 +10,6 @@ import {
   createLineCounts,
   type LineCounts as LineSums,
 } from "../../core/line-tally.ts";
-import { reportRead } from "../../core/read-progress.ts";
 import { compareCodePoints, type LogLine } from "../../core/rows.ts";
 import { type Millis, printMillis, type TimeRange, toMillis } from "../../core/time.ts";
 import { parse } from "../../log-query/parse.ts";

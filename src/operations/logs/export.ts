@@ -2,7 +2,7 @@
 // as the concatenation of all pages would be. What cannot be answered in full is refused before the first byte: the
 // candidates are counted first. A failure after it breaks the connection off, so that a client sees the cut.
 import * as z from "zod";
-import { reportRead } from "../../core/read-progress.ts";
+import { reportRead } from "../../core/async/read-progress.ts";
 import type { LogLine } from "../../core/rows.ts";
 import { type CsvCell, printCsv } from "../runtime/csv.ts";
 import type { Context, Representation, RowBatch } from "../runtime/operation.ts";

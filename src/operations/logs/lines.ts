@@ -5,8 +5,8 @@
 import * as z from "zod";
 import type { Site } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
+import { reportRead } from "../../core/async/read-progress.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
-import { reportRead } from "../../core/read-progress.ts";
 import type { LogLine } from "../../core/rows.ts";
 import {
   countFractionDigits,

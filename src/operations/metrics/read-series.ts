@@ -1,9 +1,9 @@
 // Reads what the selectors of a request mean: one call to the site's store for each, after every field is checked against
 // its metric's type.
 import type { Site } from "../../access/sites.ts";
-import { mapConcurrent } from "../../core/concurrency.ts";
+import { mapConcurrent } from "../../core/async/concurrency.ts";
+import { reportRead } from "../../core/async/read-progress.ts";
 import { createMissingPartError, Refused, Unprocessable } from "../../core/errors.ts";
-import { reportRead } from "../../core/read-progress.ts";
 import type { Buckets, MetricType, Series } from "../../core/rows.ts";
 import { printNanos } from "../../core/time.ts";
 import { listAllowedFields, planMeasure, type SelectorPlan } from "../../metrics/measures.ts";

@@ -1,8 +1,8 @@
 // `metrics/timeseries`: a series for each selector and combination of tags. Each series is printed when it is sent, so a large
 // answer is never held as text.
 
+import { yieldToEventLoop } from "../../core/async/turns.ts";
 import type { Buckets, Series } from "../../core/rows.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
 import { chooseResolution, computeGrid } from "../../metrics/measures.ts";
 import {
   type ChunkedBody,

@@ -2,10 +2,10 @@
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
 
 import * as z from "zod";
+import { yieldToEventLoop } from "../../core/async/turns.ts";
 import { type Issue, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { type Instant, nanosPerMilli, printInstant } from "../../core/time.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
 import type { PublishedVisuals, Visual, VisualData, VisualRow, VisualSeries } from "../../visuals/visual.ts";
 import { type CsvCell, printCsv } from "../runtime/csv.ts";
 import { bufferedChars } from "../runtime/lifetime.ts";

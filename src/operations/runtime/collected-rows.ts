@@ -1,8 +1,9 @@
 // The rows of an answer that is held whole: how many may be, and how they are put together.
+
+import { type HeldBytes, measureHeld } from "../../core/async/held-bytes.ts";
+import { yieldToEventLoop } from "../../core/async/turns.ts";
 import { BackendError, Refused } from "../../core/errors.ts";
-import { type HeldBytes, measureHeld } from "../../core/held-bytes.ts";
 import { parseLossless } from "../../core/json/lossless-json.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
 import { closeIterator, type RequestLifetime } from "./lifetime.ts";
 import type { RowBatch } from "./operation.ts";
 

@@ -16,10 +16,10 @@ import {
 import { createSiteViews, type MissingBackends, type Sites } from "../../access/sites.ts";
 import { countBackends, findReadPart, listBackends } from "../../access/used-backends.ts";
 import type { Limits } from "../../config/limits.ts";
+import { noteClientRequest } from "../../core/async/concurrency.ts";
+import { createHeldBytes, type HeldBytes, holdEach, measureHeldUse } from "../../core/async/held-bytes.ts";
 import { findLargest } from "../../core/collections.ts";
-import { noteClientRequest } from "../../core/concurrency.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
-import { createHeldBytes, type HeldBytes, holdEach, measureHeldUse } from "../../core/held-bytes.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { parseNumberLossless } from "../../core/json/lossless-json.ts";
 import type { Instant, Millis } from "../../core/time.ts";

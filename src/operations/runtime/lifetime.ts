@@ -1,11 +1,11 @@
 // The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
 // the status is decided.
 
+import { createHeldBytes, type HeldBytes } from "../../core/async/held-bytes.ts";
+import { createReadProgress, describeLateRead, type ReadProgress } from "../../core/async/read-progress.ts";
+import { yieldToEventLoop } from "../../core/async/turns.ts";
 import { BackendError, LimitReached, Refused } from "../../core/errors.ts";
-import { createHeldBytes, type HeldBytes } from "../../core/held-bytes.ts";
-import { createReadProgress, describeLateRead, type ReadProgress } from "../../core/read-progress.ts";
 import type { Millis } from "../../core/time.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
 import type { RowBatch } from "./operation.ts";
 
 // Answers up to here are completed before the status is sent, so that a late failure is still a 500. Of those that cannot

@@ -3,8 +3,8 @@
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/limits.ts";
-import type { HeldBytes } from "../../core/held-bytes.ts";
-import type { ReadProgress } from "../../core/read-progress.ts";
+import type { HeldBytes } from "../../core/async/held-bytes.ts";
+import type { ReadProgress } from "../../core/async/read-progress.ts";
 import type { Scope } from "../../core/scopes.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";

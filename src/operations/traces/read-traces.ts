@@ -1,8 +1,9 @@
 // Reads single traces, and resolves what a traces query names: stores, filters, ranges and the budget.
 import type { Site, SpanPart } from "../../access/sites.ts";
+import { holdEach } from "../../core/async/held-bytes.ts";
+import { takeSteps } from "../../core/async/turns.ts";
 import type { NonEmpty } from "../../core/collections.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
-import { holdEach } from "../../core/held-bytes.ts";
 import type { Span } from "../../core/rows.ts";
 import {
   allTime,
@@ -12,7 +13,6 @@ import {
   type TimeRange,
   toInclusiveEnd,
 } from "../../core/time.ts";
-import { takeSteps } from "../../core/turns.ts";
 import type { SpanStore, TraceFilter } from "../../store/span-analytics.ts";
 import type { Budget, SpanSource } from "../../store/spans.ts";
 import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";

@@ -1,8 +1,8 @@
 // One trace: its spans by id, the spans of a trace that filters choose, and where it belongs.
 
 import * as z from "zod";
+import { takeSteps } from "../../core/async/turns.ts";
 import { compare, type TraceLocation } from "../../core/rows.ts";
-import { takeSteps } from "../../core/turns.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import { deduplicateRows } from "../../tracing/analytics.ts";
 import { deriveIncidentNumber } from "../../tracing/spans/digest.ts";

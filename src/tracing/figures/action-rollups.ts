@@ -1,9 +1,10 @@
 // Requests by action and revision as rollups: a request belongs to the segment in which it ends, wherever the spans below it lie.
 // The source adds requests up as well, so that figures pay only where an index keeps nearly all of the range.
+
+import { takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { ActionRow, RevisionStats, Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
-import { takeTurns, yieldToEventLoop } from "../../core/turns.ts";
 import type { ActionsQuery, RevisionQuery, RevisionsQuery } from "../../store/span-analytics.ts";
 import type { SpanReader, SpanScan } from "../../store/spans.ts";
 import { createActionTraces, findActionsWithNpo } from "../n-plus-one-actions.ts";

@@ -1,9 +1,10 @@
 // The edges of sites and of actions as rollups: a call belongs to the segment in which its caller ends, wherever its callee
 // lies.
+
+import { takeTurns } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { Edge } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
-import { takeTurns } from "../../core/turns.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
 import { type Calls, findCalls, listAllSources } from "../calls.ts";

@@ -1,9 +1,10 @@
 // Slow events, and the actions of one, as rollups: a span belongs to the segment in which it ends. Slow events only where no
 // attributes are asked for: of a kept group nobody knows which of its spans had them.
+
+import { takeTurns } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { SlowEvent, SlowEventAction } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
-import { takeTurns } from "../../core/turns.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
 import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";

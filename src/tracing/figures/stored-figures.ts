@@ -1,10 +1,10 @@
 // How figures are kept outside of this process: as compact values of JSON, which are input when they come back. A change of the
 // figures' types changes these codecs, and the definition's digest (`rollup-store/definition.ts`) with them.
 import { z } from "zod";
+import { takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import { compare, spanKinds } from "../../core/rows.ts";
 import type { Instant } from "../../core/time.ts";
-import { takeTurns, yieldToEventLoop } from "../../core/turns.ts";
 import type { ActionEdges, SiteEdges } from "../../store/span-analytics.ts";
 import { addFigures, createDurationFigures, type DurationFigures } from "../rollups/duration-figures.ts";
 import type { FiguresCodec } from "../rollups/stored-cover.ts";

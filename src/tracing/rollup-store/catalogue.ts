@@ -1,8 +1,8 @@
 // What a rollup store has, for requests: the manifests of groups, and the figures of segments.
-import { raceAbort } from "../../core/concurrency.ts";
+import { raceAbort } from "../../core/async/concurrency.ts";
+import { yieldToEventLoop } from "../../core/async/turns.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
 import { day, isRecent, type Millis, minute, printInstant } from "../../core/time.ts";
-import { yieldToEventLoop } from "../../core/turns.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
 import type {

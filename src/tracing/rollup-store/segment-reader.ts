@@ -1,9 +1,10 @@
 // A reader that holds the spans of a segment, so that figures of all kinds are made of one reading: the spans that end in it, all
 // others of their traces, and the requests that link to its callers. What else is asked for is read from the source.
+
+import { takeTurns } from "../../core/async/turns.ts";
 import { requireKey } from "../../core/collections.ts";
 import type { Attributes, Span } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
-import { takeTurns } from "../../core/turns.ts";
 import type { Budget, SpanLookup, SpanReader, SpanScan, SpanSource, SpanSources } from "../../store/spans.ts";
 import { createCalleeTest } from "../spans/callees.ts";
 import { suppressShareSpent } from "../spans/read-budget.ts";

@@ -1,6 +1,6 @@
 // A mutex: callers that must not work at the same time go one after the other.
 
-import { raceAbort } from "../../core/concurrency.ts";
+import { raceAbort } from "../../core/async/concurrency.ts";
 
 export interface Mutex {
   /** Settles when the last caller has released it. */

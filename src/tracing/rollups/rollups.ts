@@ -2,8 +2,9 @@
 // figures are used, a snapshot proves that they still hold: what was added since they were read names the segments to read
 // again, and if anything else has changed, all are read again. Everything that an answer needs is read from that snapshot, so
 // the answer is the definition's over one moment.
+
+import { raceAbort } from "../../core/async/concurrency.ts";
 import { requireAt, requireLast } from "../../core/collections.ts";
-import { raceAbort } from "../../core/concurrency.ts";
 import type { BackendError, Refused } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";

@@ -1,6 +1,7 @@
 // Reads spans from a store together with the entries above them.
+
+import { takeSteps } from "../../core/async/turns.ts";
 import type { Span } from "../../core/rows.ts";
-import { takeSteps } from "../../core/turns.ts";
 import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
 import { chooseDocuments } from "./repeated-spans.ts";
 import { type AncestorIndex, createAncestorIndex, listTraceIds } from "./requests.ts";

@@ -1,6 +1,7 @@
 // Budgets: how many documents one request may read, over all its calls to all its backends.
+
+import { type ReadProgress, reportRead } from "../../core/async/read-progress.ts";
 import { Refused } from "../../core/errors.ts";
-import { type ReadProgress, reportRead } from "../../core/read-progress.ts";
 import type { Budget } from "../../store/spans.ts";
 import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 

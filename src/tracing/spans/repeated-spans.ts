@@ -1,7 +1,8 @@
 // Documents of one span: an exporter may send a span twice, and the second time it may say something else. Which document stands
 // for the span never depends on the order in which they are read.
+
+import { itemsPerTurn, type Steps } from "../../core/async/turns.ts";
 import { compare, type Span } from "../../core/rows.ts";
-import { itemsPerTurn, type Steps } from "../../core/turns.ts";
 
 type SpanIdentity = Pick<Span, "trace_id" | "span_id" | "span_kind" | "start">;
 

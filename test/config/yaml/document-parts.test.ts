@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parseDocument } from "yaml";
 import { type InterpolationContext, readYamlTree, type YamlTree } from "#src/config/yaml/yaml.ts";
+import { runSteps } from "#src/core/async/turns.ts";
 import { ConfigError } from "#src/core/errors.ts";
-import { runSteps } from "#src/core/turns.ts";
 
 const context: InterpolationContext = { env: { SECRET: "hunter2!" }, readText: () => "" };
 

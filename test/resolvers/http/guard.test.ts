@@ -3,9 +3,9 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Bulkhead, createBulkhead, QueueFullError } from "#resolvers/http/bulkhead.ts";
 import { createGuard } from "#resolvers/http/guard.ts";
-import { noteClientRequest } from "#src/core/concurrency.ts";
+import { noteClientRequest } from "#src/core/async/concurrency.ts";
+import { createReadProgress } from "#src/core/async/read-progress.ts";
 import { BackendError, type Failure, Refused } from "#src/core/errors.ts";
-import { createReadProgress } from "#src/core/read-progress.ts";
 
 const never = new AbortController().signal;
 const settings = { timeout: 10_000, concurrent: 2, queued: 3 };

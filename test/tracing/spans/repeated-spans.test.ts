@@ -1,8 +1,8 @@
 // Which document stands for a span that was sent more than once.
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { runSteps } from "#src/core/async/turns.ts";
 import { spanKinds } from "#src/core/rows.ts";
-import { runSteps } from "#src/core/turns.ts";
 import { chooseDocuments } from "#src/tracing/spans/repeated-spans.ts";
 import { countSteps } from "../../support/event-loop-turns.ts";
 import { createSpan } from "../span-builder.ts";

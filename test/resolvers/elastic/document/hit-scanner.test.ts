@@ -8,8 +8,8 @@ import {
   scanSearchResponse as scanInSteps,
 } from "#resolvers/elastic/document/hit-scanner.ts";
 import { parseResponse as parseInSteps } from "#resolvers/elastic/search/search-response.ts";
+import { runSteps } from "#src/core/async/turns.ts";
 import { isJsonObject, parseLossless } from "#src/core/json/lossless-json.ts";
-import { runSteps } from "#src/core/turns.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 
 const scanSearchResponse = (bytes: Buffer, names: NameTree) => runSteps(scanInSteps(bytes, names));

@@ -1,6 +1,6 @@
 // More lines in a millisecond than a search returns, in one of several indices, over a search server in memory.
 import { describe, expect, test } from "vitest";
-import { createHeldBytes } from "#src/core/held-bytes.ts";
+import { createHeldBytes } from "#src/core/async/held-bytes.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { parseMappings } from "#resolvers/elastic/mapping/mapping-response.ts";
-import { runSteps } from "#src/core/turns.ts";
+import { runSteps } from "#src/core/async/turns.ts";
 import { countSteps } from "../../../support/event-loop-turns.ts";
 
 const parse = (text: string) => runSteps(parseMappings(Buffer.from(text)));

@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
 import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
+import { runSteps } from "#src/core/async/turns.ts";
 import { parseExactIntegers } from "#src/core/json/lossless-json.ts";
-import { runSteps } from "#src/core/turns.ts";
 
 describe("parseResponse agrees with scanSearchResponse, with exact integers", () => {
   /** Values with the beginning of a hit, or larger than a chunk. */

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createUtf8Check, joinChunks } from "#src/core/chunks.ts";
-import { countTurns } from "../support/event-loop-turns.ts";
-import { sampleRuns } from "../support/law-runs.ts";
+import { createUtf8Check, joinChunks } from "#src/core/async/chunks.ts";
+import { countTurns } from "../../support/event-loop-turns.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 
 function accepts(bytes: Buffer, cuts: readonly number[]): boolean {
   const check = createUtf8Check();

@@ -1,5 +1,5 @@
 // How far a request has read from its sources, for the sentence that it ends with when its deadline passes.
-import { type Millis, printDuration, second } from "./time.ts";
+import { type Millis, printDuration, second } from "../time.ts";
 
 /** What a request reads, over all of its backends, and what makes it less. */
 const adviceByUnit = {

@@ -6,7 +6,7 @@ import {
   holdEach,
   measureHeld,
   measureHeldUse,
-} from "#src/core/held-bytes.ts";
+} from "#src/core/async/held-bytes.ts";
 
 test("parts count for one request until they are released", () => {
   const held = createHeldBytes(100);

@@ -1,7 +1,7 @@
 // How many bytes of documents requests hold at once: each, those of one token, and all. What is bounded by number alone may be
 // of any size.
-import { findLargest } from "./collections.ts";
-import { LimitReached, type LimitUse, Refused, TooMany } from "./errors.ts";
+import { findLargest } from "../collections.ts";
+import { LimitReached, type LimitUse, Refused, TooMany } from "../errors.ts";
 import { createPause } from "./turns.ts";
 
 export interface HeldBytes {

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { runConcurrent } from "#resolvers/prometheus/counters/series-reader.ts";
-import { mapConcurrent } from "#src/core/concurrency.ts";
+import { mapConcurrent } from "#src/core/async/concurrency.ts";
 
 const never = new AbortController().signal;
 const items = Array.from({ length: 40 }, (_, n) => n);

@@ -1,6 +1,6 @@
 // Turns of the event loop for work that would hold it up in one piece. All such work takes turns with all other, whatever
 // request it is for: a few milliseconds of each of thirty requests would else follow each other without a break.
-import type { Millis } from "./time.ts";
+import type { Millis } from "../time.ts";
 
 let lastTurn: Promise<unknown> = Promise.resolve();
 

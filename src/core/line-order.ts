@@ -5,7 +5,7 @@ import { Refused } from "./errors.ts";
 import { compareLines, type LogLine } from "./rows.ts";
 import { earlier, endOfMilli, floorToMilli, type Instant, later, type TimeRange } from "./time.ts";
 
-export type Order = "asc" | "desc";
+type Order = "asc" | "desc";
 
 /** Sorts lines in place into the order of the contract: by time, source and id. */
 export function sortLines(lines: LogLine[], order: Order): LogLine[] {

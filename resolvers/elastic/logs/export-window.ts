@@ -2,7 +2,6 @@
 // few it returns: of two million, a thousand by an open range cost ten times what they cost by a range that ends soon behind
 // them. So each search covers a window sized by the progress of the last one, and asks for hits by their size in bytes.
 
-import type { Order } from "../../../src/core/line-order.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
 import { fitHits } from "./hit-size.ts";
@@ -35,22 +34,11 @@ export interface ExportWindow {
   recordExhausted(): void;
 }
 
-const largestPage = 10_000;
-
-/** Undefined for a single page: only a caller who expects more reads on and on. */
 export function createExportWindow(
-  { expectedLines, order, sources }: LogQuery,
-  bytesPerHit: number | undefined,
-): ExportWindow | undefined {
-  return expectedLines > largestPage ? createAdaptiveWindow(order, sources.length, bytesPerHit) : undefined;
-}
-
-function createAdaptiveWindow(
-  order: Order,
-  sources: number,
+  { order, sources }: LogQuery,
   knownBytesPerHit: number | undefined,
 ): ExportWindow {
-  const share = bytesPerSearch / sources;
+  const share = bytesPerSearch / sources.length;
   let bytesPerHit = knownBytesPerHit;
   const chooseSize = () =>
     bytesPerHit === undefined ? hitLimits.first : fitHits(share, bytesPerHit, hitLimits.most);

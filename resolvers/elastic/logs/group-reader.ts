@@ -65,16 +65,20 @@ export interface GroupReader {
   hasContinued: boolean;
 }
 
+/** Whoever expects more than one page reads on and on. */
+const largestPage = 10_000;
+
 export function createGroupReader(context: ReadContext, budget: ReadBudget): GroupReader {
-  const bytesPerHit = findHitSize(context.client, context.source.index);
+  const { client, source, query } = context;
+  const bytesPerHit = findHitSize(client, source.index);
   return {
     context,
     budget,
-    window: createExportWindow(context.query, bytesPerHit),
+    window: query.expectedLines > largestPage ? createExportWindow(query, bytesPerHit) : undefined,
     bytesPerHit,
-    matches: compileLineTest(context.query),
+    matches: compileLineTest(query),
     recorder: findCurrentRecorder(),
-    expectedLines: estimateLines(context.query),
+    expectedLines: estimateLines(query),
     lineCount: 0,
     selectivity: 1,
     plan: undefined,

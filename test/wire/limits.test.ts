@@ -148,6 +148,20 @@ describe("how near each limit is", () => {
     expect(await used()).toEqual(unused);
   });
 
+  test("is what it was when a query of GraphQL has been answered", async () => {
+    const { server, used } = createSubject({ lines: 3, limits: { requests: 10, tokenRequests: 4 } });
+    // Operations behind the first wait until there is a slot.
+    const read = (name: string) =>
+      `${name}: logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 3, order: ASC }) { id }`;
+    const answer = await server.fetch("http://readout/graphql", {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ query: `{ ${read("a")} ${read("b")} ${read("c")} }` }),
+    });
+    expect(await answer.json()).toMatchObject({ data: { a: [{}, {}, {}], c: [{}, {}, {}] } });
+    expect(await used()).toEqual(unused);
+  });
+
   test("counts streamed answers, tails, bodies and connections", async () => {
     const tail = { ...defaults.limits.tail, maxOpen: 8, perToken: 4 };
     const { server, post, used } = createSubject({

@@ -323,6 +323,7 @@ function startOperation<Result>(
   principal: Principal,
   work: RequestLifetime,
   missing: MissingBackends = nothingMissing.backends,
+  held: HeldBytes = work.held,
 ): Result {
   const { visuals, limits, now } = state.options;
   for (const scope of prepared.scopes) if (!principal.hasScope(scope)) throw new NotFound();
@@ -330,7 +331,7 @@ function startOperation<Result>(
   const named = prepared.sites(visuals);
   for (const site of named) if (!sites.has(site)) throw new NotFound();
   holdBackendShares(state, work, listBackends(prepared.name, named, sites));
-  const { signal, progress, held, reportProgress } = work;
+  const { signal, progress, reportProgress } = work;
   noteClientRequest(signal, { account: principal.account, progress });
   return prepared.run({
     user: principal.user,
@@ -380,7 +381,7 @@ async function collectAnswer(
   admission.onAdmitted?.();
   const collectFrom = async (held: HeldBytes, missing: MissingParts): Promise<unknown> => {
     const start = <Result>(prepared: PreparedOperation<Result>) =>
-      startOperation(state, prepared, principal, { ...work, held }, missing.backends);
+      startOperation(state, prepared, principal, work, missing.backends, held);
     const { values } = prepared;
     if (values !== undefined) {
       const batches = start({ ...prepared, run: values });

@@ -9,6 +9,8 @@
 // as they are. Where a poll of several fails, one of them is read alone; if the source answers that, one of the others may be what
 // it cannot answer, and each is read alone until it has been answered. A source that is down is asked for one query only.
 import { createHash } from "node:crypto";
+import { noteClientRequest } from "../core/async/concurrency.ts";
+import { createReadProgress } from "../core/async/read-progress.ts";
 import { createPause } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
@@ -25,6 +27,7 @@ import {
 import { type Filter, listComparisons } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
 import { compileFilter } from "../log-query/matches.ts";
+import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { AccountTurns } from "./account-turns.ts";
 import { type LineSource, readLines } from "./read-lines.ts";
@@ -154,6 +157,7 @@ function addAudience(state: PollerState, key: string, { filter }: Listener, acco
     ...{ complete: began, last: began, isAlone: true, aloneUntil: began },
     ...{ outcome: createOutcome(), left: new AbortController(), refusal: undefined },
   };
+  noteClientRequest(audience.left.signal, { account, progress: createReadProgress() });
   state.audiences.set(key, audience);
   if (state.leaving === undefined) {
     state.leaving = new AbortController();
@@ -194,12 +198,12 @@ function settleOutcome(audience: QueryAudience, error?: unknown): void {
 
 /** Polls for one query until it may be read with others. */
 async function pollAlone(state: PollerState, audience: QueryAudience): Promise<void> {
-  const { turns, pause } = state.options;
+  const { pause, now } = state.options;
   const { signal } = audience.left;
   let failures = 0;
   while (audience.isAlone && !signal.aborted) {
     try {
-      const endTurn = await turns.take(audience.account, signal);
+      const endTurn = await takeTurn(state, audience);
       const { begun, spent } = await pollOnce(state, [audience], signal).finally(endTurn);
       failures = 0;
       if (begun >= audience.aloneUntil) joinOthers(state, audience, begun, spent);
@@ -209,8 +213,18 @@ async function pollAlone(state: PollerState, audience: QueryAudience): Promise<v
       await pauseAfterFailure(state, [audience], error, failures, signal);
       failures += 1;
       // Of a source that is down the others ask as well.
-      if (isDown(error)) audience.isAlone = false;
+      if (isDown(error) && now() >= audience.aloneUntil) audience.isAlone = false;
     }
+  }
+}
+
+/** Waits no longer than a poll may take: whoever opens the tail is told so, and whoever has it open that it is late. */
+async function takeTurn({ options }: PollerState, { account, left }: QueryAudience): Promise<() => void> {
+  const waiting = startRequest(left.signal, options.deadline);
+  try {
+    return await options.turns.take(account, waiting.signal);
+  } finally {
+    waiting.end();
   }
 }
 

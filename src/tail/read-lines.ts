@@ -1,4 +1,5 @@
 // Reads lines for a tail or for all tails of a poller, a batch at a time.
+import { combineSignals } from "../core/async/concurrency.ts";
 import type { LogLine } from "../core/rows.ts";
 import type { Millis, TimeRange } from "../core/time.ts";
 import type { Filter } from "../log-query/ast.ts";
@@ -37,7 +38,7 @@ export async function* readLines(
   { heard, exportLimit }: ReadOptions = {},
 ): AsyncGenerator<readonly LogLine[]> {
   const leaving = new AbortController();
-  const limited = AbortSignal.any([signal, leaving.signal]);
+  const limited = combineSignals(signal, leaving.signal);
   let step: RequestLifetime | undefined;
   const progressed = () => {
     step?.reportProgress();

@@ -33,7 +33,7 @@ export const eventStreamHeaders = {
   Connection: "close",
 };
 
-/** How many queries of tails of one account are read alone at once: slow ones must not take all requests to a backend. */
+/** How many queries of tails of one account a store reads alone at once: slow ones must not take all requests to a backend. */
 const maxReadAlone = 4;
 
 /** Seconds after which a client over its limit may try again. */
@@ -101,7 +101,8 @@ interface RegistryState {
   readonly byAccount: AccountSlots;
   readonly comparisonsByAccount: AccountSlots;
   readonly pollers: Map<LogStore, Map<string, Poller>>;
-  readonly turns: AccountTurns;
+  /** By what is read: a source that hangs must not keep tails of others from beginning. */
+  readonly turns: WeakMap<LogStore, AccountTurns>;
   closing: "draining" | "reloaded" | undefined;
   isTicking: boolean;
 }
@@ -110,7 +111,7 @@ export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   const state: RegistryState = {
     options,
     ...{ open: new Set(), byAccount: createAccountSlots(), pollers: new Map() },
-    ...{ comparisonsByAccount: createAccountSlots(), turns: createAccountTurns(maxReadAlone) },
+    ...{ comparisonsByAccount: createAccountSlots(), turns: new WeakMap() },
     ...{ closing: undefined, isTicking: false },
   };
   return {
@@ -164,6 +165,12 @@ async function tickTails(state: RegistryState): Promise<void> {
   state.isTicking = false;
 }
 
+function findTurns({ turns }: RegistryState, store: LogStore): AccountTurns {
+  const own = turns.get(store) ?? createAccountTurns(maxReadAlone);
+  turns.set(store, own);
+  return own;
+}
+
 /** Returns what gives the slot back. @throws {TooMany} {LimitReached} */
 function takeSlot(
   { options, byAccount, comparisonsByAccount }: RegistryState,
@@ -212,13 +219,14 @@ async function openTail(
   const freeSlot = takeSlot(state, principal, range.filter);
   let isOpened = false;
   const pollerOptions: PollerOptions = {
-    ...{ store, sources, now, pause, log, turns: state.turns },
+    ...{ store, sources, now, pause, log, turns: findTurns(state, store) },
     ...{ deadline: limits.deadline, lateness: limits.tail.lateness },
     ...{ tieLimit: computeTieLimit(limits), seenLimit: limits.documents },
   };
   const tail = startTail({
     ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone, takePlace },
     exportLimit: narrowLimits(limits, principal.limits).export,
+    account: principal.account,
     listen: (listener) => listenToSources(state, pollerOptions, listener, principal.account),
     onClose: (isCut) => {
       state.open.delete(tail);

@@ -6,6 +6,8 @@
 // What is sent is bounded, in characters that wait for the client: a tail that passes the bound is ended, and its
 // client may come back with the last id, at its own pace.
 
+import { noteClientRequest } from "../core/async/concurrency.ts";
+import { createReadProgress } from "../core/async/read-progress.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
@@ -60,6 +62,8 @@ interface TailOptions {
   readonly expires: bigint | undefined;
   /** Aborted when the client leaves. */
   readonly clientGone: AbortSignal;
+  /** Whose it is, as in `Principal`. */
+  readonly account: string;
   /** Joins those who follow the same sources. */
   readonly listen: (listener: Listener) => Listening;
   /** Called once, when all is over; `isCut` when the last event was not taken. */
@@ -156,6 +160,7 @@ function createTailState(options: TailOptions): TailState {
     ? ((floorToMilli(opened) + nanosPerMilli) as Instant)
     : later(from ?? resume ?? opened, resume ?? from ?? opened);
   const control = new AbortController();
+  noteClientRequest(control.signal, { account: options.account, progress: createReadProgress() });
   const state: TailState = {
     ...{ options, control, start, lateness: fromMillis(pollerOptions.lateness) },
     queue: createSendQueue(start, control.signal),

@@ -47,6 +47,8 @@ export interface Opening {
   readonly resume?: string | undefined;
   readonly principal?: Principal;
   readonly stalled?: boolean;
+  /** Another one than the subject's. */
+  readonly store?: LogStore;
 }
 
 interface Subject {
@@ -104,14 +106,22 @@ export function createSubject(
     },
   });
 
-  async function open({ query = "", from, to, resume, principal = ana, stalled = false }: Opening = {}) {
+  async function open({
+    query = "",
+    from,
+    to,
+    resume,
+    principal = ana,
+    stalled = false,
+    ...other
+  }: Opening = {}) {
     const gone = new AbortController();
     leaving.push(gone);
     let state: ReturnType<Client["state"]> = "open";
     let ending: boolean | undefined;
     const chunks = await tails.open(
       {
-        store,
+        ...{ store, ...other },
         sources: [{ id: "app", index: "app", layout: "auto", tenantFilter: undefined }],
         filter: parse(query),
         from: from === undefined ? undefined : fromMillis(base + from),

@@ -3,13 +3,14 @@ import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promi
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createAccountTurns } from "#src/tail/account-turns.ts";
-import { createPoller, type Listener, type Poller } from "#src/tail/poller.ts";
+import { createPoller, type Listener, type Poller, type PollerOptions } from "#src/tail/poller.ts";
 import { createSubject } from "./harness.ts";
 
 const base = Date.UTC(2026, 0, 15);
@@ -29,7 +30,7 @@ function listen(poller: Poller, listener: Pick<Listener, "filter"> & Partial<Lis
   return poller.listen({ ...deaf, ...listener }, "ana");
 }
 
-function createPollerOf(store: LogStore) {
+function createPollerOf(store: LogStore, over: Partial<PollerOptions> = {}) {
   return createPoller({
     ...{ store, sources: [{ id: "app", index: "x", layout: "ecs", tenantFilter: undefined }] },
     ...{ deadline: 30_000, lateness: 60_000, tieLimit: 10_000, seenLimit: 10_000 },
@@ -37,8 +38,21 @@ function createPollerOf(store: LogStore) {
     pause: (_, signal) => delay(60_000, undefined, { signal }).catch(() => undefined),
     turns: createAccountTurns(4),
     log: () => undefined,
+    ...over,
   });
 }
+
+test("a query waits no longer for its turn than for its source", async () => {
+  const turns = createAccountTurns(1);
+  const endTurn = await turns.take("ana", new AbortController().signal);
+  const poller = createPollerOf(createMemoryLogs(), { turns, deadline: 20 });
+  const { outcome, leave } = listen(poller, { filter: parse("") });
+  await expect(outcome).rejects.toMatchObject({ limit: "deadline" });
+  leave();
+  endTurn();
+  // It has left the queue.
+  (await turns.take("ana", AbortSignal.timeout(10_000)))();
+});
 
 /** A poller that reads the lines once, and the turns of the event loop that passed while they were delivered. */
 async function deliver(tails: number) {

@@ -1,5 +1,6 @@
 // A query that is slow at the source, or fails there, harms its own tails and no others.
 import { expect, test } from "vitest";
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Principal } from "#src/access/auth.ts";
 import { BackendError, type Failure } from "#src/core/errors.ts";
 import type { Millis } from "#src/core/time.ts";
@@ -151,6 +152,18 @@ test("few queries of one account are read alone at once, and those of another ac
   expect(read).toHaveLength(4);
   requireOpened(await openWithin(0, "message:line", bob));
   expect(read).toHaveLength(5);
+  await clock.advance(40_000);
+  await Promise.all(opening);
+});
+
+test("slow queries at one store keep no tail of another one from beginning", async () => {
+  const { open, read, clock } = createScriptedSubject({ word: "slow", spent: 9_000 });
+  const opening = Array.from({ length: 10 }, (_, n) => open({ query: `message:slow${n}` }));
+  await clock.advance(0);
+  expect(read).toHaveLength(4);
+  const other = open({ query: "message:line", store: createMemoryLogs() });
+  await clock.advance(0);
+  expect((await other).state()).toBe("open");
   await clock.advance(40_000);
   await Promise.all(opening);
 });

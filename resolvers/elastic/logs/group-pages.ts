@@ -50,10 +50,12 @@ export async function* streamGroup(
   const reader = createGroupReader(openContext(leaving.signal), budget);
   const { range, expectedLines } = reader.context.query;
   let pending: Promise<Page> | undefined = readPage(reader, range);
+  let holding: HeldBytes | undefined;
   try {
     while (pending !== undefined) {
       const page: Page = await pending;
       const { lines, rest, held } = page;
+      holding = held;
       if (rest === undefined) await finishReading(reader);
       // The next search runs while the caller works on this batch, but only if more lines are expected of this group, and never
       // beside a large one, so that two of those that may be held alone are not held at once.
@@ -70,6 +72,8 @@ export async function* streamGroup(
     }
   } finally {
     signal.removeEventListener("abort", leave);
+    holding?.release();
+    pending?.then((page) => page.held?.release()).catch(() => undefined);
     if (pending !== undefined || reader.prefetched !== undefined) {
       leaving.abort(new Error("no more lines wanted"));
     }
@@ -160,7 +164,10 @@ async function completePage(
   if (size < maxSize)
     return readPage(reader, rest, size < fullSize && fullSize < maxSize ? fullSize : maxSize);
   const held = context.query.held?.openPart();
-  const lines = await readMillisecond(reader, plan, last, range, held);
+  const lines = await readMillisecond(reader, plan, last, range, held).catch((error: unknown) => {
+    held?.release();
+    throw error;
+  });
   if (lines === undefined) {
     held?.release();
     await context.mappingCache.refresh(context.source.index, context.signal);

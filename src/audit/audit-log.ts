@@ -162,10 +162,12 @@ export function createAuditLog(options: AuditOptions): AuditLog {
   };
 }
 
-/** Returns the lines that the place could not take. */
+/** Returns the lines that the place could not take. The last line has no longer for it than all that waits. */
 async function endAt(state: LogState, place: AuditSink): Promise<readonly AuditLine[]> {
-  await stopAt(state, place);
-  return place.close();
+  const stopped = stopAt(state, place);
+  const left = await place.close();
+  await stopped;
+  return left;
 }
 
 async function stopAt(state: LogState, place: AuditSink): Promise<void> {

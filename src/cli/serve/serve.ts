@@ -358,18 +358,30 @@ async function drain(running: RunningServer): Promise<number> {
   const hasFailed = failed.signal.aborted;
   const grace = hasFailed ? 0 : drainTimeout;
   const until = performance.now() + grace;
-  // Senders of reports must close before their connections are waited for.
-  await Promise.all([server.close(grace), errorIntake?.intake.close()]);
+  // Senders of reports must close before their connections are waited for. There may always be one that sends.
+  await Promise.all([
+    server.close(grace),
+    errorIntake && endsWithin(errorIntake.intake.close(), drainTimeout),
+  ]);
   await errorIntake?.close(Math.max(0, until - performance.now()));
   const flushed = Promise.all([audit.close(), exporter.close(traceFlushTimeout), ...unfinished]).then(() =>
     closeAll(running.state.current.backends),
   );
-  const late = AbortSignal.timeout(flushTimeout);
-  await raceAbort(flushed, late).catch((error: unknown) => {
-    if (error !== late.reason) throw error;
+  if (!(await endsWithin(flushed, flushTimeout)))
     telemetry.log({ level: "warn", message: "ended before everything was written" });
-  });
   return hasFailed ? exitCodes.failed : exitCodes.done;
+}
+
+/** Whether it has; its failure is thrown. */
+async function endsWithin(work: Promise<unknown>, length: Millis): Promise<boolean> {
+  const late = AbortSignal.timeout(length);
+  try {
+    await raceAbort(work, late);
+    return true;
+  } catch (error) {
+    if (error !== late.reason) throw error;
+    return false;
+  }
 }
 
 type RestartSetting = readonly [name: string, read: (config: Config) => unknown];

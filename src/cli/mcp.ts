@@ -34,10 +34,10 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   try {
     const { values } = parseArgs({ args: [...args], options: { url: { type: "string" } } });
     url = values.url ?? "http://127.0.0.1:8080";
-  } catch (error) {
-    return printUsageError(`mcp: ${toErrorMessage(error)}`, usage, shell);
+  } catch {
+    return printUsageError("mcp: expected --url ADDRESS and nothing else", usage, shell);
   }
-  // Neither is repeated: it may hold a password.
+  // No argument is repeated: it may hold a password.
   const address = /^https?:/.test(url) ? URL.parse(url) : null;
   if (address === null) {
     return printUsageError("mcp: --url is no address such as http://127.0.0.1:8080", usage, shell);

@@ -119,6 +119,13 @@ function isGraphqlRequest({ method, path }: Exchange): boolean {
 }
 
 /** What logs, counts and audits the request as it goes on. */
+/** A request may name one site thousands of times. */
+const maxLoggedSites = 50;
+
+function listLoggedSites(sites: readonly string[] | undefined): readonly string[] | undefined {
+  return sites && [...new Set(sites)].slice(0, maxLoggedSites);
+}
+
 function startRequestLog(
   telemetry: Telemetry,
   { audit, isToken = () => false }: ConfigGeneration,
@@ -150,7 +157,11 @@ function startRequestLog(
       const isAllowed = status < 400 || error !== undefined;
       telemetry.recordFinishedRequest({
         ...{ id, method, operation, route, user, status, cut, left, isTail, duration, error, span },
-        ...{ rows, documents: fields.progress?.read, sites: isAllowed ? fields.sites : undefined },
+        ...{
+          rows,
+          documents: fields.progress?.read,
+          sites: isAllowed ? listLoggedSites(fields.sites) : undefined,
+        },
         missing: status < 400 ? missing : undefined,
       });
     },

@@ -204,9 +204,11 @@ test("a line break after the token is none of it", async () => {
 test.each([
   [["--url", "localhost"], { READOUT_TOKEN: "t" }, "is no address"],
   [[], {}, "READOUT_TOKEN is not set"],
-  [["--nope"], { READOUT_TOKEN: "t" }, "Unknown option"],
+  [["--nope"], { READOUT_TOKEN: "t" }, "expected --url ADDRESS and nothing else"],
+  [["http://me:secret@host/"], { READOUT_TOKEN: "t" }, "expected --url ADDRESS and nothing else"],
 ])("is not started by %j", async (args, env, sentence) => {
   const shell = createShell({ now, env });
   expect(await run(args, shell)).toBe(2);
   expect(shell.complained()).toContain(sentence);
+  expect(shell.complained()).not.toContain("secret");
 });

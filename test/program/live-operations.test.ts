@@ -121,6 +121,7 @@ test.concurrent("a secret is rotated under load through its file, also through a
 ${tokens}
 backends: { prom: { kind: prometheus, url: "${source.url}", auth: { bearer: "\${file:password}" } } }
 sites: { shop: { metrics: { backend: prom } } }
+limits: { rate: 100000 }
 `,
   );
   const { child, told, ended, listening } = startReadout("serve", "--config", file);

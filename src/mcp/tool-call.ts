@@ -107,19 +107,15 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
     return addNote(page, describeUnused(args, createToolCheck(tool, args, range)));
   }
   const meant = tool.name === "get_incident" ? await findIncident(args, own, site, session) : own;
-  const plan = completePlan(
-    tool.plan(omitOwnArguments(args), meant, site),
-    args,
-    own,
-    position,
-    site,
-    session,
-  );
+  const planned = tool.plan(omitOwnArguments(args), meant, site);
+  const endpoint = findEndpoint(planned.operation, session);
+  const { retention } = site;
+  const plan = completePlan(planned, endpoint, { args, own, now: position.now, retention });
   const page =
     plan.pages === undefined
       ? readComputedPage(tool, plan, own, position, session)
       : readOwnPage(plan, plan.pages, own, position, session);
-  const check = createPlanCheck(tool, plan, findEndpoint(plan.operation, session), args);
+  const check = createPlanCheck(tool, plan, endpoint, args);
   return addNote(await page, describeUnused(args, check));
 }
 
@@ -216,16 +212,20 @@ function createFirstPosition(of: string, own: OwnArguments, { now }: ToolSession
   return { of, now: printMillis(toMillis(now())), skip: (page - 1) * per_page, after: null };
 }
 
+/** What a range is completed from. */
+interface AskedRange {
+  readonly args: Args;
+  readonly own: OwnArguments;
+  readonly now: Position["now"];
+  readonly retention: Site["retention"];
+}
+
 /** The plan with the range of all pages, where its operation has one. */
 function completePlan(
   plan: ToolPlan,
-  args: Args,
-  own: OwnArguments,
-  { now }: Position,
-  { retention }: Site,
-  session: ToolSession,
+  { request }: Endpoint,
+  { args, own, now, retention }: AskedRange,
 ): ToolPlan {
-  const { request } = findEndpoint(plan.operation, session);
   const from = request instanceof z.ZodObject ? request.shape.from : undefined;
   if (!(from instanceof z.ZodType)) return plan;
   const isRequired = !from.safeParse(undefined).success;
@@ -382,11 +382,10 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const asked = parseOwnArguments(inner);
   const position = createFirstPosition("", asked, session);
   const site = selectSite(asked, session.sites);
-  const plan = completePlan(
-    tool.plan(omitOwnArguments(inner), asked, site),
-    ...([inner, asked, position, site, session] as const),
-  );
-  const endpoint = findEndpoint(plan.operation, session);
+  const planned = tool.plan(omitOwnArguments(inner), asked, site);
+  const endpoint = findEndpoint(planned.operation, session);
+  const { retention } = site;
+  const plan = completePlan(planned, endpoint, { args: inner, own: asked, now: position.now, retention });
   const request = plan.pages === undefined ? plan.request : addFirstPage(plan.request, plan.pages, asked);
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
   const check = createPlanCheck(tool, plan, endpoint, inner);

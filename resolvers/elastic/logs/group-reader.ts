@@ -10,8 +10,8 @@ import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/ti
 import { compileSteppedMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
+import { copyLine } from "../document/copied-text.ts";
 import type { Hit } from "../document/hit-scanner.ts";
-import { copyLine } from "../document/own-text.ts";
 import { decodeLine } from "../layout/line-decoder.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { describeTooWide } from "../query/filter-compiler.ts";

@@ -1,7 +1,9 @@
 // Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
+
 import { z } from "zod";
 import { runSteps, type Steps, takeSteps, yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { closeBracket, openBracket, quote } from "../../../src/core/json/json-bytes.ts";
 import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { isValueObject } from "../document/flatten.ts";
@@ -68,8 +70,6 @@ const opening = Buffer.from('"hits":[{"_index":"');
 const beforeHit = '"hits":['.length;
 const between = Buffer.from('},{"_index":"');
 const beforeName = between.length;
-const quote = 0x22;
-const [opensList, closesList] = [0x5b, 0x5d];
 const onlyHit = Buffer.from('{"_index":"","_id":"","_source":{}}');
 
 /**
@@ -134,8 +134,8 @@ function* parseChunks(
  */
 function decodeList(bytes: Buffer, start: number, end: number): string {
   const [before, behind] = [bytes.readUInt8(start - 1), bytes.readUInt8(end)];
-  bytes[start - 1] = opensList;
-  bytes[end] = closesList;
+  bytes[start - 1] = openBracket;
+  bytes[end] = closeBracket;
   const text = bytes.toString("utf8", start - 1, end + 1);
   bytes[start - 1] = before;
   bytes[end] = behind;

@@ -1,8 +1,19 @@
 // Reads the response of a query while it arrives. A matrix may have tens of megabytes, and JSON.parse would create an
 // array and a string for each of its points. So the scanner walks the bytes in the one form in which Prometheus and its
 // relatives print them. At any other form it gives up, and the client sends the query again and parses the response.
+
 import { z } from "zod";
 import { readNumber } from "../../../src/core/collections.ts";
+import {
+  backslash,
+  closeBrace,
+  closeBracket,
+  colon,
+  comma,
+  openBrace,
+  openBracket,
+  quote,
+} from "../../../src/core/json/json-bytes.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { scanNumber } from "../../../src/metrics/float-text.ts";
 
@@ -61,15 +72,6 @@ const frameLimit = 1 << 20;
 const bridgeBytes = 256;
 /** The size of the arrays that series share, unless one series has more points. */
 const pointsPerArray = 16_384;
-
-const quoteByte = 0x22;
-const backslash = 0x5c;
-const comma = 0x2c;
-const colon = 0x3a;
-const openBracket = 0x5b;
-const closeBracket = 0x5d;
-const openBrace = 0x7b;
-const closeBrace = 0x7d;
 
 type ScanPart = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
 
@@ -264,11 +266,11 @@ function readPoint(scan: ScanState, start: number): number {
   if (middle < 0) {
     middle = readPointNumber(scan, start + 1, comma, times);
     times[next] = Math.round(readNumber(times, next) * 1_000);
-    if (middle < 0 || !hasByteAt(data, middle, quoteByte)) return -1;
+    if (middle < 0 || !hasByteAt(data, middle, quote)) return -1;
     middle += 1;
     recordTimestamp(scan, start + 1, middle);
   }
-  const end = readPointNumber(scan, middle, quoteByte, values);
+  const end = readPointNumber(scan, middle, quote, values);
   if (end < 0 || !hasByteAt(data, end, closeBracket)) return -1;
   scan.next++;
   return end + 1;
@@ -351,8 +353,8 @@ function findClosingBracket(data: Buffer, start: number, open: number, close: nu
   let depth = 0;
   for (let i = start; i < data.length; i++) {
     const byte = data[i];
-    if (byte === quoteByte) {
-      for (i++; i < data.length && data[i] !== quoteByte; i++) if (data[i] === backslash) i++;
+    if (byte === quote) {
+      for (i++; i < data.length && data[i] !== quote; i++) if (data[i] === backslash) i++;
     } else if (byte === open) depth++;
     else if (byte === close && --depth === 0) return i + 1;
   }

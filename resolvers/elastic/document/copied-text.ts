@@ -1,4 +1,4 @@
-// Texts that do not hold the response from which they were cut.
+// Copies of texts. A text that is cut from a response keeps the whole response in memory.
 import type { LogLine } from "../../../src/core/rows.ts";
 
 /** Shorter ones are copied by V8 itself when they are cut. */

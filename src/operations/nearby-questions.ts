@@ -1,4 +1,4 @@
-// Questions about moments are read together where they lie close. Of those far apart all that lies between would be read too.
+// Questions about moments that lie near each other are read together. Of those far apart all that lies between would be read too.
 
 import { mapConcurrent } from "../core/async/concurrency.ts";
 import { zip } from "../core/collections.ts";

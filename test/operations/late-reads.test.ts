@@ -2,10 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import { createGuard, type Guard } from "#resolvers/http/guard.ts";
 import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
+import type { Site } from "#src/access/sites.ts";
 import { noteClientRequest } from "#src/core/async/concurrency.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
+import type { LogStore } from "#src/store/logs.ts";
 import { createBudget, createBudgetShare, trackBudget } from "#src/tracing/spans/read-budget.ts";
 import { createDemo } from "../support/demo-server.ts";
 import { testIO } from "../support/io.ts";
@@ -116,24 +118,19 @@ describe("a late answer over HTTP says how far it came", () => {
     }
   }
 
+  /** The site with other log lines. */
+  const replaceLines = (site: Site, lines: LogStore["lines"]): Site =>
+    site.logs === undefined ? site : { ...site, logs: { ...site.logs, store: { lines } } };
+
   test("of requests that wait for their turn", async () => {
     const source = openSource();
     const demo = await createDemo({
       limits: { deadline: 1_000 },
-      site: (site) => ({
-        ...site,
-        ...(site.logs && {
-          logs: {
-            ...site.logs,
-            store: {
-              async *lines(_, signal) {
-                sendMany(source, 1_000, signal, () => sleep(20));
-                await source.run(false, signal, () => sleep(20), describeRequest);
-              },
-            },
-          },
+      site: (site) =>
+        replaceLines(site, async function* (_, signal) {
+          sendMany(source, 1_000, signal, () => sleep(20));
+          await source.run(false, signal, () => sleep(20), describeRequest);
         }),
-      }),
     });
     const body = { source_ids: ["app"], query: "", pagination: { per_page: 5, order: "DESC" } };
     const answer = await demo.rest("POST", "/api/v2/logs/lines", { site_id: "demo-shop", ...page, ...body });
@@ -160,16 +157,8 @@ describe("a late answer over HTTP says how far it came", () => {
     const demo = await createDemo({
       limits: { deadline: 400 },
       site: (site) => ({
-        ...site,
-        ...(site.logs && {
-          logs: {
-            ...site.logs,
-            store: {
-              async *lines({ progressed }, signal) {
-                yield await readForEver(progressed, signal);
-              },
-            },
-          },
+        ...replaceLines(site, async function* ({ progressed }, signal) {
+          yield await readForEver(progressed, signal);
         }),
         ...(site.metrics && {
           metrics: {

@@ -16,6 +16,16 @@ const at = (time: number, count: number, message = "m") => ({
   })),
 });
 
+/** All lines, at most so many. */
+const buildQuery = (limit: number) =>
+  ({
+    sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
+    range: { from: fromMillis(0), to: fromMillis(10_000) },
+    filter: parse(""),
+    order: "asc",
+    ...{ expectedLines: limit, documentLimit: limit, tieLimit: 10_000 },
+  }) as const;
+
 describe("log store", () => {
   test.each(["Elasticsearch", "OpenSearch"] as const)(
     "reads a large millisecond of one index among several, %s",
@@ -30,13 +40,7 @@ describe("log store", () => {
         search.reply(...request);
       });
       const cluster = openCluster(fake.url);
-      const query = {
-        sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
-        range: { from: fromMillis(0), to: fromMillis(10_000) },
-        filter: parse(""),
-        order: "asc",
-        ...{ expectedLines: 10_000, documentLimit: 10_000, tieLimit: 10_000 },
-      } as const;
+      const query = buildQuery(10_000);
       try {
         const ids: string[] = [];
         for await (const batch of cluster.store.lines(query, lost.signal))
@@ -60,14 +64,7 @@ describe("log store", () => {
     const search = createFakeSearch(Object.fromEntries(indices), "Elasticsearch");
     const fake = await openScriptedSource(search.reply);
     const cluster = openCluster(fake.url);
-    const query = {
-      sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined }],
-      range: { from: fromMillis(0), to: fromMillis(10_000) },
-      filter: parse(""),
-      order: "asc",
-      ...{ expectedLines: 1_000_000, documentLimit: 1_000_000, tieLimit: 10_000 },
-      held: createHeldBytes(limitBytes),
-    } as const;
+    const query = { ...buildQuery(1_000_000), held: createHeldBytes(limitBytes) };
     let milliseconds = 0;
     const read = async () => {
       for await (const batch of cluster.store.lines(query, AbortSignal.timeout(60_000)))

@@ -448,6 +448,15 @@ test("every search carries the tenant filter and refuses partial results", async
   }
 });
 
+async function readFirstBatch(store: SpanStore): Promise<void> {
+  const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+  const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+  for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
+    expect(batch.length).toBeGreaterThan(0);
+    break;
+  }
+}
+
 test("clears the scroll when the caller stops reading early", async () => {
   let freed: () => void = () => undefined;
   const deleted = new Promise<void>((resolve) => {
@@ -459,12 +468,7 @@ test("clears the scroll when the caller stops reading early", async () => {
     sendJson(response, answer(hits, 5_000, { _scroll_id: "s" }));
   });
   await using(url, async (store) => {
-    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
-    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
-    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
-      expect(batch.length).toBeGreaterThan(0);
-      break;
-    }
+    await readFirstBatch(store);
     await deleted;
   });
 });
@@ -508,12 +512,7 @@ test.each([
     sendJson(response, answer(hits, 40, { _scroll_id: "s" }));
   });
   await using(url, async (store) => {
-    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
-    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
-    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
-      expect(batch.length).toBeGreaterThan(0);
-      break;
-    }
+    await readFirstBatch(store);
   });
   expect(sizes).toEqual([expected]);
 });

@@ -21,6 +21,7 @@ import { createTrafficMix, token } from "./traffic-mix.ts";
 const load = 0.7;
 /** Times that each question is asked before: a source that has just started is slow. */
 const warming = 5;
+const followers = 8;
 const second = 1_000;
 const minute = 60 * second;
 /** From and to of the faults within each minute, and how long after them requests may still fail: the deadline of what
@@ -54,14 +55,15 @@ if (!(minutes >= 1) || elasticName === undefined || prometheusName === undefined
 }
 
 /** A client that follows lines, and comes back when it is sent away. */
-function follow(call: Call, signal: AbortSignal): void {
+function follow(call: Call, onText: (text: string) => unknown, signal: AbortSignal): void {
   if (signal.aborted) return;
-  const again = () => void sleep(second, undefined, { ref: false }).then(() => follow(call, signal));
-  const headers = { authorization: `Bearer ${token}`, accept: "text/event-stream" };
+  const again = () => void sleep(second, undefined, { ref: false }).then(() => follow(call, onText, signal));
+  const headers = { authorization: `Bearer ${call.token}`, accept: call.accept };
   const asked = request(call.url, { method: "POST", headers, agent: false, signal });
   asked.on("response", (response) =>
     response
-      .resume()
+      .setEncoding("utf8")
+      .on("data", onText)
       .on("error", () => {})
       .on("close", again),
   );
@@ -153,7 +155,13 @@ sites:
     for (const call of calls) await send(agent, call);
   }
   const tails = new AbortController();
-  for (let n = 0; n < 8; n += 1) follow(calls[0], tails.signal);
+  const followed = new Set<number>();
+  for (let n = 0; n < followers; n += 1) {
+    const onText = (text: string) => text.includes("event: line\n") && followed.add(n);
+    follow(mix.tail(base), onText, tails.signal);
+  }
+  const writing = setInterval(() => void mix.writeLine(search.url), second);
+  ends.push(async () => clearInterval(writing));
 
   const peak = await findPeak(ask);
   const { failed, asked, times, samples, injected } = await runSoak(ask, peak * load, proxies, () =>
@@ -177,6 +185,7 @@ sites:
     { name: "answers spoiled", value: injected, unit: "" },
     { name: "failed in their wake", value: failed.injected, unit: "requests" },
     { name: "failed otherwise", value: failed.others.length, unit: "requests", floor: 0 },
+    { name: "followers without a line", value: followers - followed.size, unit: "", floor: 0 },
     { name: "reports taken in", value: reported, unit: "" },
     { name: "of them not delivered once", value: Math.abs(reported - delivered), unit: "", floor: 0 },
     { name: "RSS", value: samples.at(-1)?.megabytes ?? Number.NaN, unit: "MB" },
@@ -295,8 +304,10 @@ function drawFault() {
 
 /** Whether a request between these times may have met a fault, or a breaker that rests after one. */
 function isInWake(begin: number, end: number): boolean {
-  const minuteOf = Math.floor(end / minute) * minute;
-  return end >= minuteOf + faulty.from && begin <= minuteOf + faulty.to + faulty.wake;
+  return [begin, end].some((time) => {
+    const minuteOf = Math.floor(time / minute) * minute;
+    return end >= minuteOf + faulty.from && begin <= minuteOf + faulty.to + faulty.wake;
+  });
 }
 
 try {

@@ -12,6 +12,7 @@ const second = 1_000;
 const minute = 60 * second;
 const documents = 20_000;
 const hosts = 20;
+const listing = { pagination: { per_page: 50, order: "DESC" } };
 const requests = 1_000;
 
 interface Mix {
@@ -20,7 +21,11 @@ interface Mix {
   readonly fill: (url: string) => Promise<void>;
   /** The site `shop`, of the backends `logs` and `metrics`. */
   readonly site: string;
-  readonly calls: (base: string) => readonly [Call, ...Call[]];
+  readonly calls: (base: string) => readonly Call[];
+  /** Follows the lines from now on. */
+  readonly tail: (base: string) => Call;
+  /** A line of now, for those who follow. */
+  readonly writeLine: (url: string) => Promise<void>;
   /** An answered report is in the spool, whatever befalls the source. */
   readonly report: (base: string, n: number) => Call;
   /** How many reports the source holds. */
@@ -43,6 +48,14 @@ export function createTrafficMix(began: number): Mix {
     kubernetes: { backend: metrics }
     frontend: { keys: [${key}], backend: logs, index: ${reportIndex} }`,
     calls: (base) => buildCalls(base, from, began),
+    tail: (base) => ({
+      ...{ url: `${base}/api/v2/logs/lines`, method: "POST", token, accept: "text/event-stream" },
+      body: JSON.stringify({ site_id: "shop", source_ids: ["app"], query: "", ...listing }),
+    }),
+    async writeLine(url) {
+      const line = { "@timestamp": new Date().toISOString(), message: "a line of now" };
+      await post(url, "POST", "/soak-app/_doc", JSON.stringify(line));
+    },
     report: (base, n) => ({
       ...{ url: `${base}/errors?api_key=${key}`, method: "POST" },
       body: JSON.stringify({
@@ -61,13 +74,14 @@ export function createTrafficMix(began: number): Mix {
 
 // ---- What the sources hold --------------------------------------------------------------------------------------
 
+async function post(url: string, method: string, path: string, body: string): Promise<void> {
+  const headers = { "content-type": path.includes("_bulk") ? "application/x-ndjson" : "application/json" };
+  const answer = await fetch(`${url}${path}`, { method, headers, body });
+  const text = await answer.text();
+  if (!answer.ok || text.includes('"errors":true')) throw new Error(`${path}: ${text.slice(0, 500)}`);
+}
+
 async function fillLines(url: string, from: number): Promise<void> {
-  const post = async (method: string, path: string, body: string) => {
-    const headers = { "content-type": path.includes("_bulk") ? "application/x-ndjson" : "application/json" };
-    const answer = await fetch(`${url}${path}`, { method, headers, body });
-    const text = await answer.text();
-    if (!answer.ok || text.includes('"errors":true')) throw new Error(`${path}: ${text.slice(0, 500)}`);
-  };
   const keyword = { type: "keyword" };
   const properties = {
     "@timestamp": { type: "date" },
@@ -76,7 +90,7 @@ async function fillLines(url: string, from: number): Promise<void> {
     host: { properties: { name: keyword } },
   };
   const settings = { number_of_replicas: 0 };
-  await post("PUT", "/soak-app", JSON.stringify({ settings, mappings: { properties } }));
+  await post(url, "PUT", "/soak-app", JSON.stringify({ settings, mappings: { properties } }));
   for (let at = 0; at < documents; at += 5_000) {
     const lines = Array.from({ length: 5_000 }, (_, offset) => {
       const n = at + offset;
@@ -87,7 +101,7 @@ async function fillLines(url: string, from: number): Promise<void> {
       };
       return `{"create":{}}\n${JSON.stringify(document)}\n`;
     });
-    await post("POST", "/soak-app/_bulk?refresh=true", lines.join(""));
+    await post(url, "POST", "/soak-app/_bulk?refresh=true", lines.join(""));
   }
 }
 
@@ -145,7 +159,7 @@ function openMetrics(from: number, to: number): string {
 
 // ---- What is asked ----------------------------------------------------------------------------------------------
 
-function buildCalls(base: string, from: number, to: number): readonly [Call, ...Call[]] {
+function buildCalls(base: string, from: number, to: number): readonly Call[] {
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
   const traced = {
     from: new Date(spansBegun).toISOString(),
@@ -170,7 +184,6 @@ function buildCalls(base: string, from: number, to: number): readonly [Call, ...
       select: [{ name, field, tags: { host: "*" } }],
     });
   const traces = (path: string, more: object) => post(`/api/v2/tracing/${path}`, { ...traced, ...more });
-  const listing = { pagination: { per_page: 50, order: "DESC" } };
   return [
     page("", 100),
     page("", 100),

@@ -37,7 +37,7 @@ import { measureGraphql } from "./suites/graphql.ts";
 import { measureGroupedMetrics } from "./suites/grouped-metrics.ts";
 import { measureIntake } from "./suites/intake.ts";
 import { measureIsolation } from "./suites/isolation.ts";
-import { measureLoad } from "./suites/load.ts";
+import { measureBesideOthers, measureLoad } from "./suites/load.ts";
 import { measureManySites } from "./suites/many-sites.ts";
 import { measureMerge } from "./suites/merge.ts";
 import { measureMetrics } from "./suites/metrics.ts";
@@ -65,6 +65,7 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
     for (const name of ["ours", "yardstick"] as const) {
       if (chosen.includes(name)) figures.push(...(await measureLoad(unicode, name)));
     }
+    if (chosen.includes("ours")) figures.push(...(await measureBesideOthers(unicode)));
     return figures;
   },
   metrics: async () => {

@@ -16,6 +16,8 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => pr
 
 export const agent = createAgent();
 export const token = "bench-token";
+/** Of another client. */
+export const otherToken = "other-bench-token";
 
 let started = 0;
 
@@ -79,12 +81,15 @@ export async function serve(
   const log = join(folder, `ours-${started++}.log`);
   const config = join(folder, "readout.yaml");
   const port = await findFreePort();
-  const hash = createHash("sha256").update(token).digest("hex");
+  const hash = (text: string) => createHash("sha256").update(text).digest("hex");
   writeFileSync(
     config,
     [
       `listen: 127.0.0.1:${port}`,
-      `tokens: [{ user: bench, sha256: "${hash}", sites: "*" }]`,
+      "tokens:",
+      ...[token, otherToken].map(
+        (text, n) => `  - { user: bench-${n}, sha256: "${hash(text)}", sites: "*" }`,
+      ),
       `limits: ${JSON.stringify({ rate: 1_000_000, token_requests: 64, token_streams: 32, ...limits })}`,
       ...yaml,
       "",

@@ -10,6 +10,7 @@ import {
   buildLinesCall,
   buildStallPreload,
   folder,
+  otherToken,
   readStall,
   type Source,
   startOurs,
@@ -17,9 +18,11 @@ import {
 } from "../harness/servers.ts";
 
 /** The most that each figure may be (README, "What it promises"). */
-const floors = { peakMegabytes: 400, stallMillis: 100 };
+const floors = { peakMegabytes: 400, stallMillis: 100, besideOthers: 10 };
 const clients = 32;
 const linesUnderLoad = 10_000;
+/** Of another client, while one asks for a small page. */
+const busyClients = 16;
 
 export async function measureLoad(source: Source, name: "ours" | "yardstick"): Promise<readonly Figure[]> {
   const stalls = join(folder, `${name}-stalls.txt`);
@@ -77,5 +80,36 @@ export async function measureLoad(source: Source, name: "ours" | "yardstick"): P
     { name: `${title}: slowest`, unit: "ms", value: Math.max(...times) },
     { name: `${title}: lines a second`, unit: "", value: (times.length * linesUnderLoad) / seconds },
     { name: `${title}: CPU a request`, unit: "ms", value: cpu },
+  ];
+}
+
+/** How long 100 lines take one client while another one asks for large pages all the time. */
+export async function measureBesideOthers(source: Source): Promise<readonly Figure[]> {
+  const server = await startOurs(source);
+  const call = buildLinesCall(server.url, source, 100);
+  const measurePage = async (times: number) => {
+    const all: number[] = [];
+    for (let n = 0; n < times; n++) all.push((await send(agent, call)).millis);
+    return calculateMedian(all);
+  };
+  await measurePage(200);
+  const alone = await measurePage(100);
+  let isOver = false;
+  let answered = 0;
+  const large = { ...buildLinesCall(server.url, source, linesUnderLoad), token: otherToken };
+  const others = Array.from({ length: busyClients }, async () => {
+    for (; !isOver; answered += 1) await send(agent, large);
+  });
+  while (answered < busyClients) await sleep(50);
+  const beside = await measurePage(options.quick ? 30 : 100);
+  isOver = true;
+  await Promise.all(others);
+  await server.subject.stop();
+  return [
+    {
+      name: `100 lines beside another client's ${busyClients} × ${count(linesUnderLoad)}, against alone: p50`,
+      ...{ unit: "×", value: beside / alone, floor: floors.besideOthers },
+      note: `${alone.toFixed(1)} ms alone`,
+    },
   ];
 }

@@ -3,7 +3,7 @@
 // coded answer.
 import { Readable } from "node:stream";
 import { createGzip, createZstdCompress, constants as zlib } from "node:zlib";
-import { yieldToEventLoop } from "../core/async/turns.ts";
+import { waitForTurn } from "../core/async/turns.ts";
 import type { CompleteBody, StreamedBody } from "./body.ts";
 import type { BodyCoding } from "./request.ts";
 
@@ -101,7 +101,7 @@ async function isSettledSoon(pending: Promise<unknown>): Promise<boolean> {
     isSettled = true;
   };
   pending.then(settle, settle);
-  await yieldToEventLoop();
+  await waitForTurn();
   return isSettled;
 }
 

@@ -1,7 +1,7 @@
 // An answer on its way out: in one write, or in pieces that a client can see the end of.
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { yieldToEventLoop } from "../core/async/turns.ts";
+import { waitForTurn, yieldToEventLoop } from "../core/async/turns.ts";
 import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
 import type { CompleteBody, StreamedBody } from "./body.ts";
 import { privateHeaders } from "./node-http.ts";
@@ -123,7 +123,7 @@ async function writeStream(
       unturned = 0;
       // Even a client that keeps up must not keep the event loop: others are waiting for it. What was written since the
       // last turn goes out together, which costs less than piece by piece.
-      await yieldToEventLoop();
+      await waitForTurn();
     }
     response.end();
   } catch {

@@ -11,7 +11,7 @@
 import { createHash } from "node:crypto";
 import { noteClientRequest } from "../core/async/concurrency.ts";
 import { createReadProgress } from "../core/async/read-progress.ts";
-import { createPause } from "../core/async/turns.ts";
+import { createPause, runWithOwnTurns } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
@@ -161,7 +161,8 @@ function addAudience(state: PollerState, key: string, { filter }: Listener, acco
   state.audiences.set(key, audience);
   if (state.leaving === undefined) {
     state.leaving = new AbortController();
-    void pollTogether(state, state.leaving.signal);
+    const { signal } = state.leaving;
+    void runWithOwnTurns(() => pollTogether(state, signal));
   }
   void pollAlone(state, audience);
   return audience;

@@ -1,6 +1,7 @@
 // Which paths bodies have, and what is done where they are too many.
 import { expect, test } from "vitest";
 import { listBodyPaths } from "#src/mcp/body-paths.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 
 test("paths are those of scalars, each once and sorted, spelled as queries spell them", async () => {
   const bodies = [
@@ -25,15 +26,7 @@ test("what is left out is noted: deep and long paths, and those beyond the bound
 });
 
 test("others get their turn while many paths are listed", async () => {
-  let turns = 0;
-  let isDone = false;
-  const count = () => {
-    turns += 1;
-    if (!isDone) setImmediate(count);
-  };
-  setImmediate(count);
   const body = JSON.stringify(Object.fromEntries(Array.from({ length: 5_000 }, (_, n) => [`k${n}`, n])));
-  await listBodyPaths(Array.from({ length: 100 }, () => body));
-  isDone = true;
+  const turns = await countTurns(() => listBodyPaths(Array.from({ length: 100 }, () => body)));
   expect(turns).toBeGreaterThan(2);
 });

@@ -1,19 +1,78 @@
 // Turns of the event loop for work that would hold it up in one piece. All such work takes turns with all other, whatever
-// request it is for: a few milliseconds of each of thirty requests would else follow each other without a break.
+// request it is for: a few milliseconds of each of thirty requests would else follow each other without a break. Accounts
+// take turns, and so do the requests of each: one client's thirty exports leave every other turn to another client.
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { Millis } from "../time.ts";
+import { type FairQueue, joinQueue, serveNext } from "./fair-queue.ts";
 
-let lastTurn: Promise<unknown> = Promise.resolve();
+/** How long one turn takes. */
+const turnTime: Millis = 5;
 
-/** Resolves in a turn of the event loop of its own. Those who wait take their turns in the order in which they came. */
-export function yieldToEventLoop(): Promise<unknown> {
-  lastTurn = lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return lastTurn;
+type Account = string | undefined;
+
+/** Ambient, so that no function has to pass it on. The account is named once it is known. */
+const owners = new AsyncLocalStorage<{ account: Account }>();
+
+/** When the last turn of anyone began, on the clock of `performance.now`. */
+let turnBegan: Millis = Number.NEGATIVE_INFINITY;
+let isTurnDue = false;
+const waiting: FairQueue<Account, () => void> = new Map();
+
+/** Runs the work, and all asynchronous work that it begins, in the turns of nobody until `nameTurnOwner` is called in it. */
+export function runWithOwnTurns<T>(work: () => T): T {
+  return owners.run({ account: undefined }, work);
 }
 
-/** Items that are visited in one turn or step: some milliseconds of work where each is a span. */
+/** From now on the turns of this work are the account's, as in `Principal`. */
+export function nameTurnOwner(account: string): void {
+  const owner = owners.getStore();
+  if (owner !== undefined) owner.account = account;
+}
+
+/** Resolves in a turn of the event loop of its own. */
+export function waitForTurn(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  joinQueue(waiting, owners.getStore()?.account, resolve);
+  scheduleTurn();
+  return promise;
+}
+
+function scheduleTurn(): void {
+  if (isTurnDue) return;
+  isTurnDue = true;
+  setImmediate(() => {
+    isTurnDue = false;
+    turnBegan = performance.now();
+    serveNext(waiting, () => 0, beginFirst);
+    if (waiting.size > 0) scheduleTurn();
+  });
+}
+
+function beginFirst(own: Set<() => void>): boolean {
+  const [first] = own;
+  if (first === undefined) return false;
+  own.delete(first);
+  first();
+  return true;
+}
+
+/**
+ * Waits for a turn where the present one has lasted some milliseconds, and else resolves at once: work in many short steps
+ * would wait for all others before each of them, and work in few long steps only a few times.
+ */
+export async function yieldToEventLoop(): Promise<void> {
+  if (isTurnOver()) await waitForTurn();
+}
+
+/** Also where the last turn of anyone has long ended. */
+function isTurnOver(): boolean {
+  return performance.now() - turnBegan >= turnTime;
+}
+
+/** Items that are visited in one step: some milliseconds of work where each is a span. */
 export const itemsPerTurn = 2_000;
 
-/** Yields the items in chunks, each in a turn of the event loop of its own. @throws the signal's reason */
+/** Yields the items in chunks, and to the event loop between them. @throws the signal's reason */
 export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): AsyncGenerator<readonly T[]> {
   let chunk: T[] = [];
   for (const item of items) {
@@ -27,21 +86,13 @@ export async function* takeTurns<T>(items: Iterable<T>, signal?: AbortSignal): A
   if (chunk.length > 0) yield chunk;
 }
 
-/** How long one turn takes. */
-const turnTime: Millis = 5;
-
-/**
- * Returns what yields to the event loop where a turn has lasted some milliseconds, and otherwise goes on. It throws the signal's
- * reason.
- */
+/** As `yieldToEventLoop`, without a promise where it would resolve at once. It throws the signal's reason. */
 export function createPause(signal?: AbortSignal): () => Promise<void> | undefined {
-  let began = performance.now();
   const pause = async () => {
-    await yieldToEventLoop();
+    await waitForTurn();
     signal?.throwIfAborted();
-    began = performance.now();
   };
-  return () => (performance.now() - began < turnTime ? undefined : pause());
+  return () => (isTurnOver() ? pause() : undefined);
 }
 
 /** Work that can pause after each of its steps, some milliseconds long. */
@@ -54,7 +105,7 @@ export function runSteps<T>(steps: Steps<T>): T {
   return step.value;
 }
 
-/** Does each step in a turn of the event loop of its own. @throws the signal's reason */
+/** Yields to the event loop between the steps. @throws the signal's reason */
 export async function takeSteps<T>(steps: Steps<T>, signal?: AbortSignal): Promise<T> {
   let step = steps.next();
   while (step.done !== true) {

@@ -1,0 +1,104 @@
+import { setImmediate as nextIteration } from "node:timers/promises";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import {
+  nameTurnOwner,
+  runWithOwnTurns,
+  type Steps,
+  takeSteps,
+  waitForTurn,
+} from "../../../src/core/async/turns.ts";
+
+/** Milliseconds of work that all tasks have done. */
+let worked = 0;
+beforeEach(async () => {
+  worked = 0;
+  vi.spyOn(performance, "now").mockImplementation(() => worked);
+  await waitForTurn();
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await waitForTurn();
+});
+
+function* workInSteps(count: number, millis: number, onStep?: () => void): Steps<void> {
+  for (let step = 0; step < count; step += 1) {
+    worked += millis;
+    onStep?.();
+    yield;
+  }
+}
+
+function workFor(account: string, steps: Steps<void>, signal?: AbortSignal): Promise<void> {
+  return runWithOwnTurns(async () => {
+    // As a request that has been read, and whose token is then looked up.
+    await nextIteration();
+    nameTurnOwner(account);
+    await takeSteps(steps, signal);
+  });
+}
+
+test("work in many short steps waits for others as often as the same work in few long ones", async () => {
+  const stop = new AbortController();
+  const others = Array.from({ length: 8 }, () => workFor("a", workInSteps(10_000, 4), stop.signal));
+  const millis: number[] = [];
+  for (const [count, step] of [
+    [1_000, 0.1],
+    [25, 4],
+  ] as const) {
+    const began = worked;
+    await workFor("a", workInSteps(count, step));
+    millis.push(worked - began);
+  }
+  stop.abort(new Error("enough"));
+  await expect(Promise.all(others)).rejects.toThrow("enough");
+  const [short = 0, long = 0] = millis;
+  expect(short).toBeLessThan(2 * long);
+  expect(long).toBeLessThan(100 * 20);
+});
+
+test("an account has every other turn, however much another one does", async () => {
+  const stop = new AbortController();
+  const others = Array.from({ length: 30 }, () => workFor("b", workInSteps(10_000, 4), stop.signal));
+  let own = 0;
+  await workFor(
+    "a",
+    workInSteps(100, 4, () => {
+      own += 4;
+    }),
+  );
+  expect(own).toBe(400);
+  // The first of all steps is no turn yet: each of the thirty does its own before.
+  expect(worked - own).toBeLessThan(30 * 4 + 2 * own);
+  stop.abort(new Error("enough"));
+  await expect(Promise.all(others)).rejects.toThrow("enough");
+});
+
+test("requests of one account take turns with each other", async () => {
+  const ended: string[] = [];
+  const done = (name: string) => () => ended.push(name);
+  await Promise.all([
+    workFor("a", workInSteps(100, 4)).then(done("long")),
+    workFor("a", workInSteps(10, 4)).then(done("short")),
+  ]);
+  expect(ended).toEqual(["short", "long"]);
+});
+
+test("the event loop goes round after some milliseconds of work, of however many tasks", async () => {
+  const stalls: number[] = [];
+  let isDone = false;
+  const watch = async () => {
+    for (let last = worked; !isDone; last = worked) {
+      await nextIteration();
+      stalls.push(worked - last);
+    }
+  };
+  const watching = watch();
+  await Promise.all(
+    Array.from({ length: 20 }, (_, n) => workFor(`account ${n % 3}`, workInSteps(200, 1 + (n % 3)))),
+  );
+  isDone = true;
+  await watching;
+  // The first steps of all are in one iteration here; a store waits for a turn before it.
+  expect(Math.max(...stalls.slice(3))).toBeLessThanOrEqual(5 + 3);
+  expect(stalls.length).toBeGreaterThan(400);
+});

@@ -26,7 +26,7 @@ test("what is left out is noted: deep and long paths, and those beyond the bound
 });
 
 test("others get their turn while many paths are listed", async () => {
-  const body = JSON.stringify(Object.fromEntries(Array.from({ length: 5_000 }, (_, n) => [`k${n}`, n])));
-  const turns = await countTurns(() => listBodyPaths(Array.from({ length: 100 }, () => body)));
+  const body = JSON.stringify(Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`k${n}`, n])));
+  const turns = await countTurns(() => listBodyPaths(Array.from({ length: 10 }, () => body)));
   expect(turns).toBeGreaterThan(2);
 });

@@ -2,7 +2,7 @@
 // caller's, and for reads one retry within a budget. Every kind of failure becomes one `BackendError`.
 
 import { type ClientRequest, findClientRequest, raceAbort } from "../../src/core/async/concurrency.ts";
-import { reportAnswer, reportWaiting } from "../../src/core/async/read-progress.ts";
+import { reportAnswer, reportSent, reportWaiting } from "../../src/core/async/read-progress.ts";
 import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
@@ -212,6 +212,7 @@ async function runAttempt<T>(
 ): Promise<T> {
   const { backend, timeout, authBackoff } = state;
   const started = performance.now();
+  const endWait = reportSent(client?.progress);
   const current: Attempt = { started, client, reportOutcome, observation: observe?.() };
   const limit = new AbortController();
   const timer = setTimeout(
@@ -238,6 +239,7 @@ async function runAttempt<T>(
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", leave);
+    endWait();
   }
 }
 

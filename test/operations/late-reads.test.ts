@@ -105,6 +105,20 @@ describe("deadline of a request whose turn at a source has not come", () => {
   });
 });
 
+test("a deadline that passes while no source owes an answer names none", async () => {
+  vi.useFakeTimers();
+  const source = openSource();
+  const work = startRequest(new AbortController().signal, 30_000);
+  noteClientRequest(work.signal, { account: "ana", progress: work.progress });
+  sendMany(source, 3, work.signal, async () => {});
+  await vi.advanceTimersByTimeAsync(30_000);
+  vi.useRealTimers();
+  expect(describeFailure(work.signal.reason).body).toEqual({
+    error:
+      "The request took longer than 30s; 3 requests to data sources were answered; ask for less, or try again later",
+  });
+});
+
 describe("a late answer over HTTP says how far it came", () => {
   const page = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z" };
   /** Sends ten at a time, and never the last. */

@@ -15,7 +15,9 @@ export interface ReadProgress {
   read: number;
   /** When the last of them came, on the clock of `performance.now`. */
   lastReadAt: Millis;
-  /** How many requests the sources have answered, and when the last one. */
+  /** How many requests the sources have been sent and have not answered yet. */
+  underWay: number;
+  /** How many they have answered, and when the last one. */
   answered: number;
   lastAnsweredAt: Millis;
   /** Of each request that waits for its turn at a source: whether that source answers others. */
@@ -29,7 +31,7 @@ export interface ReadProgress {
 const maxSilence: Millis = 5_000;
 
 export function createReadProgress(): ReadProgress {
-  const none = { wanted: 0, read: 0, lastReadAt: 0, answered: 0, lastAnsweredAt: 0 };
+  const none = { wanted: 0, read: 0, lastReadAt: 0, underWay: 0, answered: 0, lastAnsweredAt: 0 };
   return { unit: "documents", ...none, waiting: new Set(), waited: 0, waitedUntil: 0 };
 }
 
@@ -39,6 +41,15 @@ export function reportRead(progress: ReadProgress | undefined, count: number, un
   progress.unit = unit;
   progress.read += count;
   progress.lastReadAt = performance.now();
+}
+
+/** A source has been sent one of its requests. Returns what is called when that has ended, however it did. */
+export function reportSent(progress: ReadProgress | undefined): () => void {
+  if (progress === undefined) return () => {};
+  progress.underWay += 1;
+  return () => {
+    progress.underWay -= 1;
+  };
 }
 
 /** A source has answered one of its requests, whatever it said. */
@@ -68,11 +79,11 @@ function countWait(progress: ReadProgress): void {
 }
 
 /**
- * What a client reads when the deadline passes; undefined where it is for want of an answer: the sources have sent nothing
- * lately, and there was no wait for those that answered others.
+ * What a client reads when the deadline passes; undefined where it is for want of an answer: the sources owe one and have sent
+ * nothing lately, and there was no wait for those that answered others.
  */
 export function describeLateRead(progress: ReadProgress, deadline: Millis): string | undefined {
-  const { unit, wanted, read, answered } = progress;
+  const { unit, wanted, read, underWay, answered } = progress;
   const silence = Math.min(maxSilence, deadline / 4);
   const isLately = (time: Millis): boolean => performance.now() - time <= silence;
   const late = `The request took longer than ${printDuration(deadline)}`;
@@ -83,7 +94,7 @@ export function describeLateRead(progress: ReadProgress, deadline: Millis): stri
   }
   countWait(progress);
   const hasWaited = progress.waited > silence;
-  const isAnswered = answered > 0 && isLately(progress.lastAnsweredAt);
+  const isAnswered = answered > 0 && (underWay === 0 || isLately(progress.lastAnsweredAt));
   if (!isAnswered && !hasWaited) return undefined;
   const digit = progress.waited < second ? 1 : second;
   const wait = printDuration(Math.round(progress.waited / digit) * digit);

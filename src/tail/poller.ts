@@ -5,12 +5,12 @@
 // and from time to time the whole lateness window. A poll that is refused is repeated query by query, and what has been
 // delivered is remembered for each query, so that only those tails are refused whose own query cannot be answered.
 //
+// Copies of a shard show a line at different times: a poll may have found one that a tail, which joins only then, does not find
+// itself. So whoever joins also gets what others were given before, when it is read again.
+//
 // A query that is slow at the source must not hold up the others. So each is read alone until it has been answered about as fast
 // as they are. Where a poll of several fails, one of them is read alone; if the source answers that, one of the others may be what
 // it cannot answer, and each is read alone until it has been answered. A source that is down is asked for one query only.
-import { createHash } from "node:crypto";
-import { noteClientRequest } from "../core/async/concurrency.ts";
-import { createReadProgress } from "../core/async/read-progress.ts";
 import { createPause, runWithOwnTurns } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
@@ -24,12 +24,20 @@ import {
   nanosPerMilli,
   type TimeRange,
 } from "../core/time.ts";
-import { type Filter, listComparisons } from "../log-query/ast.ts";
 import { type Body, openBody } from "../log-query/json-body.ts";
-import { compileFilter } from "../log-query/matches.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { AccountTurns } from "./account-turns.ts";
+import {
+  closeRange,
+  combineFilters,
+  createAudience,
+  digestFilter,
+  type Listener,
+  maxSeparateQueries,
+  type QueryAudience,
+  settleOutcome,
+} from "./audience.ts";
 import { type LineSource, readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 
@@ -41,22 +49,8 @@ const maxRetryDelay: Millis = 30_000;
 export function computeRetryDelay(failures: number): Millis {
   return Math.min(pollInterval * 2 ** failures, maxRetryDelay);
 }
-/** With more different queries than these, all lines are read: a larger query costs the index more than it saves. */
-const maxSeparateQueries = 32;
 /** Queries that have failed together twice within so long are read alone for as long. */
 const separationTime: Millis = 5 * minute;
-
-export interface Listener {
-  readonly filter: Filter;
-  /** Lines that satisfy the filter, by time; never one twice. */
-  readonly onLines: (lines: readonly LogLine[]) => void;
-  /** A poll has succeeded: every line before `closed` that came in time has been delivered. */
-  readonly onClosed: (closed: Instant) => void;
-  /** A poll failed; the next one is after `rest`. */
-  readonly onFailure: (error: unknown, rest: Millis) => void;
-  /** No poll of its query can succeed; nothing more is delivered. */
-  readonly onRefusal: (error: Unprocessable) => void;
-}
 
 export interface Poller {
   /** Delivers lines that become visible from now on, and maybe some that the listener knows. */
@@ -82,37 +76,16 @@ export interface PollerOptions extends LineSource {
   readonly log: (event: LogEvent) => void;
 }
 
-/** Listeners of one query. */
-interface QueryAudience {
-  readonly key: string;
-  readonly filter: Filter;
-  /** How many its filter has. */
-  readonly comparisons: number;
-  readonly matches: (line: LogLine, body: Body) => boolean;
-  readonly listeners: Set<Listener>;
-  /** What has been delivered to them. */
-  readonly seen: RecentIds;
-  /** Of the listener that came first. */
-  readonly account: string;
-  /** When the last poll of the whole lateness window began, and when that of any range did. */
-  complete: Instant;
-  last: Instant;
-  isAlone: boolean;
-  /** It is not read with others before this. */
-  aloneUntil: Instant;
-  /** Of the next poll. */
-  outcome: PromiseWithResolvers<void>;
-  /** Aborted when the last listener has left. */
-  readonly left: AbortController;
-  /** Why nothing more is read for them. */
-  refusal: Unprocessable | undefined;
-}
-
 /** A poller and those who listen to it. */
 interface PollerState {
   readonly options: PollerOptions;
   readonly audiences: Map<string, QueryAudience>;
-  /** What need not be matched again, as far as there is room: a line that is missing here costs time and nothing else. */
+  /** How many have joined. */
+  joined: number;
+  /**
+   * What need not be matched again for those who had joined by then, with how many these were. As far as there is room: a line that
+   * is missing here costs time and nothing else.
+   */
   readonly matched: RecentIds;
   /** Resolves when the batches read so far have been delivered. */
   delivering: Promise<void>;
@@ -126,7 +99,7 @@ interface PollerState {
 
 export function createPoller(options: PollerOptions): Poller {
   const state: PollerState = {
-    ...{ options, audiences: new Map(), matched: createRecentIds(options.seenLimit) },
+    ...{ options, audiences: new Map(), joined: 0, matched: createRecentIds(options.seenLimit) },
     ...{ delivering: Promise.resolve(), leaving: undefined, spent: 0, separated: undefined },
   };
   return {
@@ -139,7 +112,9 @@ export function createPoller(options: PollerOptions): Poller {
 function addListener(state: PollerState, listener: Listener, account: string): Listening {
   const key = digestFilter(listener.filter);
   const audience = state.audiences.get(key) ?? addAudience(state, key, listener, account);
-  audience.listeners.add(listener);
+  state.joined += 1;
+  audience.newest = state.joined;
+  audience.listeners.set(listener, state.joined);
   return {
     leave: () => {
       if (audience.listeners.delete(listener) && audience.listeners.size === 0)
@@ -150,14 +125,8 @@ function addListener(state: PollerState, listener: Listener, account: string): L
 }
 
 function addAudience(state: PollerState, key: string, { filter }: Listener, account: string): QueryAudience {
-  const began = state.options.now();
-  const audience: QueryAudience = {
-    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileFilter(filter) },
-    ...{ listeners: new Set(), seen: createRecentIds(state.options.seenLimit), account },
-    ...{ complete: began, last: began, isAlone: true, aloneUntil: began },
-    ...{ outcome: createOutcome(), left: new AbortController(), refusal: undefined },
-  };
-  noteClientRequest(audience.left.signal, { account, progress: createReadProgress() });
+  const { now, seenLimit } = state.options;
+  const audience = createAudience({ key, filter, account, began: now(), seenLimit });
   state.audiences.set(key, audience);
   if (state.leaving === undefined) {
     state.leaving = new AbortController();
@@ -168,12 +137,6 @@ function addAudience(state: PollerState, key: string, { filter }: Listener, acco
   return audience;
 }
 
-/** Equal for filters that mean the same comparisons: a long query is not held once more as a key. */
-function digestFilter(filter: Filter): string {
-  const text = JSON.stringify(filter, (name, value) => (name === "span" ? undefined : value));
-  return createHash("sha256").update(text).digest("base64url");
-}
-
 /** Later listeners of its query are another one, and start a new poll where nobody else listens. */
 function removeAudience(state: PollerState, { key, left }: QueryAudience): void {
   state.audiences.delete(key);
@@ -181,20 +144,6 @@ function removeAudience(state: PollerState, { key, left }: QueryAudience): void 
   if (state.audiences.size > 0) return;
   state.leaving?.abort(new Error("no listeners left"));
   state.leaving = undefined;
-}
-
-function createOutcome(): PromiseWithResolvers<void> {
-  const outcome = Promise.withResolvers<void>();
-  outcome.promise.catch(() => {});
-  return outcome;
-}
-
-/** Settles the outcome that is awaited, and replaces one that is known. */
-function settleOutcome(audience: QueryAudience, error?: unknown): void {
-  const pending = audience.outcome;
-  audience.outcome = createOutcome();
-  for (const { resolve, reject } of [pending, audience.outcome])
-    error === undefined ? resolve() : reject(error);
 }
 
 /** Polls for one query until it may be read with others. */
@@ -334,17 +283,6 @@ async function pollOnce(
   return { begun, spent: Math.max(0, Number((now() - begun) / nanosPerMilli)) };
 }
 
-/** A poll that began then has been answered, maybe after one that began later: what that has closed stays closed. */
-function closeRange(audience: QueryAudience, begun: Instant, isComplete: boolean, lateness: bigint): void {
-  audience.last = later(audience.last, begun);
-  settleOutcome(audience);
-  if (isComplete) {
-    audience.complete = later(audience.complete, begun);
-    audience.seen.forget((audience.complete - lateness) as Instant);
-  }
-  for (const listener of audience.listeners) listener.onClosed((audience.complete - lateness) as Instant);
-}
-
 async function pauseAfterFailure(
   state: PollerState,
   audiences: readonly QueryAudience[],
@@ -357,7 +295,7 @@ async function pauseAfterFailure(
   state.options.log({ level, message: "tail: reading failed", err: error, rest });
   for (const audience of audiences) {
     settleOutcome(audience, error);
-    for (const listener of audience.listeners) listener.onFailure(error, rest);
+    for (const listener of audience.listeners.keys()) listener.onFailure(error, rest);
   }
   await state.options.pause(rest, signal);
 }
@@ -403,7 +341,7 @@ async function readAndDeliver(
 }
 
 function refuseAudience(state: PollerState, audience: QueryAudience, error: Unprocessable): void {
-  const refused = [...audience.listeners];
+  const refused = [...audience.listeners.keys()];
   // They have left, and another audience may have their query by now.
   if (refused.length === 0) return;
   audience.refusal = error;
@@ -413,57 +351,71 @@ function refuseAudience(state: PollerState, audience: QueryAudience, error: Unpr
   for (const listener of refused) listener.onRefusal(error);
 }
 
-/** Matches what any listener follows; all lines where there are too many queries. */
-function combineFilters(audiences: readonly QueryAudience[]): Filter {
-  const filters = audiences.map(({ filter }) => filter);
-  const [first, second, ...rest] = filters;
-  const isAll = filters.length > maxSeparateQueries || filters.some(({ kind }) => kind === "all");
-  if (first === undefined || isAll) return { kind: "all" };
-  if (second === undefined) return first;
-  return { kind: "or", operands: [first, second, ...rest], span: { start: 0, end: 0 } };
+/** A line that is to be matched, with how many had joined when it last was. */
+interface OpenedLine {
+  readonly line: LogLine;
+  readonly body: Body;
+  readonly matchedFor: number;
 }
 
 /**
- * To those who listen when it begins, the shortest queries first: they wait for no long one. Whoever comes later reads himself
- * what lies before. It goes on when those have left for whom the batch was read. @throws the reason why nobody listens any more
+ * To those who listen when it begins, the shortest queries first: they wait for no long one. Whoever comes later gets what is read
+ * later. It goes on when those have left for whom the batch was read. @throws the reason why nobody listens any more
  */
 async function deliverLines(state: PollerState, batch: readonly LogLine[]): Promise<void> {
-  const lines = batch.filter((line) => !state.matched.has(line));
-  if (lines.length === 0) return;
-  const opened = lines.map((line) => ({ line, body: openBody(line.json) }));
+  const { joined, matched } = state;
+  const opened: OpenedLine[] = [];
+  for (const line of batch) {
+    const matchedFor = matched.find(line) ?? 0;
+    if (matchedFor < joined) opened.push({ line, body: openBody(line.json), matchedFor });
+  }
+  if (opened.length === 0) return;
   const pause = createPause(state.leaving?.signal);
   const audiences = [...state.audiences.values()].sort((a, b) => a.comparisons - b.comparisons);
-  for (const audience of audiences) await deliverToAudience(state, audience, opened, pause);
-  for (const line of lines) if (!state.matched.isFull()) state.matched.add(line);
+  for (const audience of audiences) await deliverToAudience(state, audience, opened, joined, pause);
+  for (const { line } of opened)
+    if (!matched.isFull() || matched.find(line) !== undefined) matched.note(line, joined);
 }
 
-/** It is refused where its query matches more lines than can be remembered. */
+/**
+ * Gives each line once to each of those who were among the first `joined`. The audience is refused where its query matches more
+ * lines than can be remembered.
+ */
 async function deliverToAudience(
   state: PollerState,
   audience: QueryAudience,
-  opened: readonly { readonly line: LogLine; readonly body: Body }[],
+  opened: readonly OpenedLine[],
+  joined: number,
   pause: ReturnType<typeof createPause>,
 ): Promise<void> {
   const { matches, listeners } = audience;
   const lateness = fromMillis(state.options.lateness);
-  const own: LogLine[] = [];
-  for (const { line, body } of opened) {
+  const own: { readonly line: LogLine; readonly seen: number }[] = [];
+  for (const { line, body, matchedFor } of opened) {
     if (listeners.size === 0) return;
+    if (matchedFor >= audience.newest) continue;
     // What is read for another query, which has failed for long, may be older than what is remembered of this one.
     const isOpen = line.time >= audience.complete - lateness;
-    if (isOpen && matches(line, body) && addUnlessSeen(state, audience, line)) own.push(line);
+    if (isOpen && matches(line, body)) own.push({ line, seen: noteSeen(state, audience, line, joined) });
     const paused = pause();
     if (paused !== undefined) await paused;
   }
-  if (own.length > 0) for (const listener of listeners) listener.onLines(own);
+  const listUnseen = (place: number) => own.filter(({ seen }) => seen < place).map(({ line }) => line);
+  // One array for nearly all: its text is shared between tails.
+  const fresh = listUnseen(1);
+  for (const [listener, place] of listeners) {
+    const unseen = place <= joined ? listUnseen(place) : [];
+    if (unseen.length > 0) listener.onLines(unseen.length === fresh.length ? fresh : unseen);
+  }
 }
 
-function addUnlessSeen(state: PollerState, audience: QueryAudience, line: LogLine): boolean {
+/** Returns how many had joined when it was last delivered. */
+function noteSeen(state: PollerState, audience: QueryAudience, line: LogLine, joined: number): number {
   try {
-    return audience.seen.add(line);
+    return audience.seen.note(line, joined) ?? 0;
   } catch (error) {
     if (!(error instanceof Unprocessable)) throw error;
     refuseAudience(state, audience, error);
-    return false;
+    return joined;
   }
 }

@@ -13,14 +13,8 @@ import type { TailAnswer } from "../operations/runtime/operation.ts";
 import type { LogEvent } from "../store/backend.ts";
 import type { LogStore } from "../store/logs.ts";
 import { type AccountTurns, createAccountTurns } from "./account-turns.ts";
-import {
-  createPoller,
-  type Listener,
-  type Listening,
-  type Poller,
-  type PollerOptions,
-  pollInterval,
-} from "./poller.ts";
+import type { Listener } from "./audience.ts";
+import { createPoller, type Listening, type Poller, type PollerOptions, pollInterval } from "./poller.ts";
 import { decodeEventId } from "./sse.ts";
 import { startTail, type Tail } from "./tail.ts";
 

@@ -1,6 +1,6 @@
 // One live tail, from its first reading to its last event. It reads by itself what lies behind, with back-pressure, until
 // it is close to now, and is an export for so long; then it listens to the poller of its sources. A line is sent once in
-// each connection: the poller gives it once, and what the tail's own reading has sent is remembered until the poller
+// each connection: the poller gives it once to each tail, and what the tail's own reading has sent is remembered until the poller
 // cannot meet it again.
 //
 // What is sent is bounded, in characters that wait for the client: a tail that passes the bound is ended, and its
@@ -23,7 +23,8 @@ import type { StreamedBody } from "../http/body.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
-import { computeRetryDelay, type Listener, type Listening, type PollerOptions } from "./poller.ts";
+import type { Listener } from "./audience.ts";
+import { computeRetryDelay, type Listening, type PollerOptions } from "./poller.ts";
 import { readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 import { createSendQueue } from "./send-queue.ts";
@@ -357,7 +358,8 @@ function isInRange({ start, options: { to } }: TailState, { time }: LogLine): bo
 
 function isNewLine({ sent, floor, joined }: TailState, line: LogLine): boolean {
   if (sent === undefined) return true;
-  return line.time < floor || joined !== undefined ? !sent.has(line) : sent.add(line);
+  const known = line.time < floor || joined !== undefined ? sent.find(line) : sent.note(line, 0);
+  return known === undefined;
 }
 
 /** Sends what the poller has read; a client that is too far behind is told so. */

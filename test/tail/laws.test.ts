@@ -19,6 +19,8 @@ const arrivals = fc.array(
     time: fc.integer({ min: -30_000, max: length }),
     // Prefers small delays and values near the lateness.
     delay: fc.oneof(fc.nat(1_500), fc.nat(lateness), fc.constantFrom(0, lateness)),
+    /** By when the other copy of its shard shows it too. */
+    refreshed: fc.oneof(fc.nat(1_500), fc.constantFrom(0, lateness)),
     red: fc.boolean(),
   }),
   { maxLength: 60 },
@@ -36,6 +38,8 @@ const outages = fc.array(
 );
 type Outage = typeof outages extends fc.Arbitrary<(infer One)[]> ? One : never;
 const spent = fc.oneof(fc.constant(0), fc.nat(5_000));
+/** Which of two copies answers each reading, over and over. */
+const copies = fc.array(fc.boolean(), { minLength: 1, maxLength: 7 });
 const queries = { all: "", red: "message=red", blue: "message=blue" };
 const openings = fc.array(
   fc.record({
@@ -99,20 +103,39 @@ function failing(now: () => number, periods: readonly Outage[], waitSlow: () => 
   });
 }
 
+/** Each reading is of a copy that shows a line when `isShown` says so, or of one that shows all. */
+function readCopies(store: LogStore, copies: readonly boolean[], isShown: (id: string) => boolean): LogStore {
+  let reading = 0;
+  return {
+    ...store,
+    async *lines(query, signal) {
+      const isLater = copies[reading++ % copies.length] === true;
+      for await (const batch of store.lines(query, signal)) {
+        const shown = isLater ? batch.filter(({ id }) => isShown(id)) : batch;
+        if (shown.length > 0) yield shown;
+      }
+    },
+  };
+}
+
 test.each([
   ["a failing source", (store: LogStore) => store, 60],
   ["two backends of which any fails", splitInTwo, 30],
 ])("tails deliver each line once, over %s and with clients that reconnect", async (_, split, numRuns) => {
-  const law = fc.asyncProperty(arrivals, outages, openings, spent, async (...script) => {
-    const [arrivals, outages, openings, spent] = script;
+  const law = fc.asyncProperty(arrivals, outages, openings, spent, copies, async (...script) => {
+    const [arrivals, outages, openings, spent, copies] = script;
     let clock: Clock | undefined;
     const now = () => Number((clock?.now() ?? 0n) / 1_000_000n) - base;
     const waitSlow = async () => {
       if (spent > 0) await clock?.pause(spent, new AbortController().signal);
     };
+    const isShown = (id: string) => {
+      const { time = 0, delay = 0, refreshed = 0 } = arrivals[Number(id.slice(1))] ?? {};
+      return now() >= time + Math.min(delay + refreshed, lateness);
+    };
     const subject = createSubject({
       tail: { lateness },
-      store: (store) => split(failing(now, outages, waitSlow)(store)),
+      store: (store) => split(failing(now, outages, waitSlow)(readCopies(store, copies, isShown))),
     });
     clock = subject.clock;
     for (const [n, { time, delay, red }] of arrivals.entries()) {

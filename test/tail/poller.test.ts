@@ -10,7 +10,8 @@ import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createAccountTurns } from "#src/tail/account-turns.ts";
-import { createPoller, type Listener, type Poller, type PollerOptions } from "#src/tail/poller.ts";
+import type { Listener } from "#src/tail/audience.ts";
+import { createPoller, type Poller, type PollerOptions } from "#src/tail/poller.ts";
 import { createSubject } from "./harness.ts";
 
 const base = Date.UTC(2026, 0, 15);
@@ -248,4 +249,78 @@ describe("a tail among lines that others follow", () => {
     expect(narrow.lines()).toHaveLength(50);
     expect(narrow.state()).toBe("open");
   });
+});
+
+test.each([
+  ["its own query", "message:line"],
+  ["another query", "message:li"],
+])(
+  "a tail that comes back to a copy of a shard that is refreshed later gets what the poll for %s has found before, once",
+  async (_, query) => {
+    /** What the copy that answers does not show yet. */
+    const stale = new Set<string>();
+    const { open, add, clock } = createSubject({
+      tail: { lateness: 20_000 },
+      store: (store) => ({
+        async *lines(query, signal) {
+          for await (const batch of store.lines(query, signal))
+            yield batch.filter(({ id }) => !stale.has(id));
+        },
+      }),
+    });
+    const there = await open({ query });
+    await clock.advance(0);
+    const resume = there.lastId();
+    for (const id of ["a", "b"]) add(id, 500, "line");
+    await clock.advance(1_000);
+    stale.add("a");
+    const again = await open({ query: "message:line", resume });
+    await clock.advance(0);
+    expect(again.lines()).toEqual(["b"]);
+    stale.clear();
+    await clock.advance(60_000);
+    for (const client of [there, again]) expect(client.lines().toSorted()).toEqual(["a", "b"]);
+  },
+);
+
+test("what was matched already is matched again for the query of who has joined alone", async () => {
+  const compared: string[] = [];
+  /** Notes each comparison with its message. */
+  const createWatched = (n: number) => {
+    const line = { ...lines[n], id: `w${n}` } as LogLine;
+    return Object.defineProperty(line, "message", {
+      enumerable: true,
+      get: () => {
+        compared.push(line.id);
+        return "line";
+      },
+    });
+  };
+  const watched = [0, 1, 2].map(createWatched);
+  let polled = Promise.withResolvers<void>();
+  const poller = createPollerOf(
+    {
+      async *lines() {
+        yield watched;
+      },
+    },
+    { pause: () => polled.promise },
+  );
+  const poll = async () => {
+    const pending = polled;
+    polled = Promise.withResolvers();
+    pending.resolve();
+    for (let n = 0; n < 12; n += 1) await nextTurn();
+    return compared.splice(0).length;
+  };
+  const first = listen(poller, { filter: parse("message=line") });
+  await first.outcome;
+  const others = [1, 2].map((n) => listen(poller, { filter: parse(`message=other${n}`) }));
+  await Promise.all(others.map(({ outcome }) => outcome));
+  await poll();
+  expect(await poll()).toBe(0);
+  const late = listen(poller, { filter: parse("message=line") });
+  expect(await poll()).toBe(watched.length);
+  expect(await poll()).toBe(0);
+  for (const { leave } of [first, late, ...others]) leave();
 });

@@ -9,8 +9,9 @@
 // itself. So whoever joins also gets what others were given before, when it is read again.
 //
 // A query that is slow at the source must not hold up the others. So each is read alone until it has been answered about as fast
-// as they are. Where a poll of several fails, one of them is read alone; if the source answers that, one of the others may be what
-// it cannot answer, and each is read alone until it has been answered. A source that is down is asked for one query only.
+// as they are. Where a poll of several fails, or is much slower than before, one of them is read alone; if the source answers that
+// as usual, it may be one of the others, and each is read alone until it has been answered. A source that is down is asked for one
+// query only.
 import { createPause, runWithOwnTurns } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
@@ -49,7 +50,10 @@ const maxRetryDelay: Millis = 30_000;
 export function computeRetryDelay(failures: number): Millis {
   return Math.min(pollInterval * 2 ** failures, maxRetryDelay);
 }
-/** Queries that have failed together twice within so long are read alone for as long. */
+/**
+ * Queries that have failed together twice within so long are read alone for as long. Why they are slow together is looked for once
+ * within it: a source that is slow itself must not be asked for more.
+ */
 const separationTime: Millis = 5 * minute;
 
 export interface Poller {
@@ -91,16 +95,18 @@ interface PollerState {
   delivering: Promise<void>;
   /** Stops the polls of several queries; undefined while nobody listens. */
   leaving: AbortController | undefined;
-  /** How long the last poll of several queries took. */
+  /** How long the last poll of several queries took, but for those that were much slower than that. */
   spent: Millis;
-  /** When queries that failed together were last told apart. */
+  /** How many of these there have been since. */
+  slowPolls: number;
+  /** When queries that failed or were slow together were last told apart. */
   separated: Instant | undefined;
 }
 
 export function createPoller(options: PollerOptions): Poller {
   const state: PollerState = {
     ...{ options, audiences: new Map(), joined: 0, matched: createRecentIds(options.seenLimit) },
-    ...{ delivering: Promise.resolve(), leaving: undefined, spent: 0, separated: undefined },
+    ...{ delivering: Promise.resolve(), leaving: undefined, spent: 0, slowPolls: 0, separated: undefined },
   };
   return {
     listen: (listener, account) => addListener(state, listener, account),
@@ -199,21 +205,22 @@ function listTogether({ audiences }: PollerState): readonly QueryAudience[] {
 async function pollTogether(state: PollerState, signal: AbortSignal): Promise<void> {
   const { pause } = state.options;
   let failures = 0;
-  let isDoubtful = false;
+  // How long a poll took that one of the queries may have held up: without end, where it has failed.
+  let doubted: Millis | undefined;
   while (!signal.aborted) {
     const together = listTogether(state);
-    const probed = isDoubtful ? together.slice(failures % together.length).slice(0, 1) : together;
+    const probed = doubted === undefined ? together : together.slice(failures % together.length).slice(0, 1);
     try {
-      const { begun, spent } = await pollOnce(state, probed, signal);
-      const others = together.filter((audience) => !probed.includes(audience));
-      if (isDoubtful) separateFailed(state, others, begun);
-      else state.spent = spent;
+      const poll = await pollOnce(state, probed, signal);
+      doubted =
+        doubted === undefined
+          ? findSlowness(state, together, poll)
+          : settleDoubt(state, doubted, { together, probed }, poll);
       failures = 0;
-      isDoubtful = false;
-      await pause(chooseRest(spent), signal);
+      await pause(chooseRest(poll.spent), signal);
     } catch (error) {
       if (signal.aborted) return;
-      isDoubtful ||= isCausedByOne(error, together);
+      if (isCausedByOne(error, together)) doubted = Number.POSITIVE_INFINITY;
       await pauseAfterFailure(state, together, error, failures, signal);
       failures += 1;
     }
@@ -221,20 +228,65 @@ async function pollTogether(state: PollerState, signal: AbortSignal): Promise<vo
 }
 
 /** Whether the source may fail for one of the queries alone. */
-function isCausedByOne(error: unknown, { length }: readonly QueryAudience[]): boolean {
-  return error instanceof BackendError && !isDown(error) && length > 1 && length <= maxSeparateQueries;
+function isCausedByOne(error: unknown, together: readonly QueryAudience[]): boolean {
+  return error instanceof BackendError && !isDown(error) && isReadAsSeveral(together);
+}
+
+function isReadAsSeveral({ length }: readonly QueryAudience[]): boolean {
+  return length > 1 && length <= maxSeparateQueries;
 }
 
 function isDown(error: unknown): boolean {
   return error instanceof BackendError && ["unreachable", "denied"].includes(error.failure);
 }
 
-/** Those whose poll has failed although the source answers. What fails together again and again is kept apart for longer. */
-function separateFailed(state: PollerState, audiences: readonly QueryAudience[], at: Instant): void {
-  const length = fromMillis(separationTime);
-  const isRepeated = state.separated !== undefined && at - state.separated < length;
-  state.separated = at;
-  separateAudiences(state, audiences, isRepeated ? ((at + length) as Instant) : at);
+/**
+ * Returns how long the poll of all took if one of them may have held it up: where it is the second in a row that is much slower than
+ * before. One of the whole lateness window may take longer.
+ */
+function findSlowness(
+  state: PollerState,
+  together: readonly QueryAudience[],
+  { begun, spent }: Poll,
+): Millis | undefined {
+  const isSlow = isMuchSlower(spent, state.spent) && isReadAsSeveral(together) && !isSeparated(state, begun);
+  if (!isSlow) state.spent = spent;
+  state.slowPolls = isSlow ? state.slowPolls + 1 : 0;
+  return state.slowPolls > 1 ? spent : undefined;
+}
+
+function isSeparated({ separated }: PollerState, at: Instant): boolean {
+  return separated !== undefined && at - separated < fromMillis(separationTime);
+}
+
+/**
+ * One of the queries was read alone, since it is in doubt which of them held up the poll of all, for as long as `doubted`. Returns the
+ * doubt that is left.
+ */
+function settleDoubt(
+  state: PollerState,
+  doubted: Millis,
+  { together, probed }: Readonly<Record<"together" | "probed", readonly QueryAudience[]>>,
+  { begun, spent }: Poll,
+): Millis | undefined {
+  const isRepeated = isSeparated(state, begun);
+  state.slowPolls = 0;
+  if (isMuchSlower(doubted, spent)) {
+    const others = together.filter((audience) => !probed.includes(audience));
+    // What fails together again and again is kept apart for longer.
+    const isLong = isRepeated && doubted === Number.POSITIVE_INFINITY;
+    separateAudiences(state, others, isLong ? ((begun + fromMillis(separationTime)) as Instant) : begun);
+    state.separated = begun;
+    return undefined;
+  }
+  // A second one that is as slow alone as all are together: the source is slow for each.
+  if (isRepeated) {
+    state.spent = spent;
+    return undefined;
+  }
+  separateAudiences(state, probed, begun);
+  state.separated = begun;
+  return doubted;
 }
 
 /** Reads each alone, until then at least. */
@@ -255,15 +307,18 @@ function chooseRest(spent: Millis): Millis {
   return Math.max(pollInterval - spent, pollInterval / 5);
 }
 
-/**
- * Polls the range that may have new lines for these queries: the lateness window from time to time, else the recent part of it.
- * Returns when it began, and how long it took.
- */
+/** When a poll began, and how long it took. */
+interface Poll {
+  readonly begun: Instant;
+  readonly spent: Millis;
+}
+
+/** Polls the range that may have new lines for these queries: the lateness window from time to time, else the recent part of it. */
 async function pollOnce(
   state: PollerState,
   audiences: readonly QueryAudience[],
   signal: AbortSignal,
-): Promise<{ readonly begun: Instant; readonly spent: Millis }> {
+): Promise<Poll> {
   const { now } = state.options;
   const lateness = fromMillis(state.options.lateness);
   // A clock that is put back must not move the lower bound.

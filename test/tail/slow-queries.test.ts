@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import type { Principal } from "#src/access/auth.ts";
 import { BackendError, type Failure } from "#src/core/errors.ts";
-import type { Millis } from "#src/core/time.ts";
+import { fromMillis, type Millis, second } from "#src/core/time.ts";
 import { createAccountTurns } from "#src/tail/account-turns.ts";
 import { ana, type Client, createSubject } from "./harness.ts";
 
@@ -19,6 +19,8 @@ interface Script {
 
 function createScriptedSubject(script: Script) {
   const read: string[] = [];
+  /** What the source takes to read a range of more than half a minute. */
+  const delays = { whole: 0 };
   let passed = 0;
   const subject = createSubject({
     store: (store) => ({
@@ -26,6 +28,8 @@ function createScriptedSubject(script: Script) {
         const text = JSON.stringify(query.filter);
         read.push(text);
         const isScripted = text.includes(script.word);
+        const { from, to } = query.range;
+        if (to - from > fromMillis(30 * second)) await subject.clock.pause(delays.whole, signal);
         if (isScripted && script.spent !== undefined) await subject.clock.pause(script.spent, signal);
         if (isScripted && script.failure !== undefined)
           throw new BackendError("elk", script.failure, "secret");
@@ -47,7 +51,7 @@ function createScriptedSubject(script: Script) {
     await pass(seconds);
     return await opening;
   }
-  return { ...subject, script, read, pass, openWithin, countLines: () => passed };
+  return { ...subject, script, delays, read, pass, openWithin, countLines: () => passed };
 }
 
 const listKinds = (client: Client) => [...new Set(client.events.map(({ event }) => event))];
@@ -87,6 +91,56 @@ test("a query that is slow at the source gets its own lines late, whoever came f
     await pass(20);
     expect(clients.get("slow")?.lines()).toContain(`l${before + 19}`);
     for (const client of clients.values()) expect(listKinds(client)).toEqual(["line"]);
+  }
+});
+
+test("a query that becomes slow among others is put aside, whoever came first, and read with them again later", async () => {
+  for (const words of [
+    ["slow", "line", "li"],
+    ["line", "li", "slow"],
+  ]) {
+    const { open, pass, script, read, countLines } = createScriptedSubject({ word: "slow" });
+    const clients = new Map<string, Client>();
+    for (const word of words) clients.set(word, await open({ query: `message:${word}` }));
+    await pass(5);
+    script.spent = 8_000;
+    // Two slow polls, and what is read alone after them.
+    await pass(30);
+    for (let n = 0; n < 40; n += 1) {
+      await pass(1);
+      for (const word of ["line", "li"]) expect(clients.get(word)?.lines()).toContain(`l${countLines() - 2}`);
+    }
+    expect(clients.get("slow")?.lines()).toContain(`l${countLines() - 20}`);
+    script.spent = 0;
+    await pass(20);
+    const before = read.length;
+    await pass(10);
+    expect(read.length - before).toBe(10);
+    for (const client of clients.values()) {
+      expect(listKinds(client)).toEqual(["line"]);
+      expect(client.lines().length).toBe(new Set(client.lines()).size);
+      expect(client.lines()).toContain(`l${countLines() - 2}`);
+    }
+  }
+});
+
+test("a source that is slow for each query, or for a long range, is asked for little more than one query", async () => {
+  const { open, pass, script, read, countLines, delays } = createScriptedSubject({ word: "message" });
+  const clients: Client[] = [];
+  for (let n = 0; n < 20; n += 1) clients.push(await open({ query: `message:line OR message:m${n}` }));
+  await pass(5);
+  delays.whole = 3_000;
+  const early = read.length;
+  await pass(60);
+  expect(read.length - early).toBeLessThanOrEqual(60);
+  script.spent = 4_000;
+  const before = read.length;
+  await pass(420);
+  // One each 4.2 seconds, and two that are read alone meanwhile.
+  expect(read.length - before).toBeLessThanOrEqual(100 + 10);
+  for (const client of clients) {
+    expect(listKinds(client)).toEqual(["line"]);
+    expect(client.lines()).toContain(`l${countLines() - 10}`);
   }
 });
 

@@ -290,6 +290,19 @@ export function metricStoreSuite(subject: MetricSubject): void {
         await expect(answer).rejects.toMatchObject({ slug: "not_supported_by_backend" });
       });
 
+      // A store over several stores has no members of its own.
+      test("is in no samples of single series, and its count and mean are", async ({ skip }) => {
+        const members = running.store.members ?? skip();
+        const readRaw = (measure: Measure) =>
+          members.readRaw({ ...queryOf({ ...summary, measure }), sampleLimit: 1_000_000 }, signal);
+        for (const measure of measures.measurement) {
+          if (measure.of !== "observations") continue;
+          if (measure.combine === "count" || measure.combine === "mean")
+            expect(await readRaw(measure)).not.toEqual([]);
+          else await expect(readRaw(measure)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+        }
+      });
+
       test("answers counts and means over several series", async () => {
         for (const combine of ["count", "mean"] as const) {
           await verify({ ...summary, measure: { of: "observations", combine } });

@@ -3,7 +3,7 @@
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { findFirstAtOrAfter, requireFirst } from "../../../src/core/collections.ts";
-import { Refused } from "../../../src/core/errors.ts";
+import { createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { compareLists, matchesTags } from "../../../src/metrics/measures.ts";
@@ -375,6 +375,10 @@ function createMemberReader(backend: string, families: Families): MemberReader {
       );
     },
     readRaw: async (query, signal) => {
+      const { match, metric, measure } = query;
+      const isSummary = families.get(metric)?.kind === "summary";
+      if (isSummary && isQuantile(measure) && listSeries(families, match, metric).length > 0)
+        throw createUnsupportedError(backend, "a quantile of a summary that several scrapers keep");
       const cut = (stored: StoredSeries): CounterSamples => ({
         ...sliceSamples(stored, { ...query, lookBack: 0 }, 0),
         baseline: "own",

@@ -131,6 +131,16 @@ describe("readout init", () => {
       ["--elastic", "http://h", "--elastic-api-key", ref("A"), "--elastic-bearer", ref("B")],
       /one way to authenticate/,
     ],
+    ...[
+      ["a slash", "http://h", "http://h/"],
+      ["a path's slash", "https://h/es", "https://h/es/"],
+      ["the default port", "http://h", "http://h:80"],
+      ["upper case", "https://h:9200", "HTTPS://H:9200"],
+    ].map(([what = "", ...both]): [string, string[], RegExp] => [
+      `one cluster in two spellings, by ${what}`,
+      both.flatMap((url) => ["--elastic", url]),
+      /--elastic: one address is there twice/,
+    ]),
     ["a site that is no name", ["--elastic", "http://h", "--site", "a b"], /--site/],
     ["a word too many", ["--elastic", "http://h", "x"], /x/],
   ])("refuses wrong arguments: %s", async (_, args, complaint) => {

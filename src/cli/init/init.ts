@@ -157,7 +157,8 @@ function readArguments(args: readonly string[], env: Shell["env"]): InitArgument
   const { elastic = [], prometheus, out, force, site, user, index: patterns = [] } = values;
   if (elastic.length === 0 && prometheus === undefined) throw new Error("--elastic, --prometheus or both");
   if (!/^[\w.-]+$/.test(site)) throw new Error("--site: expected letters, digits and . _ -");
-  if (new Set(elastic).size < elastic.length) throw new Error("--elastic: one address is there twice");
+  if (new Set(elastic.map(normaliseAddress)).size < elastic.length)
+    throw new Error("--elastic: one address is there twice");
   if (user.trim() === "") throw new Error("--user is empty");
   if (patterns.some((pattern) => pattern.trim() === "")) throw new Error("--index is empty");
   const backends = [
@@ -167,6 +168,11 @@ function readArguments(args: readonly string[], env: Shell["env"]): InitArgument
     ...(prometheus === undefined ? [] : [buildBackendDraft("prom", "prometheus", prometheus, values, env)]),
   ];
   return { out, force, site, user, patterns, backends };
+}
+
+/** One spelling of an address that may be written in several: case of the host, default port, slashes at the end. */
+function normaliseAddress(url: string): string {
+  return (URL.parse(url)?.href ?? url).replace(/\/+$/, "");
 }
 
 function buildBackendDraft(

@@ -31,6 +31,28 @@ export function anyOf(queries: readonly Query[]): Query {
   return kept.length === 1 ? first : { bool: { should: kept, minimum_should_match: 1 } };
 }
 
+/** `anyOf` of very many: equal queries once, and the terms of one field in one clause, which servers do not count by values. */
+export function anyOfMany(queries: readonly Query[]): Query {
+  const others = new Map<string, Query>();
+  const values = new Map<string, Set<string>>();
+  for (const query of queries.flatMap(listAlternatives)) {
+    const [field, value] = Object.entries(query.term ?? {})[0] ?? [];
+    if (field === undefined || typeof value !== "string") others.set(JSON.stringify(query), query);
+    else values.set(field, (values.get(field) ?? new Set()).add(value));
+  }
+  const terms = [...values].map(
+    ([field, own]): Query =>
+      own.size === 1 ? { term: { [field]: [...own][0] } } : { terms: { [field]: [...own] } },
+  );
+  return anyOf([...terms, ...others.values()]);
+}
+
+/** The operands of what `anyOf` has made, else the query itself. */
+function listAlternatives(query: Query): readonly Query[] {
+  const { should, minimum_should_match: least } = (query.bool ?? {}) as Record<string, unknown>;
+  return least === 1 && Array.isArray(should) ? should : [query];
+}
+
 export function not(query: Query): Query {
   if (query === matchAll) return matchNone;
   if (query === matchNone) return matchAll;

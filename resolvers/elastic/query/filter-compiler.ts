@@ -16,6 +16,7 @@ import type { Product } from "../client/product.ts";
 import {
   allOf,
   anyOf,
+  anyOfMany,
   buildIndicesQuery,
   matchAll,
   matchNone,
@@ -238,7 +239,7 @@ function compileNode(filter: Filter, compile: ComparisonCompiler, depth: number)
   const operands = flattenOperands(filter.kind, filter.operands).map((operand) =>
     compileNode(operand, compile, depth + 1),
   );
-  const combine = filter.kind === "and" ? allOf : anyOf;
+  const combine = filter.kind === "and" ? allOf : anyOfMany;
   return {
     lower: combine(operands.map((operand) => operand.lower)),
     upper: combine(operands.map((operand) => operand.upper)),

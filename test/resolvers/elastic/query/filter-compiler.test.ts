@@ -136,6 +136,18 @@ describe.each(products)("filter compiler on %s", (name, version, created) => {
     await expect(sent.join("")).toMatchFileSnapshot(`golden/sent-${name.toLowerCase()}.txt`);
   });
 
+  // 400 pods under two of their names. A query of too many clauses finds everything.
+  test("asks for as many clauses for many values of a field as for two", async () => {
+    const askFor = (count: number) => {
+      const terms = Array.from({ length: count }, (_, n) => `keyword=web-${n} OR unmapped=web-${n}`);
+      return compileFilter(parse(terms.join(" OR ")), known, ecs, product);
+    };
+    const two = measureQuery(await askFor(2));
+    expect(two.clauses).toBeGreaterThan(2);
+    expect(measureQuery(await askFor(400))).toEqual(two);
+    expect(JSON.stringify(await askFor(400))).toContain('"web-399"');
+  });
+
   test("swaps the bounds under negation", () => {
     for (const path of paths) {
       for (const [positive, negative] of [

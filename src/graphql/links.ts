@@ -158,7 +158,7 @@ export function toInstant(value: unknown): Instant {
 type Loader = DataLoader<unknown, unknown>;
 const loaders = new WeakMap<Session, Map<string, Loader>>();
 
-/** Queries may have 1,000 terms, and a pod is looked for under four names. */
+/** A pod is looked for under nine names, all of which are compared with each line that is found. */
 const maxBatchSize = 200;
 
 /** Asks together with all that ask for the same link of the same site before anything else happens. */

@@ -19,8 +19,7 @@ import {
   type TimeRange,
   toMillis,
 } from "../core/time.ts";
-import type { Filter } from "../log-query/ast.ts";
-import { parse } from "../log-query/parse.ts";
+import type { Filter, Path, SourceSpan } from "../log-query/ast.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store/kubernetes.ts";
 import type { LogSource } from "../store/logs.ts";
 import type { ListingQuery } from "../store/span-analytics.ts";
@@ -173,28 +172,34 @@ export function prepareLinkedMetricNames(site: string): PreparedOperation<Promis
 
 // ---- Log lines ----------------------------------------------------------------------------------------------
 
-/** Where a line says something, as a path into its body and as the query language writes it. */
-type SubjectField = readonly [query: string, ...path: readonly string[]];
-const subjectFields = {
-  trace: [
-    ["trace_id", "trace_id"],
-    ["trace.id", "trace", "id"],
-  ],
+/** Where a line says something: paths into its body, by the layouts of lines. */
+const subjectPaths = {
+  trace: [["trace_id"], ["trace", "id"]],
   pod: [
-    ["k8s\\.pod\\.name", "k8s.pod.name"],
-    ["kubernetes.pod.name", "kubernetes", "pod", "name"],
-    ["kubernetes.pod_name", "kubernetes", "pod_name"],
-    ["resource.k8s\\.pod\\.name", "resource", "k8s.pod.name"],
+    ["k8s.pod.name"],
+    ["k8s", "pod", "name"],
+    ["kubernetes", "pod", "name"],
+    ["kubernetes", "pod_name"],
+    ["resource", "k8s.pod.name"],
+    ["resource", "k8s", "pod", "name"],
+    ["Resource", "k8s", "pod", "name"],
+    ["resource", "attributes", "k8s.pod.name"],
+    ["resource", "attributes.k8s@pod@name"],
   ],
-} as const satisfies Readonly<Record<string, readonly SubjectField[]>>;
-type LinkSubject = keyof typeof subjectFields;
+} as const satisfies Readonly<Record<string, readonly [Path, Path, ...Path[]]>>;
+type LinkSubject = keyof typeof subjectPaths;
 /** Where a line says which Kubernetes namespace its pod is in. */
-const namespacePaths: readonly (readonly string[])[] = [
+const namespacePaths: readonly Path[] = [
   ["k8s.namespace.name"],
+  ["k8s", "namespace", "name"],
   ["kubernetes", "namespace"],
   ["kubernetes", "namespace_name"],
   ["kubernetes", "pod_namespace"],
   ["resource", "k8s.namespace.name"],
+  ["resource", "k8s", "namespace", "name"],
+  ["Resource", "k8s", "namespace", "name"],
+  ["resource", "attributes", "k8s.namespace.name"],
+  ["resource", "attributes.k8s@namespace@name"],
 ];
 
 /** What a line says it belongs to. Many shippers write the name of a pod without its namespace. */
@@ -211,15 +216,12 @@ export function readSubject(subject: LinkSubject, json: unknown): LineSubject | 
   } catch {
     return undefined;
   }
-  const id = readFirstText(
-    body,
-    subjectFields[subject].map(([, ...path]) => path),
-  );
+  const id = readFirstText(body, subjectPaths[subject]);
   if (id === undefined) return undefined;
   return subject === "pod" ? { id, namespace: readFirstText(body, namespacePaths) } : { id };
 }
 
-function readFirstText(body: unknown, paths: readonly (readonly string[])[]): string | undefined {
+function readFirstText(body: unknown, paths: readonly Path[]): string | undefined {
   for (const path of paths) {
     let value: unknown = body;
     for (const key of path) {
@@ -273,7 +275,7 @@ export async function readLinkedLines(
         from: group.map(({ from }) => from).reduce(earlier),
         to: group.map(({ to }) => to).reduce(later),
       },
-      filter: parseSubjectFilter(subject, new Set(group.map(({ id }) => id))),
+      filter: buildSubjectFilter(subject, new Set(group.map(({ id }) => id))),
       order,
       expectedLines: group.reduce((sum, { limit }) => sum + limit, 0),
       ...{ documentLimit, budget },
@@ -296,13 +298,24 @@ export function toLineRow(line: LogLine): unknown {
   return readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0];
 }
 
-/** What lines that belong to one of the identifiers say. */
-function parseSubjectFilter(subject: LinkSubject, ids: ReadonlySet<string>): Filter {
-  const terms = [...ids].flatMap((id) =>
-    subjectFields[subject].map(([field]) => `${field}=${JSON.stringify(id)}`),
+/** What lines that belong to one of the identifiers say. As a text it could be longer than the language allows. */
+function buildSubjectFilter(subject: LinkSubject, ids: ReadonlySet<string>): Filter {
+  const [first, second, ...others] = [...ids].flatMap((value) =>
+    subjectPaths[subject].map(
+      (path): Filter => ({
+        kind: "compare",
+        field: { kind: "json", path },
+        operator: "=",
+        value,
+        span: nowhere,
+      }),
+    ),
   );
-  return parse(terms.join(" OR "));
+  if (first === undefined || second === undefined) throw new Error("no identifier to look for");
+  return { kind: "or", operands: [first, second, ...others], span: nowhere };
 }
+
+const nowhere: SourceSpan = { start: 0, end: 0 };
 
 /** The lines that answer the questions. @throws {Refused} More than `rowLimit` lines were read for them. */
 async function collectLines(

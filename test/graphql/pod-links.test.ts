@@ -73,12 +73,21 @@ interface PodAnswer {
 const page = `site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: 20, order: ASC }`;
 
 describe("pods of two namespaces with one name", async () => {
+  const dotted = { "k8s.pod.name": "db-0", "k8s.namespace.name": "beta" };
+  const nested = { k8s: { pod: { name: "db-0" }, namespace: { name: "beta" } } };
   const forms = {
-    k8s: { "k8s.pod.name": "db-0", "k8s.namespace.name": "beta" },
+    k8s: dotted,
     filebeat: { kubernetes: { namespace: "beta", pod: { name: "db-0" } } },
     "fluent-bit": { kubernetes: { namespace_name: "beta", pod_name: "db-0" } },
     vector: { kubernetes: { pod_namespace: "beta", pod_name: "db-0" } },
-    resource: { resource: { "k8s.pod.name": "db-0", "k8s.namespace.name": "beta" } },
+    nested,
+    resource: { resource: dotted },
+    "nested resource": { resource: nested },
+    "raw resource": { Resource: nested },
+    "resource of attributes": { resource: { attributes: dotted } },
+    "resource of an older template": {
+      resource: { "attributes.k8s@pod@name": "db-0", "attributes.k8s@namespace@name": "beta" },
+    },
   };
   const silent = { "k8s.pod.name": "db-0", "k8s.namespace.name": "" };
   const cluster = await createCluster(

@@ -25,17 +25,27 @@ import { createBadge, createGrid } from "./grid.js";
 /** Where the layouts of log lines name the pod, as the API's own link from a pod to its lines reads them. */
 const podPaths = [
   ["k8s.pod.name"],
+  ["k8s", "pod", "name"],
   ["kubernetes", "pod", "name"],
   ["kubernetes", "pod_name"],
   ["resource", "k8s.pod.name"],
+  ["resource", "k8s", "pod", "name"],
+  ["Resource", "k8s", "pod", "name"],
+  ["resource", "attributes", "k8s.pod.name"],
+  ["resource", "attributes.k8s@pod@name"],
 ];
 /** The same for its namespace. */
 const namespacePaths = [
   ["k8s.namespace.name"],
+  ["k8s", "namespace", "name"],
   ["kubernetes", "namespace"],
   ["kubernetes", "namespace_name"],
   ["kubernetes", "pod_namespace"],
   ["resource", "k8s.namespace.name"],
+  ["resource", "k8s", "namespace", "name"],
+  ["Resource", "k8s", "namespace", "name"],
+  ["resource", "attributes", "k8s.namespace.name"],
+  ["resource", "attributes.k8s@namespace@name"],
 ];
 /** What ails comes first. */
 const urgency = ["Failed", "Pending", "Unknown", "Running", "Succeeded"];

@@ -285,7 +285,7 @@ function toFields(entry: AuditEntry, { key, queries }: AuditSettings, isToken: I
     operation,
     user,
     token,
-    sites: sites?.slice(0, maxSites).map((site) => hideTokens(site.slice(0, maxNameChars), isToken)),
+    sites: sites && listSites(sites, isToken),
     from,
     to,
     ...(query !== undefined &&
@@ -298,6 +298,13 @@ function toFields(entry: AuditEntry, { key, queries }: AuditSettings, isToken: I
     decision: decide(status),
     ...measured,
   };
+}
+
+/** A request may name one site thousands of times. */
+function listSites(sites: readonly string[], isToken: IsToken): readonly string[] {
+  return [...new Set(sites)]
+    .slice(0, maxSites)
+    .map((site) => hideTokens(site.slice(0, maxNameChars), isToken));
 }
 
 /** What became of the request, in one word. */

@@ -72,6 +72,13 @@ test.each([
   expect(read()[0].decision).toBe(decision);
 });
 
+test("each of the first fifty sites is named once, however often a request names others", async () => {
+  const { record, read } = open();
+  const named = Array.from({ length: 60 }, (_, n) => `site-${n}`);
+  await record({ sites: [...Array.from({ length: 1_000 }, () => "shop"), ...named] });
+  expect(read()[0].sites).toEqual(["shop", ...named.slice(0, 49)]);
+});
+
 test("no token is written, wherever a client puts it", async () => {
   const made = `rdt_${"x".repeat(43)}`;
   const jwt = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ.abc";

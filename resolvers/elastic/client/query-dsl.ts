@@ -49,8 +49,9 @@ export function anyOfMany(queries: readonly Query[]): Query {
 
 /** The operands of what `anyOf` has made, else the query itself. */
 function listAlternatives(query: Query): readonly Query[] {
-  const { should, minimum_should_match: least } = (query.bool ?? {}) as Record<string, unknown>;
-  return least === 1 && Array.isArray(should) ? should : [query];
+  const { should, minimum_should_match: least, ...more } = (query.bool ?? {}) as Record<string, unknown>;
+  const isPlain = least === 1 && Object.keys(more).length === 0;
+  return isPlain && Array.isArray(should) ? should : [query];
 }
 
 export function not(query: Query): Query {

@@ -7,6 +7,7 @@ import type { AuditLog } from "../audit/audit-log.ts";
 import type { CompressionConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { ReadProgress } from "../core/async/read-progress.ts";
+import { nameTurnOwner } from "../core/async/turns.ts";
 import { LimitReached, NotAcceptable, Unauthorized, Unprocessable } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { CompleteBody, StreamedBody } from "../http/body.ts";
@@ -242,7 +243,9 @@ export async function admitToken<Admitted>(
   try {
     const certificate = clientCa === undefined ? undefined : readCertificate?.(clientCa);
     const isEnough = certificate !== undefined && isCertificateEnough(headers, publicUrl);
-    return await admit(await authenticate(token, isEnough ? certificate : undefined, use));
+    const principal = await authenticate(token, isEnough ? certificate : undefined, use);
+    if (use === "counted") nameTurnOwner(principal.account);
+    return await admit(principal);
   } finally {
     release();
   }

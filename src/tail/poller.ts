@@ -12,7 +12,7 @@
 // as they are. Where a poll of several fails, or is much slower than before, one of them is read alone; if the source answers that
 // as usual, it may be one of the others, and each is read alone until it has been answered. A source that is down is asked for one
 // query only.
-import { createPause, runWithOwnTurns } from "../core/async/turns.ts";
+import { createPause, nameTurnOwner, runWithOwnTurns } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
@@ -139,7 +139,7 @@ function addAudience(state: PollerState, key: string, { filter }: Listener, acco
     const { signal } = state.leaving;
     void runWithOwnTurns(() => pollTogether(state, signal));
   }
-  void pollAlone(state, audience);
+  startPollAlone(state, audience);
   return audience;
 }
 
@@ -153,6 +153,13 @@ function removeAudience(state: PollerState, { key, left }: QueryAudience): void 
 }
 
 /** Polls for one query until it may be read with others. */
+function startPollAlone(state: PollerState, audience: QueryAudience): void {
+  void runWithOwnTurns(() => {
+    nameTurnOwner(audience.account);
+    return pollAlone(state, audience);
+  });
+}
+
 async function pollAlone(state: PollerState, audience: QueryAudience): Promise<void> {
   const { pause, now } = state.options;
   const { signal } = audience.left;
@@ -299,7 +306,7 @@ function separateAudiences(
     if (audience.isAlone) continue;
     audience.isAlone = true;
     audience.aloneUntil = aloneUntil;
-    void pollAlone(state, audience);
+    startPollAlone(state, audience);
   }
 }
 
@@ -388,7 +395,8 @@ async function readAndDeliver(
 ): Promise<void> {
   for await (const batch of readLines(state.options, combineFilters(audiences), range, signal)) {
     // One batch after the other: a range is not closed while what it holds is still being delivered for another reading.
-    const delivering = state.delivering.then(() => deliverLines(state, batch));
+    // It is for all who listen, whoever's reading found it.
+    const delivering = state.delivering.then(() => runWithOwnTurns(() => deliverLines(state, batch)));
     state.delivering = delivering.catch(() => {});
     await delivering;
     for (const { refusal } of audiences) if (refusal !== undefined) throw refusal;

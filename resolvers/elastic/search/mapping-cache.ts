@@ -1,8 +1,10 @@
 // Remembers the mappings behind each pattern and the layouts found in them, so that a query takes one request. Readers notice
 // new indices by themselves and ask for a refresh. Only a fresh mapping shows that an index was deleted and recreated under its
 // name, so the age of a copy is limited, and strictly so where a tenant filter depends on it.
+
 import { LRUCache } from "lru-cache";
 import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { runWithOwnTurns } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CustomLayouts, IO } from "../../../src/store/backend.ts";
@@ -136,7 +138,7 @@ async function load(state: CacheState, pattern: string): Promise<IndexMetadata> 
   const { backend, client, acceptedShards, indices, responses } = state;
   // No caller's signal, since others wait for the same response. The client's own deadline bounds it.
   const { signal } = new AbortController();
-  const loaded = await loadIndexMetadata(backend, client, pattern, responses, signal);
+  const loaded = await runWithOwnTurns(() => loadIndexMetadata(backend, client, pattern, responses, signal));
   const metadata = loaded.opaque ? await confirmOpaque(state, pattern, loaded, signal) : loaded;
   if (metadata.opaque) return metadata;
   // An accepted shard count holds for the same indices only.

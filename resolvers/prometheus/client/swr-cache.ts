@@ -1,8 +1,10 @@
 // A stale-while-revalidate cache of what a server says of its metrics. In the second half of its age a value is returned at
 // once and refreshed in the background, so that frequent callers never wait. A missing or older one is loaded once for all
 // callers, who wait for it. A failure is repeated for a second instead of loading.
+
 import { LRUCache } from "lru-cache";
 import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { runWithOwnTurns } from "../../../src/core/async/turns.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 
@@ -70,7 +72,8 @@ function openCache<V>(
       if (failure !== undefined) throw failure.error;
       const at = performance.now();
       try {
-        return { value: await load(key), at };
+        // Others wait for it too.
+        return { value: await runWithOwnTurns(() => load(key)), at };
       } catch (error) {
         failures.set(key, { error });
         throw error;

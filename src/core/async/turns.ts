@@ -1,9 +1,8 @@
 // Turns of the event loop for work that would hold it up in one piece. All such work takes turns with all other, whatever
 // request it is for: a few milliseconds of each of thirty requests would else follow each other without a break. Accounts
-// take turns, and so do the requests of each: one client's thirty exports leave every other turn to another client.
+// share the time evenly, and requests of one take turns: one client's thirty exports leave half of it to another client.
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Millis } from "../time.ts";
-import { type FairQueue, joinQueue, serveNext } from "./fair-queue.ts";
 
 /** How long one turn takes. */
 const turnTime: Millis = 5;
@@ -16,7 +15,13 @@ const owners = new AsyncLocalStorage<{ account: Account }>();
 /** When the last turn of anyone began, on the clock of `performance.now`. */
 let turnBegan: Millis = Number.NEGATIVE_INFINITY;
 let isTurnDue = false;
-const waiting: FairQueue<Account, () => void> = new Map();
+const waiting = new Map<Account, Set<() => void>>();
+/**
+ * What the turns of each account have taken, counted from what the one that had the last turn had taken by then: who has not
+ * worked for a while begins there, and is owed nothing. Only what is above that is kept.
+ */
+const used = new Map<Account, Millis>();
+let leastUsed: Millis = 0;
 
 /** Runs the work, and all asynchronous work that it begins, in the turns of nobody until `nameTurnOwner` is called in it. */
 export function runWithOwnTurns<T>(work: () => T): T {
@@ -32,36 +37,65 @@ export function nameTurnOwner(account: string): void {
 /** Resolves in a turn of the event loop of its own. */
 export function waitForTurn(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  joinQueue(waiting, owners.getStore()?.account, resolve);
+  const account = owners.getStore()?.account;
+  const own = waiting.get(account) ?? new Set();
+  waiting.set(account, own.add(resolve));
   scheduleTurn();
   return promise;
 }
 
+/** The turn lasts from one immediate to the next: what it is for is done in the microtasks between them. */
 function scheduleTurn(): void {
   if (isTurnDue) return;
   isTurnDue = true;
+  let account: Account;
   setImmediate(() => {
     isTurnDue = false;
     turnBegan = performance.now();
-    serveNext(waiting, () => 0, beginFirst);
+    account = beginNext();
+  });
+  setImmediate(() => {
+    used.set(account, leastUsed + Math.max(0, performance.now() - turnBegan));
     if (waiting.size > 0) scheduleTurn();
   });
 }
 
-function beginFirst(own: Set<() => void>): boolean {
+/** Gives the turn to the account that has used the least, of these to the one that waits for the longest time. */
+function beginNext(): Account {
+  for (const [account, millis] of used)
+    if (millis <= leastUsed && !waiting.has(account)) used.delete(account);
+  const countUsed = (account: Account): Millis => Math.max(leastUsed, used.get(account) ?? 0);
+  const [next] = [...waiting.keys()].reduce<[Account, Millis]>(
+    (least, account) => (countUsed(account) < least[1] ? [account, countUsed(account)] : least),
+    [undefined, Number.POSITIVE_INFINITY],
+  );
+  leastUsed = countUsed(next);
+  const own = waiting.get(next) ?? new Set();
   const [first] = own;
-  if (first === undefined) return false;
-  own.delete(first);
-  first();
-  return true;
+  waiting.delete(next);
+  if (first !== undefined) own.delete(first);
+  if (own.size > 0) waiting.set(next, own);
+  first?.();
+  return next;
 }
+
+let passing: Promise<void> | undefined;
 
 /**
  * Waits for a turn where the present one has lasted some milliseconds, and else resolves at once: work in many short steps
- * would wait for all others before each of them, and work in few long steps only a few times.
+ * would wait for all others before each of them, and work in few long steps only a few times. One caller goes on at a time:
+ * those who ask at the same moment would all see that the turn is young.
  */
 export async function yieldToEventLoop(): Promise<void> {
-  if (isTurnOver()) await waitForTurn();
+  while (passing !== undefined) await passing;
+  if (isTurnOver()) return waitForTurn();
+  passing = letPass();
+}
+
+/** Until the caller of `yieldToEventLoop`, or his, has gone on. */
+async function letPass(): Promise<void> {
+  for (let tick = 0; tick < 4; tick += 1) await undefined;
+  passing = undefined;
 }
 
 /** Also where the last turn of anyone has long ended. */

@@ -18,7 +18,6 @@ import { countBackends, findReadPart, listBackends } from "../../access/used-bac
 import type { Limits } from "../../config/limits.ts";
 import { noteClientRequest } from "../../core/async/concurrency.ts";
 import { createHeldBytes, type HeldBytes, holdEach, measureHeldUse } from "../../core/async/held-bytes.ts";
-import { nameTurnOwner } from "../../core/async/turns.ts";
 import { findLargest } from "../../core/collections.ts";
 import { type LimitName, type LimitUse, NotFound } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
@@ -176,7 +175,6 @@ function measureUse({ pool, heldByBackend, backendShare }: ExecutorState): Limit
 
 /** A request without a slot: it is only waited for when the executor drains. */
 function joinExecutor(state: ExecutorState, { account }: Principal, gone: AbortSignal): RequestLifetime {
-  nameTurnOwner(account);
   const release = holdExecutor(state);
   const { limits, slots } = state.options;
   const held = createHeldBytes(limits.heldBytes, { ledger: slots.held, account });

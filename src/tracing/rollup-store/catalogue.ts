@@ -1,6 +1,7 @@
 // What a rollup store has, for requests: the manifests of groups, and the figures of segments.
+
 import { raceAbort } from "../../core/async/concurrency.ts";
-import { yieldToEventLoop } from "../../core/async/turns.ts";
+import { runWithOwnTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
 import { day, isRecent, type Millis, minute, printInstant } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
@@ -98,7 +99,8 @@ async function findManifest(
   if (last !== undefined && isRecent(last.readAt, now(), manifestLifetime))
     return raceAbort(last.found, signal);
   // Not the first caller's signal: others may wait for the same answer. The store's own deadline bounds it.
-  const found = readManifest(store, group, last?.found, new AbortController().signal);
+  const { signal: shared } = new AbortController();
+  const found = runWithOwnTurns(() => readManifest(store, group, last?.found, shared));
   const entry: KnownManifest = { readAt: now(), found, segments: 0 };
   known.delete(group);
   known.set(group, entry);

@@ -6,6 +6,7 @@ import {
   type Steps,
   takeSteps,
   waitForTurn,
+  yieldToEventLoop,
 } from "../../../src/core/async/turns.ts";
 
 /** Milliseconds of work that all tasks have done. */
@@ -16,6 +17,8 @@ beforeEach(async () => {
   await waitForTurn();
 });
 afterEach(async () => {
+  // The last turn is to end on this clock.
+  await nextIteration();
   vi.restoreAllMocks();
   await waitForTurn();
 });
@@ -71,6 +74,54 @@ test("an account has every other turn, however much another one does", async () 
   expect(worked - own).toBeLessThan(30 * 4 + 2 * own);
   stop.abort(new Error("enough"));
   await expect(Promise.all(others)).rejects.toThrow("enough");
+});
+
+test("an account whose turns are short has more of them", async () => {
+  const stop = new AbortController();
+  const long = Array.from({ length: 4 }, () => workFor("b", workInSteps(10_000, 4), stop.signal));
+  let own = 0;
+  const short = Array.from({ length: 10 }, () =>
+    runWithOwnTurns(async () => {
+      await nextIteration();
+      nameTurnOwner("a");
+      // A piece of a large answer, and then a turn for others.
+      for (let piece = 0; piece < 40; piece += 1) {
+        worked += 1;
+        own += 1;
+        await waitForTurn();
+      }
+    }),
+  );
+  const began = worked;
+  await Promise.all(short);
+  expect(own).toBe(400);
+  expect(worked - began).toBeLessThan(2.5 * own);
+  stop.abort(new Error("enough"));
+  await expect(Promise.all(long)).rejects.toThrow("enough");
+});
+
+test("of tasks that ask at the same moment one goes on in a young turn", async () => {
+  const longest = await runWithOwnTurns(async () => {
+    let isDone = false;
+    const stalls: number[] = [];
+    const watch = async () => {
+      for (let last = worked; !isDone; last = worked) {
+        await nextIteration();
+        stalls.push(worked - last);
+      }
+    };
+    const watching = watch();
+    await waitForTurn();
+    const work = async () => {
+      await yieldToEventLoop();
+      worked += 4;
+    };
+    await Promise.all(Array.from({ length: 30 }, work));
+    isDone = true;
+    await watching;
+    return Math.max(...stalls);
+  });
+  expect(longest).toBeLessThanOrEqual(5 + 4);
 });
 
 test("requests of one account take turns with each other", async () => {

@@ -37,14 +37,22 @@ const shortLine = charsPerStep / queryLimits.leaves;
  * take longer than one step, the answer comes in steps.
  */
 export function compileSteppedMatcher(filter: Filter): (line: LogLine) => boolean | Steps<boolean> {
-  const matches = compileMatcher(filter);
+  const test = compileSteppedFilter(filter);
+  return filter.kind === "all" ? () => true : (line) => test(line, openBody(line.json));
+}
+
+/** The same for lines that many filters are asked about: their bodies are opened once for all of these. */
+export function compileSteppedFilter(
+  filter: Filter,
+): (line: LogLine, body: Body) => boolean | Steps<boolean> {
+  const test = compileFilter(filter);
   let stepped: { readonly test: SteppedTest; readonly comparisons: number } | undefined;
-  return (line) => {
+  return (line, body) => {
     const chars = line.json.length + (line.message?.length ?? 0);
-    if (chars <= shortLine) return matches(line);
+    if (chars <= shortLine) return test(line, body);
     stepped ??= { test: compileSteps(filter), comparisons: listComparisons(filter).length };
-    if (stepped.comparisons * chars <= charsPerStep) return matches(line);
-    return stepped.test(line, openBody(line.json), { charsPerComparison: chars, chars: 0 });
+    if (stepped.comparisons * chars <= charsPerStep) return test(line, body);
+    return stepped.test(line, body, { charsPerComparison: chars, chars: 0 });
   };
 }
 
@@ -75,8 +83,7 @@ function compileSteps(filter: Filter): SteppedTest {
   };
 }
 
-/** The same for lines that many filters are asked about: their bodies are opened once for all of these. */
-export function compileFilter(filter: Filter): Test {
+function compileFilter(filter: Filter): Test {
   switch (filter.kind) {
     case "all":
       return () => true;

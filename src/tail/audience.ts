@@ -6,8 +6,7 @@ import type { Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { type Instant, later, type Millis } from "../core/time.ts";
 import { type Filter, listComparisons } from "../log-query/ast.ts";
-import type { Body } from "../log-query/json-body.ts";
-import { compileFilter } from "../log-query/matches.ts";
+import { compileSteppedFilter } from "../log-query/matches.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 
 /** With more different queries than these, all lines are read: a larger query costs the index more than it saves. */
@@ -31,7 +30,7 @@ export interface QueryAudience {
   readonly filter: Filter;
   /** How many its filter has. */
   readonly comparisons: number;
-  readonly matches: (line: LogLine, body: Body) => boolean;
+  readonly matches: ReturnType<typeof compileSteppedFilter>;
   /** With their places among all who have joined the poller. */
   readonly listeners: Map<Listener, number>;
   /** The place of the last one. */
@@ -63,7 +62,7 @@ export function createAudience(options: {
 }): QueryAudience {
   const { key, filter, account, began, seenLimit } = options;
   const audience: QueryAudience = {
-    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileFilter(filter) },
+    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileSteppedFilter(filter) },
     ...{ listeners: new Map(), newest: 0, seen: createRecentIds(seenLimit), account },
     ...{ complete: began, last: began, isAlone: true, aloneUntil: began },
     ...{ outcome: createOutcome(), left: new AbortController(), refusal: undefined },

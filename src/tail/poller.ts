@@ -12,7 +12,7 @@
 // as they are. Where a poll of several fails, or is much slower than before, one of them is read alone; if the source answers that
 // as usual, it may be one of the others, and each is read alone until it has been answered. A source that is down is asked for one
 // query only.
-import { createPause, nameTurnOwner, runWithOwnTurns } from "../core/async/turns.ts";
+import { createPause, nameTurnOwner, runWithOwnTurns, takeSteps } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
@@ -421,6 +421,14 @@ interface OpenedLine {
   readonly matchedFor: number;
 }
 
+/** What is given to those who were among the first `joined`. */
+interface Delivery {
+  readonly lines: readonly OpenedLine[];
+  readonly joined: number;
+  /** Aborted when nobody listens any more. */
+  readonly signal: AbortSignal | undefined;
+}
+
 /**
  * To those who listen when it begins, the shortest queries first: they wait for no long one. Whoever comes later gets what is read
  * later. It goes on when those have left for whom the batch was read. @throws the reason why nobody listens any more
@@ -433,33 +441,31 @@ async function deliverLines(state: PollerState, batch: readonly LogLine[]): Prom
     if (matchedFor < joined) opened.push({ line, body: openBody(line.json), matchedFor });
   }
   if (opened.length === 0) return;
-  const pause = createPause(state.leaving?.signal);
+  const delivery = { lines: opened, joined, signal: state.leaving?.signal };
   const audiences = [...state.audiences.values()].sort((a, b) => a.comparisons - b.comparisons);
-  for (const audience of audiences) await deliverToAudience(state, audience, opened, joined, pause);
+  for (const audience of audiences) await deliverToAudience(state, audience, delivery);
   for (const { line } of opened)
     if (!matched.isFull() || matched.find(line) !== undefined) matched.note(line, joined);
 }
 
-/**
- * Gives each line once to each of those who were among the first `joined`. The audience is refused where its query matches more
- * lines than can be remembered.
- */
+/** Gives each line once to each. The audience is refused where its query matches more lines than can be remembered. */
 async function deliverToAudience(
   state: PollerState,
   audience: QueryAudience,
-  opened: readonly OpenedLine[],
-  joined: number,
-  pause: ReturnType<typeof createPause>,
+  { lines, joined, signal }: Delivery,
 ): Promise<void> {
   const { matches, listeners } = audience;
   const lateness = fromMillis(state.options.lateness);
+  const pause = createPause(signal);
   const own: { readonly line: LogLine; readonly seen: number }[] = [];
-  for (const { line, body, matchedFor } of opened) {
+  for (const { line, body, matchedFor } of lines) {
     if (listeners.size === 0) return;
     if (matchedFor >= audience.newest) continue;
+    const found = matches(line, body);
+    const isOwn = typeof found === "boolean" ? found : await takeSteps(found, signal);
     // What is read for another query, which has failed for long, may be older than what is remembered of this one.
     const isOpen = line.time >= audience.complete - lateness;
-    if (isOpen && matches(line, body)) own.push({ line, seen: noteSeen(state, audience, line, joined) });
+    if (isOwn && isOpen) own.push({ line, seen: noteSeen(state, audience, line, joined) });
     const paused = pause();
     if (paused !== undefined) await paused;
   }

@@ -12,6 +12,7 @@ import type { LogStore } from "#src/store/logs.ts";
 import { createAccountTurns } from "#src/tail/account-turns.ts";
 import type { Listener } from "#src/tail/audience.ts";
 import { createPoller, type Poller, type PollerOptions } from "#src/tail/poller.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 import { createSubject } from "./harness.ts";
 
 const base = Date.UTC(2026, 0, 15);
@@ -90,6 +91,27 @@ test("lines of one batch reach many tails in several turns, each what it follows
   const { received, turns } = await deliver(40);
   expect(received).toEqual(new Map(Array.from({ length: 40 }, (_, tail) => [tail, [`l${tail}`]])));
   expect(turns).toBeGreaterThan(5);
+});
+
+test("a long line is compared with the words of a query in several turns", async () => {
+  const message = `${"lorem ipsum ".repeat(30_000)} end`;
+  const poller = createPollerOf({
+    async *lines() {
+      yield lines.slice(0, 1).map((line) => ({ ...line, message }));
+    },
+  });
+  const words = Array.from({ length: 400 }, (_, n) => `message:mx${n}`).join(" OR ");
+  const found: string[] = [];
+  const turns = await countTurns(async () => {
+    const { outcome, leave } = listen(poller, {
+      filter: parse(`${words} OR message:end`),
+      onLines: (own) => found.push(...own.map(({ id }) => id)),
+    });
+    await outcome;
+    leave();
+  });
+  expect(found).toEqual(["l0"]);
+  expect(turns).toBeGreaterThanOrEqual(120);
 });
 
 test("lines reach the tails with the shortest queries first", async () => {
@@ -285,10 +307,10 @@ test.each([
 
 test("what was matched already is matched again for the query of who has joined alone", async () => {
   const compared: string[] = [];
-  /** Notes each comparison with its message. */
+  /** Notes each comparison with its hostname. */
   const createWatched = (n: number) => {
     const line = { ...lines[n], id: `w${n}` } as LogLine;
-    return Object.defineProperty(line, "message", {
+    return Object.defineProperty(line, "hostname", {
       enumerable: true,
       get: () => {
         compared.push(line.id);
@@ -313,13 +335,13 @@ test("what was matched already is matched again for the query of who has joined 
     for (let n = 0; n < 12; n += 1) await nextTurn();
     return compared.splice(0).length;
   };
-  const first = listen(poller, { filter: parse("message=line") });
+  const first = listen(poller, { filter: parse("hostname=line") });
   await first.outcome;
-  const others = [1, 2].map((n) => listen(poller, { filter: parse(`message=other${n}`) }));
+  const others = [1, 2].map((n) => listen(poller, { filter: parse(`hostname=other${n}`) }));
   await Promise.all(others.map(({ outcome }) => outcome));
   await poll();
   expect(await poll()).toBe(0);
-  const late = listen(poller, { filter: parse("message=line") });
+  const late = listen(poller, { filter: parse("hostname=line") });
   expect(await poll()).toBe(watched.length);
   expect(await poll()).toBe(0);
   for (const { leave } of [first, late, ...others]) leave();

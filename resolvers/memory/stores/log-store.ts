@@ -1,12 +1,12 @@
 // Log lines in arrays sorted by time, and `matches` for every one of them. It is the oracle that other stores are
 // compared with, so it prefers being plainly right over being fast.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { createPause, takeSteps } from "../../../src/core/async/turns.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
-import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
+import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
 import { listComparisons } from "../../../src/log-query/ast.ts";
-import { compileMatcher } from "../../../src/log-query/matches.ts";
+import { compileSteppedMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery, LogStore } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 
@@ -23,8 +23,6 @@ export interface MemoryLogs extends LogStore {
   readonly newest: (index: string) => Instant | undefined;
 }
 
-/** Lines looked at before others get their turn; an abort is noticed there. */
-const stride = 2_000;
 /** Lines of a batch, but for the rest of its last millisecond. */
 const batchSize = 500;
 
@@ -84,26 +82,27 @@ async function* readLines(
   signal: AbortSignal,
 ): AsyncGenerator<readonly LogLine[]> {
   signal.throwIfAborted();
-  const accepts = wrapWithRecorder(compileMatcher(query.filter), findCurrentRecorder());
+  const matches = compileSteppedMatcher(query.filter);
+  const recorder = findCurrentRecorder();
+  const pause = createPause(signal);
   let batch: LogLine[] = [];
   // The open millisecond, and how many lines of it are in the batch.
   let start: Instant | undefined;
   let tied = 0;
   const { documentLimit, budget = { documents: 0 } } = query;
   const moments = query.moments && new Set(query.moments);
-  let looked = 0;
   for (const line of mergeSources(indices, query)) {
-    looked += 1;
-    if (looked % stride === 0) {
-      await yieldToEventLoop();
-      signal.throwIfAborted();
-    }
+    const paused = pause();
+    if (paused !== undefined) await paused;
     if (moments?.has(floorToMilli(line.time)) === false) continue;
     budget.documents += 1;
     if (budget.documents > documentLimit)
       throw createTooLargeError("documents would have to be read", documentLimit);
-    if (!accepts(line)) continue;
-    if (start === undefined || line.time < start || line.time >= start + nanosPerMilli) {
+    const found = matches(line);
+    const isKept = typeof found === "boolean" ? found : await takeSteps(found, signal);
+    recordLine(recorder, line, isKept);
+    if (!isKept) continue;
+    if (floorToMilli(line.time) !== start) {
       if (batch.length >= batchSize) {
         yield batch;
         signal.throwIfAborted();
@@ -119,14 +118,8 @@ async function* readLines(
   if (batch.length > 0) yield batch;
 }
 
-/** A test of lines that tells the recorder of each, where there is one. */
-function wrapWithRecorder(accepts: (line: LogLine) => boolean, recorder: Recorder | undefined) {
-  if (recorder === undefined) return accepts;
-  return (line: LogLine) => {
-    const kept = accepts(line);
-    recorder.recordDocuments({ source: line.source_id, documents: 1, kept: kept ? 1 : 0 });
-    return kept;
-  };
+function recordLine(recorder: Recorder | undefined, { source_id }: LogLine, isKept: boolean): void {
+  recorder?.recordDocuments({ source: source_id, documents: 1, kept: isKept ? 1 : 0 });
 }
 
 /**

@@ -52,10 +52,8 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
   const isCall = path === "/api/mcp/tool";
   if (part !== "" && !isListing && !isCall) throw new NotFound();
   const allowed = isListing ? "GET" : "POST";
-  if (method === "OPTIONS" && headers.get("origin") !== null) {
-    await finish(200, false);
-    return answerPreflight(exchange, allowed);
-  }
+  // Neither counted nor logged: a browser asks it for itself, and without a token. What it asks for is a request of its own.
+  if (method === "OPTIONS" && headers.get("origin") !== null) return answerPreflight(exchange, allowed);
   if (method !== allowed) {
     return finishWith(finish, 405, { error: "Method not allowed" }, { Allow: allowed });
   }

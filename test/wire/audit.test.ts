@@ -92,6 +92,19 @@ test("a path that is none, and no page for people, and no probe", async () => {
   expect(lines).toMatchObject([{ operation: "none", status: 404, decision: "denied" }]);
 });
 
+test("no preflight of a page's request, but that of a page that may not ask", async () => {
+  const [origin, foreign] = ["https://agents.example.com", "https://evil.example"];
+  const { server, lines } = serve({ served: { origins: [origin] } });
+  const ask = (from: string) =>
+    server.fetch("http://readout/mcp", {
+      method: "OPTIONS",
+      headers: { origin: from, "access-control-request-method": "POST" },
+    });
+  expect([(await ask(origin)).status, lines]).toEqual([200, []]);
+  expect((await ask(foreign)).status).toBe(403);
+  expect(lines).toMatchObject([{ operation: "mcp", status: 403, decision: "denied" }]);
+});
+
 test("what a limit refuses", async () => {
   const { post, lines } = serve({ limits: { tokenRequests: 0 } });
   expect((await post(linesBody(), as(token, "r1"))).status).toBe(429);

@@ -2,6 +2,7 @@
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
 import { parseNumeral, parseSettings } from "../../src/config/validation.ts";
+import { yieldToEventLoop } from "../../src/core/async/turns.ts";
 import {
   day,
   fromMillis,
@@ -90,13 +91,15 @@ export const memory: BackendKind<MemorySettings> = {
           limitations: [],
           problems: [],
         }),
-        // Neither makes the data: a start inspects every source.
+        // Neither makes the data: a start inspects every source. All take turns with requests: a reload may inspect ten thousand.
         logs: async ({ index, tenantFilter }) => {
+          await yieldToEventLoop();
           const newest = (name: string) =>
             findNewest(io.now(), (range) => generateLines(seed, name, range).map(({ time }) => time));
           return describeIndices([index], tenantFilter, { indices: () => logIndices, newest });
         },
         traces: async ({ index, tenantFilter }) => {
+          await yieldToEventLoop();
           // Indices of reports hold nothing generated.
           const newest = (name: string) =>
             spans.newest(name) ??
@@ -105,10 +108,14 @@ export const memory: BackendKind<MemorySettings> = {
           return describeIndices(index.split(","), tenantFilter, { indices, newest });
         },
         metrics: async (match) => {
+          await yieldToEventLoop();
           measure();
           return describeMetrics(metrics, match);
         },
-        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
+        kubernetes: async (match) => {
+          await yieldToEventLoop();
+          return describeCluster(observeCluster(seed, match, toMillis(io.now())));
+        },
       },
       close: async () => clearInterval(timer),
     };
@@ -187,8 +194,9 @@ function describeIndices(
     layout: "memory",
     indices: indices.length - missing.length,
     newest: indices
+      .filter((index) => known.includes(index))
       .map(held.newest)
-      .reduce((a, b) => (a !== undefined && (b === undefined || a > b) ? a : b)),
+      .reduce((a, b) => (a !== undefined && (b === undefined || a > b) ? a : b), undefined),
     limitations: [],
     problems: [
       ...missing.map((index) => `there is no index ${index}; there are ${known.join(", ")}`),

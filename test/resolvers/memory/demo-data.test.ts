@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { clusterMatch } from "#resolvers/memory/demo/cluster.ts";
 import { generateLines, logIndices } from "#resolvers/memory/demo/logs.ts";
 import { generateSpans, settleTime, traceIndices } from "#resolvers/memory/demo/traces.ts";
 import { memory } from "#resolvers/memory/memory.ts";
@@ -10,6 +11,7 @@ import { allTime, floorToMilli, fromMillis, type Instant } from "#src/core/time.
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { countTurns } from "../../support/event-loop-turns.ts";
 import { testIO } from "../../support/io.ts";
 import { sampleRuns } from "../../support/law-runs.ts";
 
@@ -147,6 +149,25 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
   expect(await backend.probe(signal)).toEqual({ product: "memory", version: "generated" });
   await backend.close();
 });
+
+test.each(["logs", "traces", "metrics", "kubernetes"] as const)(
+  "inspections of %s, of which a reload makes thousands, let others have turns between them",
+  async (part) => {
+    const backend = memory.create("demo", memory.parseConfig({}), { ...testIO, now: () => fromMillis(base) });
+    const { signal } = new AbortController();
+    const source = { id: "app", layout: "auto", tenantFilter: undefined };
+    const spans = buildSpanSource("shop", { index: "demo-shop-traces", layout: "auto" });
+    const inspect: () => Promise<unknown> | undefined = {
+      logs: () => backend.inspections.logs?.({ ...source, index: "demo-shop-app" }, signal),
+      traces: () => backend.inspections.traces?.(spans, signal),
+      metrics: () => backend.inspections.metrics?.({ site: "demo-shop" }, signal),
+      kubernetes: () => backend.inspections.kubernetes?.(clusterMatch, signal),
+    }[part];
+    const turns = await countTurns(() => Promise.all(Array.from({ length: 20 }, () => inspect())));
+    expect(turns).toBeGreaterThanOrEqual(20);
+    await backend.close();
+  },
+);
 
 describe("generated traces", () => {
   const spans = traceIndices.flatMap((index) =>

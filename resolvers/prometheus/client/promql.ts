@@ -279,6 +279,11 @@ function quote(text: string): string {
   return `"${escaped}"`;
 }
 
+/** How long a value is as one of several that a matcher has. */
+export function measureAlternative(value: string): number {
+  return Buffer.byteLength(quote(`${escapeRegex(value)}|`)) - 2;
+}
+
 function escapeRegex(text: string): string {
   return text.replace(/[\\.+*?()|[\]{}^$]/g, "\\$&");
 }

@@ -23,6 +23,8 @@ export interface ServerTraits {
   readonly hidesRestarts: boolean;
   /** A value that is NaN, as that of infinity less infinity, is left out of answers as if there were none (VictoriaMetrics). */
   readonly losesNaN: boolean;
+  /** The longest expression that the server takes, where it has a limit: VictoriaMetrics, unless told otherwise. */
+  readonly expressionBytes?: number | undefined;
   /** The server answers nothing from before this time, as of the detection; `undefined` if it has no such time. */
   readonly oldest?: Millis | undefined;
 }
@@ -103,7 +105,10 @@ async function detectTraits(cache: TraitsCache, signal: AbortSignal): Promise<De
   const { edge, isThanos, losesNaN } = await detectProduct(cache, signal);
   const alignment = await readIfSupported(detectRangeAlignment(cache, signal));
   const { oldest, aligned = false } = alignment ?? {};
-  return { edge, isThanos, hidesRestarts: isThanos, losesNaN, oldest, aligned, detectedAt };
+  return {
+    ...{ edge, isThanos, hidesRestarts: isThanos, losesNaN, oldest, aligned, detectedAt },
+    expressionBytes: losesNaN ? 16_384 : undefined,
+  };
 }
 
 const constantOne = call("vector", number(1));

@@ -49,8 +49,8 @@ import {
   type ClusterScope,
   chunkSnapshots,
   countPerSnapshot,
+  createNameTaker,
   createTooManyRowsError,
-  maxFilterNames,
   type QueryClient,
   queryAll,
   readInScope,
@@ -165,14 +165,15 @@ async function* holdWithinLimit<Row>(
   yield* held;
 }
 
-/** An expression may have a name of a pod nine times, and VictoriaMetrics takes 16 KiB. */
-const maxSentPods = 25;
-
 /** The part of a filter that is sent. All of it is applied to the rows. */
-function buildSentScope({ namespaces, pods = [] }: Pick<PodFilter, "namespaces" | "pods">): PodScope {
+function buildSentScope(
+  cluster: ClusterScope,
+  { namespaces, pods = [] }: Pick<PodFilter, "namespaces" | "pods">,
+): PodScope {
+  const take = createNameTaker(cluster);
   return {
-    namespaces: namespaces.length > maxFilterNames ? [] : namespaces,
-    pods: pods.length > maxSentPods ? [] : pods,
+    pods: take({ namespaces: [], pods }) ? pods : [],
+    namespaces: take({ namespaces, pods: [] }) ? namespaces : [],
   };
 }
 
@@ -182,7 +183,7 @@ async function* readPods(
   query: SnapshotQuery & PodFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodsRow[]> {
-  const scope = buildSentScope(query);
+  const scope = buildSentScope(cluster, query);
   const accepts = createPodFilter(query);
   const counts = [buildPodCount(cluster, scope)];
   const { largest, sum } = await countPerSnapshot(client, counts, query.snapshots, signal);
@@ -275,7 +276,7 @@ async function listOrphanedUsage(
   signal: AbortSignal,
 ): Promise<readonly PodAtTime[]> {
   const cluster = await readScope(client, query.match, signal);
-  const scope = buildSentScope(query);
+  const scope = buildSentScope(cluster, query);
   const orphans: PodAtTime[] = [];
   for (const snapshots of chunkSnapshots(query.snapshots)) {
     const queries = {

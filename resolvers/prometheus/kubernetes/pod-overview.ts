@@ -14,11 +14,12 @@ import {
   buildStateQueries,
   podQueryOrder,
 } from "./queries.ts";
-import { freshness, type PodScope, type QueryScope } from "./selectors.ts";
+import { freshness, type PodScope } from "./selectors.ts";
 import {
+  type ClusterScope,
   countPerSnapshot,
+  createNameTaker,
   createTooManyRowsError,
-  maxFilterNames,
   maxSnapshotsPerQuery,
   type QueryClient,
   queryAll,
@@ -53,12 +54,12 @@ interface OverviewPart {
 /** Rows by time, namespace and name. @throws {Refused} over the limit of rows @throws {BackendError} */
 export async function* readOverview(
   client: QueryClient,
-  cluster: QueryScope,
+  cluster: ClusterScope,
   query: OverviewQuery & OverviewFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodOverviewRow[]> {
-  const namespaces = query.namespaces.length > maxFilterNames ? [] : query.namespaces;
-  const scope: PodScope = { namespaces, pods: [] };
+  const named: PodScope = { namespaces: query.namespaces, pods: [] };
+  const scope = createNameTaker(cluster)(named) ? named : { namespaces: [], pods: [] };
   const accepts = createOverviewFilter(query);
   const end: Buckets = { start: query.to, step: minute, count: 1 };
   const present = await listSeenPods(client, cluster, scope, end, freshness, signal);
@@ -66,7 +67,7 @@ export async function* readOverview(
   const gone = seen.filter(({ key }) => !present.has(key));
   const rowCount = present.size + gone.length;
   if (rowCount > query.rowLimit) throw createTooManyRowsError(query.rowLimit, rowCount);
-  const parts: OverviewPart[] = [...groupPods(gone)].map((pods) => ({
+  const parts: OverviewPart[] = [...groupPods(cluster, gone)].map((pods) => ({
     scope: buildPodScope(pods),
     minutes: coverMinutes(pods),
     pods,
@@ -94,7 +95,7 @@ export async function* readOverview(
  */
 async function findLastMinutes(
   client: QueryClient,
-  cluster: QueryScope,
+  cluster: ClusterScope,
   scope: PodScope,
   range: OverviewQuery,
   signal: AbortSignal,
@@ -106,7 +107,7 @@ async function findLastMinutes(
   const pods = found.sort(compareSeenPods);
   if (step === minute) return pods;
   const exact = new Map<string, SeenPod>();
-  for (const group of groupPods(pods)) {
+  for (const group of groupPods(cluster, pods)) {
     const keys = new Set(group.map(({ key }) => key));
     const window = coverMinutes(group);
     const listed = await listSeenPods(client, cluster, buildPodScope(group), window, freshness, signal);
@@ -118,7 +119,7 @@ async function findLastMinutes(
 /** Every pod of the range, with the tile of `step` that has its last minute. */
 async function searchTiles(
   client: QueryClient,
-  cluster: QueryScope,
+  cluster: ClusterScope,
   scope: PodScope,
   minutes: Buckets,
   step: Millis,
@@ -160,7 +161,7 @@ function compareSeenPods(a: SeenPod, b: SeenPod): number {
 /** The pods of some times, each with the last of them that has it. `reach` is how old a sample may be. */
 function listSeenPods(
   client: QueryClient,
-  cluster: QueryScope,
+  cluster: ClusterScope,
   scope: PodScope,
   times: Buckets,
   reach: Millis,
@@ -182,14 +183,17 @@ function collectPods(): SeriesFold<ReadonlyMap<string, SeenPod>> {
 }
 
 /** Groups of pods, in their order, whose minutes lie close enough for one set of queries. */
-function* groupPods(pods: readonly SeenPod[]): Generator<readonly SeenPod[]> {
+function* groupPods(cluster: ClusterScope, pods: readonly SeenPod[]): Generator<readonly SeenPod[]> {
   let group: SeenPod[] = [];
+  let take = createNameTaker(cluster);
   for (const pod of pods) {
     const { count } = coverMinutes([...group.slice(0, 1), pod]);
-    const isFull = group.length === maxFilterNames || (group.length + 1) * count > maxPodMinutes;
+    const isFull = (group.length + 1) * count > maxPodMinutes || !take(buildPodScope([pod]));
     if (group.length > 0 && (isFull || count > maxSnapshotsPerQuery)) {
       yield group;
       group = [];
+      take = createNameTaker(cluster);
+      take(buildPodScope([pod]));
     }
     group.push(pod);
   }

@@ -8,23 +8,48 @@ import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
-import type { Expression } from "../client/promql.ts";
+import { type Expression, measureAlternative } from "../client/promql.ts";
 import type { EvaluationTime } from "../client/query-request.ts";
 import type { ServerTraits } from "../client/server-traits.ts";
-import type { QueryScope } from "./selectors.ts";
+import type { PodScope, QueryScope } from "./selectors.ts";
 import { alignToSnapshots, type SnapshotAnswers, type SnapshotSeries } from "./snapshot-series.ts";
 
 export type QueryClient = Pick<PrometheusClient, "query" | "readTraits">;
 
 /** A cluster, and the traits of its server. */
-export type ClusterScope = QueryScope & Pick<ServerTraits, "hidesRestarts">;
+export type ClusterScope = QueryScope & Pick<ServerTraits, "hidesRestarts" | "expressionBytes">;
 
 /** Snapshots of one query: a server returns at most 11,000. */
 export const maxSnapshotsPerQuery = 10_000;
 /** Queries of one answer that are sent at once: the server has other clients. */
 const concurrentQueries = 6;
 /** With more names the filter is applied to the rows instead of being sent. */
-export const maxFilterNames = 250;
+const maxFilterNames = 250;
+/** How often an expression may have the names that it asks for, where OpenTelemetry's metrics have one spelling; and its rest. */
+const maxOccurrences = 12;
+const bytesWithoutNames = 3_000;
+
+/** Takes names for the expressions of one scope, each once, and says whether they have room for them. Else it takes none. */
+export function createNameTaker({ expressionBytes }: ClusterScope): (names: PodScope) => boolean {
+  const room =
+    expressionBytes === undefined
+      ? Number.POSITIVE_INFINITY
+      : (expressionBytes - bytesWithoutNames) / maxOccurrences;
+  const taken = { namespaces: new Set<string>(), pods: new Set<string>() };
+  let bytes = 0;
+  return (names) => {
+    const namespaces = [...new Set(names.namespaces)].filter((name) => !taken.namespaces.has(name));
+    const pods = [...new Set(names.pods)].filter((name) => !taken.pods.has(name));
+    const wanted = [...namespaces, ...pods].reduce((sum, name) => sum + measureAlternative(name), bytes);
+    if (wanted > room) return false;
+    if (taken.namespaces.size + namespaces.length > maxFilterNames) return false;
+    if (taken.pods.size + pods.length > maxFilterNames) return false;
+    for (const name of namespaces) taken.namespaces.add(name);
+    for (const name of pods) taken.pods.add(name);
+    bytes = wanted;
+    return true;
+  };
+}
 
 /** @throws {BackendError} */
 export async function readScope(

@@ -4,7 +4,7 @@ import { type Expression, printExpression, type Selector } from "#resolvers/prom
 import type { EvaluationTime } from "#resolvers/prometheus/client/query-request.ts";
 import { inspectCluster } from "#resolvers/prometheus/kubernetes/coverage.ts";
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
-import type { QueryClient } from "#resolvers/prometheus/kubernetes/snapshot-reader.ts";
+import type { ClusterScope, QueryClient } from "#resolvers/prometheus/kubernetes/snapshot-reader.ts";
 import type { PodOverviewRow, PodsRow } from "#src/core/rows.ts";
 import { base, minute, model } from "../../../conformance/kubernetes-fixture.ts";
 import {
@@ -31,11 +31,14 @@ describe("Kubernetes queries", () => {
     readonly expression: Expression;
     readonly time: EvaluationTime;
   }
-  function recordQueries(series: readonly WrittenSeries[], hidesRestarts = false) {
+  function recordQueries(
+    series: readonly WrittenSeries[],
+    { hidesRestarts = false, expressionBytes }: Partial<ClusterScope> = {},
+  ) {
     const queries: SentQuery[] = [];
     const inner = createEvaluator(series, "open", hidesRestarts);
     const source: QueryClient = {
-      readTraits: inner.readTraits,
+      readTraits: async () => ({ ...(await inner.readTraits()), expressionBytes }),
       query: (expression, time, fold, signal) => {
         queries.push({ expression, time });
         return inner.query(expression, time, fold, signal);
@@ -84,17 +87,47 @@ describe("Kubernetes queries", () => {
     }
   });
 
-  test.each([
-    [25, true],
-    [26, false],
-  ])("name %d pods: %s. More would be longer than servers take", async (count, isSent) => {
-    const { source, queries } = recordQueries(expose(model, scope.match));
-    const pods = ["web-0", ...Array.from({ length: count - 1 }, (_, n) => `none-${n}`)];
-    const store = createKubernetesStore("prom", source);
-    const rows = await collectRows(store.pods({ ...scope, namespaces: [], nodes: [], pods }, never));
-    expect(new Set(rows.map(({ pod_name }) => pod_name))).toEqual(new Set(["web-0"]));
-    const sent = queries.flatMap(({ expression }) => listSelectors(expression));
-    expect(sent.some(({ matchers }) => matchers.some(({ value }) => value.includes("none-1")))).toBe(isSent);
+  const victoriaMetrics = 16_384;
+  test.each<[string, number, number | undefined, boolean]>([
+    ["short", 250, undefined, true],
+    ["short", 251, undefined, false],
+    ["long", 250, undefined, true],
+    ["short", 100, victoriaMetrics, true],
+    ["long", 3, victoriaMetrics, true],
+    ["long", 20, victoriaMetrics, false],
+  ])(
+    "name pods of %s names, %d of them, to a server that takes %j bytes: %s",
+    async (length, count, expressionBytes, isSent) => {
+      const { source, queries } = recordQueries(expose(model, scope.match), { expressionBytes });
+      const others = Array.from({ length: count - 1 }, (_, n) =>
+        `none-${n}`.padEnd(length === "long" ? 253 : 0, "x"),
+      );
+      const store = createKubernetesStore("prom", source);
+      const pods = ["web-0", ...others];
+      const rows = await collectRows(store.pods({ ...scope, namespaces: [], nodes: [], pods }, never));
+      expect(new Set(rows.map(({ pod_name }) => pod_name))).toEqual(new Set(["web-0"]));
+      const sent = queries.flatMap(({ expression }) => listSelectors(expression));
+      expect(sent.some(({ matchers }) => matchers.some(({ value }) => value.includes("none-1")))).toBe(
+        isSent,
+      );
+      for (const { expression } of queries)
+        expect(printExpression(expression).length).toBeLessThanOrEqual(expressionBytes ?? 1_000_000);
+    },
+  );
+
+  test("name pods that are gone in as many parts as a server needs", async () => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    const names = Array.from({ length: 60 }, (_, n) => `p-${String(n).padStart(2, "0")}`.padEnd(253, ".a"));
+    for (const pod of names) write(base, "kube_pod_info", { ...info, pod }, 1);
+    const query = { ...ended, to: base + 60 * minute, namespaces: [], text: "" };
+    const ask = async (expressionBytes: number | undefined) => {
+      const { source, queries } = recordQueries(series(), { expressionBytes });
+      const rows = await collectRows(createKubernetesStore("prom", source).overview(query, never));
+      expect(rows.map(({ pod_name }) => pod_name)).toEqual(names);
+      return Math.max(...queries.map(({ expression }) => printExpression(expression).length));
+    };
+    expect(await ask(undefined)).toBeGreaterThan(victoriaMetrics);
+    expect(await ask(victoriaMetrics)).toBeLessThanOrEqual(victoriaMetrics);
   });
 
   test.each(["nodes", "pods", "overview"] as const)(
@@ -168,7 +201,7 @@ describe("Kubernetes queries", () => {
   });
 
   test.each([false, true])("ask for restarts only if the source shows them (hidden: %s)", async (hides) => {
-    const { source, queries } = recordQueries(expose(model, scope.match), hides);
+    const { source, queries } = recordQueries(expose(model, scope.match), { hidesRestarts: hides });
     const store = createKubernetesStore("prom", source);
     await collectRows(store.nodes(scope, never));
     await collectRows(store.pods({ ...scope, namespaces: [], nodes: [] }, never));

@@ -170,9 +170,9 @@ function readArguments(args: readonly string[], env: Shell["env"]): InitArgument
   return { out, force, site, user, patterns, backends };
 }
 
-/** One spelling of an address that may be written in several: case of the host, default port, slashes at the end. */
+/** One spelling of an address that may be written in several: case of the host, default port, a slash at the end. */
 function normaliseAddress(url: string): string {
-  return (URL.parse(url)?.href ?? url).replace(/\/+$/, "");
+  return (URL.parse(url)?.href ?? url).replace(/\/$/, "");
 }
 
 function buildBackendDraft(

@@ -12,8 +12,18 @@ import {
 } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
-import { findFailure, forgetTyped, isInUse, rememberField, replaceView, writeUnread } from "./refresh.js";
+import {
+  findFailure,
+  forgetTyped,
+  isInUse,
+  readTyped,
+  rememberField,
+  replaceView,
+  writeTyped,
+  writeUnread,
+} from "./refresh.js";
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
+import { createTabs } from "./tabs.js";
 import { startRefresh, startTheme, startZone } from "./tools.js";
 import { views } from "./views.js";
 
@@ -23,6 +33,7 @@ import { views } from "./views.js";
 
 const main = requireElement("main");
 const tabs = requireElement("tabs");
+const showTabs = createTabs(tabs);
 const tools = requireElement("tools");
 
 /** @param {string} id */
@@ -32,11 +43,6 @@ function requireElement(id) {
   return found;
 }
 
-const tabNames = /** @type {const} */ ([
-  ...["logs", "traces", "errors", "actions", "slow", "map", "deploys"],
-  ...["metrics", "visuals", "kubernetes", "checkins"],
-]);
-const links = new Map(tabNames.map((name) => [name, createElement("a", {}, views[name].title)]));
 /** Undefined until the server has told. @type {readonly Site[] | undefined} */
 let sites;
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
@@ -87,6 +93,13 @@ async function showView() {
   await showState(name, { ...state, site: site.id }, site, running.signal);
 }
 
+/** Writes the times of what is shown in another zone; what is typed and not sent stays. */
+async function showZone() {
+  const typed = readTyped(main);
+  await showView();
+  writeTyped(typed);
+}
+
 /** @param {ViewName} name @param {object} state @param {Site} site @param {AbortSignal} signal */
 async function showState(name, state, site, signal) {
   if (current?.name !== name) {
@@ -130,20 +143,6 @@ function showUnreadPart() {
   const failure = new Failure(0, "A part of this page could not be read from the server.");
   const shown = createFailureState(failure, () => location.reload());
   replaceChildren(main, shown);
-}
-
-/** @param {ViewName} shown @param {string} site */
-function showTabs(shown, site) {
-  for (const [name, link] of links) {
-    link.href = printAddress(name, { site });
-    const isShown = name === shown || (name === "traces" && shown === "trace");
-    if (isShown) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-  tabs.hidden = false;
-  // On a small screen not all of them are in sight.
-  const link = links.get(shown === "trace" ? "traces" : shown);
-  if (link !== undefined) tabs.scrollLeft = link.offsetLeft - (tabs.clientWidth - link.offsetWidth) / 2;
 }
 
 /** @param {string} [told] why it is asked for again */
@@ -257,11 +256,10 @@ async function refreshView({ isAsked = false } = {}) {
   }
 }
 
-tabs.append(...links.values());
 tools.append(
   refreshField,
   siteField,
-  startZone(() => void showView()),
+  startZone(() => void showZone()),
   startTheme(),
   forget,
 );

@@ -2,6 +2,8 @@
 // over keeps the old one.
 import { createElement } from "./base/dom.js";
 
+/** @typedef {HTMLInputElement | HTMLTextAreaElement} TextField */
+
 /** What is only in the elements: a menu, a stretch of a trace, spans that are folded. */
 const kept = ".menu[open], .unzoom, .fold[aria-expanded='false']";
 /** What stood in fields before they were edited. @type {WeakMap<Element, string>} */
@@ -19,17 +21,30 @@ export function rememberField(field) {
   if (isField && !before.has(field)) before.set(field, field.value);
 }
 
+/** What is typed into fields and not sent. @param {HTMLElement} root @returns {ReadonlyMap<TextField, string>} */
+export function readTyped(root) {
+  const fields = /** @type {NodeListOf<TextField>} */ (root.querySelectorAll("input, textarea"));
+  const typed = [...fields].filter((field) => (before.get(field) ?? field.value) !== field.value);
+  return new Map(typed.map((field) => [field, field.value]));
+}
+
+/** Types it again over what has been written into the fields meanwhile. @param {ReadonlyMap<TextField, string>} typed */
+export function writeTyped(typed) {
+  for (const [field, text] of typed) {
+    rememberField(field);
+    field.value = text;
+    field.dispatchEvent(new Event("input"));
+  }
+}
+
 /** Whether something is typed, selected or open that a new view would not have. @param {HTMLElement} root of the view */
 export function isInUse(root) {
   const focused = document.activeElement;
   const isInField = root.contains(focused) && focused?.matches("input, textarea, select") === true;
-  const isTyped = [...root.querySelectorAll("input, textarea")].some(
-    (field) => "value" in field && (before.get(field) ?? field.value) !== field.value,
-  );
   const selection = getSelection();
   const isSelected = selection !== null && !selection.isCollapsed && root.contains(selection.anchorNode);
   const isOpen = root.querySelector(kept) !== null || document.querySelector("dialog[open]") !== null;
-  return isInField || isTyped || isSelected || isOpen;
+  return isInField || readTyped(root).size > 0 || isSelected || isOpen;
 }
 
 /** Why a view could not be read, undefined where it could. @param {HTMLElement} root */

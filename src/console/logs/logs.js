@@ -95,7 +95,7 @@ export function createLogsView({ go, keep }) {
       share: createShareBar(),
       takeOut: createTakeOutMenu(),
     },
-    narrow: (term) => change({ query: addTerm(view.state?.query ?? "", term) }),
+    narrow: (term) => change({ query: addTerm(query.read(), term) }),
     told: createElement("p", { class: "told", role: "status" }),
     histogram: createElement("section", {
       class: "histogram-box",

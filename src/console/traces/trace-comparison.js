@@ -8,26 +8,28 @@ import { compareTraces } from "./span-rows.js";
 
 /** @typedef {import("./waterfall.js").Span} Span */
 
-/** A field for the id of another trace. @param {string} other @param {(other: string) => void} choose */
-export function createComparisonForm(other, choose) {
+/** A field for the id of another trace. @param {(other: string) => void} choose */
+export function createComparisonForm(choose) {
   const input = createElement("input", {
     type: "text",
     autocomplete: "off",
     spellcheck: "false",
     placeholder: "id of another trace",
-    value: other,
   });
-  const form = createElement(
+  const root = createElement(
     "form",
     { class: "toolbar" },
     createField("Compare with", input, "wide"),
     createElement("button", { type: "submit" }, "Compare"),
   );
-  form.addEventListener("submit", (event) => {
+  root.addEventListener("submit", (event) => {
     event.preventDefault();
     choose(input.value.trim());
   });
-  return form;
+  const write = (/** @type {string} */ other) => {
+    input.value = other;
+  };
+  return { root, write };
 }
 
 /**

@@ -91,18 +91,18 @@ export function createTraceRow(view, row, now) {
     createElement(
       "td",
       { class: "tags" },
-      (listEntries(row.tags) ?? []).map(([name, value]) => createTag(view, name, value, now)),
+      (listEntries(row.tags) ?? []).map(([name, value]) => createTag(view, name, value)),
     ),
   );
 }
 
-/** @param {TracesView} view @param {string} name @param {unknown} value @param {State} now */
-function createTag({ change }, name, value, now) {
+/** @param {TracesView} view @param {string} name @param {unknown} value */
+function createTag({ change, query }, name, value) {
   const text = toScalarText(value);
   const term = text === undefined ? undefined : printTagTerm(name, "=", text);
   const shown = renderUntrusted(`${name}: ${text ?? JSON.stringify(value)}`);
   if (term === undefined) return createElement("span", { class: "tag" }, shown);
   const only = createElement("button", { type: "button", class: "tag" }, createHiddenText("Only "), shown);
-  only.addEventListener("click", () => change({ query: addTerm(now.query, term) }));
+  only.addEventListener("click", () => change({ query: addTerm(query.read(), term) }));
   return only;
 }

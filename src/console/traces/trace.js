@@ -15,11 +15,11 @@ import { buildWaterfall } from "./waterfall.js";
 /** @typedef {import("../base/api.js").Site} Site */
 /** @typedef {import("../base/address.js").StateOf<"trace">} State */
 /**
- * The elements that the view fills, and what it asks of the page.
+ * The elements that the view fills, what it asks of the page, and what it shows.
  * @typedef {{
- *   readonly go: import("../views.js").Shell<"trace">["go"], readonly keep: import("../views.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
+ *   readonly keep: import("../views.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
  *   readonly told: HTMLElement, readonly head: HTMLElement, readonly spans: HTMLElement, readonly logs: HTMLElement,
- *   readonly comparison: HTMLElement,
+ *   readonly comparison: HTMLElement, readonly other: ReturnType<typeof createComparisonForm>, state: State | undefined,
  * }} TraceView
  */
 
@@ -43,6 +43,7 @@ export function createTraceView({ go, keep }) {
   const spans = createElement("div");
   const logs = createElement("section", { class: "section" });
   const comparison = createElement("section", { class: "section" });
+  const other = createComparisonForm((id) => view.state !== undefined && go({ ...view.state, other: id }));
   const root = createElement(
     "div",
     {},
@@ -54,7 +55,7 @@ export function createTraceView({ go, keep }) {
   );
 
   /** @type {TraceView} */
-  const view = { go, keep, share, told, head, spans, logs, comparison };
+  const view = { keep, share, told, head, spans, logs, comparison, other, state: undefined };
   return {
     root,
     /** @param {State} now @param {AbortSignal} signal @param {Site} site */
@@ -70,6 +71,8 @@ export function createTraceView({ go, keep }) {
  */
 async function showTrace(view, now, signal, site) {
   const { share, told, head, spans, logs, comparison } = view;
+  view.state = now;
+  view.other.write(now.other);
   const request = { site_ids: [now.site], trace_id: now.id };
   share.write(buildPost("tracing/trace", request), {
     field: "tracing_trace",
@@ -119,7 +122,7 @@ async function showTrace(view, now, signal, site) {
  * @param {Site} site
  * @param {AbortSignal} signal
  */
-function showSpans({ go, keep, told, head, spans, comparison }, found, now, site, signal) {
+function showSpans({ keep, told, head, spans, comparison, other }, found, now, site, signal) {
   const compared = createElement("div");
   const toggled = trackLastOpened(now.open, signal, (open) => keep({ ...now, open }));
   const { rows, length } = buildWaterfall(found, normaliseStatement);
@@ -153,10 +156,6 @@ function showSpans({ go, keep, told, head, spans, comparison }, found, now, site
     `${formatCount(rows.length, "span")} of ${formatCount(services.size, "service")} in ${formatDuration(length)}${cut}`,
   );
   showSpanList(spans, { rows, length }, { ...now, toggled, scope: { site, signal } });
-  replaceChildren(
-    comparison,
-    createComparisonForm(now.other, (other) => go({ ...now, other })),
-    compared,
-  );
+  replaceChildren(comparison, other.root, compared);
   if (now.other !== "") void showComparison(compared, found, now.site, now.other, signal);
 }

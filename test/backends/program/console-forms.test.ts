@@ -1,6 +1,6 @@
 // What is typed into the console's forms on the demo: when it is sent, what of it stays, and where the focus goes.
 import { describe, expect, test } from "vitest";
-import { complaints, open, page, prepareConsole, state } from "./console-harness.ts";
+import { complaints, open, page, prepareConsole, queryBox, state } from "./console-harness.ts";
 
 prepareConsole();
 
@@ -82,6 +82,58 @@ describe("back, while something is typed", () => {
     await page.getByLabel("action", { exact: true }).waitFor();
     await page.locator(".chart canvas").waitFor();
     expect(Object.fromEntries(state())).toEqual({ name: "transaction_duration" });
+  });
+});
+
+describe("what is typed and not sent", () => {
+  const zones = () => page.getByRole("button", { name: /^Time zone/ });
+
+  test.each([
+    { view: "logs", shown: ".line-item", label: "Query" },
+    { view: "traces", shown: ".traces tbody tr", label: "Action" },
+    { view: "kubernetes", shown: ".cluster tbody tr", label: "Pods" },
+    { view: "visuals", shown: ".state-title", label: "Id of a published visual" },
+  ])("stays when the times are shown in another zone: $view", async ({ view, shown, label }) => {
+    await open(`#/${view}`);
+    await page.locator(shown).first().waitFor();
+    const field = page.locator("main form").getByLabel(label, { exact: true });
+    await field.pressSequentially("severity=warn");
+    await zones().click();
+    await page.locator(shown).first().waitFor();
+    expect(await field.inputValue()).toBe("severity=warn");
+    // Nor does a view that is read anew take its place.
+    await page.locator("#main").focus();
+    await page.keyboard.press("r");
+    await page.locator(".unread").first().waitFor();
+    expect(await field.inputValue()).toBe("severity=warn");
+    expect(complaints).toEqual([]);
+  });
+
+  test("stays below a trace, too", async () => {
+    await open("#/traces");
+    await page.locator(".traces .action a").first().click();
+    const field = page.getByLabel("Compare with");
+    await field.fill("abc");
+    await zones().click();
+    await page.locator(".spinner").first().waitFor();
+    await field.waitFor();
+    expect(await field.inputValue()).toBe("abc");
+  });
+
+  test("is searched for with what the legend of the histogram narrows", async () => {
+    await open("#/logs");
+    await queryBox().fill("message:placed");
+    await page.getByRole("button", { name: /^Only info / }).click();
+    await expect.poll(() => state().get("query")).toBe("message:placed severity=info");
+  });
+
+  test("is searched for with the tag of a trace", async () => {
+    await open("#/traces");
+    const tag = page.getByRole("button", { name: "Only plan: pro" }).first();
+    await tag.waitFor();
+    await queryBox().fill("action_name:Checkout");
+    await tag.click();
+    await expect.poll(() => state().get("query")).toBe("action_name:Checkout tag.plan=pro");
   });
 });
 

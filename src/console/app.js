@@ -12,6 +12,7 @@ import {
 } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
+import { restoreScroll, trackPlaces } from "./places.js";
 import {
   findFailure,
   forgetTyped,
@@ -48,6 +49,7 @@ let sites;
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
 let current;
 let running = new AbortController();
+const enterStep = trackPlaces(() => current?.view.countRows?.() ?? 0);
 
 const siteChoice = createSelect([], (site) => {
   const { view } = readAddress(location.hash);
@@ -76,6 +78,7 @@ async function showView() {
   running = new AbortController();
   if (readToken() === "") return askToken();
   if (sites === undefined) return void start();
+  const place = enterStep();
   const { view: name, state } = readAddress(location.hash);
   const site = sites.find(({ id }) => id === state.site) ?? (state.site === "" ? sites[0] : undefined);
   showTabs(name, site?.id ?? state.site);
@@ -90,7 +93,7 @@ async function showView() {
     replaceChildren(main, told);
     return;
   }
-  await showState(name, { ...state, site: site.id }, site, running.signal);
+  await showState(name, { ...state, site: site.id }, site, running.signal, place);
 }
 
 /** Writes the times of what is shown in another zone; what is typed and not sent stays. */
@@ -100,8 +103,8 @@ async function showZone() {
   writeTyped(typed);
 }
 
-/** @param {ViewName} name @param {object} state @param {Site} site @param {AbortSignal} signal */
-async function showState(name, state, site, signal) {
+/** @param {ViewName} name @param {object} state @param {Site} site @param {AbortSignal} signal @param {import("./places.js").Place} [place] */
+async function showState(name, state, site, signal, place) {
   if (current?.name !== name) {
     const made = await makeView(name, signal);
     if (made === undefined) return;
@@ -109,7 +112,8 @@ async function showState(name, state, site, signal) {
     replaceChildren(main, createElement("h1", { class: "unseen" }, views[name].title), made.root);
     scrollTo(0, 0);
   }
-  current.view.show(state, signal, site);
+  const shown = current.view.show(state, signal, site, place?.rows);
+  if (place !== undefined) void restoreScroll(place.top, shown, signal);
   forgetTyped();
   // What had the focus may be gone with what was shown. While the focus moves on, nothing has it for a moment.
   setTimeout(() => {
@@ -128,7 +132,7 @@ async function makeView(name, signal) {
     /** @type {View} */
     const made = make({
       go: (next) => isShown() && openAddress(printAddress(name, next)),
-      keep: (next) => isShown() && history.replaceState(null, "", printAddress(name, next)),
+      keep: (next) => isShown() && history.replaceState(history.state, "", printAddress(name, next)),
     });
     return made;
   } catch {

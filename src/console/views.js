@@ -9,8 +9,8 @@
  * @typedef {Readonly<Record<"go" | "keep", (state: import("./base/address.js").StateOf<V>) => void>>} Shell
  */
 /**
- * `show` is called for every address; what an earlier call began is over when its signal is. A view that is read anew shows
- * `atLeast` the rows that were there, as many as `countRows` says.
+ * `show` is called for every address; what an earlier call began is over when its signal is. A view that is read anew, or come
+ * back to, shows `atLeast` the rows that were there, as many as `countRows` says.
  * @typedef {{
  *   readonly root: HTMLElement, readonly focus?: () => void, readonly countRows?: () => number,
  *   readonly show: (state: any, signal: AbortSignal, site: Site, atLeast?: number) => unknown,

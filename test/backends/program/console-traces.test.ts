@@ -200,4 +200,37 @@ describe("all views", () => {
     expect(await page.evaluate(() => scrollY)).toBe(place);
     expect(complaints).toEqual([]);
   });
+
+  test.each([
+    { view: "logs", rows: ".line-item", perPage: 100 },
+    { view: "traces", rows: ".traces tbody tr", perPage: 50 },
+  ])("are come back to where they were left: $view", async ({ view, rows, perPage }) => {
+    await open(`#/${view}?${within}`);
+    const count = () => page.locator(rows).count();
+    await page.locator(rows).first().waitFor();
+    await scrollUntil(async () => (await count()) >= 3 * perPage);
+    await page.evaluate(() => scrollBy(0, -2_000));
+    await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
+    const [loaded, top] = [await count(), await page.evaluate(() => scrollY)];
+    const leave = async (): Promise<void> => {
+      await page.getByRole("link", { name: "Deploys" }).click();
+      await page.locator(".figures tbody tr").first().waitFor();
+    };
+    const isThere = async (): Promise<void> => {
+      await expect.poll(count).toBe(loaded);
+      await expect.poll(() => page.evaluate(() => scrollY)).toBe(top);
+    };
+    await leave();
+    await page.goBack();
+    await isThere();
+    // A switch of the time zone is no step to elsewhere, either.
+    await page.getByRole("button", { name: /^Time zone/ }).dispatchEvent("click");
+    await isThere();
+    // What is opened anew begins at its top.
+    await leave();
+    await page.getByRole("link", { name: view === "logs" ? "Logs" : "Traces", exact: true }).click();
+    await page.locator(rows).first().waitFor();
+    expect(await page.evaluate(() => scrollY)).toBe(0);
+    expect(complaints).toEqual([]);
+  });
 });

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { findCriticalPath } from "#src/console/traces/critical-path.js";
-import { binDurations, chooseDurations } from "#src/console/traces/duration-bins.js";
+import { binDurations, chooseDurations, listDurationMarks } from "#src/console/traces/duration-bins.js";
 import { compareTraces, hasChildren, listShown } from "#src/console/traces/span-rows.js";
 import { buildWaterfall, type Row, type Span } from "#src/console/traces/waterfall.js";
 
@@ -115,6 +115,24 @@ describe("durations", () => {
         for (const [at, { from, to, count }] of bins.entries()) {
           expect(all.filter((one) => from <= one && one < to)).toHaveLength(count);
           expect(bins[at + 1]?.from ?? to).toBe(to);
+        }
+      }),
+    );
+  });
+
+  test("have marks where their columns begin and end", () => {
+    fc.assert(
+      fc.property(durations, (all) => {
+        const bins = binDurations(all);
+        const marks = listDurationMarks(bins);
+        expect([marks[0], marks.at(-1)]).toEqual([
+          { place: 0, duration: bins[0]?.from },
+          { place: 1, duration: bins.at(-1)?.to },
+        ]);
+        for (const { place, duration } of marks.slice(0, -1)) {
+          expect(bins[Math.round(place * bins.length)]?.from).toBe(duration);
+          // What is chosen from there on is what the mark says.
+          expect(chooseDurations(bins, place + 1e-9, 1).min).toBe(duration);
         }
       }),
     );

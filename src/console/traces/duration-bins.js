@@ -32,6 +32,19 @@ function startOf(place) {
 }
 
 /**
+ * The marks of the axis below the columns: each is where a column begins, and the last where the last one ends.
+ * @param {readonly Bin[]} bins at least one
+ * @returns {readonly { readonly place: number, readonly duration: number }[]} `place` is a part of the width, from 0 to 1
+ */
+export function listDurationMarks(bins) {
+  const places = new Set([0, 0.25, 0.5, 0.75, 1].map((part) => Math.floor(part * bins.length)));
+  return [...places].map((at) => ({
+    place: at / bins.length,
+    duration: bins[at]?.from ?? bins.at(-1)?.to ?? 0,
+  }));
+}
+
+/**
  * The durations that a stretch of the drawing means: whole columns.
  * @param {readonly Bin[]} bins at least one
  * @param {number} from part of the width, from 0 to 1

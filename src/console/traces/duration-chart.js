@@ -3,7 +3,7 @@ import { buildPost, isAborted, requestJson } from "../base/api.js";
 import { createElement, replaceChildren } from "../base/dom.js";
 import { formatCount, formatDuration, formatNumber } from "../base/format.js";
 import { attachBrush, createSvg } from "../base/svg.js";
-import { binDurations, chooseDurations } from "./duration-bins.js";
+import { binDurations, chooseDurations, listDurationMarks } from "./duration-bins.js";
 
 const height = 56;
 /** Of so many rows: a page that the API answers at once. */
@@ -58,15 +58,15 @@ function drawDurations(root, rows, choose) {
   const label = `Durations of ${of}, from ${formatDuration(bins[0]?.from ?? 0)} to ${formatDuration(bins.at(-1)?.to ?? 0)}`;
   const drawing = createSvg("svg", { class: "durations", role: "img", height, "aria-label": label }, ...bars);
   attachBrush(drawing, (from, to) => choose(chooseDurations(bins, from, to)));
-  const marks = [0, 0.25, 0.5, 0.75].map((part) => bins[Math.floor(part * bins.length)]?.from ?? 0);
+  const marks = listDurationMarks(bins).map(({ place, duration }) => {
+    const mark = createElement("span", {}, formatDuration(duration));
+    mark.style.setProperty("--place", String(place));
+    return mark;
+  });
   replaceChildren(
     root,
     drawing,
-    createElement(
-      "div",
-      { class: "duration-scale muted", "aria-hidden": "true" },
-      [...marks, bins.at(-1)?.to ?? 0].map((mark) => createElement("span", {}, formatDuration(mark))),
-    ),
+    createElement("div", { class: "duration-scale muted", "aria-hidden": "true" }, marks),
     createElement("p", { class: "unseen" }, label),
   );
 }

@@ -62,6 +62,30 @@ test("durations are those of the listing, and a stretch of them chooses traces",
   expect(complaints).toEqual([]);
 });
 
+test("durations are marked where their columns begin", async () => {
+  await open(`#/traces?${within}`);
+  const bars = page.locator(".duration-bar");
+  await bars.first().waitFor();
+  const lefts = await bars.evaluateAll((all) =>
+    all.map((bar) => ({
+      left: bar.getBoundingClientRect().left,
+      from: bar.textContent?.split(" to ")[0],
+    })),
+  );
+  const marks = await page
+    .locator(".duration-scale > span")
+    .evaluateAll((all) =>
+      all.map((mark) => ({ box: mark.getBoundingClientRect().toJSON(), text: mark.textContent })),
+    );
+  expect(marks.length).toBeGreaterThan(3);
+  for (const { box, text } of marks.slice(1, -1)) {
+    const centre = box.left + box.width / 2;
+    const nearest = lefts.toSorted((a, b) => Math.abs(a.left - centre) - Math.abs(b.left - centre))[0];
+    expect(nearest?.from).toBe(text);
+    expect(Math.abs((nearest?.left ?? 0) - centre)).toBeLessThan(2);
+  }
+});
+
 describe("a trace", () => {
   test("folds, is searched, zooms and shows its critical path", async () => {
     await openCheckout();

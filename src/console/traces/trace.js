@@ -122,9 +122,13 @@ async function showTrace(view, now, signal, site) {
  * @param {Site} site
  * @param {AbortSignal} signal
  */
-function showSpans({ keep, told, head, spans, comparison, other }, found, now, site, signal) {
+function showSpans(view, found, now, site, signal) {
+  const { keep, told, head, spans, comparison, other } = view;
   const compared = createElement("div");
-  const toggled = trackLastOpened(now.open, signal, (open) => keep({ ...now, open }));
+  const toggled = trackLastOpened(now.open, signal, (open) => {
+    view.state = { ...now, open };
+    keep(view.state);
+  });
   const { rows, length } = buildWaterfall(found, normaliseStatement);
   const [first] = found;
   const failed = rows.filter((row) => row.failed).length;

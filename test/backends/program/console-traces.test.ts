@@ -119,6 +119,18 @@ describe("a trace", () => {
     await expect.poll(() => state().get("other")).toBe(other);
     await page.getByRole("region", { name: "Comparison" }).locator("tbody tr").nth(3).waitFor();
   });
+
+  test("has the span open that was open when it is compared", async () => {
+    const [, other = ""] = await openCheckout();
+    await page.locator(".waterfall details:not([open]) > summary").nth(1).click();
+    await expect.poll(() => state().get("open")).toMatch(/^[0-9a-f]{16}$/);
+    const opened = state().get("open");
+    await page.getByLabel("Compare with").fill(other);
+    await page.getByRole("button", { name: "Compare" }).click();
+    await expect.poll(() => state().get("other")).toBe(other);
+    expect(state().get("open")).toBe(opened);
+    await page.locator(".waterfall details[open] .opened").first().waitFor();
+  });
 });
 
 describe("all views", () => {

@@ -1,7 +1,7 @@
 // What stands around the log lines: a histogram of exactly the counts, fields as queries spell them, and saved searches.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { collectBodyFields, listFieldTexts } from "#src/console/logs/field-paths.js";
+import { chooseListedFields, collectBodyFields, listFieldTexts } from "#src/console/logs/field-paths.js";
 import { buildColumns, type Counts, chooseStretch, severityOrder } from "#src/console/logs/histogram.js";
 import { readSaved, writeSaved } from "#src/console/logs/saved-queries.js";
 import { printLines } from "#src/console/logs/take-out.js";
@@ -101,6 +101,20 @@ describe("a field of the body", () => {
       }),
       { numRuns: 300 },
     );
+  });
+
+  test("that a list has no room for is counted", () => {
+    const lineOf = (count: number) => ({
+      json: JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, at) => [`f${at}`, at]))),
+    });
+    const countListed = (count: number) => {
+      const { fields, left } = chooseListedFields([lineOf(count), lineOf(1)]);
+      expect(fields[0]?.spelling).toBe("f0");
+      return [fields.length, left];
+    };
+    expect(countListed(200)).toEqual([200, 0]);
+    expect(countListed(201)).toEqual([200, 1]);
+    expect(countListed(1_234)).toEqual([200, 1_034]);
   });
 
   test("that most lines have comes first, and a line counts once", () => {

@@ -10,7 +10,7 @@ import {
 } from "../base/dom.js";
 import { formatCount, formatNumber } from "../base/format.js";
 import { printFieldTerm, printTerm } from "../search/query.js";
-import { collectBodyFields, lineFields } from "./field-paths.js";
+import { chooseListedFields, lineFields } from "./field-paths.js";
 
 /** @typedef {import("./log-line.js").Line} Line */
 /** @typedef {{ readonly value: string, readonly count: number }} Group */
@@ -18,7 +18,6 @@ import { collectBodyFields, lineFields } from "./field-paths.js";
 /** @typedef {(spelling: string) => Promise<Counts>} ValueCounter */
 /** @typedef {{ readonly spelling: string, readonly path?: readonly string[] }} Field */
 
-const maxFields = 200;
 const maxValues = 10;
 
 /**
@@ -51,16 +50,22 @@ export function createValueCounter(request, signal) {
 
 /** @param {FieldList} list */
 export function createFieldList(list) {
+  const { fields: ofBodies, left } = chooseListedFields(list.lines);
   /** @type {readonly Field[]} */
-  const fields = [
-    ...lineFields.map((spelling) => ({ spelling })),
-    ...collectBodyFields(list.lines).slice(0, maxFields),
+  const fields = [...lineFields.map((spelling) => ({ spelling })), ...ofBodies];
+  return [
+    createElement(
+      "ul",
+      { class: "fields" },
+      fields.map((field) => createElement("li", {}, createFieldEntry(list, field))),
+    ),
+    left > 0 &&
+      createElement(
+        "p",
+        { class: "muted" },
+        `Further fields, not listed: ${formatNumber(left)}. A query may name them.`,
+      ),
   ];
-  return createElement(
-    "ul",
-    { class: "fields" },
-    fields.map((field) => createElement("li", {}, createFieldEntry(list, field))),
-  );
 }
 
 /** @param {FieldList} list @param {Field} field */

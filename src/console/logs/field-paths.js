@@ -5,6 +5,7 @@ import { printPath } from "../search/query.js";
 /** A field of every line. */
 export const lineFields = ["severity", "source", "hostname", "group"];
 const maxDepth = 8;
+const maxListed = 200;
 
 /**
  * `spelling` is how queries, counts and columns name it; `lines` how many of the given lines have it.
@@ -32,6 +33,15 @@ export function collectBodyFields(lines) {
   return [...found.values()]
     .map(({ path, lines: count }) => ({ spelling: printBodyField(path), path, lines: count }))
     .sort((a, b) => b.lines - a.lines || (a.spelling < b.spelling ? -1 : 1));
+}
+
+/**
+ * The fields of the bodies of lines for a list of them, and how many others are left out.
+ * @param {readonly { readonly json: string }[]} lines
+ */
+export function chooseListedFields(lines) {
+  const all = collectBodyFields(lines);
+  return { fields: all.slice(0, maxListed), left: Math.max(0, all.length - maxListed) };
 }
 
 /**

@@ -111,7 +111,7 @@ function writeFields({ view, now, lines, count }) {
   replaceChildren(
     view.fields,
     createElement("h2", { class: "unseen" }, "Fields"),
-    createFieldList({
+    ...createFieldList({
       ...{ lines, columns: now.columns, count, toggleColumn, narrow: view.narrow },
       chooseSource: (source) => view.change({ sources: [source] }),
     }),

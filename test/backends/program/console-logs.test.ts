@@ -131,6 +131,14 @@ describe("the fields", () => {
   });
 });
 
+test("fields for which the list has no room are counted below it", async () => {
+  const json = JSON.stringify(Object.fromEntries(Array.from({ length: 1_234 }, (_, at) => [`f${at}`, at])));
+  await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [{ ...createLine(1), json }] }));
+  await open();
+  await page.getByText("Further fields, not listed: 1,034. A query may name them.").waitFor();
+  expect(await page.locator(".fields > li").count()).toBe(204);
+});
+
 test("the query is completed by fields, operators and values, by the keyboard", async () => {
   await open(address({ sources: "nginx" }));
   await page.locator(".line-item").nth(50).waitFor();

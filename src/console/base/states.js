@@ -1,5 +1,5 @@
 // What a view shows while it has nothing to show: that it waits, that there is nothing, or why not.
-import { createButton, createElement, renderUntrusted } from "./dom.js";
+import { createButton, createElement, renderUntrusted, replaceChildren } from "./dom.js";
 
 /** @param {string} what */
 export function createLoadingState(what) {
@@ -81,6 +81,29 @@ export function createFailureState(error, retry) {
       !isFinal &&
       createElement("div", { class: "state-actions" }, createButton("Try again", retry)),
   );
+}
+
+/**
+ * Says in the place of a part beside the main one why it is not there.
+ * @param {HTMLElement} root is replaced @param {string} what is not there, as a sentence
+ * @param {unknown} error @param {() => void} retry
+ */
+export function showPartFailure(root, what, error, retry) {
+  const { status, slug, message } = describeError(error);
+  // What is wrong with the request is said by the main part.
+  const isSaid = status === 422 && slug !== "result_too_large";
+  root.hidden = isSaid;
+  root.classList.remove("loading");
+  if (isSaid) return replaceChildren(root);
+  const told = createElement(
+    "p",
+    { class: "muted", role: "status" },
+    `${what} `,
+    renderUntrusted(message),
+    " ",
+  );
+  if (status !== 422) told.append(createButton("Try again", retry));
+  replaceChildren(root, told);
 }
 
 /** @param {unknown} error @returns {{ status: number, slug: string, message: string, details: Readonly<Record<string, unknown>> }} */

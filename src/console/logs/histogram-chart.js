@@ -1,8 +1,9 @@
 // The histogram above the lines: a drawing to choose a stretch of time in, and below it how many lines each severity has,
 // as buttons that narrow the query.
-import { buildPost, Failure, isAborted, requestJson } from "../base/api.js";
+import { buildPost, isAborted, requestJson } from "../base/api.js";
 import { createElement, createHiddenText, replaceChildren } from "../base/dom.js";
 import { formatCount, formatNumber, formatRange } from "../base/format.js";
+import { showPartFailure } from "../base/states.js";
 import { attachBrush, createSvg } from "../base/svg.js";
 import { printFieldTerm } from "../search/query.js";
 import { buildColumns, chooseStretch, sortGroups } from "./histogram.js";
@@ -22,7 +23,8 @@ const height = 64;
  *   readonly counted: (total: number | undefined) => void,
  * }} options `counted` is told how many lines there are; undefined where they are too many to count
  */
-export async function showHistogram(root, { body, bounds, signal, choose, narrow, counted }) {
+export async function showHistogram(root, options) {
+  const { body, bounds, signal, choose, narrow, counted } = options;
   root.classList.add("loading");
   const request = buildPost("logs/counts", { ...body, ...bounds, group_by: "severity", group_buckets: true });
   try {
@@ -35,12 +37,8 @@ export async function showHistogram(root, { body, bounds, signal, choose, narrow
     replaceChildren(root, ...drawHistogram(counts, bounds, choose), createLegend(counts, narrow));
   } catch (error) {
     if (isAborted(error)) return;
-    root.classList.remove("loading");
     counted(undefined);
-    // What is wrong with the query is said below it.
-    root.hidden = !(error instanceof Failure) || (error.status === 422 && error.slug !== "result_too_large");
-    const told = error instanceof Error ? error.message : "";
-    replaceChildren(root, createElement("p", { class: "muted" }, `These lines are not counted. ${told}`));
+    showPartFailure(root, "These lines are not counted.", error, () => void showHistogram(root, options));
   }
 }
 

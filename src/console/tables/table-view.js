@@ -159,7 +159,10 @@ async function fillSparklines(
       );
     }
   } catch (error) {
+    if (isAborted(error)) return;
     // The figures stand without it.
-    if (!isAborted(error)) for (const { spark } of lines) replaceChildren(spark, "–");
+    const told = error instanceof Error ? error.message : "";
+    for (const { spark } of lines)
+      replaceChildren(spark, createElement("span", { title: told }, "not counted"));
   }
 }

@@ -2,6 +2,7 @@
 import { buildPost, isAborted, requestJson } from "../base/api.js";
 import { createElement, replaceChildren } from "../base/dom.js";
 import { formatCount, formatDuration, formatNumber } from "../base/format.js";
+import { showPartFailure } from "../base/states.js";
 import { attachBrush, createSvg } from "../base/svg.js";
 import { binDurations, chooseDurations, listDurationMarks } from "./duration-bins.js";
 
@@ -16,7 +17,8 @@ const sampleSize = 1_000;
  *   readonly choose: (durations: { readonly min: number, readonly below: number }) => void,
  * }} options `body` is that of the listing, with its cursor
  */
-export async function showDurations(root, { path, body, signal, choose }) {
+export async function showDurations(root, options) {
+  const { path, body, signal, choose } = options;
   root.classList.add("loading");
   const pagination = { ...(body.pagination ?? {}), per_page: sampleSize };
   try {
@@ -26,8 +28,8 @@ export async function showDurations(root, { path, body, signal, choose }) {
     root.classList.remove("loading");
     if (rows.length > 0) drawDurations(root, rows, choose);
   } catch (error) {
-    // The list tells what is wrong.
-    if (!isAborted(error)) root.hidden = true;
+    if (isAborted(error)) return;
+    showPartFailure(root, "These durations are not drawn.", error, () => void showDurations(root, options));
   }
 }
 

@@ -94,6 +94,24 @@ describe("the histogram", () => {
     await expect.poll(() => state().get("query")).toBe("severity=warn");
   });
 
+  test("says that it failed, before the lines are there, and is tried again", async () => {
+    const held = Promise.withResolvers<void>();
+    await page.route("**/api/v2/logs/lines", async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    await page.route("**/api/v2/logs/counts", (route) => route.fulfill({ status: 200, body: '{"total":' }));
+    await open(address());
+    const box = page.locator(".histogram-box");
+    await box.getByText("These lines are not counted.").waitFor();
+    expect(await page.locator(".line-item").count()).toBe(0);
+    await page.unroute("**/api/v2/logs/counts");
+    await box.getByRole("button", { name: "Try again" }).click();
+    await page.locator(".histogram rect").first().waitFor();
+    held.resolve();
+    await page.locator(".line-item").first().waitFor();
+  });
+
   test("says why it is not there, and the lines are there all the same", async () => {
     const message = "To count these lines 5000000 documents would have to be read";
     const refusal = { error: "result_too_large", message, details: { limit: 1_000_000 } };

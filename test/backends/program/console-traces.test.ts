@@ -86,6 +86,22 @@ test("durations are marked where their columns begin", async () => {
   }
 });
 
+test("durations say why they are not drawn, and are tried again", async () => {
+  const isDrawn = (body: string | null) => body?.includes('"per_page":1000') === true;
+  let isDown = true;
+  await page.route("**/tracing/traces/performance", (route) =>
+    isDown && isDrawn(route.request().postData())
+      ? route.fulfill({ status: 504, json: { error: "A source does not answer" } })
+      : route.continue(),
+  );
+  await open(`#/traces?${within}`);
+  await page.getByText("These durations are not drawn. A source does not answer").waitFor();
+  await page.locator(".traces tbody tr").first().waitFor();
+  isDown = false;
+  await page.locator(".duration-box").getByRole("button", { name: "Try again" }).click();
+  await page.locator(".duration-bar").first().waitFor();
+});
+
 describe("a trace", () => {
   test("folds, is searched, zooms and shows its critical path", async () => {
     await openCheckout();

@@ -48,6 +48,8 @@ function requireElement(id) {
 let sites;
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
 let current;
+/** The view whose modules could not be read when it was last asked for. @type {ViewName | undefined} */
+let unread;
 let running = new AbortController();
 const enterStep = trackPlaces(() => current?.view.countRows?.() ?? 0);
 
@@ -126,6 +128,7 @@ async function makeView(name, signal) {
   try {
     // A maker and its state have one name; the compiler cannot see that they go together.
     const make = /** @type {(shell: import("./views.js").Shell<any>) => View} */ (await views[name].load());
+    unread = undefined;
     if (signal.aborted) return undefined;
     // A field that was edited tells of its change also when its view is taken away, and one that is staged shows nothing yet.
     const isShown = () => current?.view === made;
@@ -137,9 +140,18 @@ async function makeView(name, signal) {
     return made;
   } catch {
     if (signal.aborted) return undefined;
-    showUnreadPart();
+    // A browser may remember a module that it could not read until the page is loaded again.
+    if (unread === name && (await isServed())) location.reload();
+    else if (!signal.aborted) showUnreadPart();
+    unread = name;
     return undefined;
   }
+}
+
+/** Whether the page can be loaded again. */
+async function isServed() {
+  const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" }).catch(() => undefined);
+  return answer?.ok === true;
 }
 
 function showUnreadPart() {

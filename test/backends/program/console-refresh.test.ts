@@ -128,3 +128,24 @@ describe("a view stays as it is", () => {
     expect(await page.locator(".unread").count()).toBe(0);
   });
 });
+
+describe("a page whose modules could not be read", () => {
+  test.each([
+    { fault: "is not there", status: 503, body: "" },
+    // What the browser has read, and cannot run, it does not ask for again.
+    { fault: "broke off", status: 200, body: "export const a = (" },
+  ])("is read by another click on it, where one $fault", async ({ status, body }) => {
+    const module = "**/console/tables/sparkline.js";
+    await page.route(module, (route) => route.fulfill({ status, contentType: "text/javascript", body }));
+    await open(address("logs"));
+    await page.locator(".line-item").first().waitFor();
+    const tab = page.getByRole("link", { name: "Actions" });
+    const unread = page.getByRole("alert").filter({ hasText: "could not be read from the server" });
+    await tab.click();
+    await unread.waitFor();
+    await page.unroute(module);
+    await tab.click();
+    await page.locator(".figures tbody tr").first().waitFor();
+    expect(page.url()).toContain("#/actions");
+  });
+});

@@ -1,6 +1,7 @@
 // Spans: the primitives that a span store must have or may have. `span-analytics.ts` is everything else that the API asks
 // of spans; `src/tracing/` defines it over these primitives.
 // The promises of every store (`backend.ts`) hold here too.
+import type { HeldBytes } from "../core/async/held-bytes.ts";
 import type { Span, SpanKind } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 
@@ -109,6 +110,8 @@ export interface Budget {
   spend(documents: number): void;
   /** Reports documents that have arrived, for messages. */
   reportRead?(documents: number): void;
+  /** Counts what the caller keeps of what it reads: no store counts what it passes on. */
+  readonly held?: HeldBytes | undefined;
 }
 
 /**

@@ -52,7 +52,7 @@ async function tallyActions(
   signal: AbortSignal,
 ): Promise<ActionTally> {
   const groups = new Map<string, ActionGroup>();
-  const traces = createActionTraces();
+  const traces = createActionTraces(query.budget);
   let requests = 0;
   let isAggregated = false;
   for await (const batch of readTallies(reader, { ...buildEntryScan(query), by: "request" }, signal)) {

@@ -3,7 +3,7 @@
 
 import type { TraceLocation } from "../core/rows.ts";
 import type { LocateQuery, SpanAnalytics } from "../store/span-analytics.ts";
-import type { SpanReader } from "../store/spans.ts";
+import type { Budget, SpanReader } from "../store/spans.ts";
 import { findActions } from "./action-stats.ts";
 import { listSummaries } from "./listing/listing.ts";
 import { findRevisionStats, findStatsOfRevisions } from "./revision-stats.ts";
@@ -11,20 +11,30 @@ import { findActionEdges, findSiteEdges } from "./service-edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./slow-events.ts";
 import { findSpans, loadAncestors } from "./spans/entry-lookup.ts";
 import { listExceptions } from "./spans/exceptions.ts";
+import { releaseAfter } from "./spans/read-budget.ts";
 import { deriveNames, isRequest } from "./spans/requests.ts";
 
 export function createSpanAnalytics(reader: SpanReader): SpanAnalytics {
   return {
     summaries: (query, signal) => listSummaries(reader, query, signal),
-    locate: (query, signal) => locateTrace(reader, query, signal),
-    actions: (query, signal) => findActions(reader, query, signal),
-    siteEdges: (query, signal) => findSiteEdges(reader, query, signal),
-    actionEdges: (query, signal) => findActionEdges(reader, query, signal),
-    slowEvents: (query, signal) => findSlowEvents(reader, query, signal),
-    slowEventActions: (query, signal) => findSlowEventActions(reader, query, signal),
-    revisionStats: (query, signal) => findRevisionStats(reader, query, signal),
-    statsOfRevisions: (query, signal) => findStatsOfRevisions(reader, query, signal),
+    locate: answerBy(reader, locateTrace),
+    actions: answerBy(reader, findActions),
+    siteEdges: answerBy(reader, findSiteEdges),
+    actionEdges: answerBy(reader, findActionEdges),
+    slowEvents: answerBy(reader, findSlowEvents),
+    slowEventActions: answerBy(reader, findSlowEventActions),
+    revisionStats: answerBy(reader, findRevisionStats),
+    statsOfRevisions: answerBy(reader, findStatsOfRevisions),
   };
+}
+
+/** Gives back the spans that were held with the answer, which has none of them. */
+function answerBy<Query extends { readonly budget: Budget }, Answer>(
+  reader: SpanReader,
+  find: (reader: SpanReader, query: Query, signal: AbortSignal) => Promise<Answer>,
+) {
+  return (query: Query, signal: AbortSignal): Promise<Answer> =>
+    releaseAfter(query.budget, (budget) => find(reader, { ...query, budget }, signal));
 }
 
 /** The actions of a trace's requests, and the errors of its exceptions, each once. */

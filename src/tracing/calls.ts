@@ -7,7 +7,7 @@ import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
-import { createBudgetShare, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
+import { createBudgetShare, measureSpan, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
 import { compareDocuments, formatSpanIdentity, isSameSpan } from "./spans/repeated-spans.ts";
 import { isCalleeSide, isRequest } from "./spans/requests.ts";
 import { isInSelection } from "./spans/selection.ts";
@@ -50,6 +50,7 @@ export async function findCalls(reader: SpanReader, query: EdgesQuery, signal: A
     callers: { own: createSpanIndex(), others: createSpanIndex() },
     entries: { own: createSpanIndex(), others: createSpanIndex() },
     outerCallers: createSpanIndex(),
+    hold: (span) => budget.held?.hold(measureSpan(span) + bytesPerPlace),
   };
   const scan = { sources: all, range, withoutEvents: true } as const;
   const callers = await addCallers(spans, reader.scan({ ...scan, select: "calls", budget }, signal));
@@ -83,7 +84,12 @@ interface CallSpans {
   readonly entries: SpansBySide;
   /** Callers below others, which end outside of the range, of any site. */
   readonly outerCallers: SpanIndex;
+  /** Counts a span that is added. */
+  readonly hold: (span: Span) => void;
 }
+
+/** What a span takes in an index and among the calls. */
+const bytesPerPlace = 100;
 
 /** Spans of the site itself and of its partners. The document of an entry may be on both sides, that of a caller is not. */
 interface SpansBySide {
@@ -114,14 +120,15 @@ function hasSameLinks({ links }: Span, other: Span): boolean {
 
 /** Returns how many spans were read. */
 async function addCallers(
-  { site, callers }: CallSpans,
+  { site, callers, hold }: CallSpans,
   batches: AsyncIterable<readonly Span[]>,
 ): Promise<number> {
   let read = 0;
   for await (const batch of batches) {
     read += batch.length;
     for (const span of batch) {
-      addToIndex(span.site_id === site ? callers.own : callers.others, omitDetails(span), isSameCaller);
+      const kept = omitDetails(span);
+      if (addToIndex(span.site_id === site ? callers.own : callers.others, kept, isSameCaller)) hold(kept);
     }
   }
   return read;
@@ -129,15 +136,17 @@ async function addCallers(
 
 /** Adds requests, and callers below others. */
 async function addCallees(
-  { site, entries, outerCallers }: CallSpans,
+  { site, entries, outerCallers, hold }: CallSpans,
   batches: AsyncIterable<readonly Span[]>,
 ): Promise<void> {
   for await (const batch of batches) {
     for (const span of batch) {
+      const kept = omitDetails(span);
       const isBelow = span.parent_span_id !== undefined;
-      if (isBelow && isInSelection("calls", span)) addToIndex(outerCallers, omitDetails(span), isSameCaller);
+      if (isBelow && isInSelection("calls", span) && addToIndex(outerCallers, kept, isSameCaller)) hold(kept);
       if (!isRequest(span)) continue;
-      addToIndex(span.site_id === site ? entries.own : entries.others, omitDetails(span), namesSameCallers);
+      if (addToIndex(span.site_id === site ? entries.own : entries.others, kept, namesSameCallers))
+        hold(kept);
     }
   }
 }

@@ -6,7 +6,7 @@ import { allTime } from "../core/time.ts";
 import type { Budget, SpanReader, SpanScan, SpanSources } from "../store/spans.ts";
 import { findSpans, formatEntryKey, loadAncestors } from "./spans/entry-lookup.ts";
 import { findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./spans/n-plus-one.ts";
-import { createBudgetShare, suppressShareSpent } from "./spans/read-budget.ts";
+import { createBudgetShare, releaseAfter, suppressShareSpent } from "./spans/read-budget.ts";
 import { type AncestorIndex, deriveNames, formatActionKey } from "./spans/requests.ts";
 
 /** Up to so many requests, their traces are searched. */
@@ -66,36 +66,58 @@ export async function findActionsWithNpo(
 export interface ActionTraces {
   readonly add: (action: string, entry: Span) => void;
   /** The actions of the requests in a trace. */
-  readonly listActions: (traceId: string) => ReadonlySet<string>;
+  readonly listActions: (traceId: string) => readonly string[];
   /** Several where a request was sent more than once, with other names. */
   readonly findActions: (entryKey: string) => readonly string[];
   readonly listTraceIds: () => readonly string[];
 }
 
-export function createActionTraces(): ActionTraces {
-  const byEntry = new Map<string, string>();
-  /** Further ones of the few entries that have any. */
-  const others = new Map<string, Set<string>>();
-  const byTrace = new Map<string, Set<string>>();
+/** Counts what it keeps as held by the budget. */
+export function createActionTraces({ held }: Budget): ActionTraces {
+  const byEntry = createActionSets();
+  const byTrace = createActionSets();
   return {
     add: (action, entry) => {
-      const key = formatEntryKey(entry);
-      const known = byEntry.get(key) ?? action;
-      byEntry.set(key, known);
-      if (known !== action) addTo(others, key, action);
-      addTo(byTrace, entry.trace_id, action);
+      const added = byEntry.add(formatEntryKey(entry), action) + byTrace.add(entry.trace_id, action);
+      if (added > 0) held?.hold(bytesPerKey * added);
     },
-    listActions: (traceId) => byTrace.get(traceId) ?? new Set(),
-    findActions: (key) => {
-      const first = byEntry.get(key);
-      return first === undefined ? [] : [first, ...(others.get(key) ?? [])];
-    },
-    listTraceIds: () => [...byTrace.keys()],
+    listActions: byTrace.list,
+    findActions: byEntry.list,
+    listTraceIds: byTrace.listKeys,
   };
 }
 
-function addTo(sets: Map<string, Set<string>>, key: string, value: string): void {
-  sets.set(key, (sets.get(key) ?? new Set()).add(value));
+/** What V8 takes for a key and the first action of it, roughly. */
+const bytesPerKey = 150;
+
+interface ActionSets {
+  /** Returns how many actions were added: none, or one. */
+  readonly add: (key: string, action: string) => number;
+  readonly list: (key: string) => readonly string[];
+  readonly listKeys: () => readonly string[];
+}
+
+/** Actions by keys, of which there may be hundred thousands: most have one action, and no set of their own. */
+function createActionSets(): ActionSets {
+  const firsts = new Map<string, string>();
+  const others = new Map<string, Set<string>>();
+  return {
+    add: (key, action) => {
+      const first = firsts.get(key);
+      if (first === undefined) {
+        firsts.set(key, action);
+        return 1;
+      }
+      if (first === action || others.get(key)?.has(action) === true) return 0;
+      others.set(key, (others.get(key) ?? new Set()).add(action));
+      return 1;
+    },
+    list: (key) => {
+      const first = firsts.get(key);
+      return first === undefined ? [] : [first, ...(others.get(key) ?? [])];
+    },
+    listKeys: () => [...firsts.keys()],
+  };
 }
 
 /** Searches the traces of actions that are not found yet. */
@@ -106,7 +128,7 @@ async function searchTraces(
   signal: AbortSignal,
 ): Promise<void> {
   const isOpen = (traceId: string): boolean =>
-    [...traces.listActions(traceId)].some((action) => !found.has(action));
+    traces.listActions(traceId).some((action) => !found.has(action));
   const traceIds = traces.listTraceIds();
   for (let start = 0; start < traceIds.length; start += tracesPerSearch) {
     const open = traceIds.slice(start, start + tracesPerSearch).filter(isOpen);
@@ -191,25 +213,36 @@ async function searchParents(
   found: Set<string>,
   signal: AbortSignal,
 ): Promise<void> {
-  const { sources, actions } = search;
   for (
     let start = 0, size: number = parentsPerRound.first;
-    start < parents.length && found.size < actions;
+    start < parents.length && found.size < search.actions;
   ) {
     const spanIds = parents.slice(start, start + size);
-    const of = { by: "id", spanIds } as const;
-    const spans = await findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
-    const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
-    const findAction = (span: Span): string | undefined => findSelectedAction(search, ancestors, span);
-    const parentsByAction = Map.groupBy(spans, findAction);
-    for await (const children of readChildren(reader, search, parentsByAction, budget, found, signal)) {
-      for (const span of findNPlusOnes(children)) {
-        const action = findAction(span);
-        if (action !== undefined) found.add(action);
-      }
-    }
+    await releaseAfter(budget, (own) => searchRound(reader, search, spanIds, own, found, signal));
     start += size;
     size = Math.min(size * 16, parentsPerRound.max);
+  }
+}
+
+async function searchRound(
+  reader: SpanReader,
+  search: NpoSearch,
+  spanIds: readonly string[],
+  budget: Budget,
+  found: Set<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { sources } = search;
+  const of = { by: "id", spanIds } as const;
+  const spans = await findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
+  const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
+  const findAction = (span: Span): string | undefined => findSelectedAction(search, ancestors, span);
+  const parentsByAction = Map.groupBy(spans, findAction);
+  for await (const children of readChildren(reader, search, parentsByAction, budget, found, signal)) {
+    for (const span of findNPlusOnes(children)) {
+      const action = findAction(span);
+      if (action !== undefined) found.add(action);
+    }
   }
 }
 

@@ -3,10 +3,11 @@
 import { selectFirst } from "../core/collections.ts";
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
-import type { SpanReader, SpanTally } from "../store/spans.ts";
+import type { Budget, SpanReader, SpanTally } from "../store/spans.ts";
 import { createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { decodeDigest, type EventKey, encodeEventDigest, hashStatement } from "./spans/digest.ts";
 import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
+import { holdSpans, releaseAfter } from "./spans/read-budget.ts";
 import {
   type ActionNames,
   calculateDuration,
@@ -27,7 +28,7 @@ export async function findSlowEvents(
   signal: AbortSignal,
 ): Promise<readonly SlowEvent[]> {
   const { sources, range, budget } = query;
-  const events = createEventGroups();
+  const events = createEventGroups(budget);
   let total = 0n;
   const scan = { sources, range, select: "children", budget } as const;
   // Tallies have no attributes, so that a filter by these needs each span.
@@ -46,7 +47,18 @@ export async function findSlowEvents(
  * The `limit` slowest events within requests of each action, by `formatActionKey`. Their impact relates to all spans below
  * requests, as in `findSlowEvents`.
  */
-export async function findSlowEventsByAction(
+export function findSlowEventsByAction(
+  reader: SpanReader,
+  query: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
+  limit: number,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, readonly SlowEvent[]>> {
+  return releaseAfter(query.budget, (budget) =>
+    readSlowEventsByAction(reader, { ...query, budget }, limit, signal),
+  );
+}
+
+async function readSlowEventsByAction(
   reader: SpanReader,
   { sources, range, budget }: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
   limit: number,
@@ -54,6 +66,7 @@ export async function findSlowEventsByAction(
 ): Promise<ReadonlyMap<string, readonly SlowEvent[]>> {
   const spans = await readAllSpans(
     reader.scan({ sources, range, select: "children", withoutEvents: true, budget }, signal),
+    budget,
   );
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   const total = spans.reduce((sum, span) => sum + calculateTotalTime(span), 0n);
@@ -62,7 +75,7 @@ export async function findSlowEventsByAction(
     const entry = ancestors.findEntry(span);
     if (entry === undefined || !isRequest(entry)) continue;
     const key = formatActionKey(deriveNames(entry));
-    const events = byAction.get(key) ?? createEventGroups();
+    const events = byAction.get(key) ?? createEventGroups(budget);
     events.add(toTally(span));
     byAction.set(key, events);
   }
@@ -79,7 +92,7 @@ interface EventGroups {
   ) => readonly SlowEvent[];
 }
 
-function createEventGroups(): EventGroups {
+function createEventGroups(budget: Budget): EventGroups {
   const normalise = createNormaliser();
   const groups = new Map<string, EventGroup>();
   return {
@@ -87,7 +100,9 @@ function createEventGroups(): EventGroups {
       const { span } = tally;
       const key = deriveEventKey(span, normalise);
       const id = formatEventKey(key);
-      const group = groups.get(id) ?? { key, stats: createDurationStats(), longest: span };
+      const known = groups.get(id);
+      if (known === undefined) holdSpans(budget, [span]);
+      const group = known ?? { key, stats: createDurationStats(), longest: span };
       group.stats.addTally(tally);
       if (compareByDuration(span, group.longest) < 0) group.longest = span;
       groups.set(id, group);
@@ -228,7 +243,9 @@ export async function readSpansOfEvent(
   const pushdown = { service, kind, name };
   const scan = { sources, range, select: "children", pushdown, withoutEvents: true, budget } as const;
   for await (const batch of reader.scan(scan, signal)) {
-    for (const span of batch) if (encodeSpanDigest(span, normalise) === digest) spans.push(span);
+    const own = batch.filter((span) => encodeSpanDigest(span, normalise) === digest);
+    holdSpans(budget, own);
+    for (const span of own) spans.push(span);
   }
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   return { spans, deriveAction: (span) => deriveNamesAbove(ancestors.findEntry(span)) };
@@ -246,7 +263,7 @@ export async function readSpansOfEvents(
   readonly deriveAction: (span: Span) => ActionNames;
 }> {
   const scan = { sources, range, select: "children", withoutEvents: true, budget } as const;
-  const spans = await readAllSpans(reader.scan(scan, signal));
+  const spans = await readAllSpans(reader.scan(scan, signal), budget);
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   const digests = new Map<string, string>();
   return {

@@ -152,6 +152,23 @@ describe("trace analytics routes", () => {
     }
   });
 
+  test("are refused where the spans take more than a request may hold", async () => {
+    const store = createMemorySpans();
+    store.add("shop", [root, query]);
+    const source = buildSpanSource("shop", { index: "shop", layout: "auto" });
+    const site = { id: "shop", retention: 86_400_000, counterDefault: "cumulative" } as const;
+    const run = ask([{ ...site, traces: { backend: "m", store, source } }], base + 1_000, { heldBytes: 100 });
+    for (const [route, body] of [
+      ["tracing/actions", one],
+      ["tracing/site_edges", one],
+      ["tracing/traces/performance", listing],
+    ] as const)
+      await expect(run(route, body)).rejects.toMatchObject({
+        slug: "result_too_large",
+        message: expect.stringContaining("more than 100 bytes"),
+      });
+  });
+
   test("read browser reports from their own source and count none as a request", async () => {
     const store = createMemorySpans();
     const report = request({

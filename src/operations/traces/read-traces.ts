@@ -91,8 +91,8 @@ export async function readTraces(
   return takeSteps(chooseDocuments(spans), context.signal);
 }
 
-export function createRequestBudget({ limits, progress }: Context): Budget {
-  return createBudget(limits.documents, progress);
+export function createRequestBudget({ limits, progress, held }: Context): Budget {
+  return createBudget(limits.documents, progress, held);
 }
 
 export function buildFilter(request: TracesQuery): TraceFilter {

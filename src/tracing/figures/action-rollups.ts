@@ -41,7 +41,7 @@ export const requestRollups: StorableKind<RollupQuery, RequestsByPart> = {
   read: async (reader, query, ranges, signal) => {
     const { budget, spent } = trackBudget(query.budget);
     const tracked = { ...query, budget };
-    const traces = createActionTraces();
+    const traces = createActionTraces(budget);
     /** By the key of the action among `traces`: those of each piece and revision are searched apart. */
     const byTracesKey = new Map<string, RequestFigures>();
     const pieces = await readRequests(reader, tracked, ranges, signal, (span, piece, figures) => {

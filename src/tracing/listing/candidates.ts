@@ -143,7 +143,7 @@ async function readEntries(
     return findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
   }
   const scan = { sources, range, select: "entries", pushdown, withoutEvents: true, budget } as const;
-  return readAllSpans(reader.scan(scan, signal));
+  return readAllSpans(reader.scan(scan, signal), budget);
 }
 
 /**
@@ -242,7 +242,7 @@ export async function readAllErrors(
   const { sources, budget } = query;
   const { errors } = query.pushdown;
   const scan = { sources, range: allTime, select: "exceptions", pushdown: { errors }, budget } as const;
-  const spans = await readAllSpans(reader.scan(scan, signal));
+  const spans = await readAllSpans(reader.scan(scan, signal), budget);
   return chooseWithin(query, await acceptErrors(reader, query, spans, signal), window);
 }
 
@@ -288,7 +288,7 @@ async function chooseErrors(
 ): Promise<readonly Candidate[]> {
   const { sources, pushdown, budget } = query;
   const scan = { sources, range: window, select: "exceptions", pushdown, budget } as const;
-  const spans = query.traceIds === undefined ? readAllSpans(reader.scan(scan, signal)) : [];
+  const spans = query.traceIds === undefined ? readAllSpans(reader.scan(scan, signal), budget) : [];
   const found = await Promise.all([entries, spans]);
   const traceIds = query.traceIds ?? listTraceIds(found.flat());
   if (traceIds.length === 0) return [];

@@ -39,7 +39,7 @@ export async function* readInOrder(
     return;
   }
   if (traceIds !== undefined) {
-    yield await readRows(reader, query, query.range, signal);
+    yield* yieldWindow(query, (held) => readRows(reader, held, query.range, signal));
     return;
   }
   if (candidates === "requests") {
@@ -47,6 +47,22 @@ export async function* readInOrder(
     return;
   }
   yield* readErrorsByDuration(reader, query, signal);
+}
+
+/** Yields the rows of a window, whose spans are held until the next rows are asked for, and returns them. */
+async function* yieldWindow(
+  query: Listing,
+  read: (query: Listing) => Promise<readonly Candidate[]>,
+): AsyncGenerator<readonly Candidate[], readonly Candidate[]> {
+  const { budget } = query;
+  const held = budget.held?.openPart();
+  try {
+    const rows = await read({ ...query, budget: { ...budget, held } });
+    yield rows;
+    return rows;
+  } finally {
+    held?.release();
+  }
 }
 
 // ---- Windows of time ------------------------------------------------------------------------------------------
@@ -94,17 +110,18 @@ async function* readByTime(
         // Few requests fail: all exceptions together cost less than the requests that would have to be read.
         failed = await listAllFailedTraceIds(reader, query, signal);
         if (failed === undefined) {
-          yield await readAllErrors(reader, { ...query, read }, rest, signal);
+          const last = rest;
+          yield* yieldWindow({ ...query, read }, (held) => readAllErrors(reader, held, last, signal));
           return;
         }
       }
     }
-    const within = { ...query, budget, read };
-    const rows =
-      failed === undefined
-        ? await readRows(reader, within, window, signal)
-        : await readErrorsOfTraces(reader, within, failed, window, signal);
-    yield rows;
+    const ofTraces = failed;
+    const rows = yield* yieldWindow({ ...query, budget, read }, (held) =>
+      ofTraces === undefined
+        ? readRows(reader, held, window, signal)
+        : readErrorsOfTraces(reader, held, ofTraces, window, signal),
+    );
     for (const row of rows) read.keys.add(formatRowKey(query, row));
     done.length += measureLength(window);
     done.rows += rows.length;
@@ -204,8 +221,9 @@ async function* readByDuration(
     if (rest.max !== undefined && rest.max < rest.min) return;
     const cut = await findCut(reader, query, rest, nth, signal);
     const window = cut === undefined ? rest : cutDurations(rest, cut, order);
-    const rows = await readRequestsOfDuration(reader, { ...query, read }, window, signal);
-    yield rows;
+    const rows = yield* yieldWindow({ ...query, read }, (held) =>
+      readRequestsOfDuration(reader, held, window, signal),
+    );
     if (cut === undefined) return;
     for (const row of rows) read.keys.add(formatRowKey(query, row));
     rest = removeDurations(rest, cut, order);
@@ -239,14 +257,15 @@ async function* readErrorsByDuration(
       ? await listFailedTraceIds(reader, query, signal)
       : await listAllFailedTraceIds(reader, query, signal);
   if (failed === undefined) {
-    yield await readRows(reader, query, range, signal);
+    yield* yieldWindow(query, (held) => readRows(reader, held, range, signal));
     return;
   }
   if (failed.length < expectedRows * windowsPerRange) cut = undefined;
   for (let found = 0; ; ) {
     const window = cut === undefined ? rest : cutDurations(rest, cut, order);
-    const rows = await readErrorsOfDuration(reader, { ...query, read }, failed, window, signal);
-    yield rows;
+    const rows = yield* yieldWindow({ ...query, read }, (held) =>
+      readErrorsOfDuration(reader, held, failed, window, signal),
+    );
     if (cut === undefined) return;
     for (const row of rows) read.keys.add(formatRowKey(query, row));
     found += rows.length;

@@ -39,7 +39,7 @@ export async function readWithinLimit<Figures>(
   budget: Budget,
   read: (budget: Budget) => Promise<readonly Figures[]>,
 ): Promise<readonly Figures[] | undefined> {
-  const apart = { limit: budget.limit, spend: () => undefined };
+  const apart = { limit: budget.limit, spend: () => undefined, held: budget.held };
   const { budget: tracked, spent } = trackBudget(createBudgetShare(apart, budget.limit));
   const figures = await suppressShareSpent(read(tracked));
   if (figures !== undefined) budget.spend(spent());

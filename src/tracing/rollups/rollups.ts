@@ -9,7 +9,7 @@ import type { BackendError, Refused } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSnapshot } from "../../store/spans.ts";
-import { trackBudget } from "../spans/read-budget.ts";
+import { releaseAfter, trackBudget } from "../spans/read-budget.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type RollupTask } from "./figures-kind.ts";
 import { dropChanged, hasSegments, loadStored, lookUpStored, openGroupSnapshot } from "./group-snapshot.ts";
@@ -320,7 +320,9 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
     const ranges = run.map(({ range }) => range);
     const origins = new Set<string>();
     const reader = trackOrigins((origin) => origins.add(origin));
-    const read = await kind.read(reader, { ...query, range: joinRange(run) }, ranges, signal);
+    const read = await releaseAfter(query.budget, (budget) =>
+      kind.read(reader, { ...query, budget, range: joinRange(run) }, ranges, signal),
+    );
     for (const [at, figures] of read.entries()) {
       all.push(figures);
       const piece = requireAt(run, at);

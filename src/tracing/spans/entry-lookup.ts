@@ -3,13 +3,21 @@
 import { takeSteps } from "../../core/async/turns.ts";
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
+import { holdSpans } from "./read-budget.ts";
 import { chooseDocuments } from "./repeated-spans.ts";
 import { type AncestorIndex, createAncestorIndex, listTraceIds } from "./requests.ts";
 import { addSpanId, type MutableSpanIdSet } from "./span-ids.ts";
 
-export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
+/** All spans of the batches, which count as held where there is a budget. */
+export async function readAllSpans(
+  batches: AsyncIterable<readonly Span[]>,
+  budget?: Budget,
+): Promise<Span[]> {
   const spans: Span[] = [];
-  for await (const batch of batches) for (const span of batch) spans.push(span);
+  for await (const batch of batches) {
+    if (budget !== undefined) holdSpans(budget, batch);
+    for (const span of batch) spans.push(span);
+  }
   return spans;
 }
 
@@ -19,7 +27,7 @@ export async function findSpans(
   lookup: SpanLookup,
   signal: AbortSignal,
 ): Promise<Span[]> {
-  return takeSteps(chooseDocuments(await readAllSpans(reader.find(lookup, signal))), signal);
+  return takeSteps(chooseDocuments(await readAllSpans(reader.find(lookup, signal), lookup.budget)), signal);
 }
 
 /** Most entries are a few levels up. Deeper nesting is recursion, and costs a read of the whole trace. */
@@ -44,7 +52,8 @@ export async function loadAncestors(
     const of = isLast
       ? ({ by: "trace", traceIds: listTraceIds(parents), select: "all" } as const)
       : ({ by: "span", spans: parents } as const);
-    const found = await readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
+    const finding = reader.find({ sources, of, withoutEvents: true, budget }, signal);
+    const found = await readAllSpans(finding, budget);
     ancestors.add(found);
     if (isLast) break;
     parents = listNewParents(found, requested);
@@ -62,7 +71,10 @@ function listNewParents(spans: readonly Span[], requested: MutableSpanIdSet): re
   return parents;
 }
 
-/** Identifies an entry. The two sides of a call may share an id, and both may be entries. */
+/**
+ * Identifies an entry. The two sides of a call may share an id, and both may be entries. Joined, since V8 keeps the parts of a
+ * template beside its text, and there may be hundred thousands.
+ */
 export function formatEntryKey({
   site_id,
   trace_id,
@@ -70,5 +82,5 @@ export function formatEntryKey({
   span_kind,
   start,
 }: Pick<Span, "site_id" | "trace_id" | "span_id" | "span_kind" | "start">): string {
-  return `${site_id} ${trace_id} ${span_id} ${span_kind} ${start}`;
+  return [site_id, trace_id, span_id, span_kind, start].join(" ");
 }

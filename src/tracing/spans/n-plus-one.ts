@@ -4,6 +4,7 @@ import { requireFirst } from "../../core/collections.ts";
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanReader, SpanSources } from "../../store/spans.ts";
 import { findSpans, formatEntryKey, loadAncestors } from "./entry-lookup.ts";
+import { releaseAfter } from "./read-budget.ts";
 import { createNormaliser } from "./statement-cache.ts";
 
 /** So many sibling calls with one normalised statement are an N+1. */
@@ -44,7 +45,17 @@ function areEnough(queries: readonly Query[]): boolean {
 }
 
 /** The keys (`formatEntryKey`) of the entries in these traces that have an N+1 below them. */
-export async function findEntriesWithNpo(
+export function findEntriesWithNpo(
+  reader: SpanReader,
+  sources: SpanSources,
+  traceIds: readonly string[],
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  return releaseAfter(budget, (own) => searchEntriesWithNpo(reader, sources, traceIds, own, signal));
+}
+
+async function searchEntriesWithNpo(
   reader: SpanReader,
   sources: SpanSources,
   traceIds: readonly string[],

@@ -42,30 +42,32 @@ export function findIndexedSpans(index: SpanIndex, id: SpanId): readonly Span[] 
 const noSpans: readonly Span[] = [];
 
 /**
- * Adds a span. Of documents that count as one, keeps the one that stands for all, in whatever order they come.
+ * Adds a span. Of documents that count as one, keeps the one that stands for all, in whatever order they come. Returns whether
+ * it is one more than before.
  * @throws {Refused} `result_too_large` for more than a thousand spans of one trace with one id
  */
-export function addToIndex(index: SpanIndex, span: Span, isSame: IsSame): void {
+export function addToIndex(index: SpanIndex, span: Span, isSame: IsSame): boolean {
   const key = formatKey(index, span);
   const known = index.groups.get(key);
   if (known === undefined) {
     index.groups.set(key, [span]);
-    return;
+    return true;
   }
   const at = known.findIndex((other) => isSame(other, span));
   const other = known[at];
   if (other !== undefined) {
     if (compareDocuments(span, other) < 0) known[at] = span;
-    return;
+    return false;
   }
   known.push(span);
-  if (known.length < sharedFrom) return;
+  if (known.length < sharedFrom) return true;
   if (!index.sharedIds.has(span.span_id)) divideByTrace(index, span.span_id, known);
   // Beyond what is divided, a group is of one trace.
   if (known.length > maxPerSpanId) {
     const message = `More than ${maxPerSpanId.toLocaleString("en")} spans of one trace have the id ${span.span_id}, and an id has to be unique; narrow the range to leave them out`;
     throw new Refused("result_too_large", message, { limit: maxPerSpanId });
   }
+  return true;
 }
 
 function divideByTrace({ groups, sharedIds }: SpanIndex, id: string, spans: readonly Span[]): void {

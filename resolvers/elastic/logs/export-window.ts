@@ -4,7 +4,7 @@
 
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
 import type { LogQuery } from "../../../src/store/logs.ts";
-import { fitHits } from "./hit-size.ts";
+import { fitHits } from "../search/hit-size.ts";
 
 /** What the searches of all sources together may return at once. */
 const bytesPerSearch = 1_048_576;

@@ -15,8 +15,8 @@ import type { Hit } from "../document/hit-scanner.ts";
 import { decodeLine } from "../layout/line-decoder.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { describeTooWide } from "../query/filter-compiler.ts";
+import { findHitSize, fitHits, pageBytes } from "../search/hit-size.ts";
 import { createExportWindow, type ExportWindow } from "./export-window.ts";
-import { findHitSize, fitHits, pageBytes } from "./hit-size.ts";
 import { type ReadContext, readInstant, type SearchPlan } from "./search-plan.ts";
 
 /**

@@ -7,6 +7,7 @@ import { readFirstPage } from "../client/scroll.ts";
 import { findLastSort, type SearchResponse } from "../document/hit-scanner.ts";
 import { chooseFreshness, type Freshness } from "../query/filter-compiler.ts";
 import { hasUnmappedField } from "../query/tenant-filter.ts";
+import { recordHitSize } from "../search/hit-size.ts";
 import {
   acceptShardCount,
   isStale,
@@ -18,7 +19,6 @@ import {
   sendSearch,
 } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
-import { recordHitSize } from "./hit-size.ts";
 import { buildSearchBody, compileSearchPlan, type SearchPlan } from "./search-plan.ts";
 
 export interface PlannedResponse<Response extends ReachedIndices = SearchResponse> {

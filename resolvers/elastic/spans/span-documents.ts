@@ -15,6 +15,7 @@ import { createFieldFilter } from "../layout/field-filter.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
+import { chooseFirstSize, choosePageSize, noteHitSize, reducePageSize } from "../search/page-size.ts";
 import { isStale, mappingChangedError } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import { IndicesChangedError } from "../snapshot/shard-states.ts";
@@ -149,17 +150,6 @@ export async function hasDocuments<Form extends SpanForm | EventForm>(
   if (forms.every((placed) => condition(placed, source) === matchNone)) return false;
   return (await documents.aggregate(query, { track_total_hits: true }, signal)).total > 0;
 }
-
-/**
- * Documents per page. The first search has room for what most look-ups find, and a scroll reads what exceeds it, in pages
- * that suit the length of the documents. `large` is for documents that exceed a response, such as errors with the source
- * around each line of their stacks.
- */
-const pageSizes = { first: 5_000, scroll: 1_000, large: 50 } as const;
-/** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. */
-const pageBytes = 2_097_152;
-/** The most that a page may have of fewer documents than a scroll asks for. */
-const largePageBytes = 8_388_608;
 
 export function createSpanDocuments(
   backend: string,
@@ -334,37 +324,48 @@ async function* readDocuments<Form extends SpanForm | EventForm>(
   budget: Budget,
   signal: AbortSignal,
 ): DocumentBatches<Form> {
+  const { backend, client, view } = context;
+  const { index } = query.source;
   const scroll = (size: number, spent = 0) =>
     scrollDocuments(context, query, { size, plan, spent }, budget, signal);
-  if (exceedsFirstSearch) return yield* scroll(pageSizes.scroll);
-  const options = { size: pageSizes.first, plan };
-  const first = await startSearch(context, query, options, signal).catch(suppressTooLarge);
-  if (first === undefined) return yield* scroll(pageSizes.large);
+  if (exceedsFirstSearch) return yield* scroll(choosePageSize(client, index));
+  const first = await startFitting(context, query, { size: chooseFirstSize(client, index), plan }, signal);
+  if (typeof first === "number") return yield* scroll(first);
   const { response } = first;
-  const total = requireTotal(context.backend, response);
+  const total = requireTotal(backend, response);
   budget.spend(total);
   if (total <= response.count) {
     budget.reportRead?.(total);
     return yield* expandForms(context, query, first.plan, response);
   }
-  const size = choosePageSize(response);
+  const size = choosePageSize(client, index, response);
   // In a view a page can follow any other; a scroll begins anew.
-  if (context.view === undefined) return yield* scroll(size, total);
+  if (view === undefined) return yield* scroll(size, total);
   yield* readPages(context, query, first, { size, spent: total }, budget, signal);
 }
 
-function choosePageSize({ bytes, count }: ParsedResponse): number {
-  if (count === 0) return pageSizes.scroll;
-  const countFitting = (limit: number) => Math.floor((limit * count) / bytes);
-  const size = Math.max(
-    countFitting(pageBytes),
-    Math.min(countFitting(largePageBytes), pageSizes.scroll),
-    pageSizes.large,
-  );
-  return Math.min(size, pageSizes.first);
+/** The first page of a search; where it exceeds what a response may have, how many documents to ask for instead. */
+async function startFitting<Form extends SpanForm | EventForm>(
+  context: SpanSearchContext,
+  query: DocumentQuery<Form>,
+  options: Parameters<typeof startSearch>[2],
+  signal: AbortSignal,
+): Promise<StartedSearch | number> {
+  const { client } = context;
+  const { index } = query.source;
+  try {
+    const started = await startSearch(context, query, options, signal);
+    noteHitSize(client, index, started.response);
+    return started;
+  } catch (error) {
+    const isTooLarge = error instanceof BackendError && error.cause instanceof RangeError;
+    const fewer = isTooLarge ? reducePageSize(client, index, options.size) : undefined;
+    if (fewer === undefined) throw error;
+    return fewer;
+  }
 }
 
-/** Reads by a scroll, or the pages of a view. `spent` documents are taken from the budget already. */
+/** Reads by a scroll, in pages of `size` documents or fewer. `spent` documents are taken from the budget already. */
 async function* scrollDocuments<Form extends SpanForm | EventForm>(
   context: SpanSearchContext,
   query: DocumentQuery<Form>,
@@ -372,7 +373,9 @@ async function* scrollDocuments<Form extends SpanForm | EventForm>(
   budget: Budget,
   signal: AbortSignal,
 ): DocumentBatches<Form> {
-  const started = await startSearch(context, query, { size, isScroll: true, plan }, signal);
+  const started = await startFitting(context, query, { size, isScroll: true, plan }, signal);
+  if (typeof started === "number")
+    return yield* scrollDocuments(context, query, { size: started, plan, spent }, budget, signal);
   yield* readPages(context, query, started, { size, spent }, budget, signal);
 }
 
@@ -435,21 +438,15 @@ async function readInOneSearch(
       ? spanCondition({ ...placed, form }, own)
       : eventCondition({ ...placed, form }, own);
   const query = { source, condition, selectForms: selectAllForms };
-  const options = { size: pageSizes.first };
-  const started = await startSearch(context, query, options, signal).catch(suppressTooLarge);
-  if (started === undefined) return undefined;
+  const size = chooseFirstSize(context.client, source.index);
+  const started = await startFitting(context, query, { size }, signal);
+  if (typeof started === "number") return undefined;
   const { response, plan } = started;
   const total = requireTotal(context.backend, response);
   if (total > response.count) return undefined;
   budget.spend(total);
   budget.reportRead?.(total);
   return expandForms(context, query, plan, response);
-}
-
-/** Turns the failure of a response above the size limit into undefined: fewer documents at once may fit. */
-function suppressTooLarge(error: unknown): undefined {
-  if (error instanceof BackendError && error.cause instanceof RangeError) return undefined;
-  throw error;
 }
 
 /** Each document once for every form that its index may hold. The decoder decides which of them it has. */

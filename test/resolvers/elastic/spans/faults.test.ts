@@ -499,7 +499,7 @@ test.each([
   [200, 5_000],
   [4_000, 1_000],
   [20_000, 416],
-  [400_000, 50],
+  [400_000, 20],
 ])("a scroll of documents of %d bytes has pages of %d", async (bytes, expected) => {
   const hits = Array.from({ length: 20 }, (_, n) => {
     const { _source, ...rest } = hit(n + 1);

@@ -1,0 +1,48 @@
+// How many documents a search of spans asks for. What it returns is held as a whole, here and at the source, so that documents
+// are asked for by what those of their pattern took last: errors with the source around each line of their stacks take a
+// thousand times as much as others.
+import type { ElasticClient } from "../client/client.ts";
+import { findHitSize, recordHitSize } from "./hit-size.ts";
+import type { ParsedResponse } from "./search-response.ts";
+
+/**
+ * The first search has room for what most look-ups find, and a scroll reads what exceeds it, in pages that suit the length of
+ * the documents. `unknown` is for the first search of a pattern.
+ */
+const pageSizes = { first: 5_000, scroll: 1_000, unknown: 256 } as const;
+/** The most that a first search returns of documents whose size is known. */
+const firstBytes = 33_554_432;
+/** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. */
+const pageBytes = 2_097_152;
+/** The most that a page may have of fewer documents than a scroll asks for. */
+const largePageBytes = 8_388_608;
+/** Fewer documents than this tell nothing of others. */
+const sampleSize = 20;
+
+export function chooseFirstSize(client: ElasticClient, pattern: string): number {
+  const bytesPerHit = findHitSize(client, pattern);
+  if (bytesPerHit === undefined) return pageSizes.unknown;
+  return Math.min(pageSizes.first, Math.max(1, Math.floor(firstBytes / bytesPerHit)));
+}
+
+/** Documents of a page, by those of the first search if there was one. */
+export function choosePageSize(client: ElasticClient, pattern: string, first?: ParsedResponse): number {
+  const isEmpty = first === undefined || first.count === 0;
+  const bytesPerHit = isEmpty ? findHitSize(client, pattern) : first.bytes / first.count;
+  if (bytesPerHit === undefined) return pageSizes.scroll;
+  const countFitting = (limit: number) => Math.floor(limit / bytesPerHit);
+  const size = Math.max(countFitting(pageBytes), Math.min(countFitting(largePageBytes), pageSizes.scroll), 1);
+  return Math.min(size, pageSizes.first);
+}
+
+export function noteHitSize(client: ElasticClient, pattern: string, { bytes, count }: ParsedResponse): void {
+  if (count >= sampleSize || bytes >= pageBytes) recordHitSize(client, pattern, bytes / count);
+}
+
+/** So many documents were more than a response may have. Returns how many to ask for instead; undefined after a single one. */
+export function reducePageSize(client: ElasticClient, pattern: string, size: number): number | undefined {
+  if (size <= 1) return undefined;
+  const fewer = Math.max(1, Math.floor(size / 10));
+  recordHitSize(client, pattern, largePageBytes / fewer);
+  return fewer;
+}

@@ -469,11 +469,20 @@ async function deliverToAudience(
     const paused = pause();
     if (paused !== undefined) await paused;
   }
-  const listUnseen = (place: number) => own.filter(({ seen }) => seen < place).map(({ line }) => line);
+  giveUnseen(own, listeners, joined);
+}
+
+function giveUnseen(
+  lines: readonly { readonly line: LogLine; readonly seen: number }[],
+  listeners: QueryAudience["listeners"],
+  joined: number,
+): void {
+  const listUnseen = (place: number) => lines.filter(({ seen }) => seen < place).map(({ line }) => line);
   // One array for nearly all: its text is shared between tails.
   const fresh = listUnseen(1);
   for (const [listener, place] of listeners) {
-    const unseen = place <= joined ? listUnseen(place) : [];
+    if (place > joined) continue;
+    const unseen = fresh.length === lines.length ? fresh : listUnseen(place);
     if (unseen.length > 0) listener.onLines(unseen.length === fresh.length ? fresh : unseen);
   }
 }

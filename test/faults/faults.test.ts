@@ -162,7 +162,10 @@ async function settle<T>(
     const before = activity();
     await waitTurns(40);
     const idle = !over && activity() === before;
-    if (idle && moves()) vi.advanceTimersToNextTimer();
+    if (!idle || !moves()) continue;
+    // What waits by the real clock sees the other one pass too: a failure is remembered for a while.
+    if (vi.getTimerCount() === 0) vi.advanceTimersByTime(10);
+    else vi.advanceTimersToNextTimer();
   }
   return { result: await settled, elapsed: performance.now() - started };
 }
@@ -349,7 +352,9 @@ describe("response under way when its source fails", () => {
     );
     expect(reply).toMatchObject({ status: 200, complete: true });
     const states = readEvents(reply.body).map(([event]) => event);
-    expect(states.filter((event) => event !== "line")).toEqual(["retry", "resumed", "end"]);
+    // A search that was sent ahead may have met the failures that are left, or the next readings do.
+    const others = states.filter((event) => event !== "line");
+    expect(others.filter((event, at) => event !== others[at - 1])).toEqual(["retry", "resumed", "end"]);
     expect(states[0]).toBe("line");
     checkTail(reply, whole, [failures.unreachable], name);
   });

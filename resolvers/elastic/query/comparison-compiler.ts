@@ -176,7 +176,9 @@ export function isExactTerm(field: IndexedField, value: string): boolean {
 function compileKeywordEquals(field: IndexedField, value: string, scope: CompileScope): Bounds | undefined {
   // OpenSearch before 3 reads a term on the wildcard type as a pattern.
   if (field.type === "wildcard" && /[*?\\]/.test(value)) return compileKeywordContains(field, value, scope);
-  const term = { term: { [field.name]: value } };
+  // As an object on the wildcard type, so that it stays a clause of its own (`anyOfMany`): OpenSearch normalizes no value of a
+  // `terms` there, and counts each.
+  const term = { term: { [field.name]: field.type === "wildcard" ? { value } : value } };
   // A longer value is not indexed, unless it was written before the limit was set.
   if (value.length > field.ignoreAbove) return includeIgnored(field, term, scope);
   // An `ignore_above` can be raised later while older documents stay as they are, so the documents in `_ignored` are read too.

@@ -1,6 +1,7 @@
 // How many documents a search of spans asks for. What it returns is held as a whole, here and at the source, so that documents
 // are asked for by what those of their pattern took last: errors with the source around each line of their stacks take a
 // thousand times as much as others.
+import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { findHitSize, recordHitSize } from "./hit-size.ts";
 import type { ParsedResponse } from "./search-response.ts";
@@ -35,13 +36,25 @@ export function choosePageSize(client: ElasticClient, pattern: string, first?: P
   return Math.min(size, pageSizes.first);
 }
 
-export function noteHitSize(client: ElasticClient, pattern: string, { bytes, count }: ParsedResponse): void {
-  if (count >= sampleSize || bytes >= pageBytes) recordHitSize(client, pattern, bytes / count);
+/** Of a search that asked for `size`: a full page tells enough, however few they are. */
+export function noteHitSize(
+  client: ElasticClient,
+  pattern: string,
+  size: number,
+  { bytes, count }: ParsedResponse,
+): void {
+  if (count === 0) return;
+  if (count >= Math.min(sampleSize, size) || bytes >= pageBytes)
+    recordHitSize(client, pattern, bytes / count);
 }
 
-/** So many documents were more than a response may have. Returns how many to ask for instead; undefined after a single one. */
-export function reducePageSize(client: ElasticClient, pattern: string, size: number): number | undefined {
-  if (size <= 1) return undefined;
+/**
+ * How many documents to ask for after a response with so many that was more than one may be. @throws `error`, where it is another
+ * one, or that of a single document
+ */
+export function reducePageSize(client: ElasticClient, pattern: string, size: number, error: unknown): number {
+  const isTooLarge = error instanceof BackendError && error.cause instanceof RangeError;
+  if (!isTooLarge || size <= 1) throw error;
   const fewer = Math.max(1, Math.floor(size / 10));
   recordHitSize(client, pattern, largePageBytes / fewer);
   return fewer;

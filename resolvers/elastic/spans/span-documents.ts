@@ -355,13 +355,10 @@ async function startFitting<Form extends SpanForm | EventForm>(
   const { index } = query.source;
   try {
     const started = await startSearch(context, query, options, signal);
-    noteHitSize(client, index, started.response);
+    noteHitSize(client, index, options.size, started.response);
     return started;
   } catch (error) {
-    const isTooLarge = error instanceof BackendError && error.cause instanceof RangeError;
-    const fewer = isTooLarge ? reducePageSize(client, index, options.size) : undefined;
-    if (fewer === undefined) throw error;
-    return fewer;
+    return reducePageSize(client, index, options.size, error);
   }
 }
 
@@ -390,11 +387,12 @@ async function* readPages<Form extends SpanForm | EventForm>(
   context: SpanSearchContext,
   query: DocumentQuery<Form>,
   { plan, response: first, fetchNext }: StartedSearch,
-  { size, spent }: PageOptions,
+  { size: firstSize, spent }: PageOptions,
   budget: Budget,
   signal: AbortSignal,
 ): DocumentBatches<Form> {
   const { backend, client } = context;
+  let size = firstSize;
   const leaving = new AbortController();
   const limited = combineSignals(signal, leaving.signal);
   let response = first;
@@ -403,8 +401,15 @@ async function* readPages<Form extends SpanForm | EventForm>(
     const total = requireTotal(backend, first);
     if (total > spent) budget.spend(total - spent);
     const readNextPage = async (page: ParsedResponse): Promise<ParsedResponse> => {
-      const bytes = await fetchNext(page, size, limited);
-      return parseCompleteResponse(backend, bytes, Math.min(size, total - read), true);
+      try {
+        const bytes = await fetchNext(page, size, limited);
+        return await parseCompleteResponse(backend, bytes, Math.min(size, total - read), true);
+      } catch (error) {
+        // The page of a view can be asked for again, and one of a scroll cannot.
+        if (context.view === undefined) throw error;
+        size = reducePageSize(client, query.source.index, size, error);
+        return readNextPage(page);
+      }
     };
     while (response.count > 0) {
       read += response.count;

@@ -1,6 +1,6 @@
 // A credential of limited life, such as an access token: asked for once, whoever waits for it, and renewed before it expires,
 // while requests still go with the old one.
-import { raceAbort } from "../../src/core/async/concurrency.ts";
+import { awaitShared } from "../../src/core/async/concurrency.ts";
 import type { Millis } from "../../src/core/time.ts";
 
 /** By the clock of whoever made it. */
@@ -54,7 +54,7 @@ async function readValue<Value>(state: RenewalState<Value>, signal: AbortSignal)
     throw failure.error;
   }
   state.pending ??= renewValue(state);
-  if (!isGood) return (await raceAbort(state.pending, signal)).value;
+  if (!isGood) return (await awaitShared(state.pending, signal)).value;
   // The next one is told of a failure when this value is over.
   state.pending.catch(() => {});
   return current.value;

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { createGuard, type Guard } from "#resolvers/http/guard.ts";
 import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import type { Site } from "#src/access/sites.ts";
-import { noteClientRequest } from "#src/core/async/concurrency.ts";
+import { awaitShared, noteClientRequest } from "#src/core/async/concurrency.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
@@ -117,6 +117,20 @@ test("a deadline that passes while no source owes an answer names none", async (
     error:
       "The request took longer than 30s; 3 requests to data sources were answered; ask for less, or try again later",
   });
+});
+
+test("a deadline that passes while a source owes what many wait for names it", async () => {
+  vi.useFakeTimers();
+  const source = openSource();
+  const work = startRequest(new AbortController().signal, 30_000);
+  noteClientRequest(work.signal, { account: "ana", progress: work.progress });
+  sendMany(source, 3, work.signal, async () => {});
+  const waiting = awaitShared(new Promise(() => {}), work.signal);
+  const ended = expect(waiting).rejects.toThrow();
+  await vi.advanceTimersByTimeAsync(30_000);
+  vi.useRealTimers();
+  await ended;
+  expect(describeFailure(work.signal.reason).body).toEqual({ error: failures.timeout });
 });
 
 describe("a late answer over HTTP says how far it came", () => {

@@ -1,7 +1,7 @@
 // The client of Elasticsearch and OpenSearch: takes a request and returns the bytes of the response. It detects the product of
 // the server, loads the official client of that product, and sends each request through the guard and the node pool.
 import { z } from "zod";
-import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { awaitShared } from "../../../src/core/async/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { parseJson, parseLargeJson } from "../../../src/core/json/parse-json.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -118,7 +118,7 @@ async function detectProduct(state: ClientState, signal: AbortSignal): Promise<P
   if (performance.now() >= state.productExpires) state.product = undefined;
   // Not the first caller's signal: others may wait for the same response. The guard's own deadline bounds it.
   state.product ??= rememberProduct(state, new AbortController().signal);
-  const product = await raceAbort(state.product, signal);
+  const product = await awaitShared(state.product, signal);
   return performance.now() < state.expensiveRefusedUntil
     ? { ...product, refusesExpensiveQueries: true }
     : product;

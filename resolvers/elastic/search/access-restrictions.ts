@@ -2,7 +2,7 @@
 // OpenSearch does not, and it can also mask fields: documents and columns then show digests, and a search finds nothing by
 // either value. So a value that an aggregation returns and a search does not find is a digest.
 import { z } from "zod";
-import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { awaitShared } from "../../../src/core/async/concurrency.ts";
 import {
   BackendError,
   createUnsupportedError,
@@ -130,7 +130,7 @@ async function listMaskedFields(
     known.masked.set(key, finding);
     finding.catch(() => known.masked.delete(key));
   }
-  return raceAbort(finding, signal);
+  return awaitShared(finding, signal);
 }
 
 /**

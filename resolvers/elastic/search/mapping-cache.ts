@@ -3,7 +3,7 @@
 // name, so the age of a copy is limited, and strictly so where a tenant filter depends on it.
 
 import { LRUCache } from "lru-cache";
-import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { awaitShared } from "../../../src/core/async/concurrency.ts";
 import { runWithOwnTurns } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -180,7 +180,10 @@ async function fetchMetadata(
   // The cache reads its clock now and then, so that a new copy may seem to live longer than it was given.
   const forceRefresh = maxAge === 0 || remaining <= freshFor - maxAge;
   io.recordCacheLookup("mappings", !forceRefresh && remaining > 0);
-  const metadata = await raceAbort(cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }), signal);
+  const metadata = await awaitShared(
+    cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
+    signal,
+  );
   if (metadata === undefined) throw new BackendError(backend, "unreachable", `no mappings of ${pattern}`);
   return metadata;
 }

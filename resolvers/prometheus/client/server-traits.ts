@@ -2,7 +2,7 @@
 // Thanos, and whether a frontend moves ranges. Traits are detected by queries, since a proxy may hide the product.
 // They are kept for a minute: behind a load balancer the server may change without a broken connection.
 import { z } from "zod";
-import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { awaitShared } from "../../../src/core/async/concurrency.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { fromMillis, type Instant, type Millis, minute, toMillis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
@@ -71,7 +71,7 @@ export function readTraits(
   const now = performance.now();
   const entry = cache.entry;
   if (entry !== undefined && !isExpired(cache, entry, now, checkConnections)) {
-    return raceAbort(entry.traits, signal);
+    return awaitShared(entry.traits, signal);
   }
   // The detection does not end with this caller: others wait for the same result. The guard's deadline bounds it.
   const detection = detectTraits(cache, new AbortController().signal);
@@ -86,7 +86,7 @@ export function readTraits(
       if (cache.entry === fresh) cache.entry = undefined;
     },
   );
-  return raceAbort(detection, signal);
+  return awaitShared(detection, signal);
 }
 
 function isExpired(

@@ -3,7 +3,7 @@
 // callers, who wait for it. A failure is repeated for a second instead of loading.
 
 import { LRUCache } from "lru-cache";
-import { raceAbort } from "../../../src/core/async/concurrency.ts";
+import { awaitShared } from "../../../src/core/async/concurrency.ts";
 import { runWithOwnTurns } from "../../../src/core/async/turns.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
@@ -49,7 +49,7 @@ export function createSwrCache<V>(settings: SwrCacheSettings<V>, io: IO): SwrCac
       const age = known === undefined ? Number.POSITIVE_INFINITY : performance.now() - known.at;
       const forceRefresh = age > youngerThan;
       io.recordCacheLookup(name, !forceRefresh && age <= freshFor);
-      const entry = await raceAbort(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
+      const entry = await awaitShared(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
       if (entry === undefined) throw new Error(`nothing was loaded for ${key}`);
       return entry.value;
     },

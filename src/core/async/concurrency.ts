@@ -1,6 +1,6 @@
 // Bounded concurrency for the backend requests of one client request: some at a time, all given up when one fails; and which
 // request a signal is of.
-import type { ReadProgress } from "./read-progress.ts";
+import { type ReadProgress, reportSent } from "./read-progress.ts";
 
 /**
  * Runs `work` on each item, at most `limit` at a time. Returns the results in the order of the items.
@@ -121,5 +121,15 @@ export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Pro
     return await Promise.race([shared, left.promise]);
   } finally {
     signal.removeEventListener("abort", leave);
+  }
+}
+
+/** As `raceAbort`, for what a source is asked once for all who wait: it owes each of them an answer until then. */
+export async function awaitShared<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+  const endWait = reportSent(findClientRequest(signal)?.progress);
+  try {
+    return await raceAbort(shared, signal);
+  } finally {
+    endWait();
   }
 }

@@ -1,6 +1,6 @@
 // What a rollup store has, for requests: the manifests of groups, and the figures of segments.
 
-import { raceAbort } from "../../core/async/concurrency.ts";
+import { awaitShared } from "../../core/async/concurrency.ts";
 import { runWithOwnTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
 import { day, isRecent, type Millis, minute, printInstant } from "../../core/time.ts";
@@ -97,7 +97,7 @@ async function findManifest(
   const group = hashGroup(name);
   const last = known.get(group);
   if (last !== undefined && isRecent(last.readAt, now(), manifestLifetime))
-    return raceAbort(last.found, signal);
+    return awaitShared(last.found, signal);
   // Not the first caller's signal: others may wait for the same answer. The store's own deadline bounds it.
   const { signal: shared } = new AbortController();
   const found = runWithOwnTurns(() => readManifest(store, group, last?.found, shared));
@@ -111,7 +111,7 @@ async function findManifest(
     },
     () => known.delete(group),
   );
-  return raceAbort(found, signal);
+  return awaitShared(found, signal);
 }
 
 /** The one that was read last stays, however long it is. */

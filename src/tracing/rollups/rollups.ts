@@ -3,7 +3,7 @@
 // again, and if anything else has changed, all are read again. Everything that an answer needs is read from that snapshot, so
 // the answer is the definition's over one moment.
 
-import { raceAbort } from "../../core/async/concurrency.ts";
+import { awaitShared } from "../../core/async/concurrency.ts";
 import { requireAt, requireLast } from "../../core/collections.ts";
 import type { BackendError, Refused } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
@@ -157,7 +157,7 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
     noteLittleRead(cache, group, task.estimatedSpans, wasEmpty);
   }
   for (const pending of awaited) {
-    const found = await raceAbort(pending.promise, signal);
+    const found = await awaitShared(pending.promise, signal);
     if (found === undefined) return "again";
     // Figures of a group are of its kind, whose name is part of the group's key.
     all.push(found.figures as Figures);

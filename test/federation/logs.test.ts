@@ -178,11 +178,15 @@ describe("a backend that fails", () => {
       const change = (store: LogStore, at: number): LogStore => ({
         async *lines(query, signal) {
           let batches = 0;
+          // It may be given up while it waits for its turn to read.
+          const left = new Promise<void>((resolve) =>
+            signal.addEventListener("abort", () => resolve(), { once: true }),
+          );
+          if (at === 0) void left.then(() => (stopped = signal.reason));
           for await (const batch of store.lines(query, signal)) {
             if (at === 1 && batches === after) throw down;
             if (at === 0 && batches === after) {
-              await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-              stopped = signal.reason;
+              await left;
               throw signal.reason;
             }
             yield batch;

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { createGuard, type Guard } from "#resolvers/http/guard.ts";
 import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import type { Site } from "#src/access/sites.ts";
-import { awaitShared, noteClientRequest } from "#src/core/async/concurrency.ts";
+import { awaitShared, noteClientRequest, raceAbort } from "#src/core/async/concurrency.ts";
 import { failures } from "#src/core/errors.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
@@ -105,32 +105,29 @@ describe("deadline of a request whose turn at a source has not come", () => {
   });
 });
 
-test("a deadline that passes while no source owes an answer names none", async () => {
+/** Of a request whose three questions are answered, and which then waits past its deadline. */
+async function describeAnswered(wait: (signal: AbortSignal) => Promise<unknown>): Promise<unknown> {
   vi.useFakeTimers();
-  const source = openSource();
-  const work = startRequest(new AbortController().signal, 30_000);
-  noteClientRequest(work.signal, { account: "ana", progress: work.progress });
-  sendMany(source, 3, work.signal, async () => {});
+  const { signal, progress } = startRequest(new AbortController().signal, 30_000);
+  noteClientRequest(signal, { account: "ana", progress });
+  sendMany(openSource(), 3, signal, async () => {});
+  const ended = expect(wait(signal)).rejects.toThrow();
   await vi.advanceTimersByTimeAsync(30_000);
   vi.useRealTimers();
-  expect(describeFailure(work.signal.reason).body).toEqual({
+  await ended;
+  return describeFailure(signal.reason).body;
+}
+
+test("a deadline that passes while no source owes an answer names none", async () => {
+  expect(await describeAnswered((signal) => raceAbort(new Promise(() => {}), signal))).toEqual({
     error:
       "The request took longer than 30s; 3 requests to data sources were answered; ask for less, or try again later",
   });
 });
 
 test("a deadline that passes while a source owes what many wait for names it", async () => {
-  vi.useFakeTimers();
-  const source = openSource();
-  const work = startRequest(new AbortController().signal, 30_000);
-  noteClientRequest(work.signal, { account: "ana", progress: work.progress });
-  sendMany(source, 3, work.signal, async () => {});
-  const waiting = awaitShared(new Promise(() => {}), work.signal);
-  const ended = expect(waiting).rejects.toThrow();
-  await vi.advanceTimersByTimeAsync(30_000);
-  vi.useRealTimers();
-  await ended;
-  expect(describeFailure(work.signal.reason).body).toEqual({ error: failures.timeout });
+  const body = await describeAnswered((signal) => awaitShared(new Promise(() => {}), signal));
+  expect(body).toEqual({ error: failures.timeout });
 });
 
 describe("a late answer over HTTP says how far it came", () => {

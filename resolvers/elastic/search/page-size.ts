@@ -3,7 +3,7 @@
 // thousand times as much as others.
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { findHitSize, recordHitSize } from "./hit-size.ts";
+import { findHitSize, pageBytes, recordHitSize } from "./hit-size.ts";
 import type { ParsedResponse } from "./search-response.ts";
 
 /**
@@ -13,10 +13,9 @@ import type { ParsedResponse } from "./search-response.ts";
 const pageSizes = { first: 5_000, scroll: 1_000, unknown: 256 } as const;
 /** The most that a first search returns of documents whose size is known. */
 const firstBytes = 33_554_432;
-/** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. */
-const pageBytes = 2_097_152;
-/** The most that a page may have of fewer documents than a scroll asks for. */
-const largePageBytes = 8_388_608;
+/** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. `pageBytes` is the most
+ *  for fewer documents than a scroll asks for. */
+const shortPageBytes = 2_097_152;
 /** Fewer documents than this tell nothing of others. */
 const sampleSize = 20;
 
@@ -32,7 +31,7 @@ export function choosePageSize(client: ElasticClient, pattern: string, first?: P
   const bytesPerHit = isEmpty ? findHitSize(client, pattern) : first.bytes / first.count;
   if (bytesPerHit === undefined) return pageSizes.scroll;
   const countFitting = (limit: number) => Math.floor(limit / bytesPerHit);
-  const size = Math.max(countFitting(pageBytes), Math.min(countFitting(largePageBytes), pageSizes.scroll), 1);
+  const size = Math.max(countFitting(shortPageBytes), Math.min(countFitting(pageBytes), pageSizes.scroll), 1);
   return Math.min(size, pageSizes.first);
 }
 
@@ -44,7 +43,7 @@ export function noteHitSize(
   { bytes, count }: ParsedResponse,
 ): void {
   if (count === 0) return;
-  if (count >= Math.min(sampleSize, size) || bytes >= pageBytes)
+  if (count >= Math.min(sampleSize, size) || bytes >= shortPageBytes)
     recordHitSize(client, pattern, bytes / count);
 }
 
@@ -56,6 +55,6 @@ export function reducePageSize(client: ElasticClient, pattern: string, size: num
   const isTooLarge = error instanceof BackendError && error.cause instanceof RangeError;
   if (!isTooLarge || size <= 1) throw error;
   const fewer = Math.max(1, Math.floor(size / 10));
-  recordHitSize(client, pattern, largePageBytes / fewer);
+  recordHitSize(client, pattern, pageBytes / fewer);
   return fewer;
 }

@@ -3,6 +3,7 @@
 // share the time evenly, and requests of one take turns: one client's thirty exports leave half of it to another client.
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Millis } from "../time.ts";
+import { type FairQueue, joinQueue, serveNext } from "./fair-queue.ts";
 
 /** How long one turn takes. */
 const turnTime: Millis = 5;
@@ -15,7 +16,7 @@ const owners = new AsyncLocalStorage<{ account: Account }>();
 /** When the last turn of anyone began, on the clock of `performance.now`. */
 let turnBegan: Millis = Number.NEGATIVE_INFINITY;
 let isTurnDue = false;
-const waiting = new Map<Account, Set<() => void>>();
+const waiting: FairQueue<Account, () => void> = new Map();
 /**
  * What the turns of each account have taken, counted from what the one that had the last turn had taken by then: who has not
  * worked for a while begins there, and is owed nothing. Only what is above that is kept.
@@ -37,9 +38,7 @@ export function nameTurnOwner(account: string): void {
 /** Resolves in a turn of the event loop of its own. */
 export function waitForTurn(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const account = owners.getStore()?.account;
-  const own = waiting.get(account) ?? new Set();
-  waiting.set(account, own.add(resolve));
+  joinQueue(waiting, owners.getStore()?.account, resolve);
   scheduleTurn();
   return promise;
 }
@@ -64,19 +63,21 @@ function scheduleTurn(): void {
 function beginNext(): Account {
   for (const [account, millis] of used)
     if (millis <= leastUsed && !waiting.has(account)) used.delete(account);
-  const countUsed = (account: Account): Millis => Math.max(leastUsed, used.get(account) ?? 0);
-  const [next] = [...waiting.keys()].reduce<[Account, Millis]>(
-    (least, account) => (countUsed(account) < least[1] ? [account, countUsed(account)] : least),
-    [undefined, Number.POSITIVE_INFINITY],
-  );
-  leastUsed = countUsed(next);
-  const own = waiting.get(next) ?? new Set();
-  const [first] = own;
-  waiting.delete(next);
-  if (first !== undefined) own.delete(first);
-  if (own.size > 0) waiting.set(next, own);
-  first?.();
+  let next: Account;
+  serveNext(waiting, countUsed, (own, account) => {
+    const [first] = own;
+    if (first === undefined) return false;
+    next = account;
+    leastUsed = countUsed(account);
+    own.delete(first);
+    first();
+    return true;
+  });
   return next;
+}
+
+function countUsed(account: Account): Millis {
+  return Math.max(leastUsed, used.get(account) ?? 0);
 }
 
 let passing: Promise<void> | undefined;

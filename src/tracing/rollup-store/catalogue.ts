@@ -1,5 +1,4 @@
 // What a rollup store has, for requests: the manifests of groups, and the figures of segments.
-
 import { awaitShared } from "../../core/async/concurrency.ts";
 import { runWithOwnTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";

@@ -21,11 +21,13 @@ function buildDraft(
   metrics?: Partial<Survey>,
   notes: readonly string[] = [],
   second?: Partial<Survey>,
+  secondMetrics?: Partial<Survey>,
 ) {
   const found = [
     { backend: "elk", survey: { ...nothing, ...documents } },
     ...(second === undefined ? [] : [{ backend: "elk-2", survey: { ...nothing, ...second } }]),
     ...(metrics === undefined ? [] : [{ backend: "prom", survey: { ...nothing, ...metrics } }]),
+    ...(secondMetrics === undefined ? [] : [{ backend: "prom-2", survey: { ...nothing, ...secondMetrics } }]),
   ];
   const url = "http://127.0.0.1:9200";
   const proposal = proposeSites(found, "main", now);
@@ -48,6 +50,9 @@ function buildDraft(
       ...(metrics === undefined
         ? []
         : [{ name: "prom", kind: "prometheus", url, auth: {}, tls: { ca: "ca.pem" }, reasons: [] }]),
+      ...(secondMetrics === undefined
+        ? []
+        : [{ name: "prom-2", kind: "prometheus", url, auth: {}, tls: {}, reasons: [] }]),
     ],
     sites: proposal.sites,
     notes: [...notes, ...proposal.notes],
@@ -104,6 +109,32 @@ describe("a proposal of init", () => {
     expect(Object.keys(config.sites.main?.logs?.sources ?? {})).toEqual(["filebeat", "filebeat-7", "x"]);
     expect(toPlaces(config.sites.main?.metrics)[0]?.match).toEqual({});
     expect(text).toContain("#   job: a, b, c, d, e, f, and 2 more\n");
+  });
+
+  test("proposes the series of several Prometheus servers as those of one site", () => {
+    const watch = (...clusters: string[]): Partial<Survey> => ({
+      metrics: fine("3 metrics"),
+      labels: new Map([["cluster", clusters]]),
+      kubernetes: clusters.map((cluster) => ({ match: { cluster }, report: fine(`the pods of ${cluster}`) })),
+    });
+    const { config, text } = buildDraft({}, watch("eu"), [], undefined, watch("eu", "us"));
+    expect(config.sites).toMatchObject({
+      main: {
+        metrics: [
+          { backend: "prom", match: {} },
+          { backend: "prom-2", match: {} },
+        ],
+        kubernetes: [
+          { backend: "prom", match: { cluster: "eu" } },
+          { backend: "prom-2", match: { cluster: "eu" } },
+        ],
+      },
+      us: {
+        metrics: { backend: "prom-2", match: { cluster: "us" } },
+        kubernetes: { backend: "prom-2", match: { cluster: "us" } },
+      },
+    });
+    expect(text).toContain("# where two servers have the same series, give both the key replica\n");
   });
 
   test("gives a site to each environment whose name has no valid character", () => {

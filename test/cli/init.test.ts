@@ -197,4 +197,13 @@ describe("readout init", () => {
     expect(code).toBe(0);
     expect(written()).not.toContain("elastic");
   });
+
+  test("writes a file for several Prometheus servers", async () => {
+    const servers = await Promise.all([openFakePrometheus({}), openFakePrometheus({})]);
+    fakes.push(...servers);
+    const { code } = await init(servers.flatMap(({ url }) => ["--prometheus", url]));
+    expect(code).toBe(0);
+    for (const [at, { url }] of servers.entries())
+      expect(written()).toContain(`  prom${at === 0 ? "" : "-2"}:\n    kind: prometheus\n    url: "${url}"`);
+  });
 });

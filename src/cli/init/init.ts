@@ -19,13 +19,13 @@ import { findHostMetrics } from "./host-metrics.ts";
 import { type ProposedSite, proposeSites } from "./propose.ts";
 import { type Draft, type DraftBackend, printBackends, printDraft } from "./render.ts";
 
-export const usage = `Usage: readout init [--elastic URL …] [--prometheus URL] [--out readout.yaml] [--force] [--site main]
+export const usage = `Usage: readout init [--elastic URL …] [--prometheus URL …] [--out readout.yaml] [--force] [--site main]
                     [--index PATTERN …] [--user admin] [credentials]
 
 Looks at the indices and data streams, their layouts and services, and at the metrics and their labels; writes a file
 with sites and sources for them, with the reasons as comments; prints a token for it; and ends with \`readout check\`.
 An Elasticsearch or OpenSearch, a Prometheus, or both. Of several clusters, equal index patterns are one source, and
-spans are those of all; credentials are the same for each.
+spans are those of all. Of several Prometheus servers the series are those of all. Credentials are the same for each.
 
   --out FILE       the file to write, never over one that is there, but with --force
   --site NAME      what the site is called where nothing tells several apart
@@ -58,7 +58,7 @@ const credentials = {
 
 const options = {
   elastic: { type: "string", multiple: true },
-  prometheus: { type: "string" },
+  prometheus: { type: "string", multiple: true },
   out: { type: "string", default: "readout.yaml" },
   force: { type: "boolean", default: false },
   site: { type: "string", default: "main" },
@@ -154,20 +154,25 @@ type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>["values"
 /** @throws {Error} what is wrong with the arguments; no message repeats a credential */
 function readArguments(args: readonly string[], env: Shell["env"]): InitArguments {
   const { values } = parseArgs({ args: [...args], options });
-  const { elastic = [], prometheus, out, force, site, user, index: patterns = [] } = values;
-  if (elastic.length === 0 && prometheus === undefined) throw new Error("--elastic, --prometheus or both");
+  const { elastic = [], prometheus = [], out, force, site, user, index: patterns = [] } = values;
+  if (elastic.length + prometheus.length === 0) throw new Error("--elastic, --prometheus or both");
   if (!/^[\w.-]+$/.test(site)) throw new Error("--site: expected letters, digits and . _ -");
-  if (new Set(elastic.map(normaliseAddress)).size < elastic.length)
-    throw new Error("--elastic: one address is there twice");
+  for (const [option, urls] of Object.entries({ elastic, prometheus })) {
+    if (new Set(urls.map(normaliseAddress)).size < urls.length)
+      throw new Error(`--${option}: one address is there twice`);
+  }
   if (user.trim() === "") throw new Error("--user is empty");
   if (patterns.some((pattern) => pattern.trim() === "")) throw new Error("--index is empty");
   const backends = [
-    ...elastic.map((url, at) =>
-      buildBackendDraft(at === 0 ? "elk" : `elk-${at + 1}`, "elastic", url, values, env),
-    ),
-    ...(prometheus === undefined ? [] : [buildBackendDraft("prom", "prometheus", prometheus, values, env)]),
+    ...elastic.map((url, at) => buildBackendDraft(numberName("elk", at), "elastic", url, values, env)),
+    ...prometheus.map((url, at) => buildBackendDraft(numberName("prom", at), "prometheus", url, values, env)),
   ];
   return { out, force, site, user, patterns, backends };
+}
+
+/** The name of the backend number `at` of a kind, counted from 0. */
+function numberName(stem: string, at: number): string {
+  return at === 0 ? stem : `${stem}-${at + 1}`;
 }
 
 /** One spelling of an address that may be written in several: case of the host, default port, a slash at the end. */
@@ -263,7 +268,7 @@ async function surveyBackend(
   }
 }
 
-/** Adds the names of host metrics. A source that does not answer any more gets none: it has answered the survey. */
+/** Adds the names of host metrics where one server has the metrics: several can have no such names. A source that does not answer any more gets none: it has answered the survey. */
 async function addHostMetrics(
   sites: readonly ProposedSite[],
   config: Config,
@@ -272,12 +277,16 @@ async function addHostMetrics(
   signal: AbortSignal,
 ): Promise<readonly ProposedSite[]> {
   const addNames = async (site: ProposedSite): Promise<ProposedSite> => {
-    const { metrics } = site;
+    const [metrics, ...others] = site.metrics ?? [];
+    if (others.length > 0) return site;
     const backend = metrics && openBackend(metrics.backend, config, out, shell);
     const store = backend?.stores.metrics;
     try {
       if (metrics === undefined || store === undefined) return site;
-      return { ...site, metrics: { ...metrics, names: await findHostMetrics(store, metrics.match, signal) } };
+      return {
+        ...site,
+        metrics: [{ ...metrics, names: await findHostMetrics(store, metrics.match, signal) }],
+      };
     } catch (error) {
       shell.signal.throwIfAborted();
       if (!(error instanceof BackendError) && !signal.aborted) throw error;

@@ -20,8 +20,9 @@ export interface ProposedSite {
   readonly logs?: { readonly sources: readonly ProposedSource[] };
   /** One for each backend with spans. */
   readonly traces?: readonly ProposedTraces[];
-  readonly metrics?: ProposedMetrics;
-  readonly kubernetes?: ProposedMetrics;
+  /** One for each backend with series. */
+  readonly metrics?: readonly ProposedMetrics[];
+  readonly kubernetes?: readonly ProposedMetrics[];
 }
 interface ProposedSource {
   readonly id: string;
@@ -61,7 +62,7 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
   const locate = (list: (survey: Survey) => readonly FoundSource[]): readonly LocatedSource[] =>
     found.flatMap(({ backend, survey }) => list(survey).map((source) => ({ ...source, backend })));
   const [logs, traces] = [locate(({ logs }) => logs), locate(({ traces }) => traces)];
-  const measured = found.find(({ survey: { metrics } }) => metrics !== undefined);
+  const measured = found.filter(({ survey: { metrics } }) => metrics !== undefined);
   const namespaces = rankNamespaces([...logs, ...traces]);
   const several = namespaces.length > 1 && namespaces.length <= maxSites;
   const taken = new Set<string>();
@@ -244,15 +245,19 @@ type Parts = Pick<ProposedSite, "metrics" | "kubernetes">;
 
 /** Proposes metrics and Kubernetes by site. A cluster that no site is named after gets a site of its own. */
 function proposeMetrics(
-  measured: Surveyed | undefined,
+  measured: readonly Surveyed[],
   ids: readonly string[],
   home: string,
 ): ReadonlyMap<string, Parts> {
   const parts = new Map<string, Parts>();
-  if (measured === undefined) return parts;
-  addMetrics(parts, measured, ids, home);
+  for (const one of measured) addMetrics(parts, one, ids, home);
   addClusters(parts, measured, ids, home);
   return parts;
+}
+
+function addPart(parts: Map<string, Parts>, id: string, part: keyof Parts, proposed: ProposedMetrics): void {
+  const own = parts.get(id);
+  parts.set(id, { ...own, [part]: [...(own?.[part] ?? []), proposed] });
 }
 
 function addMetrics(
@@ -266,21 +271,30 @@ function addMetrics(
   for (const id of ids) {
     const match = ids.length === 1 ? undefined : findForcedLabels(id, labels);
     if (match !== undefined) {
-      parts.set(id, { metrics: { backend, match, reasons: [`targets carry ${printMatch(match)}`] } });
+      addPart(parts, id, "metrics", { backend, match, reasons: [`targets carry ${printMatch(match)}`] });
     } else if (id === home) {
       const reasons = [...found, ...describeLabels(labels)];
-      parts.set(id, { metrics: { backend, match: {}, reasons } });
+      addPart(parts, id, "metrics", { backend, match: {}, reasons });
     }
   }
 }
 
+/** A cluster that several servers watch is one. */
 function addClusters(
   parts: Map<string, Parts>,
-  { backend, survey: { labels, kubernetes } }: Surveyed,
+  measured: readonly Surveyed[],
   ids: readonly string[],
   home: string,
 ): void {
-  const clusters = kubernetes.filter(({ report }) => report.problems.length === 0);
+  const watched = measured.flatMap(({ backend, survey: { labels, kubernetes } }) =>
+    kubernetes
+      .filter(({ report }) => report.problems.length === 0)
+      .map(({ match, report }) => ({ backend, labels, match, reasons: report.found })),
+  );
+  const clusters = [...Map.groupBy(watched, ({ match }) => printMatch(match)).values()].map((places) => ({
+    match: requireFirst(places).match,
+    places,
+  }));
   const named = clusters.filter(
     ({ match }) => match.cluster !== undefined && ids.includes(toName(match.cluster)),
   );
@@ -288,16 +302,16 @@ function addClusters(
   const others = clusters.filter((cluster) => !named.includes(cluster));
   const forHome = named.some(({ match }) => match.cluster === home) ? undefined : others[0];
   for (const cluster of clusters) {
-    const { match, report } = cluster;
+    const { match, places } = cluster;
     const preferred = cluster === forHome ? home : toName(match.cluster ?? home);
     const isTaken = parts.get(preferred)?.kubernetes !== undefined;
     const id = isTaken ? findUnusedName(preferred, new Set([...ids, ...parts.keys()])) : preferred;
-    const hasMetrics = !ids.includes(id) && isLabelValue(labels, "cluster", match.cluster);
-    parts.set(id, {
-      ...(hasMetrics && { metrics: { backend, match, reasons: ["the metrics of this cluster's targets"] } }),
-      ...parts.get(id),
-      kubernetes: { backend, match, reasons: report.found },
-    });
+    const isNew = !ids.includes(id);
+    for (const { backend, labels, reasons } of places) {
+      if (isNew && isLabelValue(labels, "cluster", match.cluster))
+        addPart(parts, id, "metrics", { backend, match, reasons: ["the metrics of this cluster's targets"] });
+      addPart(parts, id, "kubernetes", { backend, match, reasons });
+    }
   }
 }
 

@@ -74,8 +74,8 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
   const parts = [
     ...printLogs(logs),
     ...printTraces(traces),
-    ...printMatch("metrics", metrics),
-    ...printMatch("kubernetes", kubernetes),
+    ...printSeries("metrics", metrics),
+    ...printSeries("kubernetes", kubernetes),
   ];
   const nothing = "    # nothing was found for it yet: add logs, traces, metrics or kubernetes";
   return [
@@ -131,16 +131,29 @@ function printTraces(traces: ProposedSite["traces"] = []): readonly string[] {
   ];
 }
 
-function printMatch(part: string, proposed: ProposedMetrics | undefined): readonly string[] {
-  if (proposed === undefined) return [];
-  const { backend, match, names = {}, reasons } = proposed;
+function printSeries(part: string, proposed: readonly ProposedMetrics[] = []): readonly string[] {
+  const [first, ...others] = proposed;
+  if (first === undefined) return [];
+  if (others.length > 0) {
+    const hint = "where two servers have the same series, give both the key replica";
+    const places = proposed.flatMap(({ backend, match, reasons }) => [
+      ...formatComments("      ", reasons),
+      `      - { ${[`backend: ${backend}`, ...printForcedLabels(match)].join(", ")} }`,
+    ]);
+    return [`    ${part}:`, ...formatComments("      ", [hint]), ...places];
+  }
+  const { backend, match, names = {}, reasons } = first;
   return [
     `    ${part}:`,
     ...formatComments("      ", reasons),
     `      backend: ${backend}`,
-    ...(Object.keys(match).length === 0 ? [] : [`      match: ${printTexts(match)}`]),
+    ...printForcedLabels(match).map((key) => `      ${key}`),
     ...printNames(names),
   ];
+}
+
+function printForcedLabels(match: ProposedMetrics["match"]): readonly string[] {
+  return Object.keys(match).length === 0 ? [] : [`match: ${printTexts(match)}`];
 }
 
 function printNames(names: MetricAliases): readonly string[] {

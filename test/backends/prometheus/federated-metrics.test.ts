@@ -102,6 +102,7 @@ function routeByTenant(connect: (match: Readonly<Record<string, string>>) => Met
 describe.runIf(servers.length === 2)("prom2 and prom3", () => {
   metricStoreSuite({
     name: "series divided between prom2 and prom3",
+    hasMembers: false,
     async start(families) {
       // The older version has no syntax for other names.
       const choose: Choice = (identity) =>

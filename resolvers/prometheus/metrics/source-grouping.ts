@@ -4,21 +4,14 @@ import { Refused } from "../../../src/core/errors.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import { day, type Millis } from "../../../src/core/time.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
-import { type Matcher, matchAnyOf } from "../client/promql.ts";
-import type { Labels } from "../client/response-scanner.ts";
 import {
   findSteadyBuckets,
   type GroupedPart,
   growGroups,
   type UngroupedPart,
 } from "../counters/grouped-growth.ts";
-import { maxValuesPerLabel } from "../counters/series-narrowing.ts";
-import {
-  createTooManyPointsError,
-  type GridSeries,
-  readLabel,
-  runConcurrent,
-} from "../counters/series-reader.ts";
+import { matchSeries } from "../counters/series-narrowing.ts";
+import { createTooManyPointsError, type GridSeries, runConcurrent } from "../counters/series-reader.ts";
 import { isSparse } from "../counters/sparse-grid.ts";
 import { formatGroupKey, narrowToSpan, type SeriesPlan, toSortedSeries } from "./series-groups.ts";
 
@@ -152,19 +145,11 @@ async function readPart(
   const found = await read(
     {
       ...plan,
-      matchers: groups === undefined ? plan.matchers : [...matchGroups(plan, groups), ...plan.matchers],
+      matchers: groups === undefined ? plan.matchers : [...matchSeries(groups, plan.keys), ...plan.matchers],
       query: narrowToSpan(plan.query, { from, to }),
     },
     true,
   );
   const wanted = groups && new Set(groups.map((labels) => formatGroupKey(plan, labels)));
   return found.filter(({ tags }) => wanted?.has(formatGroupKey(plan, tags)) ?? true);
-}
-
-/** It finds no fewer groups than these, but may find others. */
-function matchGroups({ keys }: SeriesPlan, groups: readonly Labels[]): readonly Matcher[] {
-  return keys.flatMap((key) => {
-    const values = new Set(groups.map((labels) => readLabel(labels, key)));
-    return values.size > maxValuesPerLabel ? [] : [matchAnyOf(key, [...values])];
-  });
 }

@@ -275,7 +275,7 @@ function checkSize(query: string): void {
   }
 }
 
-/** A NUL and half a surrogate pair are no text: no source can hold them as such, so they are refused, not searched. */
+/** Half a surrogate pair is no text, and not every source takes a NUL: they are refused, not searched. */
 function checkText(query: string): void {
   const at = query.isWellFormed() ? query.indexOf("\0") : query.search(/[\0\p{Surrogate}]/u);
   if (at !== -1)

@@ -103,12 +103,25 @@ describe("trace listing pages", () => {
     expect(await page({ time: "2026-01-15T10:00:00.010Z" }, 11)).toBe(20);
     expect(await page({ time: "2026-01-15T10:00:00.012Z" })).toBe(0);
     expect(await page({ time: "2026-01-15T10:00:00.012Z" }, 5, "DESC")).toBe(10);
-    expect(await page({ time: "2026-01-15T10:00:00.0125Z" }, 5, "DESC")).toBe(10);
     expect(await page("Duration")).toBe(30);
     expect(await page({ duration: 10 })).toBe(0);
     expect(await page({ duration: 9.9999 })).toBe(30);
     expect(await page({ duration: 10.0001 }, 5, "DESC")).toBe(30);
   });
+
+  test.each(["2026-01-15T10:00:00.011Z", "2026-01-15T10:00:00.0115Z", "2026-01-15T10:00:00.011999999Z"])(
+    "exclude the whole millisecond of the cursor %s",
+    async (time) => {
+      const run = serve(tied);
+      const listTimes = async (order: string) => {
+        const pagination = { per_page: 100, order, cursor: { time } };
+        const rows = await run("tracing/traces/performance", { ...listing, pagination });
+        return new Set(rows.map((row) => row.time));
+      };
+      expect(await listTimes("DESC")).toEqual(new Set(["2026-01-15T10:00:00.010Z"]));
+      expect(await listTimes("ASC")).toEqual(new Set(["2026-01-15T10:00:00.012Z"]));
+    },
+  );
 
   test("accept duration cursors larger than any duration", async () => {
     const run = serve(tied);

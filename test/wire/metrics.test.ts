@@ -256,6 +256,8 @@ describe("metrics/list", () => {
       ["hits|", { Name: "hits" }],
     ]);
     expect(await rows(select)).toEqual([{ id: "|", group: {}, data: { a: 2.5, b: 116 } }]);
+    const twice = [{ Tag: "host" }, "Name", { Tag: "host" }, "Name"];
+    expect((await rows(select, { group_by: twice })).map(({ id }) => id)).toEqual(["cpu|host=a", "hits|"]);
   });
 
   test("uses the exact range without a resolution and whole buckets with one", async () => {

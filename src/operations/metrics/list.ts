@@ -141,7 +141,7 @@ function buildGroup(
   tags: Readonly<Record<string, string>>,
   groups: ListRequest["group_by"],
 ): Pick<ListRow, "id" | "group"> {
-  const byTag = groups.flatMap(({ tag }) =>
+  const byTag = [...new Set(groups.map(({ tag }) => tag))].flatMap((tag) =>
     tag !== undefined && Object.hasOwn(tags, tag) ? [[tag, tags[tag] ?? ""] as const] : [],
   );
   const byName = groups.some(({ tag }) => tag === undefined);

@@ -1,11 +1,10 @@
 // One page of a trace listing: the position of its cursor, and the rows of several stores merged in one order.
 import type { TraceSummary } from "../../core/rows.ts";
-import { countFractionDigits, floorToMilli, nanosPerMilli } from "../../core/time.ts";
+import { floorToMilli, type Instant, nanosPerMilli } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
 import type { Budget } from "../../store/spans.ts";
 import { compareRows, createTieLimitError, deriveTie } from "../../tracing/listing/listing.ts";
 import type { Context } from "../runtime/operation.ts";
-import type { RequestTime } from "../runtime/request-body.ts";
 import type { TracesQuery } from "./query-schema.ts";
 import { buildFilter, findLeastNanos, groupByStore, resolveRanges } from "./read-traces.ts";
 
@@ -77,7 +76,7 @@ export function toListingPage({ pagination: asked }: TracesQuery): ListingPage &
   const { by, time: after, duration } = asked?.cursor ?? { by: "time" };
   const order = asked?.order === "ASC" ? "asc" : "desc";
   const perPage = asked?.per_page ?? 1;
-  if (after !== undefined) return { by, order, perPage, beyond: toTimeBound(after, order) };
+  if (after !== undefined) return { by, order, perPage, beyond: toTimeBound(after.instant, order) };
   return {
     by,
     order,
@@ -86,9 +85,8 @@ export function toListingPage({ pagination: asked }: TracesQuery): ListingPage &
   };
 }
 
-/** A cursor to the millisecond, as rows have it, excludes all of it; a finer one cannot be a row's, and is an instant. */
-function toTimeBound({ instant, text }: RequestTime, order: ListingPage["order"]): bigint {
-  if (countFractionDigits(text) > 3) return instant;
+/** A cursor excludes its whole millisecond, also a finer one, which is the end of a span (contract, "Listings and pages"). */
+function toTimeBound(instant: Instant, order: ListingPage["order"]): bigint {
   const start = floorToMilli(instant);
   return order === "asc" ? start + nanosPerMilli - 1n : start;
 }

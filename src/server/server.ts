@@ -231,7 +231,7 @@ function beginGeneration(
       now,
       onLimitReached,
     }),
-    tails: createTailRegistry({ limits, slots: slots.tails, now, pause, log }),
+    tails: createTailRegistry({ limits, slots: slots.tails, held: slots.requests.held, now, pause, log }),
   };
 }
 

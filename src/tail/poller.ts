@@ -39,7 +39,7 @@ import {
   type QueryAudience,
   settleOutcome,
 } from "./audience.ts";
-import { type LineSource, readLines } from "./read-lines.ts";
+import { type LineSource, logFailure, readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 
 export const pollInterval: Millis = 1_000;
@@ -353,8 +353,7 @@ async function pauseAfterFailure(
   signal: AbortSignal,
 ): Promise<void> {
   const rest = computeRetryDelay(failures);
-  const level = error instanceof BackendError ? "warn" : "error";
-  state.options.log({ level, message: "tail: reading failed", err: error, rest });
+  logFailure(state.options.log, error, rest);
   for (const audience of audiences) {
     settleOutcome(audience, error);
     for (const listener of audience.listeners.keys()) listener.onFailure(error, rest);

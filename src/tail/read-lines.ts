@@ -1,11 +1,20 @@
 // Reads lines for a tail or for all tails of a poller, a batch at a time.
-import { combineSignals } from "../core/async/concurrency.ts";
+import { combineSignals, findClientRequest } from "../core/async/concurrency.ts";
+import type { HeldBytes } from "../core/async/held-bytes.ts";
+import { BackendError, TooMany } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import type { Millis, TimeRange } from "../core/time.ts";
 import type { Filter } from "../log-query/ast.ts";
 import { type ExportQuery, limitExport } from "../operations/logs/lines.ts";
 import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
+import type { LogEvent } from "../store/backend.ts";
 import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
+
+/**
+ * Whose reading is that is done for several tails at once. Were it of one of their clients, that one would be refused for what
+ * others follow.
+ */
+const sharedAccount = "tails";
 
 /** What is read, and within which bounds. */
 export interface LineSource {
@@ -14,6 +23,8 @@ export interface LineSource {
   /** Of each batch. */
   readonly deadline: Millis;
   readonly tieLimit: number;
+  /** Counts what one reading holds of documents for this account. */
+  readonly openHeld: (account: string) => HeldBytes;
 }
 
 /** A hint to the store: one search answers a usual poll. */
@@ -28,10 +39,10 @@ interface ReadOptions {
 
 /**
  * Yields batches of lines by time. The deadline counts for each batch.
- * @throws {Unprocessable} {BackendError}
+ * @throws {Unprocessable} {BackendError} {TooMany}
  */
 export async function* readLines(
-  { store, sources, deadline, tieLimit }: LineSource,
+  { store, sources, deadline, tieLimit, openHeld }: LineSource,
   filter: Filter,
   range: TimeRange,
   signal: AbortSignal,
@@ -48,7 +59,8 @@ export async function* readLines(
     step = startRequest(limited, deadline);
     return step.wait(promise).finally(step.end);
   };
-  const all: ExportQuery = { sources, range, filter, order: "asc", tieLimit, progressed };
+  const held = openHeld(findClientRequest(signal)?.account ?? sharedAccount);
+  const all: ExportQuery = { sources, range, filter, order: "asc", tieLimit, held, progressed };
   let rows: AsyncIterator<readonly LogLine[]> | undefined;
   try {
     const query: LogQuery =
@@ -64,5 +76,12 @@ export async function* readLines(
   } finally {
     leaving.abort(new Error("the reader has stopped"));
     rows?.return?.()?.catch(() => {});
+    held.release();
   }
+}
+
+/** Tells operators why a reading has failed, which is repeated after `rest`. */
+export function logFailure(log: (event: LogEvent) => void, error: unknown, rest: Millis): void {
+  const level = error instanceof BackendError || error instanceof TooMany ? "warn" : "error";
+  log({ level, message: "tail: reading failed", err: error, rest });
 }

@@ -4,6 +4,7 @@ import { type AccountSlots, createAccountSlots, narrowLimits } from "../access/a
 import type { Principal } from "../access/auth.ts";
 import { createOverloadedError } from "../access/request-slots.ts";
 import type { Limits } from "../config/limits.ts";
+import { createHeldBytes, type HeldLedger } from "../core/async/held-bytes.ts";
 import { type LimitUse, TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
 import type { StreamedBody } from "../http/body.ts";
@@ -59,6 +60,8 @@ interface TailRegistryOptions {
   readonly limits: Limits;
   /** Shared by the tails of a server: the bound is on all of them. */
   readonly slots: TailSlots;
+  /** What all requests of a server hold, and its tails. */
+  readonly held: HeldLedger;
   readonly now: () => Instant;
   readonly pause: PollerOptions["pause"];
   readonly log: (event: LogEvent) => void;
@@ -208,7 +211,7 @@ async function openTail(
   { store, sources, ...range }: TailAnswer["follow"],
   { principal, lastEventId, clientGone, takePlace, onClose }: TailClient,
 ): Promise<StreamedBody> {
-  const { limits, now, pause, log } = state.options;
+  const { limits, held: ledger, now, pause, log } = state.options;
   const resume = lastEventId === undefined ? undefined : decodeEventId(lastEventId);
   const freeSlot = takeSlot(state, principal, range.filter);
   let isOpened = false;
@@ -216,6 +219,7 @@ async function openTail(
     ...{ store, sources, now, pause, log, turns: findTurns(state, store) },
     ...{ deadline: limits.deadline, lateness: limits.tail.lateness },
     ...{ tieLimit: computeTieLimit(limits), seenLimit: limits.documents },
+    openHeld: (account) => createHeldBytes(limits.heldBytes, { ledger, account }),
   };
   const tail = startTail({
     ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone, takePlace },

@@ -8,7 +8,7 @@
 
 import { noteClientRequest } from "../core/async/concurrency.ts";
 import { createReadProgress } from "../core/async/read-progress.ts";
-import { BackendError, Unprocessable } from "../core/errors.ts";
+import { Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
   earlier,
@@ -25,7 +25,7 @@ import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
 import type { Listener } from "./audience.ts";
 import { computeRetryDelay, type Listening, type PollerOptions } from "./poller.ts";
-import { readLines } from "./read-lines.ts";
+import { logFailure, readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 import { createSendQueue } from "./send-queue.ts";
 import {
@@ -306,8 +306,7 @@ async function catchUp(state: TailState, exportLimit: number | undefined): Promi
       // Before the first answer a failure is the answer.
       if (error instanceof Unprocessable || !state.hasBegun) throw error;
       const rest = computeRetryDelay(failures);
-      const level = error instanceof BackendError ? "warn" : "error";
-      log({ level, message: "tail: reading failed", err: error, rest });
+      logFailure(log, error, rest);
       reportFailure(state, error, rest);
       await pause(rest, signal);
     }

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { defaults } from "#src/config/schema.ts";
+import { createHeldLedger } from "#src/core/async/held-bytes.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { createTailRegistry, createTailSlots } from "#src/tail/tail-registry.ts";
@@ -68,6 +69,7 @@ test("a tail over Elasticsearch delivers late documents and survives a failing s
   const tails = createTailRegistry({
     limits: { ...defaults.limits, tail: { ...defaults.limits.tail, lateness: 20_000 } },
     slots: createTailSlots(),
+    held: createHeldLedger(),
     now: () => fromMillis(now()),
     pause: (length, signal) => sleep(length / speed, undefined, { signal }).catch(() => {}),
     log: () => {},

@@ -4,6 +4,7 @@ import type { Principal } from "#src/access/auth.ts";
 import { createOverloadedError } from "#src/access/request-slots.ts";
 import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
+import { createHeldLedger, type HeldLedger } from "#src/core/async/held-bytes.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Millis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -54,6 +55,8 @@ export interface Opening {
 interface Subject {
   readonly clock: Clock;
   readonly tails: TailRegistry;
+  /** What they hold of documents. */
+  readonly ledger: HeldLedger;
   readonly open: (opening?: Opening) => Promise<Client>;
   /** Makes a line visible now; times are milliseconds after `base`. */
   readonly add: (id: string, time: Millis, message?: string) => void;
@@ -95,10 +98,12 @@ export function createSubject(
   };
   const left = new Error("the client left");
   let log = "";
+  const ledger = createHeldLedger();
   const { limits } = defaults;
   const tails = createTailRegistry({
     limits: { ...limits, ...over.limits, tail: { ...limits.tail, ...over.tail } },
     slots: createTailSlots(),
+    held: ledger,
     now: clock.now,
     pause: clock.pause,
     log: (event) => {
@@ -192,7 +197,7 @@ export function createSubject(
         "source_id"
       >,
     ]);
-  return { clock, tails, open, add, readings: () => readings, leaveAll, logged: () => log };
+  return { clock, tails, ledger, open, add, readings: () => readings, leaveAll, logged: () => log };
 }
 
 /** Parses server-sent events by the standard: an empty line ends an event; one without data is dropped. */

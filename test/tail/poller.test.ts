@@ -4,6 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import { createHeldBytes, createHeldLedger } from "#src/core/async/held-bytes.ts";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -36,6 +37,7 @@ function createPollerOf(store: LogStore, over: Partial<PollerOptions> = {}) {
   return createPoller({
     ...{ store, sources: [{ id: "app", index: "x", layout: "ecs", tenantFilter: undefined }] },
     ...{ deadline: 30_000, lateness: 60_000, tieLimit: 10_000, seenLimit: 10_000 },
+    openHeld: (account) => createHeldBytes(1_000_000, { ledger: createHeldLedger(), account }),
     now: () => fromMillis(base),
     pause: (_, signal) => delay(60_000, undefined, { signal }).catch(() => undefined),
     turns: createAccountTurns(4),

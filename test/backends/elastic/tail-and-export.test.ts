@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Principal } from "#src/access/auth.ts";
 import { defaults } from "#src/config/schema.ts";
+import { createHeldLedger } from "#src/core/async/held-bytes.ts";
 import { fromMillis, now } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { ndjson } from "#src/operations/logs/export.ts";
@@ -40,6 +41,7 @@ onServers((server) => {
     const tails = createTailRegistry({
       limits: { ...defaults.limits, tail: { ...defaults.limits.tail, lateness } },
       slots: createTailSlots(),
+      held: createHeldLedger(),
       now,
       pause: (length, signal) => delay(length, undefined, { signal }).catch(() => {}),
       log: () => {},

@@ -296,6 +296,7 @@ export function createSession(options: SessionOptions): Session {
     user: principal.user,
     ...{ rules: options.rules, noteDocument: options.noteDocument },
     gone,
+    release: options.held.release,
     sites: [...executor.selectVisibleSites(principal).values()],
     missing,
     runOperation: async (name, input, place) => {

@@ -168,11 +168,15 @@ async function followRows(
   const renewed: AsyncIterableIterator<TailEvent> = {
     [Symbol.asyncIterator]: () => renewed,
     next: async () => {
+      context.readout.release();
       const next = await events.next();
       context.readout = context.readout.renew();
       return next;
     },
-    return: async () => (await events.return?.()) ?? { done: true, value: undefined },
+    return: async () => {
+      context.readout.release();
+      return (await events.return?.()) ?? { done: true, value: undefined };
+    },
   };
   return renewed;
 }

@@ -3,7 +3,6 @@
 // GraphQL. A request that waits for the loading is admitted once, and its admission handed on.
 import type { Plugin } from "graphql-yoga";
 import { narrowLimits } from "../access/account-slots.ts";
-import { createHeldBytes } from "../core/async/held-bytes.ts";
 import type { GatewayOptions } from "../graphql/gateway.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
 import { privateHeaders } from "../http/node-http.ts";
@@ -113,7 +112,7 @@ async function loadGateway(host: GraphqlHost) {
       renew: () =>
         openSession(admission, tail, cutConnection, {
           signal: exchange.gone,
-          held: createHeldBytes(generation.limits.heldBytes),
+          held: generation.executor.openHeld(principal),
         }),
     });
   };

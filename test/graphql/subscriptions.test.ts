@@ -196,6 +196,24 @@ describe("a subscription", () => {
     await expect.poll(() => listLines(again.results()).map(({ id }) => id)).toContain("now");
   });
 
+  test("counts what the links of an event hold beside what requests hold, until it is sent", async () => {
+    const held: (number | undefined)[] = [];
+    const { ask, logs, used } = await start({ store: { lines: (...asked) => readLines(...asked) } });
+    async function* readLines(...[query, signal]: Parameters<LogStore["lines"]>) {
+      if (JSON.stringify(query.filter).includes("trace_id")) held.push((await used()).held);
+      yield* logs.lines(query, signal);
+    }
+    const line = { id: "linked", severity: "info", json: `{"trace_id":"${"ab".repeat(16)}"}` } as const;
+    logs.add("app", [{ ...line, time: fromMillis(base + 60_000) }]);
+    const links = "id trace { log_lines { trace { log_lines { id } } } }";
+    const client = await ask(subscribe({ ...shop, from: printMillis(base + 60_000) }, links));
+    await expect.poll(() => listLines(client.results()).map(({ id }) => id)).toEqual(["linked"]);
+    expect(held).toEqual([0, expect.any(Number)]);
+    expect(held[1]).toBeGreaterThan(0);
+    await expect.poll(async () => (await used()).held).toBe(0);
+    client.answer.destroy();
+  });
+
   test("comes line by line in a coding, too", async () => {
     const compression = { codings: ["gzip" as const], level: 1, minBytes: 1, loopback: true };
     const { ask } = await start({ compression });

@@ -49,6 +49,8 @@ export interface OperationExecutor {
   readonly takeSlot: (principal: Principal, gone: AbortSignal) => Promise<() => void>;
   /** A request without a slot, such as a GraphQL query whose operations are admitted one by one. */
   readonly join: (principal: Principal, gone: AbortSignal) => RequestLifetime;
+  /** What is held for the principal beside its requests, such as for an event of a tail. */
+  readonly openHeld: (principal: Principal) => HeldBytes;
   /** Makes `drain` wait for what may yet become a request. Returns what ends that. */
   readonly hold: () => () => void;
   readonly measureUse: () => LimitUse;
@@ -153,6 +155,7 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     selectVisibleSites: state.selectVisibleSites,
     join: (principal, gone) => joinExecutor(state, principal, gone),
     admit: (principal, gone) => admitRequest(state, principal, gone),
+    openHeld: (principal) => openHeld(state, principal),
     hold: () => holdExecutor(state),
     takeSlot: (principal, gone) => takeSlotBriefly(state.pool, principal, gone),
     measureUse: () => measureUse(state),
@@ -174,17 +177,20 @@ function measureUse({ pool, heldByBackend, backendShare }: ExecutorState): Limit
 }
 
 /** A request without a slot: it is only waited for when the executor drains. */
-function joinExecutor(state: ExecutorState, { account }: Principal, gone: AbortSignal): RequestLifetime {
+function joinExecutor(state: ExecutorState, principal: Principal, gone: AbortSignal): RequestLifetime {
   const release = holdExecutor(state);
-  const { limits, slots } = state.options;
-  const held = createHeldBytes(limits.heldBytes, { ledger: slots.held, account });
-  const work = startRequest(gone, limits.deadline, held);
+  const held = openHeld(state, principal);
+  const work = startRequest(gone, state.options.limits.deadline, held);
   const end = once(() => {
     work.end();
     held.release();
     release();
   });
   return { ...work, end };
+}
+
+function openHeld({ options: { limits, slots } }: ExecutorState, { account }: Principal): HeldBytes {
+  return createHeldBytes(limits.heldBytes, { ledger: slots.held, account });
 }
 
 /** Those who end a request may do so twice: a slot that came back twice would be given to two others. */

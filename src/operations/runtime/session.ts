@@ -32,6 +32,8 @@ export interface Session {
   readonly toTailError: (failure: TailFailure) => Error;
   /** Where the client of its live tail goes on: all before has been handed over. Undefined where there is none. */
   readonly readTailPosition: () => string | undefined;
+  /** Gives back what it holds of its rows, which have been sent. */
+  readonly release: () => void;
   /** A session for the next event of a live tail, with a bound of rows of its own. */
   readonly renew: () => Session;
 }

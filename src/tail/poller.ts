@@ -12,7 +12,7 @@
 // as they are. Where a poll of several fails, or is much slower than before, one of them is read alone; if the source answers that
 // as usual, it may be one of the others, and each is read alone until it has been answered. A source that is down is asked for one
 // query only.
-import { createPause, nameTurnOwner, runWithOwnTurns, takeSteps } from "../core/async/turns.ts";
+import { createPause, runInTurnsOf, takeSteps } from "../core/async/turns.ts";
 import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
@@ -39,7 +39,7 @@ import {
   type QueryAudience,
   settleOutcome,
 } from "./audience.ts";
-import { type LineSource, logFailure, readLines } from "./read-lines.ts";
+import { type LineSource, logFailure, readLines, sharedAccount } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
 
 export const pollInterval: Millis = 1_000;
@@ -137,7 +137,7 @@ function addAudience(state: PollerState, key: string, { filter }: Listener, acco
   if (state.leaving === undefined) {
     state.leaving = new AbortController();
     const { signal } = state.leaving;
-    void runWithOwnTurns(() => pollTogether(state, signal));
+    void runInTurnsOf(sharedAccount, () => pollTogether(state, signal));
   }
   startPollAlone(state, audience);
   return audience;
@@ -154,10 +154,7 @@ function removeAudience(state: PollerState, { key, left }: QueryAudience): void 
 
 /** Polls for one query until it may be read with others. */
 function startPollAlone(state: PollerState, audience: QueryAudience): void {
-  void runWithOwnTurns(() => {
-    nameTurnOwner(audience.account);
-    return pollAlone(state, audience);
-  });
+  void runInTurnsOf(audience.account, () => pollAlone(state, audience));
 }
 
 async function pollAlone(state: PollerState, audience: QueryAudience): Promise<void> {
@@ -395,7 +392,9 @@ async function readAndDeliver(
   for await (const batch of readLines(state.options, combineFilters(audiences), range, signal)) {
     // One batch after the other: a range is not closed while what it holds is still being delivered for another reading.
     // It is for all who listen, whoever's reading found it.
-    const delivering = state.delivering.then(() => runWithOwnTurns(() => deliverLines(state, batch)));
+    const delivering = state.delivering.then(() =>
+      runInTurnsOf(sharedAccount, () => deliverLines(state, batch)),
+    );
     state.delivering = delivering.catch(() => {});
     await delivering;
     for (const { refusal } of audiences) if (refusal !== undefined) throw refusal;

@@ -11,10 +11,10 @@ import type { LogEvent } from "../store/backend.ts";
 import type { LogQuery, LogSource, LogStore } from "../store/logs.ts";
 
 /**
- * Whose reading is that is done for several tails at once. Were it of one of their clients, that one would be refused for what
- * others follow.
+ * Whose the work is that is done for several tails at once. Were it of one of their clients, that one would be refused for what
+ * others follow, and were it of nobody, it would wait for all that is.
  */
-const sharedAccount = "tails";
+export const sharedAccount = "tails";
 
 /** What is read, and within which bounds. */
 export interface LineSource {

@@ -5,6 +5,7 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createHeldBytes, createHeldLedger } from "#src/core/async/held-bytes.ts";
+import { runWithOwnTurns, type Steps, takeSteps } from "#src/core/async/turns.ts";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -56,6 +57,34 @@ test("a query waits no longer for its turn than for its source", async () => {
   endTurn();
   // It has left the queue.
   (await turns.take("ana", AbortSignal.timeout(10_000)))();
+});
+
+test("lines are delivered in turns of their own, however much is done for nobody", async () => {
+  const over = new AbortController();
+  let steps = 0;
+  function* workForNobody(): Steps<void> {
+    for (;;) {
+      steps += 1;
+      yield;
+    }
+  }
+  await countTurns(async () => {
+    const others = Array.from({ length: 30 }, () =>
+      runWithOwnTurns(() => takeSteps(workForNobody(), over.signal)),
+    );
+    let polls = 0;
+    const poller = createPollerOf({
+      async *lines() {
+        if (polls++ === 0) yield lines;
+      },
+    });
+    const onLines = () => over.abort(new Error("delivered"));
+    const { leave } = listen(poller, { filter: parse("path:orders"), onLines });
+    await expect(Promise.all(others)).rejects.toThrow("delivered");
+    leave();
+  });
+  expect(steps).toBeGreaterThan(lines.length);
+  expect(steps).toBeLessThan(5 * lines.length);
 });
 
 /** A poller that reads the lines once, and the turns of the event loop that passed while they were delivered. */

@@ -35,6 +35,11 @@ export function nameTurnOwner(account: string): void {
   if (owner !== undefined) owner.account = account;
 }
 
+/** Runs the work, and all asynchronous work that it begins, in the turns of this account. */
+export function runInTurnsOf<T>(account: string, work: () => T): T {
+  return owners.run({ account }, work);
+}
+
 /** Resolves in a turn of the event loop of its own. */
 export function waitForTurn(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();

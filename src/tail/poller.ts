@@ -213,6 +213,8 @@ async function pollTogether(state: PollerState, signal: AbortSignal): Promise<vo
   let doubted: Millis | undefined;
   while (!signal.aborted) {
     const together = listTogether(state);
+    // Nothing is left that the one could be told apart from.
+    if (!isReadAsSeveral(together)) doubted = undefined;
     const probed = doubted === undefined ? together : together.slice(failures % together.length).slice(0, 1);
     try {
       const poll = await pollOnce(state, probed, signal);

@@ -171,6 +171,28 @@ test("a query that begins to fail among others is told apart from them, and read
   expect(read.length - before).toBe(10);
 });
 
+test("a doubt whose other queries have left tells nothing apart: one that becomes slow then is put aside", async () => {
+  const { open, pass, script, countLines } = createScriptedSubject({ word: "slow" });
+  const other = await open({ query: "message:line" });
+  const failing = await open({ query: "message:slow" });
+  await pass(5);
+  script.failure = "timeout";
+  while (!listKinds(failing).includes("retry")) await pass(1);
+  failing.leave();
+  script.failure = undefined;
+  await pass(10);
+  const slow = await open({ query: "message:slow" });
+  await pass(5);
+  script.spent = 8_000;
+  // Two slow polls, and what is read alone after them.
+  await pass(30);
+  for (let n = 0; n < 20; n += 1) {
+    await pass(1);
+    expect(other.lines()).toContain(`l${countLines() - 2}`);
+  }
+  expect(slow.lines()).toContain(`l${countLines() - 20}`);
+});
+
 test("queries that fail together again are kept apart for minutes", async () => {
   const { open, pass, read, countLines } = createScriptedSubject({ word: '"or"', failure: "timeout" });
   const clients = [await open({ query: "message:line" }), await open({ query: "message:slow" })];

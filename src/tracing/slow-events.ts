@@ -1,5 +1,6 @@
 // Slow events: the spans below requests, grouped by service, kind, name and normalised statement. The impact of a group is its
 // share of the time of all groups: it shows where time goes, and not only what is slow once.
+import { visitInTurns } from "../core/async/turns.ts";
 import { selectFirst } from "../core/collections.ts";
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
@@ -35,10 +36,11 @@ export async function findSlowEvents(
   const hasAttributeFilter = query.requiredAttributes.length > 0 || query.excludedAttributes.length > 0;
   const tallied = hasAttributeFilter ? { scan: reader.scan, find: reader.find } : reader;
   for await (const batch of readTallies(tallied, { ...scan, by: "event" }, signal)) {
-    for (const tally of batch) {
+    const count = (tally: SpanTally) => {
       total += tally.total;
       if (isIncluded(query, tally.span)) events.add(tally);
-    }
+    };
+    await visitInTurns(batch, count, signal);
   }
   return events.listGreatest(query.limit, total, query.requiredAttributes);
 }
@@ -69,16 +71,18 @@ async function readSlowEventsByAction(
     budget,
   );
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
-  const total = spans.reduce((sum, span) => sum + calculateTotalTime(span), 0n);
+  let total = 0n;
   const byAction = new Map<string, EventGroups>();
-  for (const span of spans) {
+  const count = (span: Span) => {
+    total += calculateTotalTime(span);
     const entry = ancestors.findEntry(span);
-    if (entry === undefined || !isRequest(entry)) continue;
+    if (entry === undefined || !isRequest(entry)) return;
     const key = formatActionKey(deriveNames(entry));
     const events = byAction.get(key) ?? createEventGroups(budget);
     events.add(toTally(span));
     byAction.set(key, events);
-  }
+  };
+  await visitInTurns(spans, count, signal);
   return new Map([...byAction].map(([key, events]) => [key, events.listGreatest(limit, total, [])]));
 }
 
@@ -187,7 +191,8 @@ export async function findSlowEventActions(
 ): Promise<readonly SlowEventAction[]> {
   const { spans, deriveAction } = await readSpansOfEvent(reader, query, signal);
   const byAction: EventActions = new Map();
-  for (const span of spans) addEventAction(byAction, deriveAction(span), toEventAction(span));
+  const add = (span: Span) => addEventAction(byAction, deriveAction(span), toEventAction(span));
+  await visitInTurns(spans, add, signal);
   return listEventActions(byAction);
 }
 
@@ -243,9 +248,12 @@ export async function readSpansOfEvent(
   const pushdown = { service, kind, name };
   const scan = { sources, range, select: "children", pushdown, withoutEvents: true, budget } as const;
   for await (const batch of reader.scan(scan, signal)) {
-    const own = batch.filter((span) => encodeSpanDigest(span, normalise) === digest);
-    holdSpans(budget, own);
-    for (const span of own) spans.push(span);
+    const keep = (span: Span) => {
+      if (encodeSpanDigest(span, normalise) !== digest) return;
+      holdSpans(budget, [span]);
+      spans.push(span);
+    };
+    await visitInTurns(batch, keep, signal);
   }
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   return { spans, deriveAction: (span) => deriveNamesAbove(ancestors.findEntry(span)) };

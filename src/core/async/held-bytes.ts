@@ -2,7 +2,7 @@
 // of any size.
 import { findLargest } from "../collections.ts";
 import { LimitReached, type LimitUse, Refused, TooMany } from "../errors.ts";
-import { createPause } from "./turns.ts";
+import { visitInTurns } from "./turns.ts";
 
 export interface HeldBytes {
   /**
@@ -107,15 +107,10 @@ export function measureHeld(value: unknown): number {
 }
 
 /** Counts each value, in turns of the event loop. Errors as `hold`, and the signal's reason. */
-export async function holdEach(
+export function holdEach(
   { hold }: HeldBytes,
   values: readonly unknown[],
   signal: AbortSignal,
 ): Promise<void> {
-  const pause = createPause(signal);
-  for (const value of values) {
-    hold(measureHeld(value));
-    const paused = pause();
-    if (paused !== undefined) await paused;
-  }
+  return visitInTurns(values, (value) => hold(measureHeld(value)), signal);
 }

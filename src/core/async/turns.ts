@@ -135,6 +135,20 @@ export function createPause(signal?: AbortSignal): () => Promise<void> | undefin
   return () => (isTurnOver() ? pause() : undefined);
 }
 
+/** Visits each item, in turns of the event loop. @throws the signal's reason */
+export async function visitInTurns<T>(
+  items: Iterable<T>,
+  visit: (item: T) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const pause = createPause(signal);
+  for (const item of items) {
+    visit(item);
+    const paused = pause();
+    if (paused !== undefined) await paused;
+  }
+}
+
 /** Work that can pause after each of its steps, some milliseconds long. */
 export type Steps<T> = Generator<undefined, T>;
 

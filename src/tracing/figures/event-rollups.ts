@@ -1,12 +1,12 @@
 // Slow events, and the actions of one, as rollups: a span belongs to the segment in which it ends. Slow events only where no
 // attributes are asked for: of a kept group nobody knows which of its spans had them.
 
-import { takeTurns } from "../../core/async/turns.ts";
+import { visitInTurns } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
-import type { SlowEvent, SlowEventAction } from "../../core/rows.ts";
+import type { SlowEvent, SlowEventAction, Span } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-analytics.ts";
-import type { SpanReader } from "../../store/spans.ts";
+import type { SpanReader, SpanTally } from "../../store/spans.ts";
 import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";
 import { measureText } from "../rollups/duration-figures.ts";
 import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
@@ -50,7 +50,7 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
       const normalise = shareNormaliser(reader);
       const scan = { sources, range, select: "children", by: "event", budget } as const;
       for await (const batch of readTallies(reader, scan, signal)) {
-        for (const { span, isSingle, spans, total } of batch) {
+        const count = ({ span, isSingle, spans, total }: SpanTally) => {
           const key = deriveEventKey(span, normalise);
           figures.total += total;
           addEvent(figures.events, formatEventKey(key), {
@@ -59,7 +59,8 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
             total,
             attributes: {},
           });
-        }
+        };
+        await visitInTurns(batch, count, signal);
       }
       all.push(figures);
     }
@@ -130,12 +131,11 @@ async function readActionsByEvent(
     signal,
   );
   const pieces = ranges.map((): ActionsByEvent => new Map());
-  for await (const chunk of takeTurns(spans, signal)) {
-    for (const span of chunk) {
-      const piece = requireAt(pieces, findRangeIndex(ranges, span.end));
-      addEventAction(findEventActions(piece, deriveDigest(span)), deriveAction(span), toEventAction(span));
-    }
-  }
+  const add = (span: Span) => {
+    const piece = requireAt(pieces, findRangeIndex(ranges, span.end));
+    addEventAction(findEventActions(piece, deriveDigest(span)), deriveAction(span), toEventAction(span));
+  };
+  await visitInTurns(spans, add, signal);
   return pieces;
 }
 
@@ -152,10 +152,11 @@ export const slowEventActionRollups: RollupKind<
   read: async (reader, query, ranges, signal) => {
     const { spans, deriveAction } = await readSpansOfEvent(reader, query, signal);
     const pieces = ranges.map((): EventActions => new Map());
-    for (const span of spans) {
+    const add = (span: Span) => {
       const piece = requireAt(pieces, findRangeIndex(ranges, span.end));
       addEventAction(piece, deriveAction(span), toEventAction(span));
-    }
+    };
+    await visitInTurns(spans, add, signal);
     return pieces;
   },
   combine: (pieces) => listEventActions(mergeEventActions(pieces)),

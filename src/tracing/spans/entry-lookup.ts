@@ -1,6 +1,6 @@
 // Reads spans from a store together with the entries above them.
 
-import { takeSteps } from "../../core/async/turns.ts";
+import { takeSteps, takeTurns, visitInTurns } from "../../core/async/turns.ts";
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanId, SpanLookup, SpanReader, SpanSources } from "../../store/spans.ts";
 import { holdSpans } from "./read-budget.ts";
@@ -44,9 +44,13 @@ export async function loadAncestors(
   budget: Budget,
   signal: AbortSignal,
 ): Promise<AncestorIndex> {
-  const ancestors = createAncestorIndex(spans);
+  const ancestors = createAncestorIndex();
+  const addInTurns = async (added: readonly Span[]) => {
+    for await (const chunk of takeTurns(added, signal)) ancestors.add(chunk);
+  };
+  await addInTurns(spans);
   const requested: MutableSpanIdSet = new Map();
-  let parents = listNewParents(spans, requested);
+  let parents = await listNewParents(spans, requested, signal);
   for (let level = 1; parents.length > 0; level++) {
     const isLast = level > maxLevels;
     const of = isLast
@@ -54,20 +58,25 @@ export async function loadAncestors(
       : ({ by: "span", spans: parents } as const);
     const finding = reader.find({ sources, of, withoutEvents: true, budget }, signal);
     const found = await readAllSpans(finding, budget);
-    ancestors.add(found);
+    await addInTurns(found);
     if (isLast) break;
-    parents = listNewParents(found, requested);
+    parents = await listNewParents(found, requested, signal);
   }
   return ancestors;
 }
 
 /** The parents of spans below an entry that are not requested yet. Marks them as requested. */
-function listNewParents(spans: readonly Span[], requested: MutableSpanIdSet): readonly SpanId[] {
+async function listNewParents(
+  spans: readonly Span[],
+  requested: MutableSpanIdSet,
+  signal: AbortSignal,
+): Promise<readonly SpanId[]> {
   const parents: SpanId[] = [];
-  for (const { trace_id, parent_span_id: span_id, entry } of spans) {
-    if (entry || span_id === undefined) continue;
+  const list = ({ trace_id, parent_span_id: span_id, entry }: Span) => {
+    if (entry || span_id === undefined) return;
     if (addSpanId(requested, trace_id, span_id)) parents.push({ trace_id, span_id });
-  }
+  };
+  await visitInTurns(spans, list, signal);
   return parents;
 }
 

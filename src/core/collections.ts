@@ -63,6 +63,18 @@ export function findFirstAtOrAfter(sorted: ArrayLike<number>, least: number): nu
   return low;
 }
 
+/** The first index from which the condition holds, in an array where it holds from some index on. */
+export function findLowerBound<T>(items: readonly T[], holds: (item: T) => boolean): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (holds(requireAt(items, middle))) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 /** The places of a part that is one, several or absent. */
 export function toPlaces<T extends object>(part: T | readonly T[] | undefined): readonly T[] {
   if (part === undefined) return [];

@@ -2,6 +2,7 @@
 // compared with, so it prefers being plainly right over being fast.
 
 import { createPause, takeSteps } from "../../../src/core/async/turns.ts";
+import { findLowerBound } from "../../../src/core/collections.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
@@ -167,17 +168,4 @@ function createTooLargeError(what: string, limit: number): Refused {
 /** As `compareLines`, within one index. */
 function compareStoredLines(a: StoredLine, b: StoredLine): number {
   return compare(a.time, b.time) || compare(a.id, b.id);
-}
-
-/** The first index from which the condition holds, in an array where it holds from some index on. */
-function findLowerBound(lines: readonly StoredLine[], holds: (line: StoredLine) => boolean): number {
-  let low = 0;
-  let high = lines.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const line = lines[middle];
-    if (line !== undefined && holds(line)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }

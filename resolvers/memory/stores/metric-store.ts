@@ -95,6 +95,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
       for (const { series } of families.values()) {
         for (const stored of series.values()) {
           const from = findFirstAtOrAfter(stored.times, before);
+          if (from === 0) continue;
           stored.times.splice(0, from);
           stored.values.splice(0, from);
         }

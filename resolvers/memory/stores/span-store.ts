@@ -1,7 +1,8 @@
 // Spans in arrays, and every question answered by the definition of `src/tracing`. It is the oracle that other stores
 // are compared with, so it prefers being plainly right over being fast.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { createPause } from "../../../src/core/async/turns.ts";
+import { findLowerBound } from "../../../src/core/collections.ts";
 import { compare, type Span } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
@@ -24,8 +25,6 @@ export interface MemorySpans extends SpanStore {
   readonly newest: (index: string) => Instant | undefined;
 }
 
-/** Spans looked at before others get their turn; an abort is noticed there. */
-const stride = 5_000;
 const batchSize = 500;
 
 interface SpanState {
@@ -55,25 +54,27 @@ export function createMemorySpans(): MemorySpans {
     ...reader,
     ...createSpanAnalytics(reader),
     add: (index, spans) => {
-      const held = [...(indices.get(index) ?? []), ...spans];
-      replaceSpans(
-        state,
-        index,
-        held.sort((a, b) => compare(a.end, b.end)),
-      );
+      const added = sortByEnd(spans);
+      const [first] = added;
+      if (first === undefined) return;
+      const held = indices.get(index) ?? [];
+      // Nearly all come in order: only late ones are sorted among those that end no earlier.
+      const from = findLowerBound(held, ({ end }) => end > first.end);
+      const rest = from === held.length ? added : sortByEnd([...held.slice(from), ...added]);
+      replaceSpans(state, index, [...held.slice(0, from), ...rest]);
     },
     forget: (index, before) => {
-      const held = indices.get(index);
-      if (held === undefined) return;
-      replaceSpans(
-        state,
-        index,
-        held.filter(({ end }) => end >= before),
-      );
+      const held = indices.get(index) ?? [];
+      const from = findLowerBound(held, ({ end }) => end >= before);
+      if (from > 0) replaceSpans(state, index, held.slice(from));
     },
     indices: () => [...indices.keys()],
     newest: (index) => indices.get(index)?.at(-1)?.end,
   };
+}
+
+function sortByEnd(spans: readonly StoredSpan[]): readonly StoredSpan[] {
+  return spans.toSorted((a, b) => compare(a.end, b.end));
 }
 
 function replaceSpans({ indices, traces }: SpanState, index: string, spans: readonly StoredSpan[]): void {
@@ -107,14 +108,11 @@ async function* selectSpans(
 ): AsyncGenerator<readonly Span[]> {
   signal.throwIfAborted();
   let batch: Span[] = [];
-  let looked = 0;
+  const pause = createPause(signal);
   for (const [source, index] of listIndices(sources)) {
     for (const span of candidates(index)) {
-      looked += 1;
-      if (looked % stride === 0) {
-        await yieldToEventLoop();
-        signal.throwIfAborted();
-      }
+      const paused = pause();
+      if (paused !== undefined) await paused;
       if (!accepts(span)) continue;
       budget.spend(1);
       batch.push({ ...span, site_id: source.site, ...readConfiguredNames(span.span_attributes, source) });

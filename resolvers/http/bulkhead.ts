@@ -13,8 +13,8 @@ export interface Bulkhead {
    * @throws {QueueFullError}
    */
   acquire(account: Account, signal: AbortSignal): Promise<() => void>;
-  /** Rejects all who wait with this reason. */
-  rejectWaiting(reason: unknown): void;
+  /** Rejects those who wait, of the accounts for which it holds, with this reason. */
+  rejectWaiting(reason: unknown, isRejected: (account: Account) => boolean): void;
 }
 
 /** All slots are taken and the queue is full. */
@@ -51,8 +51,9 @@ export function createBulkhead(concurrent: number, queued: number): Bulkhead {
       makeRoom(state, account);
       return waitInQueue(state, account, signal);
     },
-    rejectWaiting: (reason) => {
-      for (const { reject } of [...state.queue.values()].flatMap((own) => [...own])) reject(reason);
+    rejectWaiting: (reason, isRejected) => {
+      const rejected = [...state.queue].filter(([account]) => isRejected(account));
+      for (const { reject } of rejected.flatMap(([, own]) => [...own])) reject(reason);
     },
   };
 }

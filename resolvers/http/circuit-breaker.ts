@@ -17,7 +17,8 @@ interface BreakerSettings {
   /**
    * The number of failures that opens it when nothing is answered in between. What fails although another request was
    * answered since it was sent does not count: the backend lives, and one client's slow requests that end together would
-   * else close it to all.
+   * else close it to all. Where nobody else asks meanwhile, it opens for that client alone: his requests may be slow because
+   * of what they ask for. Once those of a second account have failed, it is open for all.
    */
   readonly failures: number;
   /**
@@ -35,15 +36,19 @@ export function createCircuitBreaker({ failures, openFor, onOpen, clock }: Break
   let answers = 0;
   let openUntil: Millis | undefined;
   const probing = new Set<Account>();
+  /** Whose requests have failed since the last answer. */
+  const failed = new Set<Account>();
 
+  const isConcerned = (account: Account) =>
+    openUntil !== undefined && (failed.size > 1 || failed.has(account));
   const isOpen = (account: Account) =>
-    openUntil !== undefined && (probing.has(account) || clock() < openUntil);
+    isConcerned(account) && (probing.has(account) || clock() < (openUntil ?? 0));
 
   return {
     isOpen,
     enter(account) {
       if (isOpen(account)) return undefined;
-      const isProbe = openUntil !== undefined;
+      const isProbe = isConcerned(account);
       if (isProbe) probing.add(account);
       const answersBefore = answers;
       return (outcome) => {
@@ -53,8 +58,10 @@ export function createCircuitBreaker({ failures, openFor, onOpen, clock }: Break
           consecutive = 0;
           answers += 1;
           openUntil = undefined;
+          failed.clear();
         } else if (outcome === "dead" && answers === answersBefore) {
           consecutive += 1;
+          failed.add(account);
           // Requests that were sent before the breaker opened do not keep it open for longer.
           if (!isProbe && (consecutive < failures || openUntil !== undefined)) return;
           openUntil = clock() + openFor;

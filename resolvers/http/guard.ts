@@ -83,7 +83,7 @@ export function createGuard(
 ): Guard {
   const clock = () => performance.now();
   const bulkhead = createBulkhead(concurrent, queued);
-  const onOpen = () => bulkhead.rejectWaiting(breakerOpenError(backend));
+  const onOpen = () => bulkhead.rejectWaiting(breakerOpenError(backend), breaker.isOpen);
   const breaker = createCircuitBreaker({ failures: failuresToOpen, openFor, onOpen, clock });
   const authBackoff = createAuthBackoff({ ...authBackoffSettings, clock });
   const state: GuardState = {

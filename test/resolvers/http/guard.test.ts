@@ -275,7 +275,9 @@ describe("circuit breaker", () => {
     const hang = () => readOutcome(guard.run(false, ana, createSlowRequest().request));
     const slow = Array.from({ length: 10 }, hang);
     await vi.advanceTimersByTimeAsync(10_000);
-    expect(await Promise.all([...slow, ask(ben)])).toEqual([...Array(10).fill("timeout"), "unreachable"]);
+    expect(await Promise.all(slow)).toEqual(Array(10).fill("timeout"));
+    expect(await readOutcome(guard.run(false, ben, fail("timeout")))).toBe("timeout");
+    expect(await ask(ben)).toBe("unreachable");
     await vi.advanceTimersByTimeAsync(openFor);
     const probe = hang();
     await vi.advanceTimersByTimeAsync(0);
@@ -286,6 +288,27 @@ describe("circuit breaker", () => {
     await vi.advanceTimersByTimeAsync(10_000);
     expect(await probe).toBe("timeout");
     expect(await ask(ben)).toBe("ok");
+  });
+
+  test("is open for the account alone whose requests have failed, also of those that wait", async () => {
+    const guard = createTestGuard({ concurrent: 12, queued: 60 });
+    const [ana, ben] = [startRequestOf("ana"), startRequestOf("ben")];
+    const hang = (signal: AbortSignal) => {
+      const { request, answer } = createSlowRequest();
+      return { outcome: readOutcome(guard.run(false, signal, request)), answer };
+    };
+    const slow = Array.from({ length: 30 }, () => hang(ana));
+    await vi.advanceTimersByTimeAsync(5_000);
+    const others = Array.from({ length: 8 }, () => hang(ben));
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(await readOutcome(guard.run(false, ana, answer))).toBe("unreachable");
+    const last = readOutcome(guard.run(false, ben, answer));
+    for (const { answer } of others) answer();
+    expect(await Promise.all(others.map(({ outcome }) => outcome))).toEqual(Array(8).fill("ok"));
+    expect(await last).toBe("ok");
+    expect(await readOutcome(guard.run(false, ana, answer))).toBe("ok");
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await Promise.all(slow.map(({ outcome }) => outcome))).toContain("unreachable");
   });
 
   test("probes again when the caller of a probe leaves", async () => {

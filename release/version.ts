@@ -1,8 +1,10 @@
 // Part of `npm version minor`, which has written the new version to package.json and makes the commit and the tag: the changelog
-// of the version, and the version wherever else it stands.
-import { readFileSync, writeFileSync } from "node:fs";
+// of the version, the version wherever else it stands, and what later versions are tested to read of it.
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { parse } from "yaml";
 import { closeUnreleased } from "./changelog.ts";
+import { listUpgradeFixture } from "./upgrade-fixture.ts";
 
 /** Each names the version of the program. */
 const files = [
@@ -23,4 +25,13 @@ const replaced = files.map((file) => {
   if (after === before) throw new Error(`${file} does not name ${chart.version}`);
   return [file, after] as const;
 });
-for (const [file, text] of [["CHANGELOG.md", changelog] as const, ...replaced]) writeFileSync(file, text);
+const fixtures = "test/upgrade";
+const earlier = readdirSync(fixtures).filter((name) => /^\d/.test(name));
+const [latest] = earlier.toSorted((one, other) => other.localeCompare(one, "en", { numeric: true }));
+const made = listUpgradeFixture(version, readFileSync(`${fixtures}/${latest}/spool.sql`, "utf8")).map(
+  ([file, text]) => [`${fixtures}/${version}/${file}`, text] as const,
+);
+for (const [file, text] of [["CHANGELOG.md", changelog] as const, ...replaced, ...made]) {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}

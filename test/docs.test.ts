@@ -10,7 +10,6 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse as parseYaml } from "yaml";
 import { parseLogLayout as readLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { parseSpanLayout as readSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
-import { kinds } from "#resolvers/index.ts";
 import { commands, printUsage } from "#src/commands.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { severities } from "#src/core/rows.ts";
@@ -19,6 +18,7 @@ import { schema } from "#src/graphql/schema.ts";
 import { printSubgraph } from "#src/graphql/subgraph.ts";
 import { parse as parseLogQuery } from "#src/log-query/parse.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import { completeExample } from "../release/upgrade-fixture.ts";
 import {
   demoToken,
   type ExampleShell,
@@ -27,6 +27,7 @@ import {
   stackTokenEntry,
   startDemo,
 } from "./support/docs/example-shell.ts";
+import { exampleWorld } from "./support/docs/example-world.ts";
 import { matchesOutput, matchesShape } from "./support/docs/output.ts";
 import {
   type Block,
@@ -37,7 +38,6 @@ import {
   readTable,
   readUserPages,
 } from "./support/docs/pages.ts";
-import { pem, readPem } from "./support/tls.ts";
 
 const pages = readUserPages();
 const blocks = pages.flatMap((page) => page.blocks);
@@ -322,42 +322,10 @@ describe("what repeats the code", () => {
 // ---- What is parsed -------------------------------------------------------------------------------------------
 
 describe("configuration examples", () => {
-  const pemFiles: Readonly<Record<string, string>> = {
-    "cert.pem": readPem(pem.server.cert),
-    "key.pem": readPem(pem.server.key),
-    "clients.pem": readPem(pem.clientsCa),
-  };
-  const world = {
-    kinds,
-    env: {
-      ...{ ES_API_KEY: "k", ES_PASSWORD: "p", MIMIR_TOKEN: "t", FRONTEND_KEY: "f" },
-      ...{ AUDIT_KEY: "a key that nobody knows", COLLECTOR_TOKEN: "t" },
-    },
-    readText: (path: string) =>
-      pemFiles[path.split("/").at(-1) ?? ""] ??
-      (/layouts\/.*\.yaml$/.test(path)
-        ? (ofKind(path.includes("traces") ? "yaml span-layout" : "yaml log-layout")[0]?.text ?? "")
-        : "a secret"),
-  };
-  // What an example leaves to others is filled in.
-  const rest = {
-    backends: {
-      elk: { kind: "elastic", url: "http://127.0.0.1:9200" },
-      prom: { kind: "prometheus", url: "http://127.0.0.1:9090" },
-    },
-    sites: { shop: {} },
-  };
-
   test.each(each("yaml readout"))("%s is configuration", (_, { text }) => {
-    const shown = parseYaml(text) as { readonly backends?: object; readonly tokens?: readonly object[] };
-    const tokens = shown.tokens?.map((token, at) => ({ ...token, sha256: `${at}`.padStart(64, "a") }));
-    const whole = {
-      ...rest,
-      ...shown,
-      ...(tokens && { tokens }),
-      backends: { ...rest.backends, ...shown.backends },
-    };
-    expect(() => parseConfig(JSON.stringify(whole), "readout.yaml", world)).not.toThrow();
+    expect(() =>
+      parseConfig(JSON.stringify(completeExample(text)), "readout.yaml", exampleWorld),
+    ).not.toThrow();
   });
 
   test.each(each("yaml log-layout"))("%s is a log layout", (_, { text }) => {

@@ -3,9 +3,13 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
+import { parseConfig } from "#src/config/config.ts";
+import { openSpoolFile } from "#src/intake/spool-file.ts";
 import manifest from "../../package.json" with { type: "json" };
 import { closeUnreleased, readNotes } from "../../release/changelog.ts";
+import { exampleWorld } from "../support/docs/example-world.ts";
 
 const changelog = [
   "# Changelog\n",
@@ -43,7 +47,14 @@ test("`npm version` writes the version wherever it stands", () => {
       ...["CHANGELOG.md", "Dockerfile", "deploy/helm/readout/Chart.yaml", "deploy/kubernetes/readout.yaml"],
       "docs/how-to/install.md",
     ];
-    for (const file of files) cpSync(file, join(folder, file));
+    for (const path of [...files, "docs/reference", "test/upgrade"])
+      cpSync(path, join(folder, path), { recursive: true });
+    // The commit of a version has nothing that is not released.
+    const changelog = readFileSync("CHANGELOG.md", "utf8");
+    writeFileSync(
+      join(folder, "CHANGELOG.md"),
+      changelog.replace("## [Unreleased]\n", "## [Unreleased]\n\n- A key.\n"),
+    );
     const script = join(process.cwd(), "release/version.ts");
     const next = "9.8.7";
     writeFileSync(join(folder, "package.json"), JSON.stringify({ ...manifest, version: next }));
@@ -54,9 +65,27 @@ test("`npm version` writes the version wherever it stands", () => {
       expect(text).toContain(next);
       if (file !== "CHANGELOG.md") expect(text).not.toContain(manifest.version);
     }
-    expect(readNotes(readFileSync(join(folder, "CHANGELOG.md"), "utf8"), next).length).toBeGreaterThan(100);
+    expect(readNotes(readFileSync(join(folder, "CHANGELOG.md"), "utf8"), next)).toMatch(/^- A key\./);
+    checkFixture(join(folder, "test/upgrade", next));
     expect(run).toThrow(/has 9\.8\.7 already/);
   } finally {
     rmSync(folder, { recursive: true });
   }
 });
+
+/** What `test/upgrade/upgrade.test.ts` will read. */
+function checkFixture(folder: string): void {
+  const examples = readFileSync(join(folder, "examples.yaml"), "utf8").split(/^---$/m);
+  expect(examples.length).toBeGreaterThan(20);
+  for (const text of examples)
+    expect(() => parseConfig(text, "readout.yaml", exampleWorld), text).not.toThrow();
+  const database = new DatabaseSync(":memory:");
+  database.exec(readFileSync(join(folder, "spool.sql"), "utf8"));
+  const spool = openSpoolFile(":memory:");
+  const list = (one: DatabaseSync) =>
+    one.prepare("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL").all();
+  expect(list(database)).toEqual(list(spool));
+  expect(database.prepare("SELECT sequence FROM reports").all()).toHaveLength(2);
+  database.close();
+  spool.close();
+}

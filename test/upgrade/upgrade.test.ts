@@ -1,24 +1,20 @@
-// What earlier versions wrote is read by this one: configurations and spools, kept as they were, a folder for each version.
+// What earlier versions wrote is read by this one: configurations and spools, kept as they were, a folder for each version, which
+// `npm version` makes.
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
-import { kinds } from "#resolvers/index.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { openSpool } from "#src/intake/spool.ts";
 import manifest from "../../package.json" with { type: "json" };
+import { exampleWorld } from "../support/docs/example-world.ts";
 import { readPage, readTable } from "../support/docs/pages.ts";
 
 const folder = new URL(".", import.meta.url).pathname;
 const versions = readdirSync(folder).filter((name) => /^\d/.test(name));
 const read = (version: string, file: string) => readFileSync(join(folder, version, file), "utf8");
-const load = (version: string, file: string) =>
-  parseConfig(read(version, file), "readout.yaml", {
-    kinds,
-    env: { ES_PASSWORD: "secret", FRONTEND_KEY: "key" },
-    readText: () => "secret",
-  });
+const load = (text: string) => parseConfig(text, "readout.yaml", exampleWorld);
 
 test("there is a folder for each version that was released, this one included", () => {
   const released = [...readFileSync("CHANGELOG.md", "utf8").matchAll(/^## \[?(\d[\w.]*)/gm)].map(
@@ -29,9 +25,15 @@ test("there is a folder for each version that was released, this one included", 
 });
 
 describe.each(versions)("version %s", (version) => {
-  const files = readdirSync(join(folder, version)).filter((name) => name.endsWith(".yaml"));
-  test.each(files)("%s is served", (file) => {
-    expect(() => load(version, file)).not.toThrow();
+  const configurations = readdirSync(join(folder, version))
+    .filter((name) => name.endsWith(".yaml"))
+    .flatMap((file) =>
+      read(version, file)
+        .split(/^---$/m)
+        .map((text, at) => [file, at, text] as const),
+    );
+  test.each(configurations)("%s, %i, is served", (_, _at, text) => {
+    expect(() => load(text)).not.toThrow();
   });
 
   test("its spool keeps the reports that wait, their order and their ids", () => {
@@ -58,7 +60,7 @@ describe.each(versions)("version %s", (version) => {
 });
 
 test("keys of 0.1.0 mean what they meant", () => {
-  const { sites, limits } = load("0.1.0", "full.yaml");
+  const { sites, limits } = load(read("0.1.0", "full.yaml"));
   expect(sites.shop?.logs?.sources.nginx?.layout).toBe("ecs");
   expect([sites.shop?.traces].flat().map((part) => part?.layout)).toEqual(["otel"]);
   expect(sites.shop?.frontend?.layout).toBe("otel");

@@ -8,7 +8,7 @@ import { bundleDependencies, packagesByName } from "./bundle.ts";
 import { listProductionPackages } from "./dependencies.ts";
 import { buildManPage } from "./man-page.ts";
 import { buildProgram, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
-import { buildProvenance, printChecksums } from "./provenance.ts";
+import { buildProvenance, type Env, printChecksums, readRepository } from "./provenance.ts";
 import { buildSbom } from "./sbom.ts";
 
 interface Manifest extends Readonly<Record<string, unknown>> {
@@ -16,11 +16,14 @@ interface Manifest extends Readonly<Record<string, unknown>> {
   readonly dependencies: Readonly<Record<string, string>>;
 }
 
-/** Fills a folder with everything but the dependencies. Returns the paths of its files, relative to the folder. */
-export async function buildPackage(target: string): Promise<readonly string[]> {
+/**
+ * Fills a folder with everything but the dependencies. `env` is that of the workflow, or of a person's shell. Returns the paths
+ * of its files, relative to the folder.
+ */
+export async function buildPackage(target: string, env: Env): Promise<readonly string[]> {
   const written = buildProgram(target);
   for (const file of documents) copyFileSync(join(root, file), join(target, file));
-  const manifest = buildManifest();
+  const manifest = buildManifest(env);
   writeText(target, manPage, await buildManPage(manifest.version));
   writeText(target, "package.json", `${JSON.stringify(manifest, null, 2)}\n`);
   return [...written, ...documents, manPage, "package.json"];
@@ -31,7 +34,7 @@ const manPage = "man/readout.1";
 const documents = ["README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"] as const;
 
 /** Without what belongs to the checkout: its scripts, its tools, and the mark that keeps the checkout from being published. */
-function buildManifest(): Manifest {
+function buildManifest(env: Env): Manifest {
   const {
     scripts,
     devDependencies,
@@ -44,8 +47,11 @@ function buildManifest(): Manifest {
     .filter(({ name }) => packagesByName.includes(name))
     .map(({ name, version }) => [name, version] as const);
   const dependencies = { ...kept.dependencies, ...Object.fromEntries(named) };
+  const repository = readRepository(env);
   return {
     ...kept,
+    // npm takes a provenance only of the repository that the manifest names, and only the workflow knows its own.
+    ...(repository !== undefined && { repository: { type: "git", url: `git+${repository}.git` } }),
     dependencies,
     man: [`./${manPage}`],
     exports: {
@@ -74,10 +80,11 @@ function buildDeclarations(target: string): void {
     files: ["resolvers/backend-toolkit.ts", ...suites].map((path) => `../${path}`),
     include: [],
   };
-  writeText(join(root, "dist"), "tsconfig.json", JSON.stringify(options));
-  execFileSync(join(root, "node_modules/.bin/tsc"), ["-p", join(root, "dist/tsconfig.json")], {
-    stdio: "inherit",
-  });
+  const project = "dist/tsconfig.json";
+  writeText(root, project, JSON.stringify(options));
+  execFileSync(join(root, "node_modules/.bin/tsc"), ["-p", join(root, project)], { stdio: "inherit" });
+  // Everything in `dist/` is part of a release.
+  rmSync(join(root, project));
   for (const path of globSync("**/*.d.ts", { cwd: target }))
     writeText(target, path, nameJavaScript(readFileSync(join(target, path), "utf8")));
 }
@@ -85,7 +92,7 @@ function buildDeclarations(target: string): void {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const folder = join(root, "dist/readout");
   rmSync(join(root, "dist"), { recursive: true, force: true });
-  await buildPackage(folder);
+  await buildPackage(folder, process.env);
   const packages = await bundleDependencies(folder);
   writeText(folder, sbomFile, `${JSON.stringify(buildSbom(packages), null, 2)}\n`);
   // The image takes the folder as it is. Nobody compiles against it, and its stage has no compiler.

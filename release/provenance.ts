@@ -6,12 +6,12 @@ import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { readText, root } from "./program.ts";
 
-type Env = Readonly<Record<string, string | undefined>>;
+export type Env = Readonly<Record<string, string | undefined>>;
 
 /** Describes files by their paths. `env` is that of the workflow, or of a person's shell. */
 export function buildProvenance(files: readonly string[], env: Env): object {
   const commit = env.GITHUB_SHA ?? readCommit();
-  const repository = env.GITHUB_REPOSITORY && `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}`;
+  const repository = readRepository(env);
   return {
     _type: "https://in-toto.io/Statement/v1",
     subject: files.map((file) => ({ name: basename(file), digest: { sha256: hash(readFileSync(file)) } })),
@@ -38,6 +38,11 @@ export function buildProvenance(files: readonly string[], env: Env): object {
       },
     },
   };
+}
+
+/** The address of the workflow's repository; undefined on a person's machine. */
+export function readRepository(env: Env): string | undefined {
+  return env.GITHUB_REPOSITORY && `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}`;
 }
 
 /** In the form that `sha256sum --check` reads. */

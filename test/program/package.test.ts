@@ -9,7 +9,7 @@ import { endAll, start } from "../support/process.ts";
 let folder: string;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "readout-package-"));
-  await buildPackage(folder);
+  await buildPackage(folder, {});
   symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
 });
 afterAll(() => {

@@ -13,7 +13,10 @@ let folder: string;
 let files: readonly string[];
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "readout-package-"));
-  files = await buildPackage(folder);
+  files = await buildPackage(folder, {
+    GITHUB_REPOSITORY: "o/r",
+    GITHUB_SERVER_URL: "https://forge.example",
+  });
   symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -98,6 +101,8 @@ describe("the package", () => {
     for (const key of ["private", "scripts", "devDependencies", "optionalDependencies", "peerDependencies"])
       expect(manifest).not.toHaveProperty(key);
     expect(checkout.private).toBe(true);
+    // Without it npm takes no provenance.
+    expect(manifest.repository).toEqual({ type: "git", url: "git+https://forge.example/o/r.git" });
     expect(files).toContain(bin.readout);
     const suite = manifest.exports["./conformance/*"].default.replace("./", "").replace("*", "logs");
     expect(files).toEqual(expect.arrayContaining([suite, manifest.exports["./backend"].default.slice(2)]));

@@ -1,14 +1,16 @@
 // What a release tells of its dependencies: the bill of materials, the licences, the provenance, and the workflow that makes it.
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { parse as parseYaml } from "yaml";
 import manifest from "../../package.json" with { type: "json" };
 import { listProductionPackages } from "../../release/dependencies.ts";
 import { buildProvenance, printChecksums } from "../../release/provenance.ts";
 import { buildSbom } from "../../release/sbom.ts";
+import { readPage, readTable } from "../support/docs/pages.ts";
 
 /** Licences that ask for no more than their text. CC-BY-4.0 is of data (caniuse-lite). */
 const permissive =
@@ -115,12 +117,23 @@ test("the provenance names the files by their checksums, the commit and the lock
   rmSync(folder, { recursive: true });
 });
 
+interface Step {
+  readonly run?: string;
+  readonly uses?: string;
+  readonly with?: Readonly<Record<string, unknown>>;
+}
+interface Job {
+  readonly permissions: Readonly<Record<string, string>>;
+  readonly steps: readonly Step[];
+}
+
 describe("the release workflow", () => {
   const text = readFileSync(".github/workflows/release.yml", "utf8");
-  const { jobs, on } = parseYaml(text);
-  const steps: readonly { run?: string; uses?: string; if?: string }[] = Object.values<{ steps: object[] }>(
-    jobs,
-  ).flatMap((job) => job.steps);
+  const { jobs, on } = parseYaml(text) as {
+    readonly jobs: Readonly<Record<"build" | "release" | "publish", Job>>;
+    readonly on: { readonly push: { readonly tags: readonly string[] } };
+  };
+  const steps = Object.values(jobs).flatMap((job) => job.steps);
   const commands = steps.flatMap(({ run = "" }) => run.split("\n"));
 
   test("runs for tags of versions, and only scripts that exist", () => {
@@ -130,13 +143,77 @@ describe("the release workflow", () => {
     expect(named.filter((name) => !(name in manifest.scripts))).toEqual([]);
   });
 
-  test("takes actions of a fixed version", () => {
-    for (const { uses } of steps) if (uses !== undefined) expect(uses).toMatch(/^[\w-]+\/[\w-]+@v\d+$/);
+  test("takes actions by their commit: a tag can be moved", () => {
+    const used = [...text.matchAll(/uses: (.*)$/gm)].map(([, action]) => action);
+    expect(used.length).toBeGreaterThan(4);
+    for (const action of used) expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  });
+
+  test("runs code of the checkout only where it has no right but to read", () => {
+    for (const { permissions, steps } of Object.values(jobs)) {
+      const runsCode = steps.some(
+        ({ run, uses }) => /npm (?:ci|run)/.test(run ?? "") || /checkout/.test(uses ?? ""),
+      );
+      if (runsCode) expect(permissions).toEqual({ contents: "read" });
+    }
   });
 
   test("says what was not signed or published, wherever a key may be missing", () => {
     const withKey = commands.filter((line) => /^\s*if \[ -n "\$\w+" \]/.test(line));
     expect(withKey.length).toBeGreaterThanOrEqual(2);
     expect(commands.filter((line) => /not (?:signed|published)/.test(line))).toHaveLength(withKey.length);
+  });
+
+  describe("in a folder of what was built", () => {
+    /** What `npm run package` leaves, and what the workflow adds. */
+    const built = [
+      ...["readout-1.2.3.tgz", "sbom.cdx.json", "provenance.intoto.json", "SHA256SUMS", "NOTES.md"],
+      ...["other.json"],
+    ];
+    let folder: string;
+    beforeEach(() => {
+      folder = mkdtempSync(join(tmpdir(), "readout-workflow-"));
+      for (const path of ["bin", "dist"]) mkdirSync(join(folder, path));
+      for (const file of built) writeFileSync(join(folder, "dist", file), "");
+      for (const program of ["gh", "gpg", "npm"])
+        writeFileSync(join(folder, "bin", program), `#!/bin/sh\necho ${program} "$@" >> calls\n`, {
+          mode: 0o755,
+        });
+    });
+    afterEach(() => rmSync(folder, { recursive: true }));
+
+    /** Runs the commands of a job as the forge does. Returns the calls of programs that need the network or a key. */
+    function runJob(name: "release" | "publish"): readonly string[] {
+      const env = {
+        PATH: `${join(folder, "bin")}:${process.env.PATH}`,
+        ...{ GITHUB_REF_NAME: "v1.2.3", GITHUB_REPOSITORY: "o/r", GITHUB_STEP_SUMMARY: "summary" },
+        ...{ KEY: "key", NODE_AUTH_TOKEN: "token" },
+      };
+      for (const { run } of jobs[name].steps)
+        if (run !== undefined) execFileSync("bash", ["-e", "-c", run], { cwd: folder, env });
+      return readFileSync(join(folder, "calls"), "utf8").trim().split("\n");
+    }
+
+    test("attaches the files of a release, and no others", () => {
+      const call = runJob("release").find((line) => line.startsWith("gh release create"));
+      const attached = call
+        ?.split(" ")
+        .filter((word) => word.startsWith("dist/") && word !== "dist/NOTES.md");
+      const listed = readTable(readPage("docs/explanation/supply-chain.md"), "What a release holds");
+      const files = listed.map(([file = ""]) => file.replaceAll("`", "").replace("VERSION", "1.2.3"));
+      expect(attached?.toSorted()).toEqual(files.map((file) => `dist/${file}`).toSorted());
+      const upload = jobs.build.steps.find(({ uses }) => uses?.includes("upload-artifact"));
+      const kept = String(upload?.with?.path).replace("*", "1.2.3").trim().split("\n");
+      expect(kept.toSorted()).toEqual(["dist/NOTES.md", ...(attached ?? [])].toSorted());
+    });
+
+    test("publishes a file, which npm would take for a repository without its folder", () => {
+      expect(runJob("publish")).toEqual([
+        "npm publish ./dist/readout-1.2.3.tgz --provenance --access public",
+      ]);
+      const setUp = jobs.publish.steps.find(({ uses }) => uses?.includes("setup-node"));
+      // Without it NODE_AUTH_TOKEN is not read.
+      expect(setUp?.with).toHaveProperty("registry-url");
+    });
   });
 });

@@ -1,16 +1,18 @@
 // The alerts and the dashboard of the program's own metrics: each metric exists, each alert has its runbook and its cases.
 // `.ci/run` runs the cases with promtool.
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { parser } from "@prometheus-io/lezer-promql";
 import { beforeAll, describe, expect, test } from "vitest";
 import { parse as parseYaml } from "yaml";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import { listCode, readPage, readTable } from "../support/docs/pages.ts";
 
 interface Rule {
   readonly alert: string;
   readonly expr: string;
   readonly labels: { readonly severity: string };
-  readonly annotations: { readonly summary: string; readonly runbook: string };
+  readonly annotations: { readonly summary: string; readonly runbook: string; readonly runbook_url?: string };
 }
 interface Case {
   readonly input_series: readonly { readonly series: string; readonly values: string }[];
@@ -82,6 +84,33 @@ test("each alert has a case in which it fires, and one in which it does not", ()
       .map(({ exp_alerts }) => exp_alerts.length);
     expect([alert, ...firing]).toEqual([alert, 1, 0]);
   }
+});
+
+test("the limits that raise an alert are those of the whole program", () => {
+  const table = readTable(readPage("docs/reference/limits.md"), "What is counted");
+  const ofAll = table
+    .filter(([, , answer]) => answer === "500 with `Retry-After`")
+    .flatMap(([limits = ""]) => listCode(limits));
+  expect(ofAll.length).toBeGreaterThan(5);
+  const listLimits = (text: string) =>
+    [...text.matchAll(/readout_limited_total\{limit=~"([^"]+)"/g)].map(([, names = ""]) =>
+      names.split("|").toSorted(),
+    );
+  const ofConnections = ["address_connections", "connections"];
+  expect(listLimits(read("deploy/mixin/alerts.yaml"))).toEqual([ofAll.toSorted(), ofConnections]);
+  expect(listLimits(read("docs/how-to/operate.md"))).toEqual([[...ofAll, "connections"].toSorted()]);
+});
+
+test("the guide says how the runbooks get an address, of pages that the site has", () => {
+  const [, script = ""] =
+    /`sed -E '(.+)' deploy\/mixin\/alerts\.yaml`/.exec(read("docs/how-to/operate.md")) ?? [];
+  const made: { readonly groups: readonly { readonly rules: readonly Rule[] }[] } = parseYaml(
+    execFileSync("sed", ["-E", script, "deploy/mixin/alerts.yaml"], { encoding: "utf8" }),
+  );
+  const urls = made.groups[0]?.rules.map(({ annotations }) => annotations.runbook_url);
+  expect(urls).toEqual(
+    rules.map(({ alert }) => `https://docs.example.com/how-to/runbooks.html#${alert.toLowerCase()}`),
+  );
 });
 
 test("counters that begin at 0 do so in the program", () => {

@@ -31,6 +31,8 @@ interface Spec {
   readonly replicas?: number;
   readonly template: { readonly metadata: { readonly labels: object }; readonly spec: PodSpec };
   readonly volumeClaimTemplates?: readonly Rendered[];
+  readonly serviceName?: string;
+  readonly clusterIP?: string;
   readonly type: string;
   readonly selector: object;
   readonly ports: readonly { readonly targetPort: string }[];
@@ -44,15 +46,21 @@ interface Spec {
 }
 interface PodSpec {
   readonly automountServiceAccountToken: boolean;
+  readonly priorityClassName?: string;
+  readonly serviceAccountName: string;
   readonly securityContext: object;
   readonly containers: readonly [
     {
       readonly securityContext: object;
       readonly ports: readonly Named[];
       readonly volumeMounts: readonly Named[];
+      readonly envFrom?: readonly { readonly secretRef: Named }[];
     },
   ];
-  readonly volumes: readonly (Named & { readonly configMap?: Named })[];
+  readonly volumes: readonly (Named & {
+    readonly configMap?: Named;
+    readonly secret?: { readonly secretName: string };
+  })[];
 }
 
 let folder: string;
@@ -197,7 +205,15 @@ describe("the chart", () => {
   });
 
   test.each([
-    ["config=null", "config"],
+    ["config=null", "missing property 'config'"],
+    ["config.backends=null", "at '/config/backends': got null"],
+    ["config.sites=null", "at '/config/sites': got null"],
+    ["extraEnv[0].name=PORT,extraEnv[0].value=8080", "want string"],
+    ...[
+      ...["image", "replicas", "service", "ingress", "autoscaling", "podDisruptionBudget", "intake"],
+      ...["networkPolicy", "serviceMonitor", "serviceAccount"],
+    ].map((name) => [`${name}=null`, `missing property '${name}'`]),
+    ["intake.enabled=null", "missing property 'enabled'"],
     ["config.listen=0.0.0.0:9", "config.listen is set by the chart"],
     ["config.admin.listen=0.0.0.0:9", "config.admin is set by the chart"],
     ["intake.enabled=true,config.intake.spool=/tmp/a", "config.intake.spool is set by the chart"],
@@ -205,8 +221,8 @@ describe("the chart", () => {
     ["config.sites.false.retention=30d", "config.sites has the name false"],
     ["config.backends.true.kind=memory", "config.backends has the name true"],
     [
-      "config.sites.shop.logs[0].sources.false.index=logs",
-      "config.sites.shop.logs.sources has the name false",
+      "config.sites.blog.logs[0].sources.false.index=logs",
+      "config.sites.blog.logs.sources has the name false",
     ],
     ["existingSecret=own,secrets.key=text", "existingSecret and secrets exclude each other"],
     ["autoscaling.enabled=true,autoscaling.minReplicas=9", "autoscaling.minReplicas is more"],
@@ -215,12 +231,54 @@ describe("the chart", () => {
     ["ingress.enabled=true", "hosts"],
     ["config.intake.proxies=1", "config.intake needs intake.enabled: true"],
     ["config.sites.shop.frontend.index=reports", "config.sites.shop.frontend needs intake.enabled: true"],
-  ])("refuses %s", (setting, named) => {
+  ])("refuses %s", (setting = "", named = "") => {
     const call = () =>
-      execFileSync(helm, ["template", chart, "--kube-version", "1.30.0", "--set", setting], {
-        stdio: ["ignore", "pipe", "pipe"],
-      });
+      execFileSync(
+        helm,
+        ["template", chart, "--kube-version", "1.30.0", "-f", `${chart}/ci/smallest.yaml`, "--set", setting],
+        { stdio: ["ignore", "pipe", "pipe"] },
+      );
     expect(call).toThrow(named);
+  });
+
+  test("says what its defaults lack", () => {
+    const call = () => execFileSync(helm, ["template", chart, "--kube-version", "1.30.0"], { stdio: "pipe" });
+    expect(call).toThrow("at '/config': missing properties 'backends', 'sites'");
+  });
+
+  test("may be a part of another chart, under a condition", () => {
+    expect(() => render("smallest", "--set", "enabled=true")).not.toThrow();
+  });
+
+  test("keeps names that YAML reads as numbers", () => {
+    const names =
+      "priorityClassName=1,serviceAccount.name=2,existingSecret=3,envFromSecrets[0]=4,intake.storageClassName=5";
+    const { template, volumeClaimTemplates = [] } = findWorkload(render("intake", "--set-string", names));
+    const { priorityClassName, serviceAccountName, containers, volumes } = template.spec;
+    const [{ envFrom }] = containers;
+    const secrets = volumes.flatMap(({ secret }) => secret?.secretName ?? []);
+    expect([priorityClassName, serviceAccountName, ...secrets, envFrom?.[0]?.secretRef.name]).toEqual([
+      "1",
+      "2",
+      "3",
+      "4",
+    ]);
+    expect(volumeClaimTemplates[0]?.spec).toMatchObject({ storageClassName: "5" });
+    const [ingress] = find(render("public", "--set-string", "ingress.className=6"), "Ingress");
+    expect(ingress?.spec).toMatchObject({ ingressClassName: "6" });
+  });
+
+  test("names the headless service of its pods", () => {
+    const objects = render("intake");
+    const headless = find(objects, "Service").filter(({ spec }) => spec.clusterIP === "None");
+    expect(listNames(headless.map(({ metadata }) => metadata))).toEqual([findWorkload(objects).serviceName]);
+  });
+
+  test("leaves the user to the cluster where it is told so", () => {
+    const ids = ["runAsUser", "runAsGroup", "fsGroup"];
+    const settings = ids.map((name) => `podSecurityContext.${name}=null`);
+    const { spec } = findWorkload(render("intake", "--set", settings.join())).template;
+    expect(spec.securityContext).toEqual({ runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } });
   });
 
   test("has the version of the program", () => {

@@ -6,7 +6,7 @@
 
 {{- define "readout.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "readout.labels" -}}
@@ -86,7 +86,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include "readout.serviceAccount" . }}
+  serviceAccountName: {{ include "readout.serviceAccount" . | quote }}
   # It asks Kubernetes nothing.
   automountServiceAccountToken: false
   {{- with .Values.imagePullSecrets }}
@@ -94,24 +94,18 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   # After the pause below, answers under way have 20 seconds, and what is written last 8 more.
   terminationGracePeriodSeconds: 35
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 1000
-    runAsGroup: 1000
-    fsGroup: 1000
-    seccompProfile: { type: RuntimeDefault }
+    {{- toYaml .Values.podSecurityContext | nindent 4 }}
   containers:
     - name: readout
-      image: {{ include "readout.image" . }}
+      image: {{ include "readout.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: { drop: [ALL] }
+        {{- toYaml .Values.securityContext | nindent 8 }}
       ports:
         - { name: http, containerPort: 8080 }
         - { name: admin, containerPort: 8082 }
@@ -122,7 +116,7 @@ spec:
       {{- with .Values.envFromSecrets }}
       envFrom:
         {{- range . }}
-        - secretRef: { name: {{ . }} }
+        - secretRef: { name: {{ . | quote }} }
         {{- end }}
       {{- end }}
       # Until the sources have been asked who they are, a minute at most.
@@ -149,7 +143,7 @@ spec:
       configMap: { name: {{ include "readout.name" . }} }
     {{- if include "readout.secret" . }}
     - name: secrets
-      secret: { secretName: {{ include "readout.secret" . }}, defaultMode: 0440 }
+      secret: { secretName: {{ include "readout.secret" . | quote }}, defaultMode: 0440 }
     {{- end }}
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}

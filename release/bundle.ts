@@ -1,7 +1,7 @@
 // The dependencies of a release in some 70 files instead of 4,500: npm writes each file of a package up to four times. Each
 // package that the program imports keeps its name below `node_modules`, and its code is bundled with all that it imports.
 // What several of them import is in one place, `dependencies`, so that there is one of each.
-import { copyFileSync, globSync, mkdirSync, readdirSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, globSync, mkdirSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type LogLevel, type OutputChunk, type RolldownLog, rolldown } from "rolldown";
 import { type LockedPackage, listProductionPackages } from "./dependencies.ts";
@@ -63,7 +63,8 @@ function copyFiles(one: LockedPackage, patterns: readonly string[], target: stri
   const [main] = patterns;
   const rest = one.name === "graphql" ? { main } : { exports: { ".": `./${main}`, "./*": "./*" } };
   writeManifest(one, rest, target);
-  for (const file of globSync([...patterns], { cwd: join(root, one.path) })) {
+  const files = globSync([...patterns], { cwd: join(root, one.path) });
+  for (const file of [...files, ...listNotices(one)]) {
     mkdirSync(dirname(join(target, one.path, file)), { recursive: true });
     copyFileSync(join(root, one.path, file), join(target, one.path, file));
   }
@@ -129,8 +130,18 @@ function printLicences(packages: readonly LockedPackage[]): string {
 
 const printLicensed = ({ name, version, license }: LockedPackage): string => `${name} ${version}: ${license}`;
 
-function readLicence({ path, license }: LockedPackage): string {
+/** Of code of others that a file holds, where the file leaves them to another one beside it. */
+function listNotices({ path, name }: LockedPackage): readonly string[] {
+  const beside = (packagesOfFiles[name] ?? []).flatMap((file) => [
+    `${file}.LICENSE.txt`,
+    `${file}.LEGAL.txt`,
+  ]);
+  return beside.filter((file) => existsSync(join(root, path, file)));
+}
+
+function readLicence(one: LockedPackage): string {
+  const { path, license } = one;
   const files = readdirSync(join(root, path)).filter((file) => /^(?:licen[cs]e|notice|copying)/i.test(file));
-  const texts = files.toSorted().map((file) => readText(join(path, file)).trim());
+  const texts = [...files.toSorted(), ...listNotices(one)].map((file) => readText(join(path, file)).trim());
   return texts.join("\n\n") || `The package has no text of its licence (${license}).`;
 }

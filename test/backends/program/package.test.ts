@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { createRequire, isBuiltin } from "node:module";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -128,6 +128,18 @@ describe("the dependencies", () => {
     });
     expect(missed).toEqual([]);
   });
+});
+
+test("has the notices that its files leave to others", () => {
+  const files = globSync("node_modules/**/*.js", { cwd: inPackage("") });
+  const named = files.flatMap((file) => {
+    const [, notices] =
+      /license information please see (\S+)/.exec(readFileSync(inPackage(file), "utf8")) ?? [];
+    return notices === undefined ? [] : join(dirname(file), notices);
+  });
+  expect(named.length).toBeGreaterThan(1);
+  const licences = readFileSync(inPackage("THIRD_PARTY_LICENSES.txt"), "utf8");
+  for (const file of named) expect(licences).toContain(readFileSync(inPackage(file), "utf8").trim());
 });
 
 interface Listed {

@@ -8,6 +8,8 @@ import { zip } from "./core/collections.ts";
 interface CommandModule {
   readonly run: (args: readonly string[], shell: Shell) => Promise<number>;
   readonly usage: string;
+  /** The values of options that take one of a list, by the option. */
+  readonly choices?: Readonly<Record<string, readonly string[]>>;
 }
 
 interface Command {
@@ -91,7 +93,7 @@ const nameWidth = 5;
 export async function readHelp(): Promise<readonly CommandHelp[]> {
   const entries = Object.entries(commands);
   const modules = await Promise.all(entries.map(([, { load }]) => load()));
-  return zip(entries, modules).map(([[name, { summary }], { usage }]) =>
-    parseCommandHelp(name, summary, usage),
+  return zip(entries, modules).map(([[name, { summary }], { usage, choices }]) =>
+    parseCommandHelp(name, summary, usage, choices),
   );
 }

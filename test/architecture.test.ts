@@ -16,7 +16,7 @@ const layers: readonly Layer[] = [
     imports: [
       "src/cli/**",
       "src/{server,graphql,intake,visuals,audit,access,telemetry,config,config/yaml,core,core/*}",
-      ...["src/operations/**", "src/tracing/{figures,rollup-store}"],
+      ...["src/operations/**", "src/metrics", "src/tracing/{figures,rollup-store}"],
     ],
     types: ["src/store"],
   },

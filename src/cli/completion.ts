@@ -1,6 +1,6 @@
 // `readout completion`: a script for a shell that completes commands, options and the names of files. It is made of the
 // commands' help, so that it knows what they know.
-import type { CommandHelp } from "./support/command-help.ts";
+import type { CommandHelp, OptionHelp } from "./support/command-help.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout completion bash|zsh|fish
@@ -36,10 +36,30 @@ function listArguments({ words, options }: CommandHelp): string {
   return [...words, ...options.map(({ name }) => name), "--help"].join(" ");
 }
 
-function listPathOptions(commands: readonly CommandHelp[]): readonly string[] {
-  const options = commands.flatMap((command) => command.options.filter(({ takesPath }) => takesPath));
-  return [...new Set(options.map(({ name }) => name))];
+/**
+ * The cases of a shell's `case`, in which what follows an option with a value is completed: a path, one of a list, or nothing, as
+ * nobody knows the value. An option means the same to each command that has it.
+ */
+function printValueCases(
+  commands: readonly CommandHelp[],
+  printPath: string,
+  printChoices: (values: string) => string,
+): string {
+  const options = commands.flatMap((command) => command.options);
+  const valued = options.filter(({ value }) => value !== "none");
+  const byCompletion = Map.groupBy(valued, ({ value }) => {
+    if (value === "path") return printPath;
+    return typeof value === "string" ? "return" : printChoices(value.join(" "));
+  });
+  return [...byCompletion]
+    .map(
+      ([completion, of]) => `    ${[...new Set(of.map(({ name }) => name))].join("|")}) ${completion} ;;\n`,
+    )
+    .join("");
 }
+
+const bashPath = `compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return`;
+const bashChoices = (values: string) => `mapfile -t COMPREPLY < <(compgen -W "${values}" -- "$word"); return`;
 
 function printBash(commands: readonly CommandHelp[]): string {
   const names = commands.map(({ name }) => name);
@@ -47,16 +67,18 @@ function printBash(commands: readonly CommandHelp[]): string {
   return `# Completes the commands and options of readout in bash.
 _readout() {
   local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" words=""
+  # bash parts \`--config=file\` at the sign, and replaces what is after it.
+  if [ "$word" = "=" ]; then
+    word=""
+  elif [ "$before" = "=" ]; then
+    before="\${COMP_WORDS[COMP_CWORD-2]}"
+  fi
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     words="${[...names, ...programOptions].join(" ")}"
   else
     case "$before" in
-    ${listPathOptions(commands).join("|")})
-      compopt -o filenames 2>/dev/null
-      mapfile -t COMPREPLY < <(compgen -f -- "$word")
-      return ;;
-    esac
+${printValueCases(commands, bashPath, bashChoices)}    esac
     case "\${COMP_WORDS[1]}" in
 ${cases.join("")}    esac
   fi
@@ -79,9 +101,13 @@ ${described.join("")}  )
     compadd -- ${programOptions.join(" ")}
     return
   fi
-  case "$words[CURRENT-1]" in
-    ${listPathOptions(commands).join("|")}) _files; return ;;
-  esac
+  local before="$words[CURRENT-1]"
+  if [[ "$words[CURRENT]" == --*=* ]]; then
+    before="\${words[CURRENT]%%=*}"
+    compset -P '*='
+  fi
+  case "$before" in
+${printValueCases(commands, "_files; return", (values) => `compadd -- ${values}; return`)}  esac
   case "$words[2]" in
 ${cases.join("")}  esac
 }
@@ -94,16 +120,21 @@ function quoteZsh(text: string): string {
   return text.replaceAll("'", "'\\''").replaceAll(":", "\\:");
 }
 
+/** What follows an option: a path, one of a list, a text that nobody knows (\`-x\`), or nothing. */
+function printFishValue(value: OptionHelp["value"]): string {
+  if (typeof value !== "string") return ` -xa '${value.join(" ")}'`;
+  return { path: " -rF", text: " -x", none: "" }[value];
+}
+
 function printFish(commands: readonly CommandHelp[]): string {
   const lines = commands.flatMap((command) => {
     const { name, summary, words, options } = command;
     const inCommand = `complete -c readout -n '__fish_seen_subcommand_from ${name}'`;
-    const takesPath = (option: string) => options.some((other) => other.name === option && other.takesPath);
     return [
       `complete -c readout -n __fish_use_subcommand -a ${name} -d '${summary.replaceAll("'", "\\'")}'`,
       ...(words.length === 0 ? [] : [`${inCommand} -a '${words.join(" ")}'`]),
       ...options.map(
-        ({ name: option }) => `${inCommand} -l ${option.slice(2)}${takesPath(option) ? " -rF" : ""}`,
+        ({ name: option, value }) => `${inCommand} -l ${option.slice(2)}${printFishValue(value)}`,
       ),
       `${inCommand} -l help`,
     ];

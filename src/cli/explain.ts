@@ -7,6 +7,7 @@ import { siteParts } from "../config/schema.ts";
 import { printYaml } from "../config/yaml/yaml.ts";
 import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
+import { aggregations, metricFields, resolutions } from "../metrics/measures.ts";
 import { operations } from "../operations/index.ts";
 import { prepareExplanation } from "../operations/runtime/explain.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
@@ -30,6 +31,14 @@ that was sent, how many documents were read and kept, and how long each step too
   --config FILE      readout.yaml
   --json             as JSON, which is what ?explain=true answers
 `;
+
+export const choices = {
+  "--order": ["ASC", "DESC"],
+  "--by": ["time", "duration"],
+  "--field": metricFields,
+  "--aggregation": aggregations,
+  "--resolution": Object.keys(resolutions),
+};
 
 const options = {
   site: { type: "string", default: "" },

@@ -16,6 +16,8 @@ export const usage = `Usage: readout visual new --site SITE --title TITLE [--typ
   --folder FOLDER  where \`visuals\` of readout.yaml points to
 `;
 
+export const choices = { "--type": visualTypes };
+
 /** Writes the file and prints where the visual will be. Exit code 1 when it cannot be written, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
   const parsed = readArguments(args);

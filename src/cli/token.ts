@@ -16,6 +16,8 @@ export const usage = `Usage: readout token new --user USER --site SITE [--site S
   --expires TIME  ISO 8601 with a zone, such as 2027-01-01T00:00:00Z; without it the token does not expire
 `;
 
+export const choices = { "--scope": scopes };
+
 /** Prints a new token and its entry for readout.yaml. Exit code 2 for wrong arguments, else 0. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
   const parsed = readArguments(args, shell);

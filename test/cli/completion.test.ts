@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { run } from "../../src/cli/completion.ts";
 import { commands, readHelp } from "../../src/commands.ts";
+import { visualTypes } from "../../src/visuals/visual.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const now = toInstant("2026-07-01T12:00:00Z");
@@ -42,7 +43,18 @@ describe("bash", () => {
   test("completes the names of files where an option takes one", () => {
     expect(complete("readout", "serve", "--config", "sh")).toEqual(["shop.yaml"]);
     expect(complete("readout", "init", "--prometheus-ca", "sh")).toEqual(["shop.yaml"]);
-    expect(complete("readout", "token", "--user", "sh")).toEqual([]);
+    // bash hands the sign over as a word of its own.
+    expect(complete("readout", "serve", "--config", "=", "sh")).toEqual(["shop.yaml"]);
+    expect(complete("readout", "serve", "--config", "=")).toContain("shop.yaml");
+  });
+
+  test("completes values of a list where an option takes one, and nothing where nobody knows the value", () => {
+    expect(complete("readout", "token", "new", "--scope", "m")).toEqual(["metrics", "mcp"]);
+    expect(complete("readout", "visual", "new", "--type", "")).toEqual([...visualTypes]);
+    expect(complete("readout", "explain", "--order", "")).toEqual(["ASC", "DESC"]);
+    expect(complete("readout", "explain", "--order", "=", "D")).toEqual(["DESC"]);
+    expect(complete("readout", "token", "new", "--user", "")).toEqual([]);
+    expect(complete("readout", "explain", "--legacy", "--err")).toEqual(["--errors"]);
   });
 });
 
@@ -58,6 +70,11 @@ test("the help of each command names its own options, each once", async () => {
     mcp: ["--url"],
     completion: [],
   });
+  // A list of values belongs to an option of the help.
+  for (const [name, { load }] of Object.entries(commands)) {
+    const { choices = {} } = await load();
+    expect(named[name]).toEqual(expect.arrayContaining(Object.keys(choices)));
+  }
   for (const options of Object.values(named)) expect(new Set(options).size).toBe(options.length);
 });
 

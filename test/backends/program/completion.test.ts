@@ -22,7 +22,7 @@ const ask = (program: string, ...args: string[]) =>
 
 describe("zsh", () => {
   // The functions of its completion system, which only a terminal has, print what they are handed.
-  const script = `compdef() { }; compadd() { shift; print -l -- "$@" }; _files() { print -l FILES }
+  const script = `compdef() { }; compset() { }; compadd() { shift; print -l -- "$@" }; _files() { print -l FILES }
     _describe() { print -l -- "\${commands[@]}" }; source ./readout.zsh; words=("$@"); CURRENT=$#; _readout`;
   const complete = (...words: string[]) => ask("zsh", "-f", "-c", script, "zsh", ...words);
 
@@ -36,6 +36,9 @@ describe("zsh", () => {
   test("completes words, options and files", () => {
     expect(complete("readout", "token", "")).toEqual(expect.arrayContaining(["new", "--scope", "--help"]));
     expect(complete("readout", "serve", "--config", "")).toEqual(["FILES"]);
+    expect(complete("readout", "serve", "--config=")).toEqual(["FILES"]);
+    expect(complete("readout", "explain", "--order", "")).toEqual(["ASC", "DESC"]);
+    expect(complete("readout", "explain", "--site", "")).toEqual([]);
   });
 });
 
@@ -51,5 +54,8 @@ describe("fish", () => {
     expect(complete("readout token n")).toEqual(["new"]);
     expect(complete("readout token --s")).toEqual(["--scope", "--site"]);
     expect(complete("readout serve --config readout.z")).toEqual(["readout.zsh"]);
+    expect(complete("readout explain --order ")).toEqual(["ASC", "DESC"]);
+    expect(complete("readout explain --site ")).toEqual([]);
+    expect(complete("readout explain t")).toEqual(["traces"]);
   });
 });

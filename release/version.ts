@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { parse } from "yaml";
 import { closeUnreleased } from "./changelog.ts";
+import { compareVersions } from "./compare-versions.ts";
 import { listUpgradeFixture } from "./upgrade-fixture.ts";
 
 /** Each names the version of the program. */
@@ -27,7 +28,7 @@ const replaced = files.map((file) => {
 });
 const fixtures = "test/upgrade";
 const earlier = readdirSync(fixtures).filter((name) => /^\d/.test(name));
-const [latest] = earlier.toSorted((one, other) => other.localeCompare(one, "en", { numeric: true }));
+const latest = earlier.toSorted(compareVersions).at(-1);
 const made = listUpgradeFixture(version, readFileSync(`${fixtures}/${latest}/spool.sql`, "utf8")).map(
   ([file, text]) => [`${fixtures}/${version}/${file}`, text] as const,
 );

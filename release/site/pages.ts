@@ -18,7 +18,7 @@ export interface Page {
 
 /** Documents beside `docs/`, which its pages lead to. */
 const others = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"];
-const start = "docs/README.md";
+export const start = "docs/README.md";
 
 /** Lists the pages: the start page, those of its tables, and after them those that no table names. */
 export function listPages(): readonly Page[] {

@@ -5,7 +5,7 @@ import { dirname, join, normalize } from "node:path";
 import { Marked, type Tokens } from "marked";
 import { root } from "../program.ts";
 import { createAnchors } from "./anchors.ts";
-import { linkBetween, type Page } from "./pages.ts";
+import { linkBetween, type Page, start } from "./pages.ts";
 
 export interface Heading {
   readonly id: string;
@@ -42,7 +42,7 @@ export function renderPage(page: Page, pages: ReadonlyMap<string, Page>): Render
   marked.use({
     walkTokens: (token) => {
       if (token.type !== "link" && token.type !== "image") return;
-      token.href = rewriteLink(token.href, page, pages, files);
+      token.href = rewriteLink(token.href, page, pages, (file) => files.add(file));
     },
     renderer: {
       heading({ tokens, depth }: Tokens.Heading) {
@@ -58,8 +58,11 @@ export function renderPage(page: Page, pages: ReadonlyMap<string, Page>): Render
         return `<h${depth} id="${id}">${html}${anchor}</h${depth}>\n`;
       },
       table(token: Tokens.Table) {
+        const print = (cell: Tokens.TableCell, tag: string) =>
+          `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`;
+        // A header without words, such as that of the column of row names, is none.
         const row = (cells: readonly Tokens.TableCell[], tag: string) =>
-          `<tr>${cells.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join("")}</tr>`;
+          `<tr>${cells.map((cell) => print(cell, cell.text === "" ? "td" : tag)).join("")}</tr>`;
         const body = token.rows.map((cells) => row(cells, "td")).join("\n");
         // Wide tables scroll by themselves, also with the keyboard.
         return `<div class="table" tabindex="0"><table><thead>${row(token.header, "th")}</thead><tbody>${body}</tbody></table></div>\n`;
@@ -75,17 +78,35 @@ export function renderPage(page: Page, pages: ReadonlyMap<string, Page>): Render
   return { html, headings, files: [...files], sections };
 }
 
-function rewriteLink(href: string, page: Page, pages: ReadonlyMap<string, Page>, files: Set<string>): string {
+/** The Markdown of a page with the links of the site: to the Markdown of pages, and to copies of other files. */
+export function rewriteMarkdown(page: Page, pages: ReadonlyMap<string, Page>): string {
+  const twins = new Map([...pages].map(([source, other]) => [source, toTwin(other)]));
+  const rewrite = (text: string) =>
+    text.replaceAll(/(?<=\]\()[^)\s]+(?=\))/g, (href) => rewriteLink(href, toTwin(page), twins));
+  // What stands in fences is shown as it is.
+  const parts = page.markdown.split(/(^ *```[\s\S]*?^ *```$)/m);
+  return parts.map((part, at) => (at % 2 === 0 ? rewrite(part) : part)).join("");
+}
+
+const toTwin = (page: Page): Page => ({ ...page, path: page.path.replace(/\.html$/, ".md") });
+
+/** `addFile` is told of each file of the checkout that is no page. */
+function rewriteLink(
+  href: string,
+  page: Page,
+  pages: ReadonlyMap<string, Page>,
+  addFile: (path: string) => void = () => {},
+): string {
   if (/^[a-z]+:|^#/.test(href)) return href;
   const [path = "", anchor] = href.split("#");
   const target = normalize(join(dirname(page.source), decodeURI(path))).replace(/\/$/, "");
   const suffix = anchor === undefined ? "" : `#${anchor}`;
-  const linked = pages.get(target) ?? pages.get(`${target}/README.md`);
+  // The README of the checkout and the start page are one to a reader.
+  const source = target === "README.md" || target === "." ? start : target;
+  const linked = pages.get(source) ?? pages.get(`${source}/README.md`);
   if (linked !== undefined) return linkBetween(page.path, linked.path) + suffix;
-  // The picture of the start page and the README of the checkout are one page to a reader.
-  if (target === "README.md" || target === ".") return linkBetween(page.path, "index.html");
   if (!existsSync(join(root, target))) throw new Error(`${page.source}: ${href} leads nowhere`);
-  files.add(target);
+  addFile(target);
   return linkBetween(page.path, join("files", target));
 }
 

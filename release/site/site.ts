@@ -4,10 +4,11 @@ import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import MiniSearch, { type Options } from "minisearch";
+import { compareVersions } from "../compare-versions.ts";
 import { readText, root, writeText } from "../program.ts";
 import { layOutPage } from "./layout.ts";
 import { listPages, type Page } from "./pages.ts";
-import { type RenderedPage, renderPage } from "./render.ts";
+import { type RenderedPage, renderPage, rewriteMarkdown } from "./render.ts";
 
 /** Writes the site of this checkout into `folder/VERSION`, and the list of versions into `folder`. Returns that version. */
 export function buildSite(folder: string): string {
@@ -19,7 +20,7 @@ export function buildSite(folder: string): string {
   const rendered = pages.map((page) => [page, renderPage(page, bySource)] as const);
   for (const [page, content] of rendered) {
     writeText(target, page.path, layOutPage(page, content, { version, pages }));
-    writeText(target, page.path.replace(/\.html$/, ".md"), page.markdown);
+    writeText(target, page.path.replace(/\.html$/, ".md"), rewriteMarkdown(page, bySource));
     for (const file of content.files) copyFile(file, join(target, "files", file));
   }
   for (const file of readdirSync(theme)) copyFile(join(themePath, file), join(target, "assets", file));
@@ -70,7 +71,8 @@ function printLlms(version: string, pages: readonly Page[]): string {
 function writeVersions(folder: string, version: string): void {
   const versions = readdirSync(folder)
     .filter((name) => existsSync(join(folder, name, "llms.txt")))
-    .toSorted((a, b) => b.localeCompare(a, "en", { numeric: true }));
+    .toSorted(compareVersions)
+    .toReversed();
   writeText(folder, "versions.js", `globalThis.siteVersions = ${JSON.stringify(versions)};\n`);
   const newest = versions.at(0) ?? version;
   writeText(

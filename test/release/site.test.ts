@@ -14,13 +14,14 @@ import { Script } from "node:vm";
 import MiniSearch, { type AsPlainObject, type Options } from "minisearch";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildSite } from "../../release/site/site.ts";
+import { listAnchors, readPage } from "../support/docs/pages.ts";
 
 let folder: string;
 let site: string;
 let version: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "readout-site-"));
-  for (const older of ["0.0.9", "0.0.10"]) {
+  for (const older of ["0.0.9", "0.0.10-rc.2", "0.0.10-rc.10", "0.0.10"]) {
     mkdirSync(join(folder, older));
     writeFileSync(join(folder, older, "llms.txt"), "");
   }
@@ -78,6 +79,27 @@ describe("the pages", () => {
     expect(links.filter(isDead)).toEqual([]);
   });
 
+  test("have Markdown whose links lead to Markdown and files that are there", () => {
+    const pages = listFiles(".md").map((file) => ({ ...readPage(join(site, file)), file }));
+    const anchors = new Map(pages.map((page) => [page.file, listAnchors(page)]));
+    const links = pages.flatMap(({ file, prose }) =>
+      [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, href = ""]) => ({ file, href })),
+    );
+    const isDead = ({ file, href }: { readonly file: string; readonly href: string }) => {
+      if (/^[a-z]+:/.test(href)) return false;
+      const [path = "", anchor] = href.split("#");
+      const target = path === "" ? file : normalize(join(dirname(file), path));
+      if (!existsSync(join(site, target)) || target.endsWith(".html")) return true;
+      return anchor !== undefined && anchors.get(target)?.includes(anchor) !== true;
+    };
+    expect(links.length).toBeGreaterThan(300);
+    expect(links.filter(isDead)).toEqual([]);
+  });
+
+  test("have no header of a table without words", () => {
+    expect(listFiles(".html").filter((file) => read(file).includes("<th></th>"))).toEqual([]);
+  });
+
   test("are listed for language models with what they are about", () => {
     const listed = [...read("llms.txt").matchAll(/^- \[.+\]\((.+)\)/gm)].map(([, path = ""]) => path);
     expect([...listed, "index.md"].toSorted()).toEqual(listFiles(".md").toSorted());
@@ -104,6 +126,8 @@ describe("the search", () => {
 });
 
 test("the folder lists its versions, newest first, and leads to the newest", () => {
-  expect(evaluate(join(folder, "versions.js"))).toEqual({ siteVersions: [version, "0.0.10", "0.0.9"] });
+  expect(evaluate(join(folder, "versions.js"))).toEqual({
+    siteVersions: [version, "0.0.10", "0.0.10-rc.10", "0.0.10-rc.2", "0.0.9"],
+  });
   expect(readFileSync(join(folder, "index.html"), "utf8")).toContain(`url=${version}/index.html`);
 });

@@ -17,7 +17,7 @@ const read = (version: string, file: string) => readFileSync(join(folder, versio
 const load = (text: string) => parseConfig(text, "readout.yaml", exampleWorld);
 
 test("there is a folder for each version that was released, this one included", () => {
-  const released = [...readFileSync("CHANGELOG.md", "utf8").matchAll(/^## \[?(\d[\w.]*)/gm)].map(
+  const released = [...readFileSync("CHANGELOG.md", "utf8").matchAll(/^## \[?(\d[\w.-]*)/gm)].map(
     ([, version]) => version,
   );
   expect(versions.toSorted()).toEqual(released.toSorted());

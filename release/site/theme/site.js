@@ -65,7 +65,9 @@ function moveSelection(step) {
   const items = [...list.querySelectorAll("[data-href]")];
   if (items.length === 0) return;
   const at = items.findIndex((item) => item.getAttribute("aria-selected") === "true");
-  const next = items[(at + step + items.length) % items.length] ?? items[0];
+  // Without a selection, down is the first and up the last.
+  const from = at === -1 && step < 0 ? 0 : at;
+  const next = items[(from + step + items.length) % items.length];
   for (const item of items) item.setAttribute("aria-selected", String(item === next));
   input.setAttribute("aria-activedescendant", next.id);
   next.scrollIntoView({ block: "nearest" });

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildSite } from "../../../release/site/site.ts";
 
 const axeScript = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+// Looking at all takes minutes. What tables of a page may lack is looked for in each by `test/release/site.test.ts`.
 const paths = [
   ...[
     "index.html",
@@ -78,7 +79,15 @@ test("the search finds a section, and the keyboard leads to it", async () => {
   expect(await page.inputValue("input")).toBe("counter_default");
   await page.waitForSelector("#found [data-href]");
   expect(await findFaults(page)).toEqual([]);
+  const listSelected = () =>
+    page.$$eval("#found [data-href]", (items) =>
+      items.map((item) => item.getAttribute("aria-selected") === "true"),
+    );
+  // Without a selection it is the last one.
+  await page.keyboard.press("ArrowUp");
+  expect((await listSelected()).indexOf(true)).toBe((await listSelected()).length - 1);
   await page.keyboard.press("ArrowDown");
+  expect((await listSelected()).indexOf(true)).toBe(0);
   await page.keyboard.press("Enter");
   await page.waitForURL((url) => url.hash !== "");
   const { hash } = new URL(page.url());

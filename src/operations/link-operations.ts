@@ -173,7 +173,7 @@ export function prepareLinkedMetricNames(site: string): PreparedOperation<Promis
 // ---- Log lines ----------------------------------------------------------------------------------------------
 
 /** Where a line says something: paths into its body, by the layouts of lines. */
-const subjectPaths = {
+export const subjectPaths = {
   trace: [["trace_id"], ["trace", "id"]],
   pod: [
     ["k8s.pod.name"],
@@ -189,7 +189,7 @@ const subjectPaths = {
 } as const satisfies Readonly<Record<string, readonly [Path, Path, ...Path[]]>>;
 type LinkSubject = keyof typeof subjectPaths;
 /** Where a line says which Kubernetes namespace its pod is in. */
-const namespacePaths: readonly Path[] = [
+export const namespacePaths: readonly Path[] = [
   ["k8s.namespace.name"],
   ["k8s", "namespace", "name"],
   ["kubernetes", "namespace"],

@@ -3,8 +3,10 @@ import { expect, test } from "vitest";
 import { printPodQuery } from "#src/console/cluster/pods.js";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
+import { listComparisons } from "#src/log-query/ast.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
+import { namespacePaths, subjectPaths } from "#src/operations/link-operations.ts";
 
 test.each<[object, boolean]>([
   [{ "k8s.pod.name": "db-0", "k8s.namespace.name": "beta" }, true],
@@ -36,4 +38,12 @@ test.each<[object, boolean]>([
   };
   const query = printPodQuery({ pod_name: "db-0", pod_namespace: "beta" });
   expect(matches(parse(query), line)).toBe(wanted);
+});
+
+test("a pod's lines name it where the API's own link to them reads it", () => {
+  const comparisons = listComparisons(parse(printPodQuery({ pod_name: "db-0", pod_namespace: "beta" })));
+  const pathsOf = (value: string) =>
+    comparisons.flatMap((one) => (one.value === value && one.field.kind === "json" ? [one.field.path] : []));
+  expect(pathsOf("db-0")).toEqual(subjectPaths.pod);
+  expect(pathsOf("beta")).toEqual(namespacePaths);
 });

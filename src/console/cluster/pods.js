@@ -22,7 +22,10 @@ import { createBadge, createGrid } from "./grid.js";
  * }} PodFigures
  */
 
-/** Where the layouts of log lines name the pod, as the API's own link from a pod to its lines reads them. */
+/**
+ * Where the layouts of log lines name the pod, as the API's own link from a pod to its lines reads them. A browser cannot load
+ * the module of that; a test compares them.
+ */
 const podPaths = [
   ["k8s.pod.name"],
   ["k8s", "pod", "name"],

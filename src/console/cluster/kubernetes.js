@@ -1,10 +1,10 @@
 // The cluster as it was at the last snapshot of the range: its nodes, and its pods with what ails them.
 import { podStates, resolveRange, trackLastOpened } from "../base/address.js";
-import { buildPost, isAborted, requestJson } from "../base/api.js";
+import { buildPost, requestJson } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createElement, createField, createSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { formatBytes, formatCores, formatCount, formatLongTime } from "../base/format.js";
-import { createEmptyState, createFailureState, createLoadingState } from "../base/states.js";
+import { createEmptyState, createFailureState, createLoadingState, showPartFailure } from "../base/states.js";
 import { createBadge, createGrid } from "./grid.js";
 import { createPodGrid } from "./pods.js";
 
@@ -94,6 +94,7 @@ async function showCluster(view, now, signal) {
   range.write(now.range);
   replaceChildren(told);
   replaceChildren(pods);
+  nodes.hidden = false;
   replaceChildren(nodes, createLoadingState("the cluster"));
   const bounds = resolveRange(now.range, Date.now());
   const common = { site_id: now.site, ...bounds };
@@ -106,28 +107,36 @@ async function showCluster(view, now, signal) {
   const recent = new Date(
     Math.max(Date.parse(bounds.from), Date.parse(bounds.to) - figuresMillis),
   ).toISOString();
-  try {
-    /** @type {[readonly NodeRow[], readonly PodRow[], readonly PodFigures[]]} */
-    const [nodeRows, podRows, figures] = await Promise.all([
-      requestJson(buildPost("kubernetes/nodes", { ...common, from: recent }), signal),
-      requestJson(buildPost("kubernetes/pods/overview", overview), signal),
-      requestJson(buildPost("kubernetes/pods", { ...common, from: recent }), signal),
-    ]);
-    const shown = podRows.filter((pod) => now.state === "any" || pod.state === now.state);
-    const failed = podRows.filter((pod) => pod.state === "Failed").length;
-    replaceChildren(
-      told,
-      `${formatCount(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${formatLongTime(bounds.to)}`,
+  /** @type {readonly [Promise<readonly NodeRow[]>, Promise<readonly PodRow[]>, Promise<readonly PodFigures[]>]} */
+  const asked = [
+    requestJson(buildPost("kubernetes/nodes", { ...common, from: recent }), signal),
+    requestJson(buildPost("kubernetes/pods/overview", overview), signal),
+    requestJson(buildPost("kubernetes/pods", { ...common, from: recent }), signal),
+  ];
+  const [nodeAnswer, podAnswer, figureAnswer] = await Promise.allSettled(asked);
+  if (signal.aborted) return;
+  const retry = () => void showCluster(view, now, signal);
+  if (nodeAnswer.status === "rejected" && podAnswer.status === "rejected")
+    return replaceChildren(nodes, createFailureState(podAnswer.reason, retry));
+  if (nodeAnswer.status === "fulfilled") showNodes(view, nodeAnswer.value);
+  else showPartFailure(nodes, "The nodes are not shown.", nodeAnswer.reason, retry);
+  if (podAnswer.status === "rejected")
+    return replaceChildren(
+      pods,
+      createElement("h2", {}, "Pods"),
+      createFailureState(podAnswer.reason, retry),
     );
-    showNodes(view, nodeRows);
-    showPods(view, shown, figures, now, signal);
-  } catch (error) {
-    if (!isAborted(error))
-      replaceChildren(
-        nodes,
-        createFailureState(error, () => void showCluster(view, now, signal)),
-      );
-  }
+  const shown = podAnswer.value.filter((pod) => now.state === "any" || pod.state === now.state);
+  const failed = podAnswer.value.filter((pod) => pod.state === "Failed").length;
+  replaceChildren(
+    told,
+    `${formatCount(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${formatLongTime(bounds.to)}`,
+  );
+  showPods(view, shown, figureAnswer.status === "fulfilled" ? figureAnswer.value : [], now, signal);
+  if (figureAnswer.status === "fulfilled" || shown.length === 0) return;
+  const lacking = createElement("div");
+  showPartFailure(lacking, "CPU and memory of the pods are not shown.", figureAnswer.reason, retry);
+  pods.querySelector("h2")?.after(lacking);
 }
 
 /** @param {ClusterView} view @param {readonly NodeRow[]} rows by time */

@@ -165,6 +165,36 @@ describe("j and k", () => {
   });
 });
 
+describe("a cluster of which one request fails", () => {
+  const outage = { error: "source_unavailable", message: "the source is away", details: {} };
+  const fail = (path: string) =>
+    page.route(`**/api/v2/kubernetes/${path}`, (route) => route.fulfill({ status: 503, json: outage }));
+  const nodes = () => page.getByRole("region", { name: "Nodes" }).locator("tbody tr");
+  const pods = () => page.getByRole("region", { name: "Pods" }).locator("tbody tr");
+
+  test.each([
+    { path: "nodes", what: "The nodes are not shown. the source is away", there: pods },
+    { path: "pods", what: "CPU and memory of the pods are not shown. the source is away", there: pods },
+    { path: "pods/overview", what: "the source is away", there: nodes },
+  ])("shows what is there without $path, says what is missing, and is tried again", async (one) => {
+    await fail(one.path);
+    await open(address("kubernetes"));
+    await one.there().nth(1).waitFor();
+    await page.locator("main").getByText(one.what).waitFor();
+    await page.unroute(`**/api/v2/kubernetes/${one.path}`);
+    await page.getByRole("button", { name: "Try again" }).click();
+    for (const rows of [nodes, pods]) await rows().nth(1).waitFor();
+    await expect.poll(() => page.locator("main").getByText(one.what).count()).toBe(0);
+  });
+
+  test("says it once where all fail", async () => {
+    for (const path of ["nodes", "pods", "pods/overview"]) await fail(path);
+    await open(address("kubernetes"));
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByText("the source is away").count()).toBe(1);
+  });
+});
+
 test("the traces of one error lead back to those of all", async () => {
   await open(address("errors"));
   await page.getByRole("link", { name: "PaymentError" }).click();

@@ -12,7 +12,7 @@ import {
 } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
-import { restoreScroll, trackPlaces } from "./places.js";
+import { readPlace, restorePlace, trackPlaces } from "./places.js";
 import {
   findFailure,
   forgetTyped,
@@ -114,8 +114,8 @@ async function showState(name, state, site, signal, place) {
     replaceChildren(main, createElement("h1", { class: "unseen" }, views[name].title), made.root);
     scrollTo(0, 0);
   }
-  const shown = current.view.show(state, signal, site, place?.rows);
-  if (place !== undefined) void restoreScroll(place.top, shown, signal);
+  const shown = current.view.show(state, signal, site, place);
+  if (place !== undefined) void restorePlace(place, shown, signal);
   forgetTyped();
   // What had the focus may be gone with what was shown. While the focus moves on, nothing has it for a moment.
   setTimeout(() => {
@@ -252,7 +252,12 @@ async function refreshView({ isAsked = false } = {}) {
     if (staged === undefined) return;
     staged.root.classList.add("staged");
     main.append(staged.root);
-    await staged.show({ ...state, site: site.id }, next.signal, site, shown.view.countRows?.());
+    await staged.show(
+      { ...state, site: site.id },
+      next.signal,
+      site,
+      readPlace(shown.view.countRows?.() ?? 0),
+    );
     staged.root.classList.remove("staged");
     if (next.signal.aborted || current !== shown) return staged.root.remove();
     const isLeft = location.hash !== address || isInUse(root);

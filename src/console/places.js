@@ -1,7 +1,56 @@
-// Where a reader was in each step of the browser's history, to be there again by Back: how many rows were loaded, and how far
-// they were scrolled. A step is told from others by a number in its state.
+// Where a reader was in each step of the browser's history, to be there again by Back: how many rows were loaded, and which of
+// them was in sight. A step is told from others by a number in its state.
 
-/** @typedef {{ readonly rows: number, readonly top: number }} Place */
+/**
+ * `key` is that of the first row in sight, which stood `offset` below the window's top and had `before` rows above it; empty
+ * where there is none. `top` is how far the page was scrolled.
+ * @typedef {{
+ *   readonly rows: number, readonly top: number, readonly key: string, readonly before: number, readonly offset: number,
+ * }} Place
+ */
+
+/** In pixels; no row is lower. */
+const rowStep = 16;
+
+/** @param {number} rows that are loaded @returns {Place} */
+export function readPlace(rows) {
+  const row = scrollY === 0 ? undefined : findFirstInSight();
+  return {
+    rows,
+    top: scrollY,
+    key: row?.dataset.key ?? "",
+    before: row === undefined ? 0 : [...document.querySelectorAll("main [data-key]")].indexOf(row),
+    offset: row?.getBoundingClientRect().top ?? 0,
+  };
+}
+
+/** To ask each row where it stands would lay out those that are out of sight. */
+function findFirstInSight() {
+  for (let y = 1; y < innerHeight; y += rowStep) {
+    const row = document.elementFromPoint(innerWidth * 0.6, y)?.closest("main [data-key]");
+    if (row instanceof HTMLElement) return row;
+  }
+  return undefined;
+}
+
+/**
+ * Scrolls until the row stands where it stood: other rows may have come before it. What comes into sight is laid out in the
+ * frame after, and may be higher than it was taken for.
+ * @param {Place} place @param {AbortSignal} [signal]
+ */
+export async function scrollToPlace(place, signal) {
+  for (let frame = 0; frame < 3 && signal?.aborted !== true; frame += 1) {
+    scrollOnce(place);
+    await new Promise(requestAnimationFrame);
+  }
+}
+
+/** @param {Place} place */
+function scrollOnce({ key, top, offset }) {
+  const row = key === "" ? null : document.querySelector(`main [data-key="${CSS.escape(key)}"]`);
+  if (row === null) scrollTo(0, top);
+  else scrollBy(0, row.getBoundingClientRect().top - offset);
+}
 
 /**
  * @param {() => number} countRows of what is shown
@@ -17,7 +66,7 @@ export function trackPlaces(countRows) {
   /** @type {number | undefined} */
   let shown;
   return () => {
-    if (shown !== undefined) places.set(shown, { rows: countRows(), top: scrollY });
+    if (shown !== undefined) places.set(shown, readPlace(countRows()));
     if (typeof history.state !== "number") {
       newest += 1;
       history.replaceState(newest, "");
@@ -31,14 +80,14 @@ export function trackPlaces(countRows) {
 const moves = ["wheel", "touchmove", "pointerdown", "keydown"];
 
 /**
- * Scrolls to where someone was as soon as the rows are there, unless they have gone elsewhere meanwhile.
- * @param {number} top @param {unknown} ready @param {AbortSignal} signal of what is shown
+ * Goes to where someone was as soon as the rows are there, unless they have gone elsewhere meanwhile.
+ * @param {Place} place @param {unknown} ready @param {AbortSignal} signal of what is shown
  */
-export async function restoreScroll(top, ready, signal) {
+export async function restorePlace(place, ready, signal) {
   const moved = new AbortController();
   const listening = { signal: AbortSignal.any([signal, moved.signal]), passive: true };
   for (const move of moves) addEventListener(move, () => moved.abort(), listening);
   await ready;
-  if (!listening.signal.aborted) scrollTo(0, top);
+  await scrollToPlace(place, listening.signal);
   moved.abort();
 }

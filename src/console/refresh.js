@@ -1,6 +1,7 @@
 // A view that is read anew takes the place of the one that is shown, with what a reader has done in it. What cannot be taken
 // over keeps the old one.
 import { createElement } from "./base/dom.js";
+import { readPlace, scrollToPlace } from "./places.js";
 
 /** @typedef {HTMLInputElement | HTMLTextAreaElement} TextField */
 
@@ -66,10 +67,10 @@ export function writeUnread(root, why) {
  * @param {HTMLElement} old @param {HTMLElement} next
  */
 export async function replaceView(old, next) {
-  const place = scrollY;
+  const place = readPlace(0);
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   old.replaceWith(next);
-  scrollTo(0, place);
+  void scrollToPlace(place);
   const opened = Map.groupBy(old.querySelectorAll("details"), printKey);
   // Of several that nothing tells apart, each has its turn.
   for (const details of next.querySelectorAll("details"))
@@ -82,7 +83,7 @@ export async function replaceView(old, next) {
   if (focused !== null) findSame(next, focused)?.focus({ preventScroll: true });
   // What has opened fills itself after this, and may move the rest.
   await new Promise((resolve) => setTimeout(resolve));
-  scrollTo(0, place);
+  void scrollToPlace(place);
 }
 
 /** What tells an element from others of its view. @param {Element} element */

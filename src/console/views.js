@@ -10,10 +10,10 @@
  */
 /**
  * `show` is called for every address; what an earlier call began is over when its signal is. A view that is read anew, or come
- * back to, shows `atLeast` the rows that were there, as many as `countRows` says.
+ * back to, shows at least the rows of its `place`, of which there were as many as `countRows` says.
  * @typedef {{
  *   readonly root: HTMLElement, readonly focus?: () => void, readonly countRows?: () => number,
- *   readonly show: (state: any, signal: AbortSignal, site: Site, atLeast?: number) => unknown,
+ *   readonly show: (state: any, signal: AbortSignal, site: Site, place?: import("./places.js").Place) => unknown,
  * }} View
  */
 

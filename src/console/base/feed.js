@@ -9,17 +9,19 @@ import { createEmptyState, createFailureState, createLoadingState } from "./stat
  * @param {{
  *   readonly what: string,
  *   readonly perPage: number,
- *   readonly atLeast?: number | undefined,
+ *   readonly place?: Pick<import("../places.js").Place, "rows" | "key" | "before"> | undefined,
+ *   readonly keyOf: (row: R) => string,
  *   readonly signal: AbortSignal,
  *   readonly ask: (last: R | undefined) => Promise<readonly R[]>,
  *   readonly show: (rows: readonly R[], isOver: boolean) => void,
  *   readonly nothing: () => HTMLElement,
  *   readonly failed: (error: unknown) => boolean,
  * }} options `failed` says whether the error is shown elsewhere; a page shorter than `perPage` is the last. `show` gets an
- *   empty page where it ends a list that has rows; pages are asked for until there are `atLeast` rows
+ *   empty page where it ends a list that has rows; pages are asked for until the row of the
+ *   `place` is there, and as many rows behind it as there were
  * @returns {{ readonly root: HTMLElement, readonly shown: Promise<void> }} the foot, and when the first rows are there or are not
  */
-export function startFeed({ what, perPage, atLeast = 0, signal, ask, show, nothing, failed }) {
+export function startFeed({ what, perPage, place, keyOf, signal, ask, show, nothing, failed }) {
   const foot = createElement("div", { class: "foot" });
   /** @type {R | undefined} */
   let last;
@@ -27,6 +29,8 @@ export function startFeed({ what, perPage, atLeast = 0, signal, ask, show, nothi
   let isOver = false;
   let hasFailed = false;
   let loaded = 0;
+  // Before the row of the place, at most as many may have come.
+  let wanted = place === undefined ? 0 : place.rows * (place.key === "" ? 1 : 2);
   const sight = new IntersectionObserver(
     (entries) => {
       if (entries.some(({ isIntersecting }) => isIntersecting)) void next();
@@ -45,7 +49,7 @@ export function startFeed({ what, perPage, atLeast = 0, signal, ask, show, nothi
       const rows = await ask(last);
       if (signal.aborted) return;
       isOver = rows.length < perPage;
-      loaded += rows.length;
+      count(rows);
       const isEmpty = last === undefined && rows.length === 0;
       last = rows.at(-1) ?? last;
       if (!isEmpty) show(rows, isOver);
@@ -59,15 +63,22 @@ export function startFeed({ what, perPage, atLeast = 0, signal, ask, show, nothi
     }
   }
 
+  /** @param {readonly R[]} rows that have come */
+  function count(rows) {
+    const found = rows.findIndex((row) => keyOf(row) === place?.key);
+    if (place !== undefined && found !== -1) wanted = loaded + found + place.rows - place.before;
+    loaded += rows.length;
+  }
+
   function createPageEnd() {
     if (!isOver) return createButton(`More ${what}`, next);
     return createElement("p", { class: "end" }, "That is all of this range.");
   }
 
-  /** The first page, and those after it until there are as many rows as wanted. */
+  /** The first page, and those after it until the place is among them. */
   async function loadFirst() {
     do await next();
-    while (loaded < atLeast && !isOver && !hasFailed && !signal.aborted);
+    while (loaded < wanted && !isOver && !hasFailed && !signal.aborted);
   }
 
   /** @param {unknown} error */

@@ -40,17 +40,18 @@ export function buildPageRequest({ body, bounds, now }, time) {
  * Reads the list page by page; a live tail begins after its first page.
  * @param {Search} search
  * @param {() => HTMLElement} createNothing what stands in the place of no lines
- * @param {number} [atLeast] lines that are read before they are shown as read
+ * @param {import("../places.js").Place} [place] that is read before the lines are shown as read
  * @returns {Promise<void>} when the first lines are shown, or why not
  */
-export function startSearch(search, createNothing, atLeast) {
+export function startSearch(search, createNothing, place) {
   const { view, signal } = search;
   const first = buildPageRequest(search, null);
   view.share.write(buildPost("logs/lines", first), { field: "logs_lines", arguments: first, selection });
   const feed = startFeed({
     what: "lines",
     perPage,
-    atLeast,
+    place,
+    keyOf: formatLineKey,
     signal,
     ask: (/** @type {Line | undefined} */ last) =>
       requestJson(buildPost("logs/lines", buildPageRequest(search, last?.timestamp ?? null)), signal),

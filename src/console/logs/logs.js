@@ -114,8 +114,8 @@ export function createLogsView({ go, keep }) {
       /** @type {State} */ now,
       /** @type {AbortSignal} */ signal,
       /** @type {import("../base/api.js").Site} */ site,
-      /** @type {number | undefined} */ atLeast,
-    ) => showLogs(view, now, signal, site, atLeast),
+      /** @type {import("../places.js").Place | undefined} */ place,
+    ) => showLogs(view, now, signal, site, place),
     countRows: () => view.list.size,
     focus: query.focus,
   };
@@ -156,8 +156,8 @@ function toggleLive({ state, change }) {
   });
 }
 
-/** @param {LogsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site @param {number} [atLeast] */
-async function showLogs(view, now, signal, site, atLeast) {
+/** @param {LogsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site @param {import("../places.js").Place} [place] */
+async function showLogs(view, now, signal, site, place) {
   const { sources, share, told, list, foot } = view;
   view.state = now;
   view.search = undefined;
@@ -193,7 +193,7 @@ async function showLogs(view, now, signal, site, atLeast) {
       if (search.lines.length > 0) writeCount(search);
     },
   });
-  await startSearch(search, () => createNoLines(view, now), atLeast);
+  await startSearch(search, () => createNoLines(view, now), place);
   // What is read anew replaces the old when all of it is there, lest the lines below the histogram jump.
   await drawn;
 }

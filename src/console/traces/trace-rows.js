@@ -57,6 +57,11 @@ export async function describeErrors(items, rows, signal) {
   }
 }
 
+/** @param {Summary} row */
+export function formatTraceKey({ trace_id, span_id }) {
+  return `${trace_id} ${span_id}`;
+}
+
 /** @param {TracesView} view @param {Summary} row @param {State} now */
 export function createTraceRow(view, row, now) {
   const href = printAddress("trace", { site: row.site_id, id: row.trace_id, span: row.span_id });
@@ -64,7 +69,7 @@ export function createTraceRow(view, row, now) {
   bar.style.setProperty("--length", String(row.duration));
   return createElement(
     "tr",
-    { "data-failed": now.kind === "errors" },
+    { "data-failed": now.kind === "errors", "data-key": formatTraceKey(row) },
     createElement(
       "td",
       {},

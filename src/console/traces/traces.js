@@ -8,7 +8,7 @@ import { formatLoaded, formatRange } from "../base/format.js";
 import { createEmptyState } from "../base/states.js";
 import { createQueryBox } from "../search/query-box.js";
 import { showDurations } from "./duration-chart.js";
-import { createTraceRow, createTracesTable, describeErrors } from "./trace-rows.js";
+import { createTraceRow, createTracesTable, describeErrors, formatTraceKey } from "./trace-rows.js";
 
 /** @typedef {import("../base/address.js").StateOf<"traces">} State */
 /**
@@ -117,8 +117,8 @@ export function createTracesView({ go }) {
       /** @type {State} */ now,
       /** @type {AbortSignal} */ signal,
       /** @type {unknown} */ _site,
-      /** @type {number | undefined} */ atLeast,
-    ) => showTraces(view, now, signal, atLeast),
+      /** @type {import("../places.js").Place | undefined} */ place,
+    ) => showTraces(view, now, signal, place),
     countRows: () => body.childElementCount,
     focus: query.focus,
   };
@@ -155,8 +155,8 @@ function writeControls({ kind, query, namespace, action, least, below, digest, r
   order.value = now.order;
 }
 
-/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal @param {number} [atLeast] */
-async function showTraces(view, asked, signal, atLeast) {
+/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal @param {import("../places.js").Place} [place] */
+async function showTraces(view, asked, signal, place) {
   const { change, query, share, told, table, body, foot } = view;
   // Only a listing by duration has an upper bound.
   const now = asked.below === 0 ? asked : { ...asked, order: /** @type {const} */ ("slowest") };
@@ -197,7 +197,8 @@ async function showTraces(view, asked, signal, atLeast) {
   const feed = startFeed({
     what: "traces",
     perPage,
-    atLeast,
+    place,
+    keyOf: formatTraceKey,
     signal,
     ask: (/** @type {Summary | undefined} */ last) => requestJson(buildPost(path, pageOf(last)), signal),
     show: (/** @type {readonly Summary[]} */ rows, isOver) => {

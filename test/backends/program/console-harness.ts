@@ -103,6 +103,19 @@ export async function scrollUntil(isThere: () => Promise<boolean>): Promise<void
   await expect.poll(scrollUnlessThere).toBe(true);
 }
 
+/** A row in sight, and a check that it is where it is now, to the pixel that a scroll is rounded to. */
+export async function rememberPlace(): Promise<() => Promise<void>> {
+  const readTops = () =>
+    page.evaluate(() =>
+      [...document.querySelectorAll("main [data-key]")].map(
+        (row) => [row.getAttribute("data-key"), row.getBoundingClientRect().top] as const,
+      ),
+    );
+  const [key, top] = (await readTops()).find((row) => row[1] >= 0) ?? [null, 0];
+  const measure = async () => Math.abs(((await readTops()).find((row) => row[0] === key)?.[1] ?? 1e9) - top);
+  return () => expect.poll(measure).toBeLessThanOrEqual(1);
+}
+
 interface TraceEvent {
   readonly name: string;
   readonly pid: number;

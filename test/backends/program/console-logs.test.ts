@@ -10,6 +10,8 @@ import {
   page,
   prepareConsole,
   queryBox,
+  rememberPlace,
+  scrollUntil,
   state,
   token,
 } from "./console-harness.ts";
@@ -281,6 +283,38 @@ test("menus open within a narrow screen", async () => {
   await page.goto(`${origin}/#/metrics?name=cpu`);
   await page.getByText("Publish", { exact: true }).click();
   expect(isWithin(await page.locator(".menu[open] .menu-body").boundingBox())).toBe(true);
+});
+
+test("lines are come back to where they were left, whatever has come before them meanwhile", async () => {
+  const print = (at: number) => new Date(1_770_000_000_000 + at * 1_000).toISOString();
+  let newest = 2_000;
+  await page.route("**/api/v2/logs/lines", (route) => {
+    const { time } = route.request().postDataJSON().pagination.cursor;
+    const below = time === null ? newest + 1 : (Date.parse(time) - 1_770_000_000_000) / 1_000;
+    const rows = Array.from({ length: 100 }, (_, at) => below - 1 - at);
+    const json = rows.map((at) => ({ ...createLine(1), id: `i/${at}`, timestamp: print(at) }));
+    return route.fulfill({ json });
+  });
+  await open("#/logs?range=1h");
+  const lines = page.locator(".line-item");
+  await lines.first().waitFor();
+  await scrollUntil(async () => (await lines.count()) >= 300);
+  await page.evaluate(() => scrollBy(0, -1_000));
+  await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
+  const isInPlace = await rememberPlace();
+  newest += 130;
+  await page.getByRole("link", { name: "Deploys" }).click();
+  await page.locator(".figures tbody tr").first().waitFor();
+  await page.goBack();
+  await lines.first().waitFor();
+  await isInPlace();
+  // Read anew, too.
+  newest += 130;
+  await page.locator("#main").focus();
+  const old = await page.locator("main > div").elementHandle();
+  await page.keyboard.press("r");
+  await expect.poll(() => old?.evaluate((one) => one.isConnected)).toBe(false);
+  await isInPlace();
 });
 
 test("10,000 lines scroll without a task of more than 50 ms", async () => {

@@ -7,6 +7,7 @@ import {
   page,
   prepareConsole,
   queryBox,
+  rememberPlace,
   scrollUntil,
   state,
 } from "./console-harness.ts";
@@ -263,14 +264,14 @@ describe("all views", () => {
     await scrollUntil(async () => (await count()) >= 3 * perPage);
     await page.evaluate(() => scrollBy(0, -2_000));
     await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
-    const [loaded, top] = [await count(), await page.evaluate(() => scrollY)];
+    const [loaded, isInPlace] = [await count(), await rememberPlace()];
     const leave = async (): Promise<void> => {
       await page.getByRole("link", { name: "Deploys" }).click();
       await page.locator(".figures tbody tr").first().waitFor();
     };
     const isThere = async (): Promise<void> => {
       await expect.poll(count).toBe(loaded);
-      await expect.poll(() => page.evaluate(() => scrollY)).toBe(top);
+      await isInPlace();
     };
     await leave();
     await page.goBack();

@@ -51,6 +51,23 @@ describe("actions", () => {
     expect(complaints).toEqual([]);
   });
 
+  test("have their figures where their pieces cannot be counted, and say why", async () => {
+    let asked = 0;
+    await page.route("**/tracing/actions", (route) => {
+      asked += 1;
+      const outage = { error: "source_unavailable", message: "the source is away", details: {} };
+      return asked === 1 ? route.continue() : route.fulfill({ status: 503, json: outage });
+    });
+    await open(address("actions"));
+    const told = page.locator(".figures .spark").first();
+    await told.getByText("not counted").waitFor();
+    expect(await told.getByTitle("the source is away").count()).toBe(1);
+    expect(await page.locator(".figures .spark").allTextContents()).toEqual(
+      (await readRows()).map(() => "not counted"),
+    );
+    expect((await readRows()).every((row) => Number(row[2]?.replaceAll(",", "")) > 0)).toBe(true);
+  });
+
   test("lead to their traces", async () => {
     await open(address("actions"));
     await page.getByRole("link", { name: "CheckoutController#create" }).click();

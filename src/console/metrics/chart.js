@@ -194,9 +194,9 @@ function drawMarks({ ctx, bbox, valToPos }, { canvas, marks }) {
   if (marks.length === 0) return;
   ctx.save();
   ctx.strokeStyle = readColour(canvas, "--muted");
-  ctx.fillStyle = ctx.strokeStyle;
+  const [ink, ground] = [readColour(canvas, "--ink"), readColour(canvas, "--surface")];
   ctx.setLineDash([4, 4]);
-  ctx.font = `${10 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   ctx.textAlign = "left";
   let labelled = Number.NEGATIVE_INFINITY;
   for (const { time, label } of marks.toSorted((a, b) => a.time - b.time)) {
@@ -208,8 +208,14 @@ function drawMarks({ ctx, bbox, valToPos }, { canvas, marks }) {
     ctx.stroke();
     // Of several at one place, the first is named.
     if (x < labelled) continue;
-    ctx.fillText(label, x + 3 * devicePixelRatio, bbox.top + 10 * devicePixelRatio);
-    labelled = x + ctx.measureText(label).width + 8 * devicePixelRatio;
+    const [width, room] = [ctx.measureText(label).width, 3 * devicePixelRatio];
+    // At the right end there is room on the other side only; lines of the chart must not run through it.
+    const left = x + width + 2 * room > bbox.left + bbox.width ? x - width - 2 * room : x;
+    ctx.fillStyle = ground;
+    ctx.fillRect(left, bbox.top, width + 2 * room, 14 * devicePixelRatio);
+    ctx.fillStyle = ink;
+    ctx.fillText(label, left + room, bbox.top + 11 * devicePixelRatio);
+    labelled = x + width + 3 * room;
   }
   ctx.restore();
 }

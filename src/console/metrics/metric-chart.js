@@ -4,7 +4,7 @@ import { buildPost, Failure, isAborted, requestJson } from "../base/api.js";
 import { requestDeploys } from "../base/deploy-markers.js";
 import { createElement, fillSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { findUnit, formatCount, formatRange } from "../base/format.js";
-import { createEmptyState } from "../base/states.js";
+import { createEmptyState, showPartFailure } from "../base/states.js";
 import { drawChart } from "./chart.js";
 import { createSeriesTable, createValueTable } from "./figures.js";
 import { resolutionNames, resolutionSeconds } from "./resolution.js";
@@ -136,7 +136,8 @@ function drawSeries({ change, chart }, now, { resolution, series }, bounds, sign
   const isNamed = now.also.length > 0;
   const drawn = createElement("div");
   const table = createSeriesTable(series, { isNamed, show: (hidden) => made.show(hidden) });
-  replaceChildren(chart, drawn, table.root, createValueTable(series, now.name, isNamed));
+  const undrawn = createElement("div");
+  replaceChildren(chart, drawn, undrawn, table.root, createValueTable(series, now.name, isNamed));
   const unit = [...new Set(series.map(({ name, field }) => findUnit(name, field)))].join(", ");
   const made = drawChart(
     drawn,
@@ -153,15 +154,16 @@ function drawSeries({ change, chart }, now, { resolution, series }, bounds, sign
       },
     },
   );
-  void markDeploys(made.mark, now.site, bounds, signal);
+  void markDeploys(undrawn, made.mark, now.site, bounds, signal);
 }
 
 /**
  * A site may have no traces, and a token may not see them: then there are no marks.
+ * @param {HTMLElement} undrawn says why there are none where that is no matter of the site or the token
  * @param {(marks: readonly { readonly time: number, readonly label: string }[]) => void} mark
  * @param {string} site @param {{ readonly from: string, readonly to: string }} bounds @param {AbortSignal} signal
  */
-async function markDeploys(mark, site, bounds, signal) {
+async function markDeploys(undrawn, mark, site, bounds, signal) {
   try {
     /** @type {readonly Pick<import("../base/deploy-markers.js").Deploy, "revision" | "createdAt">[]} */
     const deploys = await requestDeploys(site, bounds, signal, "revision createdAt");
@@ -171,7 +173,10 @@ async function markDeploys(mark, site, bounds, signal) {
         label: revision.slice(0, 7),
       })),
     );
+    replaceChildren(undrawn);
   } catch (error) {
-    if (!isAborted(error)) mark([]);
+    if (isAborted(error) || (error instanceof Failure && error.status === 404)) return;
+    const retry = () => void markDeploys(undrawn, mark, site, bounds, signal);
+    showPartFailure(undrawn, "Deploys are not marked.", error, retry);
   }
 }

@@ -113,18 +113,52 @@ describe("a chart", () => {
     expect(complaints).toEqual([]);
   });
 
-  test("names the unit and the time at its axes", async () => {
+  const recordTexts = async () => {
     await page.addInitScript(() => {
       const written: string[] = [];
       Reflect.set(window, "written", written);
       const { fillText } = CanvasRenderingContext2D.prototype;
-      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-        written.push(text);
-        return fillText.call(this, text, ...rest);
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        const right = x + this.measureText(text).width;
+        written.push(right <= this.canvas.width ? text : `${text}, cut off`);
+        return fillText.call(this, text, x, y);
       };
     });
+    return (): Promise<readonly string[]> => page.evaluate(() => Reflect.get(window, "written"));
+  };
+
+  test("names the deploys that it marks, the last at its end too", async () => {
+    const written = await recordTexts();
+    const deployMarkers = [
+      { createdAt: "2026-01-31T12:10:00Z", revision: "revision0" },
+      { createdAt: "2026-01-31T12:58:59Z", revision: "last-one" },
+    ];
+    await page.route("**/graphql", (route) => route.fulfill({ json: { data: { app: { deployMarkers } } } }));
     await openChart(1);
-    const written = () => page.evaluate(() => Reflect.get(window, "written"));
+    await expect.poll(written).toContain("revisio");
+    expect(await written()).toContain("last-on");
+  });
+
+  test("says where deploys could not be read, and marks them when they are", async () => {
+    const written = await recordTexts();
+    let isDown = true;
+    const deployMarkers = [{ createdAt: "2026-01-31T12:10:00Z", revision: "revision0" }];
+    const down = { message: "the source is away", extensions: { status: 503, slug: "source_unavailable" } };
+    await page.route("**/graphql", (route) =>
+      route.fulfill({ json: isDown ? { errors: [down] } : { data: { app: { deployMarkers } } } }),
+    );
+    await openChart(1);
+    const told = page.getByText("Deploys are not marked. the source is away");
+    await told.waitFor();
+    isDown = false;
+    await told.getByRole("button", { name: "Try again" }).click();
+    await expect.poll(written).toContain("revisio");
+    expect(await told.count()).toBe(0);
+  });
+
+  test("names the unit and the time at its axes", async () => {
+    const written = await recordTexts();
+    await openChart(1);
     await expect.poll(written).toContain("seconds");
     expect(await written()).toContain("Time (UTC)");
     expect(await page.getByRole("img").getAttribute("aria-label")).toContain("in seconds");

@@ -12,9 +12,20 @@ import { createSpanLogs } from "./trace-logs.js";
 /**
  * @typedef {{
  *   readonly span: string, readonly open: string, readonly toggled: (id: string, isOpen: boolean) => void,
- *   readonly scope: import("./trace-logs.js").Scope,
+ *   readonly scope: import("./trace-logs.js").Scope, readonly shape: Shape,
  * }} ListOptions `span` is the id of the one to mark, `open` of the one to open
  */
+/**
+ * What a reader has made of the list: the keys of the spans that are folded, and the stretch of the trace, in parts of it. A list
+ * that is drawn anew has it too.
+ * @typedef {{ readonly folded: Set<string>, from: number, to: number }} Shape
+ */
+
+/** The two sides of a call may have one id. @param {Row} row */
+const formatSpanKey = ({ span }) => `${span.service_name} ${span.span_id}`;
+
+/** A list as it is at first. @returns {Shape} */
+export const createShape = () => ({ folded: new Set(), from: 0, to: 1 });
 
 /** So many spans are drawn; a page of more would be slow, and nobody reads them one by one. */
 export const maxDrawnSpans = 5_000;
@@ -28,8 +39,7 @@ export function showSpanList(root, { rows, length }, options) {
   const drawn = rows.slice(0, maxDrawnSpans);
   const critical = Map.groupBy(findCriticalPath(rows), ({ row }) => row);
   const services = [...new Set(rows.map(({ span }) => span.service_name))];
-  /** @type {Set<number>} */
-  const folded = new Set();
+  const { shape } = options;
   const items = drawn.map((row, at) => {
     const item = createSpanItem(
       row,
@@ -37,47 +47,59 @@ export function showSpanList(root, { rows, length }, options) {
       options,
       critical.get(row) ?? [],
     );
-    if (hasChildren(rows, at)) item.prepend(createFold(at, row.depth));
+    if (hasChildren(rows, at)) item.prepend(createFold(row));
     return item;
   });
   const blocks = createBlocks(items);
   const list = createElement("div", { class: "waterfall", role: "list", "aria-label": "Spans" }, blocks);
   const scale = createElement("div", { class: "scale" });
-  showStretch(list, scale, length, 0, 1);
+  showStretch(list, scale, length, shape);
+  foldRows();
   replaceChildren(root, createSpanTools(list, items, drawn), scale, list);
   root.querySelector("[data-marked]")?.scrollIntoView({ block: "nearest" });
 
-  /** Beside the row, which is a switch itself. @param {number} at @param {number} depth */
-  function createFold(at, depth) {
+  /** Beside the row, which is a switch itself. @param {Row} row */
+  function createFold(row) {
+    const key = formatSpanKey(row);
     const fold = createElement("button", {
       type: "button",
       class: "fold",
-      "aria-expanded": "true",
+      "aria-expanded": String(!shape.folded.has(key)),
       "aria-label": "Spans below it",
     });
-    fold.style.insetInlineStart = `${indent(depth)}rem`;
+    fold.style.insetInlineStart = `${indent(row.depth)}rem`;
     fold.addEventListener("click", () => {
-      if (!folded.delete(at)) folded.add(at);
-      fold.setAttribute("aria-expanded", String(!folded.has(at)));
-      for (const [place, isShown] of listShown(drawn, folded).entries())
-        items[place]?.toggleAttribute("hidden", !isShown);
-      for (const block of blocks) writeHeight(block);
+      if (!shape.folded.delete(key)) shape.folded.add(key);
+      fold.setAttribute("aria-expanded", String(!shape.folded.has(key)));
+      foldRows();
     });
     return fold;
+  }
+
+  function foldRows() {
+    const folded = new Set(drawn.flatMap((row, at) => (shape.folded.has(formatSpanKey(row)) ? [at] : [])));
+    for (const [place, isShown] of listShown(drawn, folded).entries())
+      items[place]?.toggleAttribute("hidden", !isShown);
+    for (const block of blocks) writeHeight(block);
   }
 }
 
 /**
  * Shows a stretch of the trace, and above it a scale to choose a smaller one in.
  * @param {HTMLElement} list @param {HTMLElement} scale @param {number} length of the trace in milliseconds
- * @param {number} from part of the trace, from 0 to 1 @param {number} to
+ * @param {Shape} shape
  */
-function showStretch(list, scale, length, from, to) {
+function showStretch(list, scale, length, shape) {
+  const { from, to } = shape;
+  const choose = (/** @type {number} */ start, /** @type {number} */ end) => {
+    [shape.from, shape.to] = [start, end];
+    showStretch(list, scale, length, shape);
+  };
   const part = (/** @type {number} */ at) => from + (to - from) * at;
   list.style.setProperty("--zoom-from", String(from));
   list.style.setProperty("--zoom", String(1 / (to - from)));
   const brush = createSvg("svg", { class: "scale-brush", height: 18, "aria-hidden": "true" });
-  attachBrush(brush, (start, end) => showStretch(list, scale, length, part(start), part(end)));
+  attachBrush(brush, (start, end) => choose(part(start), part(end)));
   const marks = [0, 0.25, 0.5, 0.75, 1].map((at) => part(at) * length);
   replaceChildren(
     scale,
@@ -85,8 +107,7 @@ function showStretch(list, scale, length, from, to) {
     marks.map((mark) =>
       createElement("span", { "aria-hidden": "true" }, mark === 0 ? "0" : formatDuration(mark)),
     ),
-    to - from < 1 &&
-      createButton("Whole trace", () => showStretch(list, scale, length, 0, 1), { class: "unzoom" }),
+    to - from < 1 && createButton("Whole trace", () => choose(0, 1), { class: "unzoom" }),
   );
 }
 

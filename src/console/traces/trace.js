@@ -6,7 +6,7 @@ import { createButton, createElement, renderUntrusted, replaceChildren } from ".
 import { formatCount, formatDuration, formatLongTime, formatNumber } from "../base/format.js";
 import { createEmptyState, createFailureState, createLoadingState } from "../base/states.js";
 import { normaliseStatement } from "./normalise.js";
-import { maxDrawnSpans, showSpanList } from "./span-list.js";
+import { createShape, maxDrawnSpans, showSpanList } from "./span-list.js";
 import { createComparisonForm, showComparison } from "./trace-comparison.js";
 import { printTraceTerms, showTraceLogs } from "./trace-logs.js";
 import { buildWaterfall } from "./waterfall.js";
@@ -20,6 +20,7 @@ import { buildWaterfall } from "./waterfall.js";
  *   readonly keep: import("../views.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
  *   readonly told: HTMLElement, readonly head: HTMLElement, readonly spans: HTMLElement, readonly logs: HTMLElement,
  *   readonly comparison: HTMLElement, readonly other: ReturnType<typeof createComparisonForm>, state: State | undefined,
+ *   shape: import("./span-list.js").Shape,
  * }} TraceView
  */
 
@@ -55,7 +56,18 @@ export function createTraceView({ go, keep }) {
   );
 
   /** @type {TraceView} */
-  const view = { keep, share, told, head, spans, logs, comparison, other, state: undefined };
+  const view = {
+    keep,
+    share,
+    told,
+    head,
+    spans,
+    logs,
+    comparison,
+    other,
+    state: undefined,
+    shape: createShape(),
+  };
   return {
     root,
     /** @param {State} now @param {AbortSignal} signal @param {Site} site */
@@ -71,6 +83,7 @@ export function createTraceView({ go, keep }) {
  */
 async function showTrace(view, now, signal, site) {
   const { share, told, head, spans, logs, comparison } = view;
+  if (view.state?.id !== now.id || view.state.site !== now.site) view.shape = createShape();
   view.state = now;
   view.other.write(now.other);
   const request = { site_ids: [now.site], trace_id: now.id };
@@ -159,7 +172,7 @@ function showSpans(view, found, now, site, signal) {
     told,
     `${formatCount(rows.length, "span")} of ${formatCount(services.size, "service")} in ${formatDuration(length)}${cut}`,
   );
-  showSpanList(spans, { rows, length }, { ...now, toggled, scope: { site, signal } });
+  showSpanList(spans, { rows, length }, { ...now, toggled, scope: { site, signal }, shape: view.shape });
   replaceChildren(comparison, other.root, compared);
   if (now.other !== "") void showComparison(compared, found, now.site, now.other, signal);
 }

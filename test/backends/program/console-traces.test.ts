@@ -129,6 +129,31 @@ describe("a trace", () => {
     expect(complaints).toEqual([]);
   });
 
+  test("keeps its folds and its stretch in another time zone, and loses them with another trace", async () => {
+    const [, other = ""] = await openCheckout();
+    const folds = page.getByRole("button", { name: "Spans below it" });
+    const list = page.locator(".waterfall");
+    await folds.first().click();
+    const box = await page.locator(".scale").boundingBox();
+    await page.mouse.move((box?.x ?? 0) + (box?.width ?? 0) * 0.25, (box?.y ?? 0) + 8);
+    await page.mouse.down();
+    await page.mouse.move((box?.x ?? 0) + (box?.width ?? 0) * 0.75, (box?.y ?? 0) + 8, { steps: 4 });
+    await page.mouse.up();
+    await page.getByRole("button", { name: "Whole trace" }).waitFor();
+    const stretch = await list.getAttribute("style");
+    const old = await list.elementHandle();
+    await page.getByRole("button", { name: /^Time zone/ }).click();
+    await expect.poll(() => old?.evaluate((one) => one.isConnected)).toBe(false);
+    await list.waitFor();
+    expect(await list.getAttribute("style")).toBe(stretch);
+    expect(await folds.first().getAttribute("aria-expanded")).toBe("false");
+    expect(await page.locator(".span-item:not([hidden])").count()).toBe(1);
+    await page.getByRole("button", { name: "Whole trace" }).click();
+    await page.evaluate((id) => location.assign(`#/trace?site=demo-shop&id=${id}`), other);
+    await expect.poll(() => folds.first().getAttribute("aria-expanded")).toBe("true");
+    await page.getByRole("button", { name: "Whole trace" }).waitFor({ state: "detached" });
+  });
+
   test("is compared with another one", async () => {
     const [, other = ""] = await openCheckout();
     await page.getByLabel("Compare with").fill(other);

@@ -252,12 +252,7 @@ async function refreshView({ isAsked = false } = {}) {
     if (staged === undefined) return;
     staged.root.classList.add("staged");
     main.append(staged.root);
-    await staged.show(
-      { ...state, site: site.id },
-      next.signal,
-      site,
-      readPlace(shown.view.countRows?.() ?? 0),
-    );
+    await staged.show({ ...state, site: site.id }, next.signal, site, readPlace(shown.view.countRows));
     staged.root.classList.remove("staged");
     if (next.signal.aborted || current !== shown) return staged.root.remove();
     const isLeft = location.hash !== address || isInUse(root);

@@ -12,11 +12,11 @@
 /** In pixels; no row is lower. */
 const rowStep = 16;
 
-/** @param {number} rows that are loaded @returns {Place} */
-export function readPlace(rows) {
+/** @param {() => number} [countRows] that are loaded @returns {Place} */
+export function readPlace(countRows = () => 0) {
   const row = scrollY === 0 ? undefined : findFirstInSight();
   return {
-    rows,
+    rows: countRows(),
     top: scrollY,
     key: row?.dataset.key ?? "",
     before: row === undefined ? 0 : [...document.querySelectorAll("main [data-key]")].indexOf(row),
@@ -49,7 +49,8 @@ export async function scrollToPlace(place, signal) {
 function scrollOnce({ key, top, offset }) {
   const row = key === "" ? null : document.querySelector(`main [data-key="${CSS.escape(key)}"]`);
   if (row === null) scrollTo(0, top);
-  else scrollBy(0, row.getBoundingClientRect().top - offset);
+  // The browser scrolls by whole pixels.
+  else scrollBy(0, Math.trunc(row.getBoundingClientRect().top - offset));
 }
 
 /**
@@ -66,7 +67,7 @@ export function trackPlaces(countRows) {
   /** @type {number | undefined} */
   let shown;
   return () => {
-    if (shown !== undefined) places.set(shown, readPlace(countRows()));
+    if (shown !== undefined) places.set(shown, readPlace(countRows));
     if (typeof history.state !== "number") {
       newest += 1;
       history.replaceState(newest, "");

@@ -67,7 +67,7 @@ export function writeUnread(root, why) {
  * @param {HTMLElement} old @param {HTMLElement} next
  */
 export async function replaceView(old, next) {
-  const place = readPlace(0);
+  const place = readPlace();
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   old.replaceWith(next);
   void scrollToPlace(place);

@@ -3,24 +3,33 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
-/** What `npm run test:program` runs: what starts the program as a process, or plays a whole storm of faults. */
+/** What starts the program as a process, or plays a whole storm of faults. It has no laws. */
+const processTests = ["test/program/**/*.test.ts", "test/faults/**/*.test.ts", "test/fuzz/stalls.test.ts"];
+
+/**
+ * What `npm run test:program` runs: the program as a whole, from outside. That is as a process, over sockets, under hostile
+ * input, as its documents show it, and with Mesh before it. `npm test` has its parts, in a minute.
+ */
 export const programTests = [
-  "test/program/**/*.test.ts",
-  "test/faults/**/*.test.ts",
-  "test/fuzz/stalls.test.ts",
+  ...processTests,
+  "test/wire/**/*.test.ts",
+  "test/fuzz/**/*.test.ts",
+  "test/docs.test.ts",
+  "test/graphql/mesh*.test.ts",
 ];
 
 // Workers, and the programs that tests start, take compiled code and stripped types from where the program keeps them.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/readout", import.meta.url));
 
-// `npm run test:laws` tries new inputs, unless it is told which.
-if (process.env.RUNS !== "all") process.env.LAW_SEED ??= "1";
+/** `npm run test:laws`, which tries new inputs, unless it is told which. */
+const isExhaustive = process.env.RUNS === "all";
+if (!isExhaustive) process.env.LAW_SEED ??= "1";
 
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     setupFiles: ["test/support/law-seed.ts", "test/support/law-sample.ts"],
-    exclude: ["test/backends/**", "node_modules/**", ...programTests],
+    exclude: ["test/backends/**", "node_modules/**", ...(isExhaustive ? processTests : programTests)],
     // Loading the modules anew for each file would take half as long as the tests; no test leaves anything in them.
     isolate: false,
     // Node runs the modules as it does in the program. Vite would make others of them, whose imports are slower, and

@@ -1,4 +1,4 @@
-// The fuzz suites at their full length; `npm test` and `npm run test:program` run the same files for a few seconds.
+// The fuzz suites at their full length; `npm run test:program` runs the same files for a few seconds.
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({

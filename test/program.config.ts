@@ -1,5 +1,5 @@
-// `npm run test:program`: the program as a process, and its questions while every source fails. Hermetic, and too long for
-// each commit: `npm test` leaves these out.
+// `npm run test:program`: the program as a whole, and its questions while every source fails. Hermetic, and too long for each
+// commit: `npm test` leaves these out.
 import { defineConfig } from "vitest/config";
 import config, { programTests } from "../vitest.config.ts";
 

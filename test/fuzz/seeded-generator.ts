@@ -3,7 +3,7 @@
 import { createRandom } from "#resolvers/memory/demo/seeded-random.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 
-/** Whether the suites run at their full length (`npm run test:fuzz`); `npm test` takes a fiftieth of it. */
+/** Whether the suites run at their full length (`npm run test:fuzz`); `npm run test:program` takes a fiftieth of it. */
 export const long = process.env.FUZZ === "long";
 const first = Number(process.env.SEED ?? 1) * 1_000_000;
 

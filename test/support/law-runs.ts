@@ -1,5 +1,5 @@
 // How many runs the laws and the exhaustive tables make. `npm test` has a minute for all of them and takes a sample;
-// `npm run test:laws`, which `.ci/run` calls in its place, makes every run.
+// `npm run test:laws`, which `.ci/run` calls as well, makes every run.
 
 /** Whether every run is made. */
 export const isExhaustive = process.env.RUNS === "all";

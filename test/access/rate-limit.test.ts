@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createReloadableRateLimit } from "#src/access/rate-limit.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 test("a name may use its quota at once, and then makes requests at the rate", () => {
   let at = 0;
@@ -56,7 +57,7 @@ test("a name with a rate of its own has the smaller one, and others keep theirs"
         expect(limited.measureUse()).toBe(Math.max(smaller.measureUse(), plain.measureUse()));
       }
     }),
-    { numRuns: 30 },
+    { numRuns: sampleRuns(30) },
   );
 });
 

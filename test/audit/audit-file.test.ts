@@ -18,6 +18,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type AuditFile, findAuditFileFault, openAuditFile } from "#src/audit/audit-file.ts";
 import { fromMillis } from "#src/core/time.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const at = fromMillis(0);
 const { signal } = new AbortController();
@@ -50,7 +51,7 @@ test("has all lines in the order in which they came, across runs, and is readabl
       }
       if (lists.length > 0) expect(await readLines(path)).toEqual(lists.flat());
     }),
-    { numRuns: 15 },
+    { numRuns: sampleRuns(15, { share: 3, least: 5 }) },
   );
 });
 

@@ -28,8 +28,8 @@ import {
 } from "./span-queries.ts";
 import {
   createArrayReader,
+  createLookup,
   isInSelection,
-  isLookedUp,
   isOfReadTrace,
   type ModelPart,
   type ModelSpan,
@@ -275,7 +275,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         ];
         for (const of of lookups) {
           const found = await readAllSpans(find(of));
-          const wanted = spans.filter((span) => isLookedUp(of, span));
+          const wanted = spans.filter(createLookup(of));
           expect(found.map(formatKey).sort()).toEqual(wanted.map(formatKey).sort());
         }
       });
@@ -288,7 +288,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         async (of) => {
           const query = { sources: all(), of, outside: narrow, budget: createLargeBudget() };
           const found = (await readAllSpans(running.store.find(query, createSignal()))).map(formatKey);
-          const wanted = spans.filter((span) => isLookedUp(of, span));
+          const wanted = spans.filter(createLookup(of));
           const left = wanted.filter(({ end }) => end < narrow.from || end > narrow.to);
           expect(left.length).toBeGreaterThan(0);
           expect(wanted.map(formatKey)).toEqual(expect.arrayContaining(found));
@@ -303,7 +303,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
           const of = { by: "caller", spans: callers, areTracesRead: true } as const;
           const query = { sources: all(), of, outside, budget: createLargeBudget() };
           const found = (await readAllSpans(running.store.find(query, createSignal()))).map(formatKey);
-          const wanted = spans.filter((span) => isLookedUp({ ...of, areTracesRead: false }, span));
+          const wanted = spans.filter(createLookup({ ...of, areTracesRead: false }));
           const left = wanted.filter(
             (span) =>
               !isOfReadTrace(of, span) &&

@@ -170,12 +170,14 @@ export function createArrayReader(spans: readonly Span[]): SpanReader {
   return {
     scan: ({ sources, range, select: selection, budget }) =>
       select(sources, budget, (span) => isWithin(span, range) && isInSelection(selection, span)),
-    find: ({ sources, of, outside, budget }) =>
-      select(
+    find: ({ sources, of, outside, budget }) => {
+      const isLookedUp = createLookup(of);
+      return select(
         sources,
         budget,
-        (span) => isLookedUp(of, span) && (outside === undefined || !isWithin(span, outside)),
-      ),
+        (span) => isLookedUp(span) && (outside === undefined || !isWithin(span, outside)),
+      );
+    },
   };
 }
 
@@ -196,22 +198,36 @@ export function isInSelection(selection: SpanSelection, span: Span): boolean {
   return selections[selection](span);
 }
 
-export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {
-  if (of.by === "trace") return of.traceIds.includes(span.trace_id) && isInSelection(of.select, span);
-  if (of.by === "id") return of.spanIds.includes(span.span_id);
-  if (of.by === "parent") {
-    return of.spanIds.some((id) => id === span.parent_span_id) && isInSelection("statements", span);
+/** Whether a look-up finds a span. What it names is put into sets once, since each is asked of thousands of spans. */
+export function createLookup(of: SpanLookup["of"]): (span: Span) => boolean {
+  if (of.by === "trace") {
+    const traceIds = new Set(of.traceIds);
+    return (span) => traceIds.has(span.trace_id) && isInSelection(of.select, span);
   }
-  if (of.by === "caller" && isOfReadTrace(of, span)) return false;
-  return of.spans.some(({ trace_id, span_id }) => {
-    if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;
-    const isChild = span.trace_id === trace_id && span.parent_span_id === span_id;
-    const links = span.links.some((link) => link.trace_id === trace_id && link.span_id === span_id);
+  if (of.by === "id") {
+    const ids = new Set(of.spanIds);
+    return (span) => ids.has(span.span_id);
+  }
+  if (of.by === "parent") {
+    const ids = new Set<string | undefined>(of.spanIds);
+    return (span) => ids.has(span.parent_span_id) && isInSelection("statements", span);
+  }
+  const printPlace = (trace: string, id: string | undefined) => `${trace} ${id}`;
+  const named = new Set(of.spans.map(({ trace_id, span_id }) => printPlace(trace_id, span_id)));
+  if (of.by === "span") return (span) => named.has(printPlace(span.trace_id, span.span_id));
+  const readTraces = new Set(of.areTracesRead ? of.spans.map(({ trace_id }) => trace_id) : []);
+  return (span) => {
+    if (readTraces.has(span.trace_id)) return false;
+    const isChild =
+      span.parent_span_id !== undefined && named.has(printPlace(span.trace_id, span.parent_span_id));
+    if (isChild && isInSelection("calls", span)) return true;
+    if (!span.entry || span.report) return false;
     const isServer = span.span_kind === "server" || span.span_kind === "consumer";
-    const isOther = isServer && span.trace_id === trace_id && span.span_id === span_id;
-    const isRequest = span.entry && !span.report;
-    return (isRequest && (isChild || isOther || links)) || (isChild && isInSelection("calls", span));
-  });
+    const isOther = isServer && named.has(printPlace(span.trace_id, span.span_id));
+    return (
+      isChild || isOther || span.links.some((link) => named.has(printPlace(link.trace_id, link.span_id)))
+    );
+  };
 }
 
 /** Whether the look-up may leave the span out, because its trace has been read. */

@@ -9,6 +9,7 @@ import { printPath, printTerm, readPath } from "#src/console/search/query.js";
 import { severities } from "#src/core/rows.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const base = Date.UTC(2026, 0, 31, 12);
 const print = (at: number) => new Date(at).toISOString();
@@ -99,7 +100,7 @@ describe("a field of the body", () => {
           }
         }
       }),
-      { numRuns: 300 },
+      { numRuns: sampleRuns(300) },
     );
   });
 

@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { createRenamedMetrics } from "#src/federation/renamed-metrics.ts";
 import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 const { signal } = new AbortController();
 const forced = { site: "shop" };
@@ -125,7 +126,7 @@ describe("a store with names", () => {
       const [found, expected] = await Promise.all([store.series(full, signal), renamed.series(full, signal)]);
       expect(found).toEqual(expected);
     });
-    await fc.assert(law, { numRuns: 400 });
+    await fc.assert(law, { numRuns: sampleRuns(400) });
   });
 
   test("series are in the order of the new keys, and a label without one is no tag", async () => {

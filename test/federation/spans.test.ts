@@ -165,7 +165,7 @@ describe("random traces", () => {
       const [expected, found] = [await askAll(one, siteIds), await askAll(several, siteIds)];
       expect(found).toEqual(expected);
     });
-    await fc.assert(law, { numRuns: sampleRuns(12, { share: 3, least: 4 }) });
+    await fc.assert(law, { numRuns: sampleRuns(12, { share: 6, least: 2 }) });
   });
 });
 

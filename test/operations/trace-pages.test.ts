@@ -2,8 +2,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { makeTraces } from "../conformance/trace-fixture.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 import { createException } from "../tracing/span-builder.ts";
-
 import {
   first,
   hex,
@@ -64,7 +64,7 @@ describe("trace listing pages", () => {
       const ascending = values.toSorted((a, b) => a - b);
       expect(values).toEqual(order === "ASC" ? ascending : ascending.reverse());
     });
-    await fc.assert(law, { numRuns: 40 });
+    await fc.assert(law, { numRuns: sampleRuns(40) });
   });
 
   test("of sites on several backends equal those of one backend with all sites", async () => {
@@ -86,7 +86,7 @@ describe("trace listing pages", () => {
         }
       },
     );
-    await fc.assert(law, { numRuns: 25 });
+    await fc.assert(law, { numRuns: sampleRuns(25) });
   });
 
   const tied = Array.from({ length: 30 }, (_, n) =>

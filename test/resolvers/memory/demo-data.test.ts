@@ -39,7 +39,7 @@ describe("generated lines", () => {
       );
       expect(parts).toEqual(whole);
     });
-    fc.assert(law, { numRuns: 50 });
+    fc.assert(law, { numRuns: sampleRuns(50) });
   });
 
   test("lie in their window, with bodies that are JSON and ids that no line of any source has", () => {
@@ -185,7 +185,7 @@ describe("generated traces", () => {
       const parts = bounds.flatMap((to, n) => (n === 0 ? [] : make(bounds[n - 1] ?? to, to)));
       expect(parts).toEqual(whole);
     });
-    fc.assert(law, { numRuns: 10 });
+    fc.assert(law, { numRuns: sampleRuns(10, { share: 3, least: 3 }) });
   });
 
   test("hang together: every parent and link is there, nothing ends in the future, ids are one's own", () => {

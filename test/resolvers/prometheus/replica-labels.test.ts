@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeReplicaLabels } from "#resolvers/prometheus/replica-labels.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import type { Labels, WrittenSeries } from "../../support/prometheus/kubernetes-exporters.ts";
 import { createEvaluator } from "../../support/prometheus/promql-evaluator.ts";
 
@@ -120,7 +121,7 @@ describe("describeReplicaLabels", () => {
         expect(found).toHaveLength(1);
         expect(found[0]).toContain(`the label ${name} (`);
       }),
-      { numRuns: 50 },
+      { numRuns: sampleRuns(50) },
     );
   });
 });

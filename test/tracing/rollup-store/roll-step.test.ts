@@ -27,7 +27,7 @@ import {
 } from "./rolled-spans.ts";
 
 /** A longer run is for changes of rollers: `ROLLER_RUNS=300`. */
-const runs = Number(process.env.ROLLER_RUNS ?? sampleRuns(12, { share: 3, least: 4 }));
+const runs = Number(process.env.ROLLER_RUNS ?? sampleRuns(12, { share: 6, least: 2 }));
 
 const whole = [0, length - 1e-6] as const;
 const ends = fc.oneof(
@@ -264,7 +264,7 @@ describe("the segments of an hour", () => {
   /** The same calls again and again: the sum has hardly more to say than one of them. Returns the hours that were added up. */
   async function rollBusyHours(maxMergedBytes: number) {
     const rolled = openRolledSpans(0, maxMergedBytes);
-    for (let time = 0; time < length; time += minute / 4) {
+    for (let time = 0; time < length; time += minute) {
       const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
       rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_kind: "server" })]);
       const call = { span_id: "n2", parent_span_id: "n1", span_kind: "client" } as const;
@@ -294,7 +294,7 @@ describe("the segments of an hour", () => {
 
   test("are not added up again by a roller that starts anew, where their sum was too long", async () => {
     const rolled = openRolledSpans(0, 2_000);
-    for (let time = 0; time < length; time += minute / 4) {
+    for (let time = 0; time < length; time += minute) {
       const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
       rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_name: `GET /${time}` })]);
     }

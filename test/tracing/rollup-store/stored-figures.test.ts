@@ -30,6 +30,7 @@ import { addSpan, createDurationFigures } from "#src/tracing/rollups/duration-fi
 import type { FiguresCodec } from "#src/tracing/rollups/stored-cover.ts";
 import { formatEventKey, toEventAction } from "#src/tracing/slow-events.ts";
 import { formatActionKey } from "#src/tracing/spans/requests.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import { at, createSpan } from "../span-builder.ts";
 
 const spans = fc.array(
@@ -150,7 +151,7 @@ describe("kept figures", () => {
         expect(await store(siteEdgeRollups.codec, figures)).toEqual(figures);
         expect(await siteEdgeRollups.codec.merge([figures])).toEqual(figures);
       }),
-      { numRuns: 50 },
+      { numRuns: sampleRuns(50) },
     );
   });
 
@@ -172,7 +173,7 @@ describe("kept figures", () => {
         for (const key of [other, ...actions.keys()])
           expect(decodeEventActions(kept.actions, key)).toEqual(actions.get(key) ?? new Map());
       }),
-      { numRuns: 50 },
+      { numRuns: sampleRuns(50) },
     );
   });
 
@@ -186,7 +187,7 @@ describe("kept figures", () => {
         const own = new Map([...requests].filter(([key]) => keys.includes(key)));
         expect(await decodeRequests(kept, [other])).toEqual(own);
       }),
-      { numRuns: 50 },
+      { numRuns: sampleRuns(50) },
     );
   });
 
@@ -211,7 +212,7 @@ describe("kept figures", () => {
       fc.asyncProperty(events, async (figures) => {
         expect(await store(slowEventRollups.codec, figures)).toEqual(figures);
       }),
-      { numRuns: 50 },
+      { numRuns: sampleRuns(50) },
     );
   });
 

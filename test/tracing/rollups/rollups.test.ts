@@ -174,7 +174,7 @@ describe("rollups", () => {
           await compareAnswers(question, store.listSpans(), analytics);
         }
       });
-      await fc.assert(property, { numRuns: sampleRuns(200) });
+      await fc.assert(property, { numRuns: sampleRuns(200, { share: 20 }) });
       // Else the property would compare reading with itself.
       expect(kept / asked).toBeGreaterThan(0.2);
     },
@@ -225,7 +225,7 @@ describe("rollups", () => {
         }
       },
     );
-    await fc.assert(property, { numRuns: sampleRuns(400) });
+    await fc.assert(property, { numRuns: sampleRuns(400, { share: 20 }) });
     expect(shared).toBeGreaterThan(50);
   });
 

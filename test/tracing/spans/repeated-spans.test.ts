@@ -5,6 +5,7 @@ import { runSteps } from "#src/core/async/turns.ts";
 import { spanKinds } from "#src/core/rows.ts";
 import { chooseDocuments } from "#src/tracing/spans/repeated-spans.ts";
 import { countSteps } from "../../support/event-loop-turns.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import { createSpan } from "../span-builder.ts";
 
 const document = fc
@@ -36,7 +37,7 @@ test("one document of each span, the one that ends last, whatever comes first", 
     const reversed = runSteps(chooseDocuments(documents.toReversed()));
     expect(new Set(reversed)).toEqual(new Set(chosen));
   });
-  fc.assert(property, { numRuns: 300 });
+  fc.assert(property, { numRuns: sampleRuns(300) });
 });
 
 test("the documents of many spans are chosen in steps", () => {

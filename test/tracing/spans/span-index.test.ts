@@ -10,6 +10,7 @@ import {
   hasSame,
   listSameIds,
 } from "#src/tracing/spans/span-index.ts";
+import { sampleRuns } from "../../support/law-runs.ts";
 import { createSpan } from "../span-builder.ts";
 
 function indexSpans(spans: readonly Span[]) {
@@ -33,6 +34,7 @@ const spans = fc.array(
 
 describe("the index of spans", () => {
   test("finds the document that stands for each span, and no other", () => {
+    const runs = sampleRuns(100);
     let shared = 0;
     fc.assert(
       fc.property(spans, (all) => {
@@ -54,9 +56,9 @@ describe("the index of spans", () => {
         const listed = [...listSameIds(index)].map(([first]) => `${first?.trace_id} ${first?.span_id}`);
         expect(listed.toSorted()).toEqual([...byId.keys()].toSorted());
       }),
-      { numRuns: 100 },
+      { numRuns: runs },
     );
-    expect(shared).toBeGreaterThan(20);
+    expect(shared).toBeGreaterThan(runs / 5);
   });
 
   test("compares a span with few others, however many traces have its id", () => {

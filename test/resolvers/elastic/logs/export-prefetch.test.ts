@@ -9,6 +9,7 @@ import { fromMillis, parseInstant, toMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/logs.ts";
 import { testIO } from "../../../support/io.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 import {
   openScriptedSource,
   type Responder,
@@ -146,7 +147,7 @@ describe("log export", () => {
           await source.close();
         }
       }),
-      { numRuns: 15 },
+      { numRuns: sampleRuns(15, { share: 4, least: 4 }) },
     );
   });
 

@@ -16,7 +16,7 @@ const metadata = {
   },
 };
 
-const pages = 60;
+const pages = 20;
 const hitsPerPage = 1_000;
 const responseChars = 2_000_000;
 
@@ -46,7 +46,7 @@ test("lines that are few of a response do not hold it", async () => {
   const source = await openScriptedSource((response, request, body) => {
     if (request.url === "/") return sendJson(response, { version: { number: "8.19.8" } });
     if (request.url?.includes("scroll") && request.method !== "DELETE")
-      return sendJson(response, JSON.parse(printPage(page++)));
+      return sendJson(response, printPage(page++));
     if (!request.url?.includes("_search")) return sendJson(response, metadata);
     const { size } = JSON.parse(body) as { size?: number };
     const hits = { hits: Array.from({ length: size ?? 0 }, (_, n) => toHit(n)) };

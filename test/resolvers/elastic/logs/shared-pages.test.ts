@@ -8,6 +8,7 @@ import { fromMillis, parseInstant, toMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogSource } from "#src/store/logs.ts";
 import { testIO } from "../../../support/io.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const search = z.object({
@@ -173,7 +174,7 @@ describe("a page that several sources share", () => {
           fake = undefined;
         }
       }),
-      { numRuns: 60 },
+      { numRuns: sampleRuns(60) },
     );
   });
 });

@@ -9,11 +9,12 @@ import type { SpanLookup } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { createArrayReader, isInSelection, isLookedUp } from "../../../conformance/trace-fixture.ts";
+import { createArrayReader, createLookup, isInSelection } from "../../../conformance/trace-fixture.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { apm, apm7 } from "../../../support/elastic/span-shippers/apm.ts";
 import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
+import { sampleCases } from "../../../support/law-runs.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
@@ -284,65 +285,68 @@ function derivePlaces(documents: readonly Ids[]): ReadonlyMap<string, string> {
 }
 
 describe.each([apm, apm7])("$name: errors of stored and missing transactions", (shipper) => {
-  test.each([1, 2])("shows each error exactly once, at its nearest stored span; seed %i", async (seed) => {
-    const documents = makeRandomDocuments(seed);
-    const opened = await open(shipper, documents);
-    const places = derivePlaces(documents);
-    const traceIds = [...new Set([...places.values()].map((place) => place.slice(0, 32)))];
-    const all = await find(opened, {
-      by: "trace",
-      traceIds: [...new Set([...traceIds, ...documents.flatMap((one) => (one as Ids).trace?.id ?? [])])],
-      select: "all",
-    });
-    const shown = (spans: readonly Span[]) =>
-      spans.flatMap(({ trace_id, span_id, events }) =>
-        events.map(({ attributes }) => [attributes["error.id"], `${trace_id} ${span_id}`] as const),
-      );
-    const sorted = (pairs: readonly (readonly unknown[])[]) => pairs.map(String).sort();
-    expect(sorted(shown(all))).toEqual(sorted([...places]));
-    const { store, sources } = opened;
-    const scan = (select: "all" | "entries" | "exceptions" | "children", over = range) =>
-      readAll(
-        store.scan(
-          { sources, range: over, select, budget: createLargeBudget() },
-          new AbortController().signal,
-        ),
-      );
-    const keys = (spans: readonly Span[]) =>
-      spans.map(({ trace_id, span_id }) => `${trace_id} ${span_id}`).sort();
-    for (const over of [range, { from: at(500), to: at(1_200) }]) {
-      const inRange = all.filter(({ end }) => end >= over.from && end <= over.to);
-      for (const select of ["all", "entries", "exceptions", "children"] as const) {
-        const wanted = inRange.filter((span) => isInSelection(select, span));
-        expect([select, keys(await scan(select, over))]).toEqual([select, keys(wanted)]);
+  test.each(sampleCases([1, 2], { share: 2 }))(
+    "shows each error exactly once, at its nearest stored span; seed %i",
+    async (seed) => {
+      const documents = makeRandomDocuments(seed);
+      const opened = await open(shipper, documents);
+      const places = derivePlaces(documents);
+      const traceIds = [...new Set([...places.values()].map((place) => place.slice(0, 32)))];
+      const all = await find(opened, {
+        by: "trace",
+        traceIds: [...new Set([...traceIds, ...documents.flatMap((one) => (one as Ids).trace?.id ?? [])])],
+        select: "all",
+      });
+      const shown = (spans: readonly Span[]) =>
+        spans.flatMap(({ trace_id, span_id, events }) =>
+          events.map(({ attributes }) => [attributes["error.id"], `${trace_id} ${span_id}`] as const),
+        );
+      const sorted = (pairs: readonly (readonly unknown[])[]) => pairs.map(String).sort();
+      expect(sorted(shown(all))).toEqual(sorted([...places]));
+      const { store, sources } = opened;
+      const scan = (select: "all" | "entries" | "exceptions" | "children", over = range) =>
+        readAll(
+          store.scan(
+            { sources, range: over, select, budget: createLargeBudget() },
+            new AbortController().signal,
+          ),
+        );
+      const keys = (spans: readonly Span[]) =>
+        spans.map(({ trace_id, span_id }) => `${trace_id} ${span_id}`).sort();
+      for (const over of [range, { from: at(500), to: at(1_200) }]) {
+        const inRange = all.filter(({ end }) => end >= over.from && end <= over.to);
+        for (const select of ["all", "entries", "exceptions", "children"] as const) {
+          const wanted = inRange.filter((span) => isInSelection(select, span));
+          expect([select, keys(await scan(select, over))]).toEqual([select, keys(wanted)]);
+        }
       }
-    }
-    for (const of of [
-      { by: "trace", traceIds: traceIds.slice(0, 5), select: "exceptions" },
-      { by: "id", spanIds: [...places.values()].map((place) => place.slice(33)) },
-      { by: "span", spans: all },
-      { by: "caller", spans: all },
-    ] as const) {
-      const wanted = all.filter((span) => isLookedUp(of, span));
-      expect([of.by, keys(await find(opened, of))]).toEqual([of.by, keys(wanted)]);
-    }
-    const expected = { store: createSpanAnalytics(createArrayReader(all)), sources };
-    for (const over of [
-      {},
-      { order: "desc", by: "duration" },
-      { candidates: "requests" },
-      { range: { from: at(500), to: at(1_200) } },
-      { text: 'action_name="POST /pay"' },
-      { filter: { namespace: "web", query: parseTraceQuery("") } },
-    ] as const) {
-      const rows = await listing(opened, over);
-      expect([over, rows]).toEqual([over, await listing(expected, over)]);
-    }
-    const query = { sources, partners: [], range, namespaces: [], budget: createLargeBudget() };
-    expect((await store.actions(query, unaborted)).toSorted(compareByAction)).toEqual(
-      (await expected.store.actions(query, unaborted)).toSorted(compareByAction),
-    );
-  });
+      for (const of of [
+        { by: "trace", traceIds: traceIds.slice(0, 5), select: "exceptions" },
+        { by: "id", spanIds: [...places.values()].map((place) => place.slice(33)) },
+        { by: "span", spans: all },
+        { by: "caller", spans: all },
+      ] as const) {
+        const wanted = all.filter(createLookup(of));
+        expect([of.by, keys(await find(opened, of))]).toEqual([of.by, keys(wanted)]);
+      }
+      const expected = { store: createSpanAnalytics(createArrayReader(all)), sources };
+      for (const over of [
+        {},
+        { order: "desc", by: "duration" },
+        { candidates: "requests" },
+        { range: { from: at(500), to: at(1_200) } },
+        { text: 'action_name="POST /pay"' },
+        { filter: { namespace: "web", query: parseTraceQuery("") } },
+      ] as const) {
+        const rows = await listing(opened, over);
+        expect([over, rows]).toEqual([over, await listing(expected, over)]);
+      }
+      const query = { sources, partners: [], range, namespaces: [], budget: createLargeBudget() };
+      expect((await store.actions(query, unaborted)).toSorted(compareByAction)).toEqual(
+        (await expected.store.actions(query, unaborted)).toSorted(compareByAction),
+      );
+    },
+  );
 });
 
 function compareByAction(a: { readonly action: string }, b: { readonly action: string }): number {

@@ -141,7 +141,7 @@ describe.each([
     ["never: each scrape has both", () => [0, 1], upgrade],
     ["on one of the targets only", (_, __, { method }) => [method === "GET" ? 0 : 1], upgrade],
   ];
-  test.each(sampleCases(cases))(
+  test.each(sampleCases(cases, { share: 8 }))(
     "joins a series whose le or quantile is spelt in two ways: %s",
     async (_, choose, spellers) => {
       const series = families.flatMap((family) => spellSeries(family, choose, spellers));

@@ -6,6 +6,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { toSingleBucket } from "#src/metrics/measures.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
+import { sampleRuns } from "../../../support/law-runs.ts";
 import { recordExchange } from "../../../support/prometheus/recording-proxy.ts";
 import {
   buildMatrix,
@@ -142,7 +143,7 @@ describe("forced labels", () => {
         }
         expect([...sent.metadata].every((name) => ["g", "c_total", "c", "h"].includes(name))).toBe(true);
       }),
-      { numRuns: 40 },
+      { numRuns: sampleRuns(40) },
     );
   });
 });

@@ -96,7 +96,7 @@ test.each([
 ] as readonly (readonly [string, Case, number])[])("%s", async (_, one, step) => {
   const { asked } = await readMean(one, step, never);
   expect(asked).toBeGreaterThan(3);
-  for (const seenFrom of sampleCases([...Array(asked + 3).keys()], { share: 4 })) {
+  for (const seenFrom of sampleCases([...Array(asked + 3).keys()], { share: 12 })) {
     const { means } = await readMean(one, step, seenFrom);
     means.delete(Number.NaN);
     expect([...means], `seen from request ${seenFrom} on`).toEqual([3]);

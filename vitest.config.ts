@@ -8,7 +8,7 @@ const processTests = ["test/program/**/*.test.ts", "test/faults/**/*.test.ts", "
 
 /**
  * What `npm run test:program` runs: the program as a whole, from outside. That is as a process, over sockets, under hostile
- * input, as its documents show it, and with Mesh before it. `npm test` has its parts, in a minute.
+ * input, as its documents show it and clients of others ask it, and with Mesh before it. `npm test` has its parts, in a minute.
  */
 export const programTests = [
   ...processTests,
@@ -16,6 +16,8 @@ export const programTests = [
   "test/fuzz/**/*.test.ts",
   "test/docs.test.ts",
   "test/graphql/mesh*.test.ts",
+  "test/graphql/existing-clients/**/*.test.ts",
+  "test/mcp/clients.test.ts",
 ];
 
 // Workers, and the programs that tests start, take compiled code and stripped types from where the program keeps them.
@@ -35,8 +37,9 @@ export default defineConfig({
     // Node runs the modules as it does in the program. Vite would make others of them, whose imports are slower, and
     // would take graphql's ES modules where node takes its CommonJS, and GraphQL refuses to be two.
     experimental: { viteModuleRunner: false, nodeLoader: false },
-    // More than processors, because many tests wait: for a program that starts, for a deadline.
-    maxWorkers: 2 * availableParallelism(),
+    // One more than processors, because some tests wait: for a program that starts, for a deadline. Each more compiles all
+    // that is tested once more.
+    maxWorkers: availableParallelism() + 1,
     // Only against what never ends: machines are shared, and no test is judged by its time.
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -134,7 +134,7 @@ const comparison: fc.Arbitrary<Comparison> = fc.oneof(
 describe("tools", () => {
   test("answer the rows of REST, whatever the size of their pages", { timeout: 300_000 }, async () => {
     const known = new Map<string, unknown>();
-    const runs = sampleRuns(1_000, { share: 20 });
+    const runs = sampleRuns(1_000, { share: 50 });
     let calls = 0;
     await fc.assert(
       fc.asyncProperty(comparison, fc.integer({ min: 1, max: 300 }), async (compared, per_page) => {

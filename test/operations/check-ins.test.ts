@@ -212,7 +212,7 @@ describe.each(starts.map(([zone, start], at) => [zone, start, at] as const))(
     const minutes = walk(timezone, Date.parse(from) - 1_440 * minute);
     const end = minutes.start + minutes.local.length * minute;
     // Each start takes other expressions, so that the sample has all of them.
-    test.each(sampleCases(expressions, { first: at }))(
+    test.each(sampleCases(expressions, { share: 9, first: at }))(
       "finds the next occurrences of %s",
       async (expression) => {
         const { next_occurrences: answered } = await ask({ expression, timezone, from });

@@ -8,7 +8,7 @@ import type { RollupStore } from "#src/store/rollups.ts";
 import { formatManifestId } from "#src/tracing/rollup-store/manifest.ts";
 import type { RollTarget } from "#src/tracing/rollup-store/roll-target.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { sampleRuns } from "../../support/law-runs.ts";
+import { sampleCases, sampleRuns } from "../../support/law-runs.ts";
 import { createFederatedStoredSpans } from "../rollups/federated-stored-spans.ts";
 import { createLateReader, createStoredSpans } from "../rollups/stored-spans.ts";
 import { at, createSpan, signal } from "../span-builder.ts";
@@ -219,7 +219,7 @@ describe("an index that is deleted or loses a document", () => {
     return rolled;
   }
 
-  test.each(["removeIndex", "remove"] as const)(
+  test.each(sampleCases(["removeIndex", "remove"] as const, { share: 2 }))(
     "takes its figures, and leaves the others: %s",
     async (step) => {
       const rolled = await rollTwoIndices();

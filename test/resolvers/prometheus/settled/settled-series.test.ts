@@ -145,7 +145,7 @@ test.each([
       expect(describeObservedDifference(found, expected, false)).toBeUndefined();
     }
   });
-  await fc.assert(property, { numRuns: sampleRuns(200, { share: 20, least: 10 }) });
+  await fc.assert(property, { numRuns: sampleRuns(200, { share: 40, least: 5 }) });
   // Otherwise nothing was compared.
   expect(lookUps.hit).toBeGreaterThan(lookUps.miss / 2);
 });
@@ -184,7 +184,7 @@ test("growth that the source adds up is answered as without memory", { timeout: 
       expect(describeObservedDifference(found, expected, false)).toBeUndefined();
     }
   });
-  await fc.assert(property, { numRuns: sampleRuns(200, { share: 20, least: 10 }) });
+  await fc.assert(property, { numRuns: sampleRuns(200, { share: 40, least: 5 }) });
   expect(lookUps.hit).toBeGreaterThan(lookUps.miss / 2);
   expect(grouped).toBeGreaterThan(5);
 });

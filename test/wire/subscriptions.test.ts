@@ -19,7 +19,7 @@ import type { LogStore } from "#src/store/logs.ts";
 import { createDemo, loadPlainSchema } from "../support/demo-server.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { readEvents } from "../tail/harness.ts";
-import { base, createSubject, linesBody, linesPath, token } from "../wire/harness.ts";
+import { base, createSubject, linesBody, linesPath, token } from "./harness.ts";
 
 interface Result {
   readonly event: string;

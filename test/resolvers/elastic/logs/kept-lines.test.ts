@@ -16,7 +16,7 @@ const metadata = {
   },
 };
 
-const pages = 20;
+const pages = 60;
 const hitsPerPage = 1_000;
 const responseChars = 2_000_000;
 

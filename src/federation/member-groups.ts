@@ -29,7 +29,8 @@ export async function combineMembers(
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
   const keys = Object.keys(tags).sort();
-  const valuesOf = (member: SeriesMember) => keys.map((key) => member.tags[key] ?? "");
+  const valuesOf = (member: SeriesMember) =>
+    keys.map((key) => (Object.hasOwn(member.tags, key) ? (member.tags[key] ?? "") : ""));
   const groups = [...Map.groupBy(members, (member) => JSON.stringify(valuesOf(member))).values()];
   const points = groups.length * buckets.count;
   if (points > pointLimit) throw createTooManySamplesError(pointLimit, points);

@@ -64,6 +64,14 @@ describe("series split over several stores", () => {
   });
 });
 
+test("series without a tag that is called like a property of every object are a group without a value", async () => {
+  const { whole, split } = splitMetrics([counter({ host: "a" }, -10, 40), counter({}, 4, 40)], 2, (n) => [n]);
+  for (const tag of ["constructor", "__proto__"]) {
+    const tags = Object.fromEntries([[tag, "*"]]);
+    expect(await readGrowth(split, tags)).toEqual(await readGrowth(whole, tags));
+  }
+});
+
 describe("replicas", () => {
   const periods = fc.array(fc.constantFrom([0], [1], [0, 1], [2], [1, 2]), { minLength: 8, maxLength: 8 });
 

@@ -229,7 +229,10 @@ function readValue(
   layout: LogLayout,
   grouping: LineGrouping,
 ): string | undefined {
-  if (grouping.kind === "json") return document[grouping.path[0]];
+  if (grouping.kind === "json") {
+    const [key] = grouping.path;
+    return Object.hasOwn(document, key) ? document[key] : undefined;
+  }
   if (grouping.name === "severity") return readSeverity(document, layout.severity);
   return findFirstText(document, layout[grouping.name]);
 }

@@ -11,7 +11,7 @@ import {
 } from "../client/query-dsl.ts";
 import { listSpellings } from "../layout/attribute-decoder.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
-import type { AttributeSources } from "../layout/span-layout.ts";
+import { type AttributeSources, listNamedFields } from "../layout/span-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import { buildLateFieldQuery, findField, type IndexGroup, isDynamic } from "../mapping/mapping.ts";
 
@@ -159,7 +159,7 @@ type AttributePlace = { readonly name: string } | { readonly pairs: string };
 export function listAttributePlaces(attributes: AttributeSources, key: string): readonly AttributePlace[] {
   return attributes.from.flatMap((source): readonly AttributePlace[] => {
     if ("pairs" in source) return [{ pairs: source.pairs }];
-    if ("named" in source) return (source.named[key] ?? []).map((name) => ({ name }));
+    if ("named" in source) return listNamedFields(source, key).map((name) => ({ name }));
     return listSpellings(key, { from: [source], omit: [] }).flatMap((spelling) => {
       if (source.keep) return spelling.startsWith(source.prefix) ? [{ name: spelling }] : [];
       const spelled =

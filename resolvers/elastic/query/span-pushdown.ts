@@ -10,6 +10,7 @@ import {
   type AttributeSources,
   type EventForm,
   findNamedAttribute,
+  listNamedFields,
   nanosPerTimeUnit,
   type SpanForm,
 } from "../layout/span-layout.ts";
@@ -133,7 +134,7 @@ function listTagFields(
   key: string,
   tagPrefixes: readonly string[],
 ): readonly string[] | undefined {
-  if ("named" in source) return source.named[key] ?? [];
+  if ("named" in source) return listNamedFields(source, key);
   const { prefix, dot, spelling, keep } = source;
   if (keep) return key.startsWith(prefix) ? [key] : [];
   if (spelling !== undefined) {

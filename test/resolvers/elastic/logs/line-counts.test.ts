@@ -119,6 +119,27 @@ describe("counts by the index", () => {
     expect(sent).toHaveLength(4);
   });
 
+  test.each(["constructor", "toString", "__proto__"])(
+    "by the key %s, which is a property of every object, too",
+    async (key) => {
+      // A literal with `__proto__` sets the prototype.
+      const own = Object.fromEntries([
+        ["@timestamp", new Date(start).toISOString()],
+        [key, "own"],
+      ]);
+      const mapped = { properties: { ...mappings.properties, other: keyword } };
+      Object.defineProperty(mapped.properties, key, { value: keyword, enumerable: true });
+      const others = { "logs-2": { mappings: mapped, documents: [own] } };
+      for (const hasGroupBuckets of [false, true]) {
+        const { count, sent } = await openStore({ others });
+        const counted = await count({ grouping: { kind: "json", path: [key] }, hasGroupBuckets });
+        expect(counted).toMatchObject({ total: 4, lacking: 3 });
+        expect(counted?.groups).toEqual(new Map([["own", 1]]));
+        expect(sent).toHaveLength(1);
+      }
+    },
+  );
+
   test("by time and by value together", async () => {
     const { count, sent } = await openStore();
     const counted = await count({ grouping: severity, hasGroupBuckets: true });

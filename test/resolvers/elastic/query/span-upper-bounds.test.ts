@@ -6,6 +6,7 @@ import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { type PlacedForm, placeForms } from "#resolvers/elastic/layout/form-placement.ts";
 import { type SpanForm, spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
+import { listAttributePlaces } from "#resolvers/elastic/query/span-field-queries.ts";
 import { buildCertainEndTimeQuery, findDurationColumn } from "#resolvers/elastic/query/span-lower-bounds.ts";
 import {
   buildErrorEventQuery,
@@ -43,6 +44,15 @@ function placed(shipper: SpanShipper, over: object = {}, entry?: SpanForm["entry
 }
 
 const site = buildSpanSource("shop", { index: "x", layout: "auto" });
+
+test("no layout names a field for an attribute that is called like a property of every object", () => {
+  const named = { "service.name": ["service.name"] };
+  expect(listAttributePlaces({ from: [{ named }], omit: [] }, "service.name")).toEqual([
+    { name: "service.name" },
+  ]);
+  for (const key of ["constructor", "toString", "__proto__"])
+    expect(listAttributePlaces({ from: [{ named }], omit: [] }, key)).toEqual([]);
+});
 
 type Fields = Readonly<Record<string, bigint>>;
 

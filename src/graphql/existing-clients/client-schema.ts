@@ -129,7 +129,8 @@ const resolvers: Resolvers = {
         readBacktrace(readout, app, id),
       deployMarkers: (app: App, args: MarkerArguments, { readout }: Context) =>
         readMarkers(readout, app, args),
-      markers: (app: App, args: MarkerArguments, { readout }: Context) => readMarkers(readout, app, args),
+      markers: (app: App, args: MarkerArguments, { readout }: Context) =>
+        readMarkers(readout, app, args, "markers"),
       marker: async (app: App, { id }: { readonly id: string }, { readout }: Context) => {
         const [marker = null] = await readMarkers(readout, app, { revisions: [id], limit: 1 });
         return marker;

@@ -209,6 +209,9 @@ export const fieldWords: Readonly<Record<string, string>> = {
   "DeployMarker.previousDeploy": "The one before it in the range.",
 };
 
+const incidentLimitWords =
+  "At most so many, up to 1,000. The default is all; more than `limits.rows` in the range are then an error.";
+
 export const argumentWords: Readonly<Record<string, string>> = {
   "app.id": "A `site_id`.",
   "organization.slug": "Any text.",
@@ -225,6 +228,18 @@ export const argumentWords: Readonly<Record<string, string>> = {
   timerange: "Start and end of the range.",
   timestamp: "The millisecond in which it ended.",
   limit: "At most so many.",
+  "exceptionIncidents.limit": incidentLimitWords,
+  "performanceIncidents.limit": incidentLimitWords,
+  "incidents.limit": incidentLimitWords,
+  "paginatedExceptionIncidents.limit": incidentLimitWords,
+  "paginatedPerformanceIncidents.limit": incidentLimitWords,
+  "samples.limit":
+    "At most so many, up to 1,000, and 100,000 of all incidents of a page; the default is 200.",
+  "markers.limit": "At most so many, up to 1,000; the default is 50.",
+  "deployMarkers.limit": "At most so many, up to 1,000; the default is 25.",
+  "keys.limit":
+    "At most so many metrics, up to 1,000. The default is all; more than 1,000 are then an error.",
+  "list.limit": "At most so many, up to 1,000; the default is all.",
   offset: "How many to leave out before.",
   order: "What comes first.",
   state: "All but OPEN find none.",

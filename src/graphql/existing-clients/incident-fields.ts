@@ -40,13 +40,14 @@ export interface AppRow {
   readonly id: string;
 }
 
-const defaultIncidents = 25;
 const maxIncidents = 1_000;
 export const maxOffset = 100_000;
-const defaultSamples = 10;
-const maxSamples = 100;
+const defaultSamples = 200;
+const maxSamples = 1_000;
+/** Of all incidents of a page. */
+const maxSamplesOfPage = 100_000;
 
-/** @throws {Unprocessable} `invalid_request` */
+/** A preset of infinity is no bound: existing clients count on lists that are whole. @throws {Unprocessable} `invalid_request` */
 export function readCount(
   path: string,
   value: number | null | undefined,
@@ -54,7 +55,7 @@ export function readCount(
   most: number,
 ): number {
   const count = value ?? preset;
-  if (count >= 0 && count <= most) return count;
+  if (value === null || value === undefined || (count >= 0 && count <= most)) return count;
   throw createInvalidRequest([{ path, message: `expected a whole number from 0 to ${most}` }]);
 }
 
@@ -65,10 +66,11 @@ interface IncidentRow extends BackReference {
   readonly __typename: "ExceptionIncident" | "PerformanceIncident";
   readonly incident: Incident;
   readonly app: AppRow;
+  readonly pageSize: number;
   readonly figures: () => Promise<ErrorFigures | undefined>;
 }
 
-/** A page of a site's incidents. */
+/** A page of a site's incidents; all of them without a limit, and an error where there are more than an answer may have. */
 export async function readIncidentPage(
   session: Session,
   app: AppRow,
@@ -88,13 +90,13 @@ export async function readIncidentPage(
     prepareIncidents(app.id, args, {
       ...selection,
       order: args.order === "ID" ? "number" : "last",
-      limit: readCount("limit", args.limit, defaultIncidents, maxIncidents),
+      limit: readCount("limit", args.limit, Number.POSITIVE_INFINITY, maxIncidents),
       offset: readCount("offset", args.offset, 0, maxOffset),
     }),
   );
   const loader = createFiguresLoader(session, app, args, selection);
   return {
-    rows: page.incidents.map((incident) => toIncidentRow(app, incident, loader)),
+    rows: page.incidents.map((incident) => toIncidentRow(app, incident, loader, page.incidents.length)),
     total: async (): Promise<number> => {
       if (page.total !== undefined) return page.total;
       const all = { ...selection, order: "number", offset: 0, limit: 0 } as const;
@@ -124,12 +126,18 @@ function createFiguresLoader(
   );
 }
 
-function toIncidentRow(app: AppRow, incident: Incident, loader: FiguresLoader): IncidentRow {
+function toIncidentRow(
+  app: AppRow,
+  incident: Incident,
+  loader: FiguresLoader,
+  pageSize: number,
+): IncidentRow {
   const { kind, figures, digest } = incident;
   return {
     __typename: kind === "error" ? "ExceptionIncident" : "PerformanceIncident",
     incident,
     app,
+    pageSize,
     figures: async () => figures ?? (await loader.load(digest)),
   };
 }
@@ -151,7 +159,7 @@ export async function findIncident(
   });
   const [incident] = found;
   if (incident === undefined) return null;
-  return toIncidentRow(app, incident, createFiguresLoader(session, app, {}, { namespaces: [] }));
+  return toIncidentRow(app, incident, createFiguresLoader(session, app, {}, { namespaces: [] }), 1);
 }
 
 // ---- Samples ------------------------------------------------------------------------------------------------
@@ -191,10 +199,19 @@ async function readSamples(
     incident.digest,
     (digests) => {
       const limit = readCount("limit", most, defaultSamples, maxSamples);
+      requireFewSamples(of.pageSize, limit);
       return prepareSampleLists(app.id, args, { candidates, limit }, digests);
     },
   );
   return rows.map((row) => toSampleRow(app, row, of));
+}
+
+/** @throws {Unprocessable} `invalid_request` */
+function requireFewSamples(incidents: number, limit: number): void {
+  if (incidents * limit <= maxSamplesOfPage) return;
+  const most = Math.floor(maxSamplesOfPage / incidents);
+  const message = `expected at most ${most} samples of each of ${incidents} incidents`;
+  throw createInvalidRequest([{ path: "limit", message }]);
 }
 
 function toSampleRow(app: AppRow, row: TraceSummary, incident: IncidentRow | undefined): SampleRow {

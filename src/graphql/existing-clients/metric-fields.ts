@@ -1,5 +1,6 @@
 // Metrics for existing clients, by the operations under `metrics`.
 import type { Site } from "../../access/sites.ts";
+import { Refused } from "../../core/errors.ts";
 import { prepareMetricRange, type RequestedRange } from "../../operations/incident-operations.ts";
 import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
@@ -42,8 +43,9 @@ interface ListArguments extends RequestedRange {
   readonly offset?: number | null;
 }
 
-const defaultKeys = 25;
-const maxKeys = 100;
+const maxKeys = 1_000;
+/** Metrics whose keys are read at once. */
+const keysPerStep = 25;
 const maxRows = 1_000;
 /** Each is an operation of its own. */
 const maxQueries = 100;
@@ -55,39 +57,50 @@ const fieldsByType: Readonly<Record<string, readonly string[]>> = {
   measurement: ["MEAN", "P90", "P95", "COUNT"],
 };
 
-/** Metrics of a page of names, each once for each combination of tag keys. */
+/** Metrics of a page of names, each once for each combination of tag keys. All of them without a limit, or an error. */
 async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Session) {
   // Refuses a token without the scope, to which a site has no metrics either.
-  const { offset, limit } = await readPage(site, args, defaultKeys, maxKeys, session);
+  const { offset, limit } = await readPage(site, args, maxKeys, session);
   if (site.metrics === undefined) return [];
   const named = args.name ?? undefined;
   const names = named === undefined ? await readNames(site.id, session) : [named];
+  await requireFewMetrics(site, names.length - offset, limit, session);
   const wanted = (args.tags ?? []).map(({ key }) => key);
-  if (wanted.length === 0)
-    return (await readKeysOf(site.id, names.slice(offset, offset + limit), session)).flat();
   // A page is of the metrics that have the tags. Which these are, only each of them can tell.
+  const [candidates, skipped] =
+    wanted.length === 0 ? [names.slice(offset, offset + limit), 0] : [names, offset];
   const chosen: Awaited<ReturnType<typeof readMetricKeys>>[] = [];
-  for (let at = 0; at < names.length && chosen.length < offset + limit; at += defaultKeys) {
-    for (const keys of await readKeysOf(site.id, names.slice(at, at + defaultKeys), session)) {
+  for (let at = 0; at < candidates.length && chosen.length < skipped + limit; at += keysPerStep) {
+    for (const keys of await readKeysOf(site.id, candidates.slice(at, at + keysPerStep), session)) {
       const own = keys.filter(({ tags }) => wanted.every((key) => tags.some((tag) => tag.key === key)));
       if (own.length > 0) chosen.push(own);
     }
   }
-  return chosen.slice(offset, offset + limit).flat();
+  return chosen.slice(skipped, skipped + limit).flat();
+}
+
+/** Without a limit all are wanted, each of which is asked for by itself. */
+async function requireFewMetrics({ id }: Site, found: number, limit: number, session: Session) {
+  if (limit <= maxKeys || found <= maxKeys) return;
+  await session.runLink("Metrics.keys", () => {
+    const message = `The site has more than ${maxKeys} metrics; ask for pages of them with limit and offset`;
+    const refuse = () =>
+      Promise.reject(new Refused("result_too_large", message, { limit: maxKeys, wanted: found }));
+    return { name: "metrics", scopes: ["metrics"], sites: () => [id], run: refuse };
+  });
 }
 
 /** What is wrong with a page is told as that of any request. */
 function readPage(
   { id }: Site,
   { limit, offset }: Pick<KeyArguments, "limit" | "offset">,
-  preset: number,
   most: number,
   session: Session,
 ): Promise<{ readonly offset: number; readonly limit: number }> {
   return session.runLink("Metrics.page", () => {
     const page = {
       offset: readCount("offset", offset, 0, maxOffset),
-      limit: readCount("limit", limit, preset, most),
+      limit: readCount("limit", limit, Number.POSITIVE_INFINITY, most),
     };
     return { name: "metrics", scopes: ["metrics"], sites: () => [id], run: async () => page };
   });
@@ -173,7 +186,7 @@ interface AnsweredRow {
 /** A row for each metric asked for and each combination of the values of its tags. */
 async function readList({ site }: MetricsRow, args: ListArguments, session: Session) {
   const queries = args.query.filter((one) => one !== null);
-  const { offset, limit } = await readPage(site, args, maxRows, maxRows, session);
+  const { offset, limit } = await readPage(site, args, maxRows, session);
   const bounds = await session.runLink("Metrics.range", () => {
     if (queries.length > maxQueries)
       throw createInvalidRequest([{ path: "query", message: `expected at most ${maxQueries}` }]);

@@ -134,7 +134,7 @@ test.each([
   ["exceptionIncidents(limit: -1) { id }", "limit"],
   ["exceptionIncidents(limit: 1001) { id }", "limit"],
   ["incidents(offset: 100001) { __typename }", "offset"],
-  ["exceptionIncidents { samples(limit: 101) { id } }", "limit"],
+  ["exceptionIncidents { samples(limit: 1001) { id } }", "limit"],
   ['deployMarkers(start: "yesterday") { id }', "start"],
   [`deployMarkers(${reversed}) { id }`, "start"],
   [`markers(${reversed}) { __typename }`, "start"],
@@ -142,7 +142,7 @@ test.each([
   [`exceptionIncidents { samples(${reversed}) { id } }`, "start"],
   [`metrics { list(${reversed}, query: []) { total } }`, "start"],
   ["deployMarkers(limit: 5000) { id }", "limit"],
-  ["metrics { keys(limit: 101) { name } }", "limit"],
+  ["metrics { keys(limit: 1001) { name } }", "limit"],
   [
     `metrics { list(timeframe: R1H, query: [${'{ name: "x", tags: [], fields: [] }'.repeat(101)}]) { total } }`,
     "query",

@@ -1,0 +1,119 @@
+// Lists of existing clients without a limit are whole, or an error; never a part.
+import { afterAll, describe, expect, test } from "vitest";
+import type { TraceSummary } from "#src/core/rows.ts";
+import type { Backend } from "#src/store/backend.ts";
+import { createDemo } from "../../support/demo-server.ts";
+
+let metricNames: readonly string[] = [];
+
+/** Each row of an error is two errors of their own, each request has a revision of its own, and the metrics are those of the test. */
+const spread = (backend: Backend): Backend => {
+  const { traces, metrics } = backend.stores;
+  if (traces === undefined || metrics === undefined) throw new Error("no traces or metrics");
+  const spreadRow = (row: TraceSummary): readonly TraceSummary[] => {
+    const { exception, span_id } = row;
+    if (exception === undefined) return [row];
+    return [span_id, `${span_id}.again`].map((span_id) => {
+      return { ...row, span_id, exception: { ...exception, digest: `${row.trace_id}:${span_id}` } };
+    });
+  };
+  return {
+    ...backend,
+    stores: {
+      ...backend.stores,
+      traces: {
+        ...traces,
+        async *summaries(query, signal) {
+          for await (const batch of traces.summaries(query, signal)) yield batch.flatMap(spreadRow);
+        },
+        async *scan(query, signal) {
+          for await (const batch of traces.scan(query, signal))
+            yield batch.map((span) => ({ ...span, revision: span.span_id }));
+        },
+      },
+      metrics: {
+        ...metrics,
+        names: async () => metricNames,
+        type: async () => "gauge",
+        tagKeys: async () => [],
+      },
+    },
+  };
+};
+const demo = await createDemo({ watch: spread });
+const small = await createDemo({ watch: spread, limits: { rows: 30 } });
+afterAll(() => Promise.all([demo.close(), small.close()]));
+
+async function ask(fields: string, of = demo) {
+  const { data, errors = [] } = await of.graphql(`{ app(id: "demo-shop") { ${fields} } }`);
+  return { app: (data?.app ?? {}) as Record<string, unknown>, errors };
+}
+
+type Rows = readonly { readonly id: string }[];
+
+describe("incidents", () => {
+  test("are all listed", async () => {
+    const { app, errors } = await ask(
+      "exceptionIncidents { id } paginatedExceptionIncidents { total rows { id } } incidents { ... on IncidentInterface { id } } performanceIncidents { id }",
+    );
+    expect(errors).toEqual([]);
+    const page = app.paginatedExceptionIncidents as { readonly total: number; readonly rows: Rows };
+    expect(page.total).toBeGreaterThan(50);
+    expect(page.rows).toHaveLength(page.total);
+    expect(app.exceptionIncidents).toEqual(page.rows);
+    expect(app.incidents).toHaveLength(page.total + (app.performanceIncidents as Rows).length);
+  });
+
+  test.each([
+    "exceptionIncidents { id }",
+    "paginatedExceptionIncidents { rows { id } }",
+    "incidents { __typename }",
+  ])("that are too many are refused, and answered with a limit: %s", async (fields) => {
+    const { errors } = await ask(fields, small);
+    expect(errors[0]?.extensions).toMatchObject({ slug: "result_too_large", details: { limit: 30 } });
+    expect((await ask(fields.replace(" {", "(limit: 5) {"), small)).errors).toEqual([]);
+  });
+
+  test("with more samples than a page may have are refused", async () => {
+    const { app } = await ask("exceptionIncidents { id }");
+    const count = (app.exceptionIncidents as Rows).length;
+    const most = Math.floor(100_000 / count);
+    expect(most).toBeLessThan(1_000);
+    expect((await ask(`exceptionIncidents { samples(limit: ${most}) { id } }`)).errors).toEqual([]);
+    const { errors } = await ask(`exceptionIncidents { samples(limit: ${most + 1}) { id } }`);
+    expect(errors[0]?.extensions).toMatchObject({ status: 422, details: { issues: [{ path: "limit" }] } });
+  });
+});
+
+test("samples of an action are 200", async () => {
+  const { app } = await ask("performanceIncidents { count samples { id } }");
+  const rows = app.performanceIncidents as readonly { readonly count: number; readonly samples: Rows }[];
+  expect(Math.max(...rows.map(({ count }) => count))).toBeGreaterThan(200);
+  for (const { count, samples } of rows) expect(samples).toHaveLength(Math.min(200, count));
+});
+
+test("markers are 50", async () => {
+  const { app } = await ask("markers { __typename } deployMarkers { id }");
+  expect(app.markers).toHaveLength(50);
+  expect(app.deployMarkers).toHaveLength(25);
+});
+
+describe("keys of metrics", () => {
+  test("are those of all", async () => {
+    metricNames = Array.from({ length: 130 }, (_, n) => `m${n}`);
+    const { app, errors } = await ask("metrics { keys { name } }");
+    expect(errors).toEqual([]);
+    const { keys } = app.metrics as { readonly keys: readonly { readonly name: string }[] };
+    expect(keys.map(({ name }) => name).toSorted()).toEqual(metricNames.toSorted());
+  });
+
+  test("of too many are refused, and answered with a limit", async () => {
+    metricNames = Array.from({ length: 1_001 }, (_, n) => `m${n}`);
+    const { errors } = await ask("metrics { keys { name } }");
+    expect(errors[0]?.extensions).toMatchObject({
+      slug: "result_too_large",
+      details: { limit: 1_000, wanted: 1_001 },
+    });
+    expect((await ask("metrics { keys(limit: 30, offset: 990) { name } }")).errors).toEqual([]);
+  });
+});

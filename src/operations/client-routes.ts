@@ -2,7 +2,8 @@
 // have the shape that those clients know; they are no part of the OpenAPI document and no fields of GraphQL.
 import * as z from "zod";
 import { NotFound, Refused } from "../core/errors.ts";
-import { type Attributes, type AttributeValue, compare, type TraceSummary } from "../core/rows.ts";
+import { printAttribute } from "../core/json/lossless-json.ts";
+import { type Attributes, compare, type TraceSummary } from "../core/rows.ts";
 import { fromMillis, parseInstant, printInstant, printMillis, toMillis } from "../core/time.ts";
 import { prepareDeployMarkers, prepareSamples, printSampleId, readSampleId } from "./incident-operations.ts";
 import type { Context, Operation } from "./runtime/operation.ts";
@@ -152,11 +153,7 @@ export const sample: Operation<z.output<typeof sampleQuery>, unknown> = {
 
 /** Values as texts: a number may have more digits than JSON's readers keep. */
 function toTexts(tags: Attributes): Readonly<Record<string, string>> {
-  const print = (value: AttributeValue) =>
-    typeof value === "string"
-      ? value
-      : JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? inner.toString() : inner));
-  return Object.fromEntries(Object.entries(tags).map(([key, value]) => [key, print(value)]));
+  return Object.fromEntries(Object.entries(tags).map(([key, value]) => [key, printAttribute(value)]));
 }
 
 // ---- Markers ------------------------------------------------------------------------------------------------

@@ -38,6 +38,12 @@ export function formatScalar(value: unknown): string | undefined {
   return isRawJSON(value) ? value.rawJSON : undefined;
 }
 
+/** A text as it is, and any other value as JSON with all digits of its integers. */
+export function printAttribute(value: AttributeValue): string {
+  if (typeof value === "string") return value;
+  return JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? rawJSON(inner.toString()) : inner));
+}
+
 /** The number of digits of 2^53, which begins with a nine. */
 const longDigits = 16;
 const [zero, nine] = [0x30, 0x39];

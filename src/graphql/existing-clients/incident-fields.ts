@@ -2,7 +2,8 @@
 import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
 import { isNonEmpty } from "../../core/collections.ts";
-import type { AttributeValue, TraceSummary } from "../../core/rows.ts";
+import { printAttribute } from "../../core/json/lossless-json.ts";
+import type { TraceSummary } from "../../core/rows.ts";
 import { printMillis, toMillis } from "../../core/time.ts";
 import {
   type ErrorFigures,
@@ -289,11 +290,6 @@ export async function readBacktrace(session: Session, app: AppRow, id: string) {
   return toBacktrace(row?.exception?.stacktrace);
 }
 
-function toText(value: AttributeValue): string {
-  if (typeof value === "string") return value;
-  return JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? inner.toString() : inner));
-}
-
 // ---- Resolvers ----------------------------------------------------------------------------------------------
 
 const commonOfIncidents = {
@@ -324,7 +320,7 @@ const commonOfSamples = {
   time: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
   createdAt: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
   overview: ({ row }: SampleRow) =>
-    Object.entries(row.tags).map(([key, value]) => ({ key, value: toText(value) })),
+    Object.entries(row.tags).map(([key, value]) => ({ key, value: printAttribute(value) })),
   incident: ({ incident }: SampleRow) => incident && { ...incident, isBackReference: true },
   incidentId: ({ incident, row }: SampleRow) => incident?.incident.digest ?? row.exception?.digest ?? "",
 };

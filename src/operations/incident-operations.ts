@@ -65,12 +65,13 @@ function resolveBounds(asked: RequestedRange, now: Instant): Bounds {
   return { ...bounds, start: ((bounds.end ?? now) - fromMillis(hours * hour)) as Instant };
 }
 
+export const expectedTime = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
+
 function readTime(path: string, text: string | null | undefined): Instant | undefined {
   if (text === null || text === undefined) return undefined;
   const instant = parseInstant(text);
   if (instant !== undefined) return instant;
-  const message = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
-  throw createInvalidRequest([{ path, message }]);
+  throw createInvalidRequest([{ path, message: expectedTime }]);
 }
 
 function resolveSiteRange(site: string, asked: RequestedRange, context: Context): TimeRange {

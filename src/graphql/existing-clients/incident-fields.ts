@@ -4,9 +4,10 @@ import DataLoader from "dataloader";
 import { isNonEmpty } from "../../core/collections.ts";
 import { printAttribute } from "../../core/json/lossless-json.ts";
 import type { TraceSummary } from "../../core/rows.ts";
-import { printMillis, toMillis } from "../../core/time.ts";
+import { parseInstant, printMillis, toMillis } from "../../core/time.ts";
 import {
   type ErrorFigures,
+  expectedTime,
   type Incident,
   type IncidentPage,
   type IncidentSelection,
@@ -242,6 +243,7 @@ export async function searchSamples(
 async function findSample(session: Session, of: IncidentRow, { id, timestamp, timerange }: SampleArguments) {
   await refuseBelowRows(of, "sample", session);
   const at = timestamp ?? undefined;
+  await requireTimestamp(session, of, at);
   const [start = undefined, end = undefined] = timerange ?? [at, at];
   if (id === null || id === undefined) {
     const [newest = null] = await readSamples(session, of, { start, end, limit: 1 });
@@ -264,6 +266,14 @@ async function findSample(session: Session, of: IncidentRow, { id, timestamp, ti
   );
   const row = rows.find((one) => one.span_id === spanId && isOf(incident, one));
   return row === undefined ? null : toSampleRow(app, row, of);
+}
+
+/** Existing clients send it as a text that the schema does not look at. @throws {GraphQLError} `invalid_request` */
+async function requireTimestamp(session: Session, of: IncidentRow, at: string | undefined): Promise<void> {
+  if (at === undefined || parseInstant(at) !== undefined) return;
+  await session.runLink(`${of.__typename}.sample`, () => {
+    throw createInvalidRequest([{ path: "timestamp", message: expectedTime }]);
+  });
 }
 
 function isOf({ kind, digest, namespace, action }: Incident, row: TraceSummary): boolean {

@@ -110,7 +110,7 @@ export const incidentTypes = /* GraphQL */ `
     notificationThreshold: Int
     number: Int!
     perMarkerCount(marker: String): Int
-    sample(id: String, timestamp: DateTime, timerange: [DateTime]): ExceptionSample
+    sample(id: String, timestamp: String, timerange: [DateTime]): ExceptionSample
     samples(start: DateTime, end: DateTime, limit: Int): [ExceptionSample]
     scopedCount: Int
     severity: IncidentSeverityEnum
@@ -266,7 +266,7 @@ export const incidentTypes = /* GraphQL */ `
     perMarkerHasNPlusOne(marker: String): Boolean
     perMarkerMean(marker: String): Float
     perMarkerTotalDuration(marker: String): Float
-    sample(id: String, timestamp: DateTime, timerange: [DateTime]): PerformanceSample
+    sample(id: String, timestamp: String, timerange: [DateTime]): PerformanceSample
     samples(start: DateTime, end: DateTime, limit: Int): [PerformanceSample]
     scopedCount: Int
     severity: IncidentSeverityEnum

@@ -145,7 +145,7 @@ export const documents: readonly ClientDocument[] = [
   ...[
     ["", ""],
     [", $sampleId: String", "(id: $sampleId)"],
-    [", $at: DateTime", "(timestamp: $at)"],
+    [", $at: String", "(timestamp: $at)"],
   ].map(([declared, selected]) => ({
     ...{ client: cli, name: `a sample of an incident ${selected}` },
     variables: { appId: app, incidentNumber: 7, sampleId: "0-0", at: "2026-01-15T11:30:00Z" },

@@ -43,3 +43,31 @@ test("integers that a double cannot hold are the digits alone in the texts of ta
   const { body } = await demo.rest("GET", `/api/demo-shop/samples/${sample?.id}.json`);
   expect(body).toMatchObject({ tags: texts });
 });
+
+interface Errors {
+  readonly exceptionIncidents: readonly {
+    readonly sample: { readonly id: string; readonly time: string } | null;
+  }[];
+}
+
+test("a sample is found by its time, which is any text to the schema", async () => {
+  const query =
+    'query ($at: String) { app(id: "demo-shop") { exceptionIncidents(limit: 1) { sample(timestamp: $at) { id time } } } }';
+  const ask = (at: string | null) => demo.graphql(query, { at });
+  const read = async (at: string | null) => {
+    const { data } = await ask(at);
+    return (data?.app as Errors | undefined)?.exceptionIncidents[0];
+  };
+  const newest = await read(null);
+  const at = newest?.sample?.time ?? "";
+  expect(await read(at)).toEqual(newest);
+  expect(await read(at.replace("Z", "+00:00"))).toEqual(newest);
+  expect(await read("2026-01-01T00:00:00Z")).toEqual({ sample: null });
+  for (const wrong of ["yesterday", "", "2026-01-15T11:00:00"]) {
+    const { errors } = await ask(wrong);
+    expect(errors?.[0]?.extensions).toMatchObject({
+      status: 422,
+      details: { issues: [{ path: "timestamp" }] },
+    });
+  }
+});

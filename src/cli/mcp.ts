@@ -15,7 +15,7 @@ Hands the messages of an editor to a running server, whose token is in the envir
 interface Message {
   readonly id?: MessageId;
   readonly method?: string;
-  readonly params?: Readonly<Record<string, unknown>>;
+  readonly params?: Readonly<Record<string, unknown>> | null;
 }
 
 type MessageId = string | number;
@@ -196,17 +196,23 @@ function readVersion(answer: string): string | undefined {
 const versionKey = "io.modelcontextprotocol/protocolVersion";
 
 /** What the protocol wants beside a message over HTTP; from 2026-07-28 on a message names its own revision. */
-function buildHeaders({ method, params = {} }: Message, upstream: Upstream): Record<string, string> {
-  const meta = params._meta as Readonly<Record<string, unknown>> | undefined;
+function buildHeaders({ method, params }: Message, upstream: Upstream): Record<string, string> {
+  const meta = params?._meta as Readonly<Record<string, unknown>> | null | undefined;
   const own = meta?.[versionKey];
   const version = typeof own === "string" ? own : upstream.version;
-  const name = params.name ?? params.uri;
+  const name = params?.name ?? params?.uri;
   return {
     "Content-Type": "application/json",
     Accept: "application/json, text/event-stream",
     Authorization: `Bearer ${upstream.token}`,
-    ...(version === undefined ? {} : { "MCP-Protocol-Version": version }),
-    ...(typeof own !== "string" || method === undefined ? {} : { "Mcp-Method": method }),
-    ...(typeof own !== "string" || typeof name !== "string" ? {} : { "Mcp-Name": name }),
+    ...(version === undefined ? {} : { "MCP-Protocol-Version": encodeHeader(version) }),
+    ...(typeof own !== "string" || typeof method !== "string" ? {} : { "Mcp-Method": encodeHeader(method) }),
+    ...(typeof own !== "string" || typeof name !== "string" ? {} : { "Mcp-Name": encodeHeader(name) }),
   };
+}
+
+/** As the protocol writes what is not printable ASCII, or would be read as something else: a header holds no other text. */
+function encodeHeader(value: string): string {
+  const isPlain = /^(?! )[\x20-\x7e]+(?<! )$/.test(value) && !/^=\?base64\?.*\?=$/.test(value);
+  return isPlain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
 }

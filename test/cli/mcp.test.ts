@@ -80,6 +80,26 @@ test("speaks the revision that a message names", async () => {
   expect(answers.get(5).result.structuredContent.rows).toHaveLength(2);
 });
 
+test("hands over names that a header cannot hold as they are", async () => {
+  const names = ["Ω名", "ü", " a ", "", "=?base64?YQ==?="];
+  const answers = await exchange(names.map((name, at) => callModern(at + 10, name)));
+  for (const [at, name] of names.entries()) {
+    const { error } = answers.get(at + 10);
+    expect(error, name).toMatchObject({ code: -32_602 });
+  }
+});
+
+test("hands over what is no parameters, for the server to refuse", async () => {
+  const answers = await exchange([
+    { jsonrpc: "2.0", id: 20, method: "tools/list", params: null },
+    { jsonrpc: "2.0", id: 21, method: "tools/call", params: { _meta: null } },
+    { jsonrpc: "2.0", id: 23, method: "名", params: { _meta } },
+  ]);
+  const codes = Object.fromEntries([...answers].map(([id, { error }]) => [id, error.code]));
+  // The last one is "header mismatch": no header names such a method.
+  expect(codes).toEqual({ 20: -32_600, 21: -32_600, 23: -32_020 });
+});
+
 test("takes U+2028 and U+2029 within a message, a message in several pieces, and each end of a line", async () => {
   const input = new PassThrough();
   const shell = createShell({ now, env: { READOUT_TOKEN: token }, input });

@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { type ExecutionResult, GraphQLError } from "graphql";
 import type { FetchAPI, Plugin } from "graphql-yoga";
 import { yieldToEventLoop } from "../core/async/turns.ts";
+import { isMediaTypeAccepted } from "../operations/runtime/operation.ts";
 
 const heartbeatInterval = 15_000;
 
@@ -12,17 +13,12 @@ const heartbeatInterval = 15_000;
 export const requireEventStream: Plugin<{ readonly request: Request }> = {
   onSubscribe({ args: { contextValue }, setResultAndStopExecution }) {
     const { request } = contextValue;
-    if (isEventStreamAccepted(request.headers.get("accept"))) return;
+    if (isMediaTypeAccepted(request.headers.get("accept"), "text/event-stream")) return;
     const message = "A subscription is answered as text/event-stream";
     const error = new GraphQLError(message, { extensions: { http: { status: 406 } } });
     setResultAndStopExecution({ errors: [error] });
   },
 };
-
-function isEventStreamAccepted(accept: string | null): boolean {
-  const types = (accept ?? "*/*").split(",").map((range) => range.split(";", 1)[0]?.trim().toLowerCase());
-  return types.some((type) => type === "text/event-stream" || type === "text/*" || type === "*/*");
-}
 
 /** How results are printed, and where the client of a tail goes on. */
 interface EventStreamOptions {

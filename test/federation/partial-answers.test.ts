@@ -240,6 +240,14 @@ describe("an answer is whole or fails", () => {
       expect(await ask(path, body, glance), path).toMatchObject({ status: 500, missing: null });
   });
 
+  test("to a client that refuses them", async () => {
+    const clusters = openClusters(everywhere);
+    const { ask } = serve(clusters);
+    clusters.old.fail(dead);
+    for (const [path, body] of listQuestions("shop"))
+      expect(await ask(path, body, `${glance};q=0`), path).toMatchObject({ status: 500, missing: null });
+  });
+
   test("where all clusters fail", async () => {
     const clusters = openClusters(everywhere);
     const { ask } = serve(clusters);

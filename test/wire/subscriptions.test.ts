@@ -314,7 +314,13 @@ describe("a subscription", () => {
   test("is refused to a client that takes no events, before anything is read", async () => {
     const { store, seen } = openEndless();
     const { ask, used } = await start({ store });
-    for (const other of ["application/json", "application/graphql-response+json", "multipart/mixed"]) {
+    for (const other of [
+      "application/json",
+      "application/graphql-response+json",
+      "multipart/mixed",
+      "text/event-stream;q=0, application/json",
+      "text/*;q=0, */*",
+    ]) {
       const { answer, state } = await ask(live, { accept: other });
       await expect.poll(state).toBe("complete");
       expect(answer.statusCode).toBe(406);

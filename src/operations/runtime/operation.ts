@@ -264,11 +264,19 @@ export function chooseRepresentation(
     .toSorted((a, b) => weigh(b.mediaType) - weigh(a.mediaType))[0];
 }
 
+/** Whether a client takes an answer in this form; the range that names it most closely tells. */
+export function isMediaTypeAccepted(accept: string | null, mediaType: `${string}/${string}`): boolean {
+  const weights = readWeights(accept ?? "*/*");
+  const [kind] = mediaType.split("/", 1);
+  return (weights.get(mediaType) ?? weights.get(`${kind}/*`) ?? weights.get("*/*") ?? 0) > 0;
+}
+
 /** Whether a client takes an answer that lacks parts: `application/json; partial=allow` in `Accept`. */
 export function isPartialAccepted(accept: string | null): boolean {
   return (accept ?? "").split(",").some((range) => {
     const [type, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
-    return type === "application/json" && parameters.includes("partial=allow");
+    const isRefused = readRange(range)[1] === 0;
+    return type === "application/json" && parameters.includes("partial=allow") && !isRefused;
   });
 }
 

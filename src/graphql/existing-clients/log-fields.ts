@@ -1,6 +1,6 @@
 // Log lines and their counts for existing clients, by the operations `logs.lines` and `logs.counts`.
 import type { Site } from "../../access/sites.ts";
-import { parseJson } from "../../core/json/parse-json.ts";
+import { formatScalar, isJsonObject, parseLossless } from "../../core/json/lossless-json.ts";
 import { parse } from "../../log-query/parse.ts";
 import { narrowQuery, printAnyOf } from "../../log-query/print.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
@@ -89,11 +89,11 @@ function listAttributes(json: unknown) {
   const waiting: { readonly key: string; readonly value: unknown }[] = [{ key: "", value: parseBody(json) }];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const { key, value } = next;
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    if (isJsonObject(value)) {
       for (const [name, inner] of Object.entries(value).toReversed())
         waiting.push({ key: key === "" ? name : `${key}.${name}`, value: inner });
     } else if (key !== "") {
-      found.push({ key, value: typeof value === "string" ? value : JSON.stringify(value) });
+      found.push({ key, value: formatScalar(value) ?? JSON.stringify(value) });
     }
   }
   return found;
@@ -102,7 +102,7 @@ function listAttributes(json: unknown) {
 function parseBody(json: unknown): unknown {
   try {
     // Numbers keep their spelling, as the query language compares them.
-    return parseJson(String(json), (source) => source);
+    return parseLossless(String(json));
   } catch {
     return {};
   }

@@ -1,4 +1,4 @@
-// Samples for existing clients: what their tags are as texts, and by which time one is found.
+// Texts of existing clients: what tags of samples and attributes of log lines are as such, and a time that finds a sample.
 import { afterAll, expect, test } from "vitest";
 import type { Attributes } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -9,16 +9,23 @@ const tags: Attributes = {
   "app.tag.long": 9_007_199_254_740_993n,
   "app.tag.list": [1, 9_007_199_254_740_993n, "b"],
 };
+const json = '{"a":[1,2.50,"b",{"c":3}],"n":{"big":9007199254740993,"t":true,"z":null},"x":1.0}';
 const addTags = (backend: Backend): Backend => {
-  const { traces } = backend.stores;
-  if (traces === undefined) throw new Error("no traces");
+  const { traces, logs } = backend.stores;
+  if (traces === undefined || logs === undefined) throw new Error("no traces or logs");
   const own: typeof traces = {
     ...traces,
     async *summaries(query, signal) {
       for await (const batch of traces.summaries(query, signal)) yield batch.map((row) => ({ ...row, tags }));
     },
   };
-  return { ...backend, stores: { ...backend.stores, traces: own } };
+  const ownLogs: typeof logs = {
+    ...logs,
+    async *lines(query, signal) {
+      for await (const batch of logs.lines(query, signal)) yield batch.map((line) => ({ ...line, json }));
+    },
+  };
+  return { ...backend, stores: { ...backend.stores, traces: own, logs: ownLogs } };
 };
 const demo = await createDemo({ watch: addTags });
 afterAll(() => demo.close());
@@ -70,4 +77,19 @@ test("a sample is found by its time, which is any text to the schema", async () 
       details: { issues: [{ path: "timestamp" }] },
     });
   }
+});
+
+test("attributes of log lines keep the spelling of their numbers, in lists too", async () => {
+  const { data, errors } = await demo.graphql(
+    '{ app(id: "demo-shop") { logs { lines(limit: 1) { attributes { key value } } } } }',
+  );
+  expect(errors).toBeUndefined();
+  const attributes = [
+    { key: "a", value: '[1,2.50,"b",{"c":3}]' },
+    { key: "n.big", value: "9007199254740993" },
+    { key: "n.t", value: "true" },
+    { key: "n.z", value: "null" },
+    { key: "x", value: "1.0" },
+  ];
+  expect(data?.app).toEqual({ logs: { lines: [{ attributes }] } });
 });

@@ -35,6 +35,12 @@ function toApp(site: Site): App {
   return { id: site.id, name: site.name ?? site.id, environment: site.environment, site };
 }
 
+interface NamespaceRow {
+  readonly id: string;
+  readonly name: string;
+  readonly app: App;
+}
+
 function toOrganization(slug: string) {
   return { id: slug, slug, name: slug };
 }
@@ -136,14 +142,23 @@ const resolvers: Resolvers = {
         return marker;
       },
       namespaces: async (
-        { id }: App,
+        app: App,
         { namespaces }: { readonly namespaces?: readonly (string | null)[] | null },
         { readout }: Context,
       ) => {
-        const names = await readout.runLink("App.namespaces", () => prepareNamespaces(id));
-        return names.filter((name) => namespaces?.includes(name) ?? true).map((name) => ({ id: name, name }));
+        const names = await readout.runLink("App.namespaces", () => prepareNamespaces(app.id));
+        const wanted = (namespaces ?? []).filter((name) => name !== null);
+        const chosen = wanted.length === 0 ? names : names.filter((name) => wanted.includes(name));
+        return chosen.map((name): NamespaceRow => ({ id: name, name, app }));
       },
     }),
+  },
+  Namespace: {
+    deployMarkers: (
+      { app, name }: NamespaceRow,
+      { limit }: { readonly limit?: number | null },
+      { readout }: Context,
+    ) => readMarkers(readout, app, { namespaces: [name], limit: limit ?? null }, "ofNamespace"),
   },
   PaginatedExceptionIncidents: { total: ({ total }: Page) => total() },
   PaginatedPerformanceIncidents: { total: ({ total }: Page) => total() },

@@ -197,6 +197,9 @@ export const fieldWords: Readonly<Record<string, string>> = {
   "TimelineEvent.wrapping": "Whether spans lie below it.",
   "TimelineEvent.payload": "The database statement; null where there is none.",
   "TimelineEventPayload.body": "The statement.",
+  "PerformanceIncident.deployMarkers": "For existing clients; always empty.",
+  "Namespace.deployMarkers": "Revisions, by their first request in the namespace, newest first.",
+  "DeployMarker.namespace": "The one namespace that was asked for; null where none was, or several.",
   "DeployMarker.id": "The revision.",
   "MarkerInterface.id": "The revision.",
   "MarkerInterface.createdAt": "When its first request of the range ended.",
@@ -209,6 +212,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
   "DeployMarker.previousDeploy": "The one before it in the range.",
 };
 
+const metricStartWords = "Start of the range, inclusive; the default is an hour before its end.";
 const incidentLimitWords =
   "At most so many, up to 1,000. The default is all; more than `limits.rows` in the range are then an error.";
 
@@ -222,6 +226,14 @@ export const argumentWords: Readonly<Record<string, string>> = {
   "search.query": "Text that an action, an exception's type or its message contain, in any case.",
   "lines.query": "A filter in the log query language; empty for all lines.",
   "metrics.query": "A filter in the log query language; empty for all lines.",
+  "timeseries.start": metricStartWords,
+  "list.start": metricStartWords,
+  "timeseries.query": "The metrics that are asked for; without one the answer is null.",
+  "list.query": "The metrics that are asked for, at most 100.",
+  "keys.start": "Ignored: metrics are listed whenever they had values.",
+  "keys.end": "Ignored: metrics are listed whenever they had values.",
+  "keys.timeframe": "Ignored: metrics are listed whenever they had values.",
+  "keys.tags": "Only metrics that have these tags, whatever their values.",
   start: "Start of the range, inclusive; the default is the retention bound.",
   end: "End of the range, inclusive; the default is now.",
   timeframe: "How far back, instead of a start.",
@@ -235,8 +247,9 @@ export const argumentWords: Readonly<Record<string, string>> = {
   "paginatedPerformanceIncidents.limit": incidentLimitWords,
   "samples.limit":
     "At most so many, up to 1,000, and 100,000 of all incidents of a page; the default is 200.",
+  "lines.limit": "At most so many; the default is 100.",
   "markers.limit": "At most so many, up to 1,000; the default is 50.",
-  "deployMarkers.limit": "At most so many, up to 1,000; the default is 25.",
+  "deployMarkers.limit": "At most so many, up to 1,000; the default is 25, and 5 of a namespace.",
   "keys.limit":
     "At most so many metrics, up to 1,000. The default is all; more than 1,000 are then an error.",
   "list.limit": "At most so many, up to 1,000; the default is all.",
@@ -254,7 +267,7 @@ export const argumentWords: Readonly<Record<string, string>> = {
   digest: "The digest of an error or an action.",
   appId: "One site only.",
   sampleType: "Which samples.",
-  sourceIds: "Any of them; the default is all sources.",
+  sourceIds: "Any of them, so that an empty list finds none; the default is all sources.",
   severities: "Any of them; the default is all.",
   resolution: "The length of a bucket; the default has at most about 400.",
   name: "The name of a metric.",

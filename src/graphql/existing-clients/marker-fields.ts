@@ -21,13 +21,15 @@ export interface MarkerArguments extends RequestedRange {
 interface MarkerRow {
   readonly __typename: "DeployMarker";
   readonly marker: DeployMarker;
+  /** The only one that was asked for. */
+  readonly namespace: string | null;
   readonly newer: DeployMarker | undefined;
   readonly previous: MarkerRow | null;
   readonly countErrors: () => Promise<number>;
 }
 
-/** By the names of the fields; existing clients know these numbers, but for the first, which nobody has told them. */
-const defaultMarkers = { deployMarkers: 25, markers: 50 } as const;
+/** By field; existing clients know these numbers, but for the first, which nobody has told them. */
+const defaultMarkers = { deployMarkers: 25, markers: 50, ofNamespace: 5 } as const;
 const maxMarkers = 1_000;
 /** A query of traces has a bound on its terms. */
 const maxRevisionsPerQuery = 200;
@@ -53,13 +55,15 @@ export async function readMarkers(
       ),
     { maxBatchSize: maxRevisionsPerQuery, batchScheduleFn: (run) => void setImmediate(run) },
   );
+  const [only = null, ...others] = namespaces;
+  const namespace = others.length === 0 ? only : null;
   const rows: MarkerRow[] = [];
   let previous: MarkerRow | null = null;
   for (let at = all.length - 1; at >= 0; at -= 1) {
     const marker = all[at];
     if (marker === undefined) continue;
     const countErrors = () => counts.load(marker.revision);
-    previous = { __typename: "DeployMarker", marker, newer: all[at - 1], previous, countErrors };
+    previous = { __typename: "DeployMarker", marker, namespace, newer: all[at - 1], previous, countErrors };
     rows.unshift(previous);
   }
   const { revisions } = args;

@@ -1,4 +1,5 @@
 // Metrics for existing clients, by the operations under `metrics`.
+import { GraphQLError } from "graphql";
 import type { Site } from "../../access/sites.ts";
 import { Refused } from "../../core/errors.ts";
 import { prepareMetricRange, type RequestedRange } from "../../operations/incident-operations.ts";
@@ -115,8 +116,15 @@ async function readNames(site_id: string, session: Session): Promise<readonly st
   return Array.isArray(names) ? names.map(String) : [];
 }
 
+/** None of a metric that there is not. */
 async function readMetricKeys(site_id: string, metric_name: string, session: Session) {
-  const answer = await session.runOperation("metrics.type_and_tags", { site_id, metric_name });
+  const answer = await session
+    .runOperation("metrics.type_and_tags", { site_id, metric_name })
+    .catch((error: unknown) => {
+      if (error instanceof GraphQLError && error.extensions.status === 404) return undefined;
+      throw error;
+    });
+  if (answer === undefined) return [];
   const { metric_type = "gauge", available_tags = [] } = answer as {
     readonly metric_type?: string;
     readonly available_tags?: readonly (readonly string[])[];

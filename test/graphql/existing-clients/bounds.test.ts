@@ -239,3 +239,31 @@ test("a mutation is refused with one sentence", async () => {
   expect(data ?? undefined).toBeUndefined();
   expect(errors?.map(({ message }) => message)).toEqual(["Readout only reads: it has no mutations."]);
 });
+
+test("the deploys of a namespace are those that the app has of it, which name it", async () => {
+  const marker = "id namespace createdAt exceptionCount";
+  const { app, errors } = await ask(
+    `namespaces { name deployMarkers { ${marker} } } deployMarkers { namespace }`,
+  );
+  expect(errors).toEqual([]);
+  const namespaces = app.namespaces as { name: string; deployMarkers: { namespace: string }[] }[];
+  expect(namespaces.some(({ deployMarkers }) => deployMarkers.length > 0)).toBe(true);
+  for (const { name, deployMarkers } of namespaces) {
+    const found = await ask(`deployMarkers(namespaces: ["${name}"], limit: 5) { ${marker} }`);
+    expect(deployMarkers).toEqual(found.app.deployMarkers);
+    for (const { namespace } of deployMarkers) expect(namespace).toBe(name);
+  }
+  for (const { namespace } of app.deployMarkers as { namespace: unknown }[]) expect(namespace).toBe(null);
+});
+
+test("an empty list of namespaces names all of them", async () => {
+  const { app } = await ask("namespaces { name } none: namespaces(namespaces: []) { name }");
+  expect(app.none).toEqual(app.namespaces);
+  expect(app.none).not.toEqual([]);
+});
+
+test("a metric that there is not has no keys", async () => {
+  const { app, errors } = await ask('metrics { keys(name: "nope") { name } }');
+  expect(errors).toEqual([]);
+  expect(app.metrics).toEqual({ keys: [] });
+});

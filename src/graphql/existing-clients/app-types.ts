@@ -17,6 +17,7 @@ export const appTypes = /* GraphQL */ `
     alerts(start: DateTime, end: DateTime, limit: Int, offset: Int, state: AlertStateEnum): [Alert]
     anomalyIncidents(state: IncidentStateEnum, limit: Int, offset: Int, order: IncidentOrderEnum): [AnomalyIncident]
     backtrace(id: String!, revision: String!): [BacktraceLine]
+    checkIns: CheckIns
     createdAt: DateTime
     dashboard(id: String!): Dashboard
     dashboards: [Dashboard]
@@ -26,6 +27,7 @@ export const appTypes = /* GraphQL */ `
     eventGroupList(start: DateTime, end: DateTime, timeframe: TimeframeEnum, groups: [String!]!): AggregationList
     exceptionIncidents(namespaces: [String], marker: String, query: String, state: IncidentStateEnum, limit: Int, offset: Int, order: IncidentOrderEnum, actionName: String): [ExceptionIncident]
     frontendApiKey: String!
+    gettingStartedItems: [Item]!
     id: String!
     incident(incidentNumber: Int!): Incident
     incidents(namespaces: [String], marker: String, state: IncidentStateEnum, actionName: String, limit: Int, offset: Int, order: IncidentOrderEnum): [Incident]
@@ -95,8 +97,12 @@ export const appTypes = /* GraphQL */ `
   }
   type Organization {
     apps: [App!]!
+    billingCycleUsage: BillingCycleUsage
+    csvExports(limit: Int, offset: Int): [CsvExport]
     daysLeftInTrial: Int
     heroku: Boolean!
+    hostedCollector(id: String!): HostedCollector
+    hostedCollectors: [HostedCollector]
     id: String!
     inTrial: Boolean!
     links(start: DateTime, end: DateTime, timeframe: TimeframeEnum): [Link]
@@ -105,6 +111,9 @@ export const appTypes = /* GraphQL */ `
     pushApiKey: String!
     search(appId: String, namespace: String, query: String, sampleType: SampleTypeEnum, timerange: [DateTime]): [Sample]
     slug: String!
+    statusPage(id: String): StatusPage
+    statusPageUpdate(statusPageId: String, id: String): StatusPageUpdate
+    statusPages: [StatusPage]
     throughputLast30Days: Int!
     ttl: Int!
     users: [User]

@@ -5,6 +5,7 @@ import type { GraphQLSchema } from "graphql";
 import type { Site } from "../../access/sites.ts";
 import { prepareNamespaces, type RequestedRange } from "../../operations/incident-operations.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
+import { absentTypes } from "./absent-types.ts";
 import { appTypes } from "./app-types.ts";
 import { type BackReference, refuseBelowRows } from "./batches.ts";
 import { dataTypes } from "./data-types.ts";
@@ -18,11 +19,12 @@ import {
 } from "./incident-fields.ts";
 import { incidentTypes } from "./incident-types.ts";
 import { logResolvers } from "./log-fields.ts";
+import { logbookTypes } from "./logbook-types.ts";
 import { type MarkerArguments, markerResolvers, readMarkers } from "./marker-fields.ts";
 import { metricResolvers } from "./metric-fields.ts";
 import { completeTypes } from "./type-completion.ts";
 
-export const clientTypes = `${appTypes}${incidentTypes}${dataTypes}`;
+export const clientTypes = `${appTypes}${incidentTypes}${dataTypes}${logbookTypes}${absentTypes}`;
 
 interface App {
   readonly id: string;

@@ -64,6 +64,8 @@ export const dataTypes = /* GraphQL */ `
     source: DashboardSourceEnum!
     title: String!
     updatedAt: DateTime!
+    visual(id: String!): Visual
+    visuals: [Visual!]!
   }
   enum DashboardSourceEnum {
     USER
@@ -74,6 +76,8 @@ export const dataTypes = /* GraphQL */ `
   }
   type AppLogLine {
     attributes: [KeyStringValue!]
+    checkIns: CheckIns
+    gettingStartedItems: [Item]!
     group: String
     hostname: String!
     id: String!
@@ -106,6 +110,7 @@ export const dataTypes = /* GraphQL */ `
     source(id: String): Source
     sources: [Source!]!
     triggers: [LogTrigger]!
+    vercelProjects: [VercelProject]!
   }
   enum MetricAggregateEnum {
     MAX
@@ -184,6 +189,7 @@ export const dataTypes = /* GraphQL */ `
   }
   type Source {
     canBeModified: Boolean!
+    export: Export
     fmt: SourceFormatEnum!
     id: String!
     key: String!
@@ -253,6 +259,7 @@ export const dataTypes = /* GraphQL */ `
     notifierIds: [String]!
     notifiers: [Notifier]!
     regions: [UptimeMonitorRegionEnum!]
+    statusPages: [StatusPage]!
     url: String!
     warmupDuration: Int!
   }

@@ -12,7 +12,9 @@ export const incidentTypes = /* GraphQL */ `
     description: String
     digests: [String!]
     id: String!
+    integrations: [Integration]
     lastOccurredAt: DateTime
+    logbook: Logbook!
     notificationFrequency: IncidentNotificationFrequencyEnum
     number: Int!
     severity: IncidentSeverityEnum
@@ -102,8 +104,10 @@ export const incidentTypes = /* GraphQL */ `
     firstMarker: DeployMarker
     hasSamplesInRetention: Boolean!
     id: String!
+    integrations: [Integration]
     lastOccurredAt: DateTime
     lastSampleOccurredAt: DateTime
+    logbook: Logbook!
     metadataDistributions: [MetadataDistributions]!
     namespace: String
     notificationFrequency: IncidentNotificationFrequencyEnum
@@ -164,7 +168,9 @@ export const incidentTypes = /* GraphQL */ `
     description: String
     digests: [String!]
     id: String!
+    integrations: [Integration]
     lastOccurredAt: DateTime
+    logbook: Logbook!
     notificationFrequency: IncidentNotificationFrequencyEnum
     number: Int!
     severity: IncidentSeverityEnum
@@ -208,8 +214,10 @@ export const incidentTypes = /* GraphQL */ `
     description: String
     digests: [String!]
     id: String!
+    integrations: [Integration]
     lastOccurredAt: DateTime
     logLine: AppLogLine
+    logbook: Logbook!
     notificationFrequency: IncidentNotificationFrequencyEnum
     number: Int!
     severity: IncidentSeverityEnum
@@ -255,8 +263,10 @@ export const incidentTypes = /* GraphQL */ `
     hasNPlusOne: Boolean
     hasSamplesInRetention: Boolean!
     id: String!
+    integrations: [Integration]
     lastOccurredAt: DateTime
     lastSampleOccurredAt: DateTime
+    logbook: Logbook!
     mean: Float!
     namespace: String
     notificationFrequency: IncidentNotificationFrequencyEnum

@@ -267,3 +267,22 @@ test("a metric that there is not has no keys", async () => {
   expect(errors).toEqual([]);
   expect(app.metrics).toEqual({ keys: [] });
 });
+
+test("what no incident and no site has is empty or null", async () => {
+  const { app, errors } = await ask(
+    "gettingStartedItems { id } checkIns { triggers { id } } exceptionIncidents(limit: 1) { integrations { __typename } logbook { id items { __typename } pinnedNoteId } } logs { vercelProjects { name } sources { export { id } } } organization { statusPages { id } statusPage { id } csvExports { id } hostedCollectors { id } billingCycleUsage { daysLeft } }",
+  );
+  expect(errors).toEqual([]);
+  expect(app).toMatchObject({
+    ...{ gettingStartedItems: [], checkIns: null },
+    exceptionIncidents: [{ integrations: [], logbook: { id: "", items: [], pinnedNoteId: null } }],
+    logs: { vercelProjects: [] },
+    organization: {
+      statusPages: [],
+      statusPage: null,
+      csvExports: [],
+      hostedCollectors: [],
+      billingCycleUsage: null,
+    },
+  });
+});

@@ -214,7 +214,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
 
 const metricStartWords = "Start of the range, inclusive; the default is an hour before its end.";
 const incidentLimitWords =
-  "At most so many, up to 1,000. The default is all; more than `limits.rows` in the range are then an error.";
+  "At most so many, up to 1,000. The default is all; more errors or actions than `limits.rows` are then an error.";
 
 export const argumentWords: Readonly<Record<string, string>> = {
   "app.id": "A `site_id`.",

@@ -13,7 +13,7 @@
 // as usual, it may be one of the others, and each is read alone until it has been answered. A source that is down is asked for one
 // query only.
 import { createPause, runInTurnsOf, takeSteps } from "../core/async/turns.ts";
-import { BackendError, Unprocessable } from "../core/errors.ts";
+import { BackendError, LimitReached, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
   earlier,
@@ -233,9 +233,10 @@ async function pollTogether(state: PollerState, signal: AbortSignal): Promise<vo
   }
 }
 
-/** Whether the source may fail for one of the queries alone. */
+/** Whether the source may fail for one of the queries alone. A limit of our own is no failure of the source. */
 function isCausedByOne(error: unknown, together: readonly QueryAudience[]): boolean {
-  return error instanceof BackendError && !isDown(error) && isReadAsSeveral(together);
+  if (!(error instanceof BackendError) || error instanceof LimitReached) return false;
+  return !isDown(error) && isReadAsSeveral(together);
 }
 
 function isReadAsSeveral({ length }: readonly QueryAudience[]): boolean {

@@ -63,3 +63,22 @@ test("a tail that finds too much held tries again, and one that would hold too m
   expect(client.events.at(-1)?.data).toMatchObject({ reason: "refused", error: "result_too_large" });
   expect(ledger.heldBytes).toBe(0);
 });
+
+test("tails that find too much held go on being read together", async () => {
+  const { wrap, readings } = createHoldingStore(() => 1_000);
+  const { open, clock, ledger, leaveAll } = createSubject({ store: wrap, limits: { heldBytes: 10_000 } });
+  for (const word of ["info", "warn", "error"]) await open({ query: `severity=${word}` });
+  await clock.advance(5_000);
+  for (let episode = 0; episode < 3; episode += 1) {
+    ledger.heldBytes = 19_500;
+    await clock.advance(3_000);
+    ledger.heldBytes = 0;
+    await clock.advance(20_000);
+  }
+  const before = readings.length;
+  await clock.advance(10_000);
+  const later = readings.slice(before).map(({ query }) => query);
+  expect(later.length).toBeGreaterThan(5);
+  expect(later.every((query) => ["info", "warn", "error"].every((word) => query.includes(word)))).toBe(true);
+  leaveAll();
+});

@@ -81,6 +81,7 @@ function streamResults(
     }
     stream.push(`event: next\n${printId()}data: `);
     for (const piece of print(next.value)) {
+      if (stream.destroyed) return;
       stream.push(piece);
       await yieldToEventLoop();
     }

@@ -501,3 +501,23 @@ test("a quiet stream has a heartbeat with its id, and a result that breaks off e
   expect(vi.getTimerCount()).toBe(0);
   vi.useRealTimers();
 });
+
+test("a result is printed no further once its client has left", async () => {
+  let printed = 0;
+  function* print(): Generator<string> {
+    for (; printed < 1_000_000; printed += 1) yield "piece";
+  }
+  async function* giveOne() {
+    yield {};
+  }
+  const options = { print, readPosition: () => undefined };
+  const { body } = respondWithEvents(giveOne(), options, globalThis as unknown as FetchAPI);
+  const reader = body?.getReader();
+  await reader?.read();
+  await reader?.read();
+  await reader?.cancel();
+  const atLeave = printed;
+  for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  expect(printed).toBeLessThanOrEqual(atLeave + 1);
+  expect(printed).toBeGreaterThan(0);
+});

@@ -137,6 +137,23 @@ describe("a proposal of init", () => {
     expect(text).toContain("# where two servers have the same series, give both the key replica\n");
   });
 
+  test("lets no site read the series that a label gives to another one", () => {
+    const logs = ["prod", "staging"].map((namespace) => lines(`logs-app-${namespace}`, { namespace }));
+    const watch = (environment: string): Partial<Survey> => ({
+      metrics: fine("3 metrics"),
+      labels: new Map([["env", [environment]]]),
+      kubernetes: [{ match: {}, report: fine("pods") }],
+    });
+    const { config, text } = buildDraft({ logs }, watch("prod"), [], undefined, watch("staging"));
+    expect(config.sites).toMatchObject({
+      prod: { metrics: { backend: "prom", match: { env: "prod" } }, kubernetes: { backend: "prom" } },
+      staging: { metrics: { backend: "prom-2", match: { env: "staging" } } },
+      // Nothing says that clusters without a name are one.
+      "prod-2": { kubernetes: { backend: "prom-2" } },
+    });
+    expect(text).toContain("prom-2: series of no site, as no label of their targets names prod\n");
+  });
+
   test("gives a site to each environment whose name has no valid character", () => {
     const { config } = buildDraft({
       logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespace })),

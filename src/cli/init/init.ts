@@ -268,7 +268,10 @@ async function surveyBackend(
   }
 }
 
-/** Adds the names of host metrics where one server has the metrics: several can have no such names. A source that does not answer any more gets none: it has answered the survey. */
+/**
+ * Adds the names of host metrics where one server has the metrics: several can have no such names. A source that does not answer
+ * any more gets none: it has answered the survey.
+ */
 async function addHostMetrics(
   sites: readonly ProposedSite[],
   config: Config,

@@ -71,8 +71,8 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
   const [home = name] = ids;
   const isOf = (id: string) => (source: FoundSource) =>
     !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
-  const matches = proposeMetrics(measured, ids, home);
   const notes: string[] = [];
+  const matches = proposeMetrics(measured, ids, home, notes);
   const sites = ids.map((id): ProposedSite => {
     const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };
     const spans = proposeTraces(own.traces, now, notes);
@@ -248,9 +248,10 @@ function proposeMetrics(
   measured: readonly Surveyed[],
   ids: readonly string[],
   home: string,
+  notes: string[],
 ): ReadonlyMap<string, Parts> {
   const parts = new Map<string, Parts>();
-  for (const one of measured) addMetrics(parts, one, ids, home);
+  for (const one of measured) addMetrics(parts, one, ids, home, notes);
   addClusters(parts, measured, ids, home);
   return parts;
 }
@@ -265,21 +266,25 @@ function addMetrics(
   { backend, survey: { labels, metrics } }: Surveyed,
   ids: readonly string[],
   home: string,
+  notes: string[],
 ): void {
   const found = metrics?.problems.length === 0 ? metrics.found.slice(0, 1) : [];
   if (found.length === 0) return;
-  for (const id of ids) {
+  const matches = ids.flatMap((id) => {
     const match = ids.length === 1 ? undefined : findForcedLabels(id, labels);
-    if (match !== undefined) {
-      addPart(parts, id, "metrics", { backend, match, reasons: [`targets carry ${printMatch(match)}`] });
-    } else if (id === home) {
-      const reasons = [...found, ...describeLabels(labels)];
-      addPart(parts, id, "metrics", { backend, match: {}, reasons });
-    }
-  }
+    return match === undefined ? [] : [{ id, match }];
+  });
+  for (const { id, match } of matches)
+    addPart(parts, id, "metrics", { backend, match, reasons: [`targets carry ${printMatch(match)}`] });
+  if (matches.some(({ id }) => id === home)) return;
+  // Without a label the home site would read what belongs to the others too.
+  if (matches.length > 0)
+    notes.push(`${backend}: series of no site, as no label of their targets names ${home}`);
+  else
+    addPart(parts, home, "metrics", { backend, match: {}, reasons: [...found, ...describeLabels(labels)] });
 }
 
-/** A cluster that several servers watch is one. */
+/** A cluster that several servers watch is one, by the name in its labels; those without a name are one for each server. */
 function addClusters(
   parts: Map<string, Parts>,
   measured: readonly Surveyed[],
@@ -291,7 +296,9 @@ function addClusters(
       .filter(({ report }) => report.problems.length === 0)
       .map(({ match, report }) => ({ backend, labels, match, reasons: report.found })),
   );
-  const clusters = [...Map.groupBy(watched, ({ match }) => printMatch(match)).values()].map((places) => ({
+  const nameCluster = ({ backend, match }: (typeof watched)[number]) =>
+    match.cluster === undefined ? `of ${backend}` : printMatch(match);
+  const clusters = [...Map.groupBy(watched, nameCluster).values()].map((places) => ({
     match: requireFirst(places).match,
     places,
   }));

@@ -266,7 +266,7 @@ async function refreshView({ isAsked = false } = {}) {
     [current, running] = [{ name, view: staged }, next];
     old.signal.removeEventListener("abort", abort);
     old.abort();
-    await replaceView(root, staged.root);
+    await replaceView(root, staged.root, next.signal);
   } finally {
     staged = undefined;
   }

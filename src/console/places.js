@@ -9,6 +9,8 @@
  * }} Place
  */
 
+/** The rows of the list, without those that stand in an opened one. */
+const rowsOfList = "main [data-key]:not([data-key] [data-key])";
 /** In pixels; no row is lower. */
 const rowStep = 16;
 
@@ -19,7 +21,7 @@ export function readPlace(countRows = () => 0) {
     rows: countRows(),
     top: scrollY,
     key: row?.dataset.key ?? "",
-    before: row === undefined ? 0 : [...document.querySelectorAll("main [data-key]")].indexOf(row),
+    before: row === undefined ? 0 : [...document.querySelectorAll(rowsOfList)].indexOf(row),
     offset: row?.getBoundingClientRect().top ?? 0,
   };
 }
@@ -27,7 +29,7 @@ export function readPlace(countRows = () => 0) {
 /** To ask each row where it stands would lay out those that are out of sight. */
 function findFirstInSight() {
   for (let y = 1; y < innerHeight; y += rowStep) {
-    const row = document.elementFromPoint(innerWidth * 0.6, y)?.closest("main [data-key]");
+    const row = document.elementFromPoint(innerWidth * 0.6, y)?.closest(rowsOfList);
     if (row instanceof HTMLElement) return row;
   }
   return undefined;

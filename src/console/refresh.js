@@ -64,13 +64,13 @@ export function writeUnread(root, why) {
 
 /**
  * Puts a view in the place of another one: what is open there, the series that are hidden, the focus and the place.
- * @param {HTMLElement} old @param {HTMLElement} next
+ * @param {HTMLElement} old @param {HTMLElement} next @param {AbortSignal} signal of the next one
  */
-export async function replaceView(old, next) {
+export async function replaceView(old, next, signal) {
   const place = readPlace();
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   old.replaceWith(next);
-  void scrollToPlace(place);
+  void scrollToPlace(place, signal);
   const opened = Map.groupBy(old.querySelectorAll("details"), printKey);
   // Of several that nothing tells apart, each has its turn.
   for (const details of next.querySelectorAll("details"))
@@ -83,7 +83,7 @@ export async function replaceView(old, next) {
   if (focused !== null) findSame(next, focused)?.focus({ preventScroll: true });
   // What has opened fills itself after this, and may move the rest.
   await new Promise((resolve) => setTimeout(resolve));
-  void scrollToPlace(place);
+  void scrollToPlace(place, signal);
 }
 
 /** What tells an element from others of its view. @param {Element} element */

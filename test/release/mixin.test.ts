@@ -101,7 +101,7 @@ test("the limits that raise an alert are those of the whole program", () => {
   expect(listLimits(read("docs/how-to/operate.md"))).toEqual([[...ofAll, "connections"].toSorted()]);
 });
 
-test("the guide says how the runbooks get an address, of pages that the site has", () => {
+test("the guide says how the runbooks get an address, in the site of a version", () => {
   const [, script = ""] =
     /`sed -E '(.+)' deploy\/mixin\/alerts\.yaml`/.exec(read("docs/how-to/operate.md")) ?? [];
   const made: { readonly groups: readonly { readonly rules: readonly Rule[] }[] } = parseYaml(
@@ -109,7 +109,7 @@ test("the guide says how the runbooks get an address, of pages that the site has
   );
   const urls = made.groups[0]?.rules.map(({ annotations }) => annotations.runbook_url);
   expect(urls).toEqual(
-    rules.map(({ alert }) => `https://docs.example.com/how-to/runbooks.html#${alert.toLowerCase()}`),
+    rules.map(({ alert }) => `https://docs.example.com/VERSION/how-to/runbooks.html#${alert.toLowerCase()}`),
   );
 });
 

@@ -206,16 +206,16 @@ function drawMarks({ ctx, bbox, valToPos }, { canvas, marks }) {
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    // Of several at one place, the first is named.
-    if (x < labelled) continue;
     const [width, room] = [ctx.measureText(label).width, 3 * devicePixelRatio];
     // At the right end there is room on the other side only; lines of the chart must not run through it.
     const left = x + width + 2 * room > bbox.left + bbox.width ? x - width - 2 * room : x;
+    // Of several at one place, the first is named.
+    if (left < labelled) continue;
     ctx.fillStyle = ground;
     ctx.fillRect(left, bbox.top, width + 2 * room, 14 * devicePixelRatio);
     ctx.fillStyle = ink;
     ctx.fillText(label, left + room, bbox.top + 11 * devicePixelRatio);
-    labelled = x + width + 3 * room;
+    labelled = left + width + 3 * room;
   }
   ctx.restore();
 }

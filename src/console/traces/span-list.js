@@ -22,7 +22,7 @@ import { createSpanLogs } from "./trace-logs.js";
  */
 
 /** The two sides of a call may have one id. @param {Row} row */
-const formatSpanKey = ({ span }) => `${span.service_name} ${span.span_id}`;
+const formatSpanKey = ({ span }) => `${span.service_name} ${span.span_kind} ${span.span_id}`;
 
 /** A list as it is at first. @returns {Shape} */
 export const createShape = () => ({ folded: new Set(), from: 0, to: 1 });

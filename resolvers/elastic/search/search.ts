@@ -24,6 +24,7 @@ import {
   type SearchResponse,
   scanSearchResponse,
 } from "../document/hit-scanner.ts";
+import { isGlobMatch } from "../mapping/index-patterns.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { combineGroupQueries } from "../query/filter-compiler.ts";
 import { compileTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
@@ -130,8 +131,8 @@ export async function searchComplete(
 const missingNames = new WeakMap<ElasticClient, Map<string, MissingName>>();
 interface MissingName {
   readonly since: Millis;
-  /** The pattern without the missing name. */
-  readonly rest: string;
+  /** What is left of the pattern without it, as `listRest` says. */
+  readonly rest: readonly string[];
 }
 const missingNamesLifetime: Millis = 30_000;
 
@@ -158,14 +159,15 @@ export async function sendSearch(
     try {
       return await send(strictOptions);
     } catch (error) {
-      const rest = removeMissingName(pattern, error);
+      const rest = listRest(pattern, error);
       found = { since: performance.now(), rest };
       known.set(pattern, found);
     }
   }
   const search = send(searchOptions);
   try {
-    const [bytes] = await Promise.all([search, requireOpen(client, found.rest, signal)]);
+    const open = found.rest.map((rest) => requireOpen(client, rest, signal));
+    const [bytes] = await Promise.all([search, ...open]);
     return bytes;
   } catch (error) {
     releaseUnread(client, search);
@@ -175,26 +177,43 @@ export async function sendSearch(
 
 /** Checks that no index of a pattern is closed; missing names are skipped. @throws {Refused} @throws {BackendError} */
 async function requireOpen(client: ElasticClient, pattern: string, signal: AbortSignal): Promise<void> {
+  // Only exclusions are left: there is nothing to search.
   if (!/(?:^|,)[^-]/.test(pattern)) return;
   const body = JSON.stringify({ size: 0, query: matchNone });
   try {
     await postSearch(client, pattern, body, strictOptions, signal);
   } catch (error) {
-    const rest = removeMissingName(pattern, error);
-    if (rest !== pattern) await requireOpen(client, rest, signal);
+    const rest = listRest(pattern, error).filter((one) => one !== pattern);
+    await Promise.all(rest.map((one) => requireOpen(client, one, signal)));
   }
 }
 
-/** The pattern without the name for which its search was rejected. @throws {BackendError} @throws {Refused} */
-function removeMissingName(pattern: string, error: unknown): string {
+/**
+ * Returns the pattern without the name that is missing, if that is why its search was rejected. Where it may be each of several
+ * names with a date, the others of the pattern, and each of these alone.
+ * @throws {Refused} where an index is closed
+ * @throws {BackendError} the error, if it has another reason
+ */
+function listRest(pattern: string, error: unknown): readonly string[] {
   if (!(error instanceof BackendError)) throw error;
   if (isIndexClosedError(error)) throw createUnsupportedError(error.backend, closedFeature);
   if (error.status !== 404 && error.status !== 403) throw error;
   const missing = /no such index \[([^\]]+)\]/.exec(error.message)?.[1];
   const names = pattern.split(",").map((name) => name.trim());
   // The server of a remote cluster does not know how it is called here.
-  const isMissing = (name: string) => name.replace(/^-/, "").replace(/^[^<:]*:/, "") === missing;
-  return names.filter((name) => !isMissing(name)).join(",");
+  const isMissing = (name: string) =>
+    missing !== undefined && mayResolveTo(name.replace(/^-/, "").replace(/^[^<:]*:/, ""), missing);
+  const [rest, removed] = [names.filter((name) => !isMissing(name)), names.filter(isMissing)];
+  if (removed.length < 2) return [rest.join(",")];
+  const exclusions = names.filter((name) => name.startsWith("-"));
+  return [rest, ...removed.map((name) => [name, ...exclusions])].map((part) => part.join(","));
+}
+
+/** Date math (`<logs-{now/d}>`) is resolved by the server, which names the index that came of it. */
+function mayResolveTo(name: string, index: string): boolean {
+  const dateMath = /^<(.*)>$/.exec(name)?.[1];
+  if (dateMath === undefined) return name === index;
+  return isGlobMatch(dateMath.replace(/\{(?:[^{}]|\{[^{}]*\})*\}/g, "*"), index);
 }
 
 /** Whether a search was rejected because an index is closed. */

@@ -122,6 +122,26 @@ describe("log store, closed index", () => {
     expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
   });
 
+  test("refuses a closed index beside date math whose index does not exist", async () => {
+    const fake = await openScriptedSource((response, request, text) => {
+      const url = new URL(request.url ?? "", "http://source");
+      const pattern = decodeURIComponent(url.pathname);
+      const isStrict = pattern.endsWith("/_search") && url.searchParams.get("ignore_unavailable") === "false";
+      const refuse = (type: string, reason: string, status: number) =>
+        sendJson(response, { error: { root_cause: [{ type, reason }], type, reason }, status }, status);
+      if (isStrict && pattern.includes("{now/d}"))
+        return refuse("index_not_found_exception", "no such index [logs-9]", 404);
+      if (isStrict && /logs-2|now\/d-1d/.test(pattern))
+        return refuse("index_closed_exception", "closed", 400);
+      return halfOfElastic.reply(response, request, text);
+    });
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    opened.push(fake, backend);
+    expect(await read(backend, "logs-1,<logs-{now/d}>")).toEqual(["one"]);
+    for (const pattern of ["<logs-{now/d}>,logs-2", "<logs-{now/d}>,<logs-{now/d-1d{yyyy.MM.dd}}>"])
+      await expect(read(backend, pattern)).rejects.toMatchObject(refused);
+  });
+
   test("skips a missing index and repeats the strict search only now and then", async () => {
     const fake = await openScriptedSource((response, request, text) => {
       const answer = refusal(new URL(request.url ?? "", "http://source"));

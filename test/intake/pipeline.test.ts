@@ -100,7 +100,7 @@ test("runs one delivery after two simultaneous reloads, and none after the end",
   expect(logged()).not.toContain("the spool is closed");
 });
 
-test("logs at its start that reports wait for a site without a store, and delivers them once it has one", async () => {
+test("logs at a start and a reload that reports wait for a site without a store, and delivers them once it has one", async () => {
   const config = configFor(join(folder, "spool.db"));
   const away: ErrorReportStore = { deliver: () => Promise.reject(new Error("away")) };
   const first = await openErrorIntake(
@@ -126,6 +126,10 @@ test("logs at its start that reports wait for a site without a store, and delive
     "spooled error reports cannot be delivered: the site has no `frontend` backend",
   );
   expect(await watched.metric("readout_intake_spooled_reports")).toBe(1);
+  const count = () => watched.logged().split("the site has no `frontend` backend").length - 1;
+  expect(count()).toBe(1);
+  await second.replace(config, createSites({ blog: { keys: ["k"], store } }));
+  expect(count()).toBe(2);
   await second.replace(config, createSites({ shop: { keys: ["k"], store } }));
   await expect.poll(() => held).toEqual(["number 7"]);
   await second.close(0);

@@ -22,13 +22,13 @@ export interface ErrorIntake {
   readonly listen: () => Promise<void>;
   /** Resolves when no delivery uses the earlier sites. The spool and the address stay as they are. */
   readonly replace: (config: IntakeConfig, sites: Sites) => Promise<void>;
-  /** Finishes running requests, for `grace` where the intake has an address of its own. */
+  /** Finishes running requests. On an address of its own, connections are destroyed after `grace`. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 
 /**
- * A spool that is damaged is replaced, and one that cannot be used keeps no report until it can: neither keeps the
- * program from starting.
+ * Opens the spool and starts the delivery. A damaged spool is replaced; while one cannot be used, reports are dropped. The program
+ * starts in both cases.
  * @throws {ConfigError} when another process uses the spool
  */
 export async function openErrorIntake(
@@ -44,17 +44,20 @@ export async function openErrorIntake(
     throw new ConfigError(path, [{ path: "", message: `cannot be used as a spool: ${error.message}` }]);
   });
   telemetry.intake.watch(() => spool.readLevel());
-  const { sites: waiting } = await spool.readLevel().catch(() => ({ sites: {} }));
-  for (const [site, reports] of Object.entries(waiting)) {
-    if (sites.get(site)?.frontend?.store !== undefined) continue;
-    const message = "spooled error reports cannot be delivered: the site has no `frontend` backend";
-    telemetry.log({ level: "warn", message, site, reports });
-  }
+  const reportUndeliverable = async (sites: Sites): Promise<void> => {
+    const { sites: waiting } = await spool.readLevel().catch(() => ({ sites: {} }));
+    for (const [site, reports] of Object.entries(waiting)) {
+      if (sites.get(site)?.frontend?.store !== undefined) continue;
+      const message = "spooled error reports cannot be delivered: the site has no `frontend` backend";
+      telemetry.log({ level: "warn", message, site, reports });
+    }
+  };
+  await reportUndeliverable(sites);
   let delivery = startDelivery({ spool, sites, telemetry });
   /** Replacements run one after the other: two that end the same delivery would both start another. */
   let replaced = Promise.resolve();
-  const spooled = (site: string) => delivery.wake(site);
-  const intake = createIntake({ config, sites, spool, onSpooled: spooled, telemetry, now });
+  const onSpooled = (site: string) => delivery.wake(site);
+  const intake = createIntake({ config, sites, spool, onSpooled, telemetry, now });
   const onLimitReached = telemetry.recordLimit;
   const own = config.listen && {
     address: config.listen,
@@ -74,6 +77,7 @@ export async function openErrorIntake(
       replaced = replaced.then(async () => {
         await delivery.close();
         delivery = startDelivery({ spool, sites, telemetry });
+        await reportUndeliverable(sites);
       });
       return replaced;
     },

@@ -3,7 +3,7 @@
 import type { CommandHelp } from "#src/cli/support/command-help.ts";
 import { readHelp } from "#src/commands.ts";
 
-/** Prints `readout.1`. The page has the version instead of a date, so that one commit makes one page. */
+/** Returns the text of `readout.1`. The page has the version instead of a date, so that one commit makes one page. */
 export async function buildManPage(version: string): Promise<string> {
   const commands = await readHelp();
   return `.TH READOUT 1 "" "readout ${escapeRoff(version)}" "User Commands"
@@ -31,7 +31,7 @@ Success.
 A failure, also a wrong configuration.
 .TP
 .B 2
-A wrong call.
+Wrong arguments.
 .SH FILES
 .TP
 .I readout.yaml
@@ -51,7 +51,7 @@ Where compiled code is kept between starts.
 }
 
 function printCommand({ name, usage }: CommandHelp): string {
-  return `.SH ${escapeRoff(`readout ${name}`).toUpperCase()}\n.nf\n${usage.trimEnd().split("\n").map(escapeRoff).join("\n")}\n.fi\n`;
+  return `.SH ${escapeRoff(`readout ${name}`.toUpperCase())}\n.nf\n${usage.trimEnd().split("\n").map(escapeRoff).join("\n")}\n.fi\n`;
 }
 
 /** Text of a line as roff takes it: no escapes, plain dashes and quotes, and no request at its start. */

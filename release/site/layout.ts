@@ -12,7 +12,8 @@ export function layOutPage(page: Page, rendered: RenderedPage, { version, pages 
   const link = (to: string) => escapeHtml(linkBetween(page.path, to));
   const title = page.path === "index.html" ? "Readout" : `${page.title} · Readout`;
   const description =
-    page.summary.replaceAll(/[`[\]]|\([^)]*\)/g, "") || `${page.title}: documentation of Readout`;
+    page.summary.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "") ||
+    `${page.title}: documentation of Readout`;
   return `<!doctype html>
 <html lang="en" data-root="${link("index.html").replace(/index\.html$/, "") || "./"}" data-version="${version}">
 <head>
@@ -75,6 +76,6 @@ function printNeighbours(page: Page, pages: readonly Page[]): string {
     other === undefined || other.group !== page.group
       ? ""
       : `<a rel="${rel}" href="${escapeHtml(linkBetween(page.path, other.path))}">${words}: ${escapeHtml(other.title)}</a>`;
-  const links = print(pages[at - 1], "Before", "prev") + print(pages[at + 1], "Next", "next");
+  const links = print(pages[at - 1], "Previous", "prev") + print(pages[at + 1], "Next", "next");
   return links === "" ? "" : `<nav class="neighbours" aria-label="Neighbours">${links}</nav>\n`;
 }

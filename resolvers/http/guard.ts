@@ -83,7 +83,7 @@ export function createGuard(
 ): Guard {
   const clock = () => performance.now();
   const bulkhead = createBulkhead(concurrent, queued);
-  const onOpen = () => bulkhead.rejectWaiting(breakerOpenError(backend), breaker.isOpen);
+  const onOpen = () => bulkhead.rejectWaiting(createBreakerOpenError(backend), breaker.isOpen);
   const breaker = createCircuitBreaker({ failures: failuresToOpen, openFor, onOpen, clock });
   const authBackoff = createAuthBackoff({ ...authBackoffSettings, clock });
   const state: GuardState = {
@@ -142,15 +142,15 @@ async function runOnce<T>(
 ): Promise<T> {
   const { backend, breaker, authBackoff } = state;
   const client = findClientRequest(signal);
-  if (breaker.isOpen(client?.account)) throw breakerOpenError(backend);
+  if (breaker.isOpen(client?.account)) throw createBreakerOpenError(backend);
   const release = await waitForSlot(state, client, signal);
   try {
     signal.throwIfAborted();
     const reportOutcome = breaker.enter(client?.account);
-    if (reportOutcome === undefined) throw breakerOpenError(backend);
+    if (reportOutcome === undefined) throw createBreakerOpenError(backend);
     if (!authBackoff.tryEnter()) {
       reportOutcome("unknown");
-      throw credentialsRefusedError(backend);
+      throw createCredentialsRefusedError(backend);
     }
     return await runAttempt(state, { signal, client, reportOutcome, observe }, request).catch(
       (error: unknown) => {
@@ -180,11 +180,11 @@ async function waitForSlot(
   }
 }
 
-function breakerOpenError(backend: string): BackendError {
+function createBreakerOpenError(backend: string): BackendError {
   return new BackendError(backend, "unreachable", "circuit breaker open after repeated failures");
 }
 
-function credentialsRefusedError(backend: string): BackendError {
+function createCredentialsRefusedError(backend: string): BackendError {
   const reason = "credentials refused repeatedly (status 401): requests are paused";
   return new BackendError(backend, "denied", reason, { status: 401 });
 }

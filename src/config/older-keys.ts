@@ -27,7 +27,7 @@ interface RenamedFile {
   readonly toWrittenPath: (path: Path) => Path;
 }
 
-/** Reports each key that the file gives under both names; the newer one then counts. */
+/** Reports each key that the file gives under both names; the newer one then counts, so that the rest is checked. */
 export function renameOlderKeys(file: unknown, report: IssueReporter): RenamedFile {
   const written = new Map<string, Path>();
   const value = renamedKeys.reduce((value, renamed) => {

@@ -25,7 +25,7 @@ import {
 } from "./refresh.js";
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
 import { createTabs } from "./tabs.js";
-import { startRefresh, startTheme, startZone } from "./tools.js";
+import { createRefreshSelect, createThemeSwitch, createZoneSwitch } from "./toolbar.js";
 import { views } from "./views.js";
 
 /** @typedef {import("./base/address.js").ViewName} ViewName */
@@ -61,7 +61,7 @@ const siteChoice = createSelect([], (site) => {
 let staged;
 const refreshField = createField(
   "Refresh",
-  startRefresh(() => void refreshView()),
+  createRefreshSelect(() => void refreshView()),
   "site",
 );
 const siteField = createField("Site", siteChoice, "site");
@@ -275,8 +275,8 @@ async function refreshView({ isAsked = false } = {}) {
 tools.append(
   refreshField,
   siteField,
-  startZone(() => void showZone()),
-  startTheme(),
+  createZoneSwitch(() => void showZone()),
+  createThemeSwitch(),
   forget,
 );
 document.body.append(

@@ -1,4 +1,4 @@
-// What stands at the top of the page, on every view: how often it is read anew, the time zone, and the theme.
+// The controls of the toolbar, on every view: how often it is refreshed, the time zone, and the theme.
 import { createElement, createHiddenText, createSelect } from "./base/dom.js";
 import { setZone } from "./base/format.js";
 
@@ -10,10 +10,10 @@ const intervals = /** @type {const} */ ([
 ]);
 
 /**
- * Reads what is shown anew every while, as long as someone looks.
+ * Refreshes the view at the chosen interval, unless the tab is hidden.
  * @param {() => void} refresh @returns {HTMLSelectElement} how often
  */
-export function startRefresh(refresh) {
+export function createRefreshSelect(refresh) {
   /** @type {ReturnType<typeof setInterval> | undefined} */
   let timer;
   const made = createSelect(intervals, (value) => {
@@ -30,7 +30,7 @@ export function startRefresh(refresh) {
 const zoneKey = "readout.zone";
 
 /** The time zone: UTC until someone chooses. Applies what was chosen before, and returns the switch. @param {() => void} changed */
-export function startZone(changed) {
+export function createZoneSwitch(changed) {
   let isLocal = localStorage.getItem(zoneKey) === "local";
   const word = createElement("span");
   const made = createElement(
@@ -60,7 +60,7 @@ const themes = /** @type {const} */ (["system", "light", "dark"]);
 /** @typedef {typeof themes[number]} Theme */
 
 /** Light or dark: as the system is, until someone chooses. Applies what was chosen before, and returns the switch. */
-export function startTheme() {
+export function createThemeSwitch() {
   let theme = themes.find((one) => one === localStorage.getItem(themeKey)) ?? "system";
   const word = createElement("span");
   const made = createElement("button", { type: "button", class: "theme" }, createHiddenText("Theme: "), word);

@@ -275,9 +275,9 @@ interface SessionOptions {
   /** Told of what is not the client's affair. */
   readonly onFailure: (operation: string, error: unknown) => void;
   /** Opens a live tail. @throws as its route */
-  readonly follow: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
+  readonly followTail: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
   readonly readTailPosition: Session["readTailPosition"];
-  readonly renew: Session["renew"];
+  readonly createNext: Session["createNext"];
 }
 
 /** Operations and links of one request under way at once: each takes one of the places of the token, and of the server. */
@@ -296,7 +296,7 @@ export function createSession(options: SessionOptions): Session {
     user: principal.user,
     ...{ rules: options.rules, noteDocument: options.noteDocument },
     gone,
-    release: options.held.release,
+    releaseRows: options.held.release,
     sites: [...executor.selectVisibleSites(principal).values()],
     missing,
     runOperation: async (name, input, place) => {
@@ -363,18 +363,18 @@ export function createSession(options: SessionOptions): Session {
 
 /** What a session has for the live tail of its request. */
 function createTailAccess({
-  follow,
+  followTail,
   onFailure: failed,
   readTailPosition,
-  renew,
-}: SessionOptions): Pick<Session, "follow" | "toTailError" | "readTailPosition" | "renew"> {
+  createNext,
+}: SessionOptions): Pick<Session, "followTail" | "toTailError" | "readTailPosition" | "createNext"> {
   return {
-    follow: (name, input) =>
-      follow(name, input).catch((error: unknown) => {
+    followTail: (name, input) =>
+      followTail(name, input).catch((error: unknown) => {
         throw toReportedError(name, error, failed);
       }),
     toTailError: toFieldError,
-    ...{ readTailPosition, renew },
+    ...{ readTailPosition, createNext },
   };
 }
 

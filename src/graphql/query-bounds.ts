@@ -41,7 +41,7 @@ const armorBounds = {
   // What asks for a schema by variables has a dozen (sgqlc).
   maxDirectives: { n: 50, onReject },
   maxTokens: { n: 2_000, onReject },
-  // Whoever may ask at all may read the schema.
+  // Where the schema may not be read, the gateway takes suggestions out.
   blockFieldSuggestion: { enabled: false },
 };
 
@@ -64,7 +64,7 @@ const boundQueryLength: Plugin = {
   },
 };
 
-/** Validation compares each with each other. */
+/** Validation compares each fragment with each other. */
 const maxFragments = 100;
 
 /**
@@ -85,7 +85,7 @@ export function createQueryCaches() {
   };
 }
 
-/** More help nobody. Each is told with the names that are near it, and to look for those is what costs. */
+/** More help nobody, and looking for similar names, which each mistake is told with, is what costs. */
 const maxMistakes = 20;
 
 const boundValidation: Plugin = {

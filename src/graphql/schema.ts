@@ -164,17 +164,17 @@ async function followRows(
   input: unknown,
   context: { readout: Session },
 ): Promise<AsyncIterable<TailEvent>> {
-  const events = (await context.readout.follow(name, input))[Symbol.asyncIterator]();
+  const events = (await context.readout.followTail(name, input))[Symbol.asyncIterator]();
   const renewed: AsyncIterableIterator<TailEvent> = {
     [Symbol.asyncIterator]: () => renewed,
     next: async () => {
-      context.readout.release();
+      context.readout.releaseRows();
       const next = await events.next();
-      context.readout = context.readout.renew();
+      context.readout = context.readout.createNext();
       return next;
     },
     return: async () => {
-      context.readout.release();
+      context.readout.releaseRows();
       return (await events.return?.()) ?? { done: true, value: undefined };
     },
   };

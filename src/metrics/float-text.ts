@@ -1,7 +1,7 @@
 // Decimals and the doubles nearest to them, both ways, as `Number` and `String` have them. Most values of a source have
 // 16 or 17 digits; making a text of each to parse it, or to print it, costs several times what all the rest of an answer
-// does. What the arithmetic here cannot decide is left to those two. Numbers come and go in arrays of doubles: handed over
-// by themselves, each would take memory.
+// does. What the arithmetic here cannot decide is left to those two. Numbers come and go in arrays of doubles: one
+// that is passed or returned by itself may be boxed on the heap.
 
 /** Powers of ten that a double holds exactly. */
 const powersOfTen = Float64Array.from({ length: 23 }, (_, exponent) => 10 ** exponent);
@@ -16,13 +16,13 @@ const zero = 0x30;
 const fullHead = 1e5;
 
 /**
- * Reads the digits that begin at `start`, and maybe a sign before them and a point among them, into `numbers[index]`. Tells
- * where they end; -1 where there are none, where this arithmetic cannot tell which double is the nearest, and where they
- * lie so near `end`, before which the room is read, that there may be more of them.
+ * Reads a number at `start`, with a sign and a point if they are there, into `numbers[index]`. Returns the index after its last
+ * digit. Returns -1 where there is no digit, where this arithmetic cannot tell the nearest double, and where the digits may go on
+ * beyond `end`, up to which the view is filled.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: calls and temporary objects for each number would cost more than the arithmetic (ADR 15)
 export function scanNumber(
-  room: DataView,
+  view: DataView,
   start: number,
   end: number,
   numbers: Float64Array,
@@ -30,7 +30,7 @@ export function scanNumber(
 ): number {
   const last = end - 4;
   if (start > last) return -1;
-  const first = room.getUint8(start) === minus ? start + 1 : start;
+  const first = view.getUint8(start) === minus ? start + 1 : start;
   let at = first;
   let point = -1;
   let head = 0;
@@ -38,7 +38,7 @@ export function scanNumber(
   let tailLength = 0;
   while (at <= last) {
     // Four at once: each has its value once 0x30 is taken off, and all else a bit in its upper half, or with 6 more.
-    const word = room.getInt32(at) ^ 0x30303030;
+    const word = view.getInt32(at) ^ 0x30303030;
     if (((word | (word + 0x06060606)) & 0xf0f0f0f0) === 0) {
       const pairs = (word >>> 8) * 10 + word;
       const four = ((pairs >>> 16) & 0xff) * 100 + (pairs & 0xff);
@@ -50,7 +50,7 @@ export function scanNumber(
       at += 4;
       continue;
     }
-    for (let digit = room.getUint8(at) - zero; ; digit = room.getUint8(at) - zero) {
+    for (let digit = view.getUint8(at) - zero; ; digit = view.getUint8(at) - zero) {
       if (digit < 0 || digit > 9) break;
       if (head < fullHead) head = head * 10 + digit;
       else {
@@ -59,7 +59,7 @@ export function scanNumber(
       }
       at += 1;
     }
-    if (point < 0 && room.getUint8(at) === dot) {
+    if (point < 0 && view.getUint8(at) === dot) {
       point = at;
       at += 1;
       continue;
@@ -136,14 +136,14 @@ function encodePair(number: number): number {
  * nearest. Tells where it ends; up to `maxNumberBytes` bytes behind `start` are written over.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: calls and temporary objects for each number would cost more than the arithmetic (ADR 15)
-export function writeNumber(room: DataView, start: number, numbers: Float64Array, index: number): number {
+export function writeNumber(view: DataView, start: number, numbers: Float64Array, index: number): number {
   const value = numbers[index] ?? Number.NaN;
   const size = Math.abs(value);
   let at = start;
-  if (value < 0) room.setUint8(at++, minus);
-  if (size < 1e9 && (size | 0) === size) return writeWhole(room, at, size);
+  if (value < 0) view.setUint8(at++, minus);
+  if (size < 1e9 && (size | 0) === size) return writeWhole(view, at, size);
   // What is smaller or larger may have an exponent, or no power of ten that makes 16 digits of it.
-  if (!(size >= 1e-6 && size < 1e15)) return writeText(room, at, size);
+  if (!(size >= 1e-6 && size < 1e15)) return writeText(view, at, size);
   let decimals = 15;
   while (size >= (powersOfTen[16 - decimals] ?? 0)) decimals--;
   while (size * (powersOfTen[decimals] ?? 0) < 1e15) decimals++;
@@ -165,10 +165,10 @@ export function writeNumber(room: DataView, start: number, numbers: Float64Array
     const read = roundToNearest(head, tail + more, 8, decimals);
     if (read === size) {
       tail += more;
-      if (Math.abs(rest - more) > tieMargin) return writeText(room, at, size);
+      if (Math.abs(rest - more) > tieMargin) return writeText(view, at, size);
     } else {
       const tenths = Math.round(rest * 10);
-      if (Number.isNaN(read) || Math.abs(rest * 10 - tenths) > tieMargin) return writeText(room, at, size);
+      if (Number.isNaN(read) || Math.abs(rest * 10 - tenths) > tieMargin) return writeText(view, at, size);
       const units = Math.floor(tenths / 10);
       tail += units;
       last = tenths - units * 10;
@@ -180,12 +180,12 @@ export function writeNumber(room: DataView, start: number, numbers: Float64Array
 
   const point = at + Math.max(1, 16 - decimals);
   const zeros = Math.max(0, decimals - 15);
-  for (let before = 1; before <= zeros; before++) room.setUint8(at + before, zero);
-  writeDigits(room, at + 1 + zeros, head, tail, last);
-  for (; at < point; at++) room.setUint8(at, room.getUint8(at + 1));
-  room.setUint8(point, dot);
+  for (let before = 1; before <= zeros; before++) view.setUint8(at + before, zero);
+  writeDigits(view, at + 1 + zeros, head, tail, last);
+  for (; at < point; at++) view.setUint8(at, view.getUint8(at + 1));
+  view.setUint8(point, dot);
   let end = point + 2 + decimals;
-  while (room.getUint8(end - 1) === zero) end--;
+  while (view.getUint8(end - 1) === zero) end--;
   return end - 1 === point ? point : end;
 }
 
@@ -193,31 +193,31 @@ export function writeNumber(room: DataView, start: number, numbers: Float64Array
 const tieMargin = 0.5 - 2 ** -20;
 
 /** Eight digits, eight more and one. */
-function writeDigits(room: DataView, at: number, head: number, tail: number, last: number): void {
+function writeDigits(view: DataView, at: number, head: number, tail: number, last: number): void {
   const first = (head / 10_000) | 0;
   const third = (tail / 10_000) | 0;
-  room.setUint32(at, fourDigitTexts[first] ?? 0);
-  room.setUint32(at + 4, fourDigitTexts[head - first * 10_000] ?? 0);
-  room.setUint32(at + 8, fourDigitTexts[third] ?? 0);
-  room.setUint32(at + 12, fourDigitTexts[tail - third * 10_000] ?? 0);
-  room.setUint8(at + 16, zero + last);
+  view.setUint32(at, fourDigitTexts[first] ?? 0);
+  view.setUint32(at + 4, fourDigitTexts[head - first * 10_000] ?? 0);
+  view.setUint32(at + 8, fourDigitTexts[third] ?? 0);
+  view.setUint32(at + 12, fourDigitTexts[tail - third * 10_000] ?? 0);
+  view.setUint8(at + 16, zero + last);
 }
 
 /** A whole number below 10^9, in arithmetic on integers of 32 bits. */
-function writeWhole(room: DataView, start: number, number: number): number {
+function writeWhole(view: DataView, start: number, number: number): number {
   let end = start + 1;
   for (let least = 10; least <= number; least *= 10) end++;
   let left = number | 0;
   for (let at = end - 1; at >= start; at--) {
     const tenth = (left / 10) | 0;
-    room.setUint8(at, zero + left - tenth * 10);
+    view.setUint8(at, zero + left - tenth * 10);
     left = tenth;
   }
   return end;
 }
 
-function writeText(room: DataView, start: number, value: number): number {
+function writeText(view: DataView, start: number, value: number): number {
   const text = String(value);
-  for (let at = 0; at < text.length; at++) room.setUint8(start + at, text.charCodeAt(at));
+  for (let at = 0; at < text.length; at++) view.setUint8(start + at, text.charCodeAt(at));
   return start + text.length;
 }

@@ -106,10 +106,10 @@ async function loadGateway(host: GraphqlHost) {
       ...{ gone, held },
       onFailure: (operation, err) =>
         telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
-      follow: (...asked) => followOperation(host.dispatcher, admission, tail, cutConnection, ...asked),
+      followTail: (...asked) => followOperation(host.dispatcher, admission, tail, cutConnection, ...asked),
       readTailPosition: () => tail.position,
       // The request's own deadline is that of its head, which has been sent by then.
-      renew: () =>
+      createNext: () =>
         openSession(admission, tail, cutConnection, {
           signal: exchange.gone,
           held: generation.executor.openHeld(principal),

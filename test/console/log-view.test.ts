@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { chooseListedFields, collectBodyFields, listFieldTexts } from "#src/console/logs/field-paths.js";
-import { buildColumns, type Counts, chooseStretch, severityOrder } from "#src/console/logs/histogram.js";
+import { buildColumns, type Counts, convertToTimes, severityOrder } from "#src/console/logs/histogram.js";
 import { readSaved, writeSaved } from "#src/console/logs/saved-queries.js";
 import { printLines } from "#src/console/logs/take-out.js";
 import { printPath, printTerm, readPath } from "#src/console/search/query.js";
@@ -55,11 +55,11 @@ describe("the histogram", () => {
 
   test("a stretch of it is that part of the range", () => {
     const bounds = { from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
-    expect(chooseStretch(bounds, 0.25, 0.5)).toEqual({
+    expect(convertToTimes(bounds, 0.25, 0.5)).toEqual({
       from: "2026-01-31T12:15:00.000Z",
       to: "2026-01-31T12:30:00.000Z",
     });
-    expect(chooseStretch(bounds, 0, 1)).toEqual({ from: print(base), to: print(base + 3_600_000) });
+    expect(convertToTimes(bounds, 0, 1)).toEqual({ from: print(base), to: print(base + 3_600_000) });
   });
 });
 

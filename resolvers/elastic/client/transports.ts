@@ -263,13 +263,13 @@ async function drainBody(
   for await (const chunk of stream) {
     bytes += chunk.length;
     if (bytes > limitBytes) throw new RangeError(`a response of more than ${limitBytes} bytes`);
-    if (isText && !utf8.push(chunk)) throw notUtf8Error();
+    if (isText && !utf8.push(chunk)) throw createNotUtf8Error();
     chunks.push(chunk);
   }
-  if (isText && !utf8.end()) throw notUtf8Error();
+  if (isText && !utf8.end()) throw createNotUtf8Error();
   return chunks;
 }
 
-function notUtf8Error(): TypeError {
+function createNotUtf8Error(): TypeError {
   return new TypeError("a response that is not UTF-8");
 }

@@ -10,8 +10,8 @@ import { hasUnmappedField } from "../query/tenant-filter.ts";
 import { recordHitSize } from "../search/hit-size.ts";
 import {
   acceptShardCount,
+  createMappingChangedError,
   isStale,
-  mappingChangedError,
   type ReachedIndices,
   readCompleteResponse,
   requireSameIndices,
@@ -55,7 +55,7 @@ export async function searchPlanned<Response extends ReachedIndices>(
         return { plan, response: result };
       }
       if (attempt === maxRefreshes) {
-        if (isUnseen) throw mappingChangedError(backend, source.index);
+        if (isUnseen) throw createMappingChangedError(backend, source.index);
         acceptShardCount(backend, source.index, metadata, result, mappingCache);
         return { plan, response: result };
       }

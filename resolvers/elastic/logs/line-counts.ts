@@ -23,7 +23,7 @@ import { combineCertainQueries, compileByGroup } from "../query/filter-compiler.
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
 import { buildDateRangeQuery } from "../query/time-field.ts";
 import { hasMaskedField } from "../search/access-restrictions.ts";
-import { malformedResponseError, sendSearch } from "../search/search.ts";
+import { createMalformedResponseError, sendSearch } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { searchPlanned } from "./group-search.ts";
 import { buildLinesQuery, type SearchPlan } from "./search-plan.ts";
@@ -273,7 +273,7 @@ function parseAnswer(backend: string, bytes: Buffer): CountAnswer {
   try {
     answer = answerSchema.parse(parseJson(bytes.toString()));
   } catch (cause) {
-    throw malformedResponseError(backend, bytes, cause);
+    throw createMalformedResponseError(backend, bytes, cause);
   }
   const { timed_out, _shards, hits } = answer;
   if (timed_out || _shards.failed > 0 || hits.total.relation !== "eq")

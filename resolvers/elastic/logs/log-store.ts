@@ -16,7 +16,7 @@ import { parseTenantFilter } from "../query/tenant-filter.ts";
 import { requireReadableGroups } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { refuseRemote, refuseUnsearchable } from "../search/remote-clusters.ts";
-import { mappingChangedError, rejectInexactTenantFilter } from "../search/search.ts";
+import { compileOrRefuse, createMappingChangedError } from "../search/search.ts";
 import { explainSource } from "./explain.ts";
 import { streamGroup } from "./group-pages.ts";
 import { batchSizes, createGroupReader, type ReadBudget } from "./group-reader.ts";
@@ -134,7 +134,7 @@ function createReadContext(
 ): ReadContext {
   const { tenantFilter: text } = source;
   const tenantFilter =
-    text === undefined ? undefined : rejectInexactTenantFilter(store.backend, () => parseTenantFilter(text));
+    text === undefined ? undefined : compileOrRefuse(store.backend, () => parseTenantFilter(text));
   return { ...store, source, layoutGroup, layoutGroups, initialMetadata, query, tenantFilter, signal };
 }
 
@@ -196,5 +196,5 @@ async function* readSource(
 
 function requireRestartable(backend: string, error: unknown, attempt: number, pattern: string): void {
   if (!(error instanceof LayoutsChanged)) throw error;
-  if (attempt === maxRestarts) throw mappingChangedError(backend, pattern);
+  if (attempt === maxRestarts) throw createMappingChangedError(backend, pattern);
 }

@@ -16,7 +16,7 @@ import type { LayoutGroup } from "../layout/layout-groups.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { listFieldNames, parseTenantFilter } from "../query/tenant-filter.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "./missing-time.ts";
-import { formatNames, rejectInexactTenantFilter } from "./search.ts";
+import { compileOrRefuse, formatNames } from "./search.ts";
 
 /** Fields probed in one request; each takes an aggregation. */
 const maxFieldsPerRequest = 200;
@@ -146,7 +146,7 @@ export async function refuseMaskedTenantFilter(
 ): Promise<void> {
   if (tenantFilter === undefined) return;
   const names = listFieldNames(
-    rejectInexactTenantFilter(backend, () => parseTenantFilter(tenantFilter)),
+    compileOrRefuse(backend, () => parseTenantFilter(tenantFilter)),
     metadata.groups,
   );
   const masked = await listMaskedFields(client, index, metadata, new Set(names), signal);

@@ -8,7 +8,7 @@ import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
 import type { AttributeValue } from "../../../src/core/rows.ts";
 import { isValueObject } from "../document/flatten.ts";
 import { formatHitId, type Hit, type SearchResponse, scanSearchResponse } from "../document/hit-scanner.ts";
-import { malformedResponseError, noPickedFields, requireComplete } from "./search.ts";
+import { createMalformedResponseError, noPickedFields, requireComplete } from "./search.ts";
 
 export interface ParsedHit {
   readonly index: string;
@@ -39,7 +39,7 @@ export async function parseCompleteResponse(
   try {
     response = await takeSteps(parseResponse(bytes, size));
   } catch (cause) {
-    throw malformedResponseError(backend, bytes, cause);
+    throw createMalformedResponseError(backend, bytes, cause);
   }
   requireComplete(backend, response, counted);
   return response;

@@ -46,13 +46,13 @@ export async function readCompleteResponse(
   try {
     response = await takeSteps(scanSearchResponse(bytes, pickedNames));
   } catch (cause) {
-    throw malformedResponseError(backend, bytes, cause);
+    throw createMalformedResponseError(backend, bytes, cause);
   }
   requireComplete(backend, response, counted);
   return response;
 }
 
-export function malformedResponseError(backend: string, bytes: Buffer, cause: unknown): BackendError {
+export function createMalformedResponseError(backend: string, bytes: Buffer, cause: unknown): BackendError {
   const reason = `a response of ${bytes.length} bytes that is not one of _search`;
   return new BackendError(backend, "malformed", reason, { cause });
 }
@@ -321,14 +321,14 @@ export function acceptShardCount(
   const problem = describeShardProblem(pattern, metadata, total);
   if (hasUnknownIndex(metadata, response) || (problem !== undefined && total < metadata.shards)) {
     throw problem === undefined
-      ? mappingChangedError(backend, pattern)
+      ? createMappingChangedError(backend, pattern)
       : new BackendError(backend, "partial", problem);
   }
   mappingCache.acceptShardCount(pattern, total);
 }
 
 /** The right may be refused for a moment only, so that the request is worth a retry. `what` needs the mapping. */
-export function mappingRefusedError(backend: string, what: string): BackendError {
+export function createMappingRefusedError(backend: string, what: string): BackendError {
   return new BackendError(
     backend,
     "denied",
@@ -336,7 +336,7 @@ export function mappingRefusedError(backend: string, what: string): BackendError
   );
 }
 
-export function mappingChangedError(backend: string, pattern: string): BackendError {
+export function createMappingChangedError(backend: string, pattern: string): BackendError {
   const reason = `the indices of ${pattern} change faster than their mappings can be read`;
   return new BackendError(backend, "partial", reason);
 }
@@ -376,10 +376,10 @@ export function buildTenantFilterQuery(
   metadata: IndexMetadata,
 ): Query {
   if (tenantFilter === undefined) return matchAll;
-  if (metadata.opaque) throw mappingRefusedError(backend, "a tenant filter");
+  if (metadata.opaque) throw createMappingRefusedError(backend, "a tenant filter");
   const queries = metadata.groups.map((group) => ({
     group,
-    query: rejectInexactTenantFilter(backend, () => compileTenantFilter(tenantFilter, group)),
+    query: compileOrRefuse(backend, () => compileTenantFilter(tenantFilter, group)),
   }));
   const combined = combineGroupQueries(queries, metadata);
   if (combined === matchAll && queries.some(({ query }) => query !== matchAll)) {
@@ -389,7 +389,7 @@ export function buildTenantFilterQuery(
 }
 
 /** Runs what parses or compiles a tenant filter, and turns its error into a refusal. @throws {Refused} */
-export function rejectInexactTenantFilter<T>(backend: string, compile: () => T): T {
+export function compileOrRefuse<T>(backend: string, compile: () => T): T {
   try {
     return compile();
   } catch (error) {

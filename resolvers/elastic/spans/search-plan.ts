@@ -27,10 +27,10 @@ import { refuseMaskedTenantFilter } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { refuseRemote } from "../search/remote-clusters.ts";
 import {
-  malformedResponseError,
-  mappingRefusedError,
+  compileOrRefuse,
+  createMalformedResponseError,
+  createMappingRefusedError,
   refuseClosed,
-  rejectInexactTenantFilter,
   sendSearch,
 } from "../search/search.ts";
 import { type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
@@ -154,7 +154,7 @@ async function buildPlan(
   metadata: IndexMetadata,
   signal: AbortSignal,
 ): Promise<SearchPlan> {
-  if (metadata.opaque) throw mappingRefusedError(backend, "a search for spans");
+  if (metadata.opaque) throw createMappingRefusedError(backend, "a search for spans");
   refuseClosed(backend, metadata);
   const byLayout = placedForms.get(metadata) ?? new Map<string, PlacedForms>();
   placedForms.set(metadata, byLayout);
@@ -182,7 +182,7 @@ export async function aggregateSource(
   try {
     return parseJson(bytes.toString("utf8"));
   } catch (cause) {
-    throw malformedResponseError(context.backend, bytes, cause);
+    throw createMalformedResponseError(context.backend, bytes, cause);
   }
 }
 
@@ -280,7 +280,7 @@ export function searchSource(
 export function readTenantFilter(backend: string, { tenantFilter }: SpanSource): Filter | undefined {
   return tenantFilter === undefined
     ? undefined
-    : rejectInexactTenantFilter(backend, () => parseTenantFilter(tenantFilter));
+    : compileOrRefuse(backend, () => parseTenantFilter(tenantFilter));
 }
 
 /** The exact number of matching documents. @throws {BackendError} `malformed` without one */

@@ -16,7 +16,7 @@ import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { chooseFirstSize, choosePageSize, noteHitSize, reducePageSize } from "../search/page-size.ts";
-import { isStale, mappingChangedError } from "../search/search.ts";
+import { createMappingChangedError, isStale } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import { IndicesChangedError } from "../snapshot/shard-states.ts";
 import {
@@ -415,7 +415,7 @@ async function* readPages<Form extends SpanForm | EventForm>(
       read += response.count;
       budget.reportRead?.(response.count);
       if (isStale(plan.metadata, response, response.shards.total))
-        throw mappingChangedError(backend, query.source.index);
+        throw createMappingChangedError(backend, query.source.index);
       const pending = read < total ? readNextPage(response) : undefined;
       // A failure is reported once the caller asks for the page; until then it must not count as unhandled.
       pending?.catch(() => undefined);

@@ -23,12 +23,7 @@ import { findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter } from "../query/tenant-filter.ts";
 import { refuseMaskedFilter } from "../search/access-restrictions.ts";
-import {
-  acceptShardCount,
-  isStale,
-  mappingChangedError,
-  rejectInexactTenantFilter,
-} from "../search/search.ts";
+import { acceptShardCount, compileOrRefuse, createMappingChangedError, isStale } from "../search/search.ts";
 import { findLastSortValues, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import {
   aggregateSource,
@@ -109,7 +104,7 @@ export async function startSearch<Form extends SpanForm | EventForm>(
       acceptShardCount(backend, source.index, plan.metadata, outcome.response, mappingCache);
       return startSearch(context, query, options, signal);
     }
-    if (isLast) throw mappingChangedError(backend, source.index);
+    if (isLast) throw createMappingChangedError(backend, source.index);
     await mappingCache.refresh(source.index, signal);
   }
 }
@@ -126,7 +121,7 @@ async function searchWithPlan<Form extends SpanForm | EventForm>(
   const attempt = { plan, pendingBehind: undefined, isLast: view !== undefined };
   const outcome = await attemptSearch(context, query, options, attempt, signal);
   if (outcome.kind === "answered") return outcome.search;
-  throw view === undefined ? new PlanOutdatedError() : mappingChangedError(backend, query.source.index);
+  throw view === undefined ? new PlanOutdatedError() : createMappingChangedError(backend, query.source.index);
 }
 
 interface Attempt {
@@ -246,7 +241,7 @@ function compileFormsQuery<Form extends SpanForm | EventForm>(
     const filters =
       tenantFilter === undefined
         ? []
-        : [rejectInexactTenantFilter(backend, () => compileTenantFilter(tenantFilter, placed.group))];
+        : [compileOrRefuse(backend, () => compileTenantFilter(tenantFilter, placed.group))];
     const query = allOf([...filters, buildFormQuery(placed), condition(placed, source)]);
     return { query, indices: placed.group.indices };
   });

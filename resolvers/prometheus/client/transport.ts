@@ -183,13 +183,13 @@ export async function streamBody(
     if (bytes > settings.answerBytes) {
       throw new BackendError(backend, "rejected", `response larger than ${settings.answerBytes} bytes`);
     }
-    if (!utf8.push(chunk)) throw notUtf8Error(backend);
+    if (!utf8.push(chunk)) throw createNotUtf8Error(backend);
     take(chunk);
   }
-  if (!utf8.end()) throw notUtf8Error(backend);
+  if (!utf8.end()) throw createNotUtf8Error(backend);
 }
 
-function notUtf8Error(backend: string): BackendError {
+function createNotUtf8Error(backend: string): BackendError {
   return new BackendError(backend, "malformed", "a response that is not UTF-8");
 }
 

@@ -11,7 +11,7 @@ import type { RollupStore } from "../../store/rollups.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
 import { createRollupAnalytics } from "../../tracing/figures/rollup-analytics.ts";
 import { openKeptFigures } from "../../tracing/rollup-store/kept-figures.ts";
-import { openKinds } from "../support/backend-kinds.ts";
+import { createKindLookup } from "../support/backend-kinds.ts";
 import type { Shell } from "../support/shell.ts";
 import {
   groupSitesByBackend,
@@ -120,7 +120,7 @@ function* connectBackends(
   file: string,
   io: IO,
 ): Steps<ReadonlyMap<string, Backend>> {
-  const kinds = openKinds(file, shell);
+  const kinds = createKindLookup(file, shell);
   const backends = new Map<string, Backend>();
   const issues: Issue[] = [];
   for (const [name, { kind, settings, layouts }] of Object.entries(config.backends)) {

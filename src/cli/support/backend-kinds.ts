@@ -9,11 +9,12 @@ interface KindsOfFile extends BackendKinds {
 }
 
 /** Returns the kinds for a file. A module is loaded when it is first named. */
-export function openKinds(file: string, { kinds, loadOwnKind }: Shell): KindsOfFile {
+export function createKindLookup(file: string, { kinds, loadOwnKind }: Shell): KindsOfFile {
   const faults = new Map<string, string>();
   const load = (name: string): BackendKind<unknown> | undefined => {
     try {
       const kind = loadOwnKind(name, file);
+      faults.delete(name);
       if (kind === undefined && isPath(name)) faults.set(name, "there is no such module");
       return kind;
     } catch (error) {

@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 import { type Config, parseConfigInSteps } from "../../config/config.ts";
 import { runSteps, type Steps } from "../../core/async/turns.ts";
 import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
-import { openKinds } from "./backend-kinds.ts";
+import { createKindLookup } from "./backend-kinds.ts";
 import { exitCodes, printUsageError, type Shell } from "./shell.ts";
 
 interface ConfigFile {
@@ -51,7 +51,7 @@ export function readConfig(file: string, shell: Shell): Config {
 
 /** As `readConfig`, for a program that has other work. */
 export function* readConfigInSteps(file: string, shell: Shell): Steps<Config> {
-  const context = { ...shell, kinds: openKinds(file, shell) };
+  const context = { ...shell, kinds: createKindLookup(file, shell) };
   return yield* parseConfigInSteps(readConfigText(file, shell), file, context);
 }
 

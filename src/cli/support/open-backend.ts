@@ -4,7 +4,7 @@ import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml/yaml.ts";
 import { BackendError, toErrorMessage } from "../../core/errors.ts";
 import type { Backend, IO } from "../../store/backend.ts";
-import { openKinds } from "./backend-kinds.ts";
+import { createKindLookup } from "./backend-kinds.ts";
 import type { Shell } from "./shell.ts";
 
 /** Undefined for a name without a kind. Throws what the kind does when the settings cannot be used. */
@@ -24,7 +24,9 @@ export function openBackend(
     metricCacheBytes: 0,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
-  return entry && openKinds(file, shell).get(entry.kind)?.create(name, entry.settings, io, entry.layouts);
+  return (
+    entry && createKindLookup(file, shell).get(entry.kind)?.create(name, entry.settings, io, entry.layouts)
+  );
 }
 
 /** Describes a failure for operators: on one line, and without a password in a URL. */

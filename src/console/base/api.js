@@ -42,7 +42,7 @@ export class Failure extends Error {
   }
 }
 
-/** A signal's reason when a newer request has taken this one's place. @param {unknown} error */
+/** Whether the error says that the request was aborted, as by a newer one. @param {unknown} error */
 export function isAborted(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
@@ -82,7 +82,7 @@ async function readFailure(response) {
   const { status } = response;
   try {
     const { error, message, details, errors } = await response.json();
-    if (typeof message === "string") return new Failure(status, message, String(error), details ?? {});
+    if (typeof message === "string") return new Failure(status, message, String(error ?? ""), details ?? {});
     // GraphQL has its own form for what is wrong with a request.
     return new Failure(status, String(error ?? errors[0].message));
   } catch {

@@ -120,7 +120,7 @@ export function createShareBar() {
     }, 1_500);
   });
   copy.title = "The request as a line for a shell; the token is $TOKEN";
-  // An opener hands its session on, so GraphiQL knows the token.
+  // An opener hands its session on, so GraphiQL knows a token that was typed. That of an identity provider is kept nowhere.
   const open = createElement("a", { class: "button", target: "_blank", rel: "opener" }, "Open in GraphiQL");
   const explain = createButton("Explain", () => request !== undefined && void showExplanation(request));
   explain.title = "What the request means, and what it asks of the sources";
@@ -143,7 +143,7 @@ export async function copyText(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Without TLS there is no clipboard but the one of old.
+    // `navigator.clipboard` exists over TLS only; this is the older way.
     const area = createElement("textarea", { class: "unseen", "aria-hidden": "true" });
     area.value = text;
     document.body.append(area);

@@ -6,7 +6,7 @@ import { formatCount, formatNumber, formatRange } from "../base/format.js";
 import { showPartFailure } from "../base/states.js";
 import { attachBrush, createSvg } from "../base/svg.js";
 import { printFieldTerm } from "../search/query.js";
-import { buildColumns, chooseStretch, sortGroups } from "./histogram.js";
+import { buildColumns, convertToTimes, sortGroups } from "./histogram.js";
 
 /** @typedef {import("./histogram.js").Counts} Counts */
 /** @typedef {import("./histogram.js").Column} Column */
@@ -80,7 +80,7 @@ function drawHistogram(counts, bounds, choose) {
   drawing.addEventListener("pointerleave", () => {
     readout.textContent = "";
   });
-  attachBrush(drawing, (start, end) => choose(chooseStretch(bounds, start, end)));
+  attachBrush(drawing, (start, end) => choose(convertToTimes(bounds, start, end)));
   return [drawing, readout];
 }
 

@@ -57,12 +57,12 @@ export function sortGroups(groups) {
 }
 
 /**
- * The range that a stretch of the drawing means, to the millisecond.
- * @param {{ readonly from: string, readonly to: string }} bounds of the drawing
+ * The times between two points of the chart, to the millisecond.
+ * @param {{ readonly from: string, readonly to: string }} bounds of the chart
  * @param {number} from part of the width, from 0 to 1
  * @param {number} to
  */
-export function chooseStretch(bounds, from, to) {
+export function convertToTimes(bounds, from, to) {
   const [start, end] = [Date.parse(bounds.from), Date.parse(bounds.to)];
   const print = (/** @type {number} */ part) =>
     new Date(Math.round(start + (end - start) * part)).toISOString();

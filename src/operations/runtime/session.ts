@@ -1,5 +1,5 @@
-// What one GraphQL request is answered through. The schema is stateless and is loaded by Mesh on its own; whatever it
-// needs comes with the request, under `readout` in its context.
+// What the resolvers of one GraphQL request get from the server: its user, its sites, and functions that run operations. The schema
+// is stateless and is loaded by Mesh on its own, so this comes with the request, as `readout` in its context.
 
 import type { Site } from "../../access/sites.ts";
 import type { PreparedOperation } from "./operation.ts";
@@ -7,7 +7,7 @@ import type { PreparedOperation } from "./operation.ts";
 export interface Session {
   readonly user: string;
   readonly rules: QueryRules;
-  /** Told of the document that a client has named by its hash. */
+  /** Is called with the persisted document that a client has named by its hash. */
   readonly noteDocument: (document: string) => void;
   /** Aborted when nobody waits for the answer any more. */
   readonly gone: AbortSignal;
@@ -27,15 +27,15 @@ export interface Session {
     prepare: () => PreparedOperation<Promise<Answer>>,
   ) => Promise<Answer>;
   /** What the live tail of the operation of that name sends, until its client leaves. Errors as `runOperation`. */
-  readonly follow: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
-  /** The error by which a failure of its live tail is told. */
+  readonly followTail: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
+  /** Turns a failure of the request's live tail into a GraphQL error. */
   readonly toTailError: (failure: TailFailure) => Error;
-  /** Where the client of its live tail goes on: all before has been handed over. Undefined where there is none. */
+  /** The event id after which the client of the request's live tail goes on. Undefined where there is none. */
   readonly readTailPosition: () => string | undefined;
-  /** Gives back what it holds of its rows, which have been sent. */
-  readonly release: () => void;
-  /** A session for the next event of a live tail, with a bound of rows of its own. */
-  readonly renew: () => Session;
+  /** Gives back the held bytes of its rows, which have been sent. */
+  readonly releaseRows: () => void;
+  /** Creates a session for the next event of a live tail, with a bound of rows of its own. */
+  readonly createNext: () => Session;
 }
 
 /** What a live tail sends: lines that have come, none where a source answers again, or why none come. */
@@ -49,9 +49,9 @@ export interface TailFailure {
 
 /** Which GraphQL queries a server takes. */
 export interface QueryRules {
-  /** The document that a client may name by this hash instead of sending it. Absent where none are kept. */
+  /** Returns the persisted document that a client names by its hash instead of sending it. Absent where none are kept. */
   readonly findDocument: ((hash: string) => string | undefined) | undefined;
-  /** Whether other documents are refused. */
+  /** Whether queries are refused that are no persisted document. */
   readonly onlyDocuments: boolean;
   /** Whether clients may read the schema. */
   readonly introspection: boolean;
@@ -71,8 +71,8 @@ export interface Context {
 }
 
 /**
- * By type and field. The schema checks parents and arguments, so a resolver says what it is given (which is why this
- * is a method's type: its parameters may be narrower).
+ * By type and field. The schema checks parents and arguments, so a resolver says what it is given: the type of a method allows
+ * narrower parameters.
  */
 export type Resolvers = Readonly<Record<string, Readonly<Record<string, Resolver["resolve"]>>>>;
 interface Resolver {

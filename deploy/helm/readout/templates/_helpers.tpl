@@ -1,3 +1,4 @@
+{{- /* Kubernetes adds eleven characters to the name of a StatefulSet in a label of 63 at most. */ -}}
 {{- define "readout.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}{{ .Release.Name | trunc 52 | trimSuffix "-" }}
 {{- else -}}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}
@@ -35,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{- /* Helm reads YAML 1.1, in which a site of Norway is called false. */ -}}
+{{- /* Helm reads YAML 1.1, in which the key no, as of a site in Norway, becomes false. */ -}}
 {{- define "readout.refuseLostNames" -}}
 {{- if kindIs "map" .value -}}
 {{- range $name, $value := .value -}}
@@ -96,7 +97,7 @@ spec:
   {{- with .Values.priorityClassName }}
   priorityClassName: {{ . | quote }}
   {{- end }}
-  # After the pause below, answers under way have 20 seconds, and what is written last 8 more.
+  # 5 s of preStop, 20 s for the answers under way, 8 s for what is written last, and 2 s to spare.
   terminationGracePeriodSeconds: 35
   securityContext:
     {{- toYaml .Values.podSecurityContext | nindent 4 }}
@@ -119,11 +120,11 @@ spec:
         - secretRef: { name: {{ . | quote }} }
         {{- end }}
       {{- end }}
-      # Until the sources have been asked who they are, a minute at most.
+      # The program listens only after it has asked its sources who they are; a minute is allowed.
       startupProbe: { httpGet: { path: /livez, port: admin }, periodSeconds: 1, failureThreshold: 60 }
       livenessProbe: { httpGet: { path: /livez, port: admin }, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3 }
       readinessProbe: { httpGet: { path: /readyz, port: admin }, periodSeconds: 5, timeoutSeconds: 3, failureThreshold: 2 }
-      # A load balancer goes on sending for a moment. Needs no shell in the image.
+      # Load balancers still send requests for a moment. Needs no shell in the image.
       lifecycle: { preStop: { sleep: { seconds: 5 } } }
       resources:
         {{- toYaml .Values.resources | nindent 8 }}

@@ -76,8 +76,6 @@ export const dataTypes = /* GraphQL */ `
   }
   type AppLogLine {
     attributes: [KeyStringValue!]
-    checkIns: CheckIns
-    gettingStartedItems: [Item]!
     group: String
     hostname: String!
     id: String!

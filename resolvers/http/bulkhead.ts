@@ -13,7 +13,7 @@ export interface Bulkhead {
    * @throws {QueueFullError}
    */
   acquire(account: Account, signal: AbortSignal): Promise<() => void>;
-  /** Rejects those who wait, of the accounts for which it holds, with this reason. */
+  /** Rejects with this reason all who wait, of the accounts that `isRejected` names. */
   rejectWaiting(reason: unknown, isRejected: (account: Account) => boolean): void;
 }
 

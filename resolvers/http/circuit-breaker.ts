@@ -17,8 +17,8 @@ interface BreakerSettings {
   /**
    * The number of failures that opens it when nothing is answered in between. What fails although another request was
    * answered since it was sent does not count: the backend lives, and one client's slow requests that end together would
-   * else close it to all. Where nobody else asks meanwhile, it opens for that client alone: his requests may be slow because
-   * of what they ask for. Once those of a second account have failed, it is open for all.
+   * else close it to all. Where only one account has asked meanwhile, it opens for that one alone: its requests may be slow
+   * because of what they ask for. Once those of a second account have failed, it is open for all.
    */
   readonly failures: number;
   /**
@@ -39,16 +39,15 @@ export function createCircuitBreaker({ failures, openFor, onOpen, clock }: Break
   /** Whose requests have failed since the last answer. */
   const failed = new Set<Account>();
 
-  const isConcerned = (account: Account) =>
-    openUntil !== undefined && (failed.size > 1 || failed.has(account));
+  const isConcerned = (account: Account) => failed.size > 1 || failed.has(account);
   const isOpen = (account: Account) =>
-    isConcerned(account) && (probing.has(account) || clock() < (openUntil ?? 0));
+    openUntil !== undefined && isConcerned(account) && (probing.has(account) || clock() < openUntil);
 
   return {
     isOpen,
     enter(account) {
       if (isOpen(account)) return undefined;
-      const isProbe = isConcerned(account);
+      const isProbe = openUntil !== undefined && isConcerned(account);
       if (isProbe) probing.add(account);
       const answersBefore = answers;
       return (outcome) => {

@@ -1,9 +1,11 @@
 // Access tokens of identity providers (RFC 9068): who asks, for which sites, and what for. A token is verified once and then
 // remembered by its hash for a minute, so that a dashboard costs one signature a minute.
+
 import { createHash } from "node:crypto";
 import type { JWTPayload } from "jose";
 import { LRUCache } from "lru-cache";
 import type { JwtIssuer, SitesClaim } from "../config/jwt-issuers.ts";
+import { readOwn } from "../core/collections.ts";
 import { BackendError } from "../core/errors.ts";
 import { type Scope, scopes } from "../core/scopes.ts";
 import { fromMillis, hour, type Instant, type Millis, minute, toDate, toMillis } from "../core/time.ts";
@@ -179,7 +181,7 @@ function readSites(payload: JWTPayload, sites: SitesClaim): ReadonlySet<string> 
   if (!("map" in sites)) return new Set(readNames(claim));
   // Names of groups may have spaces, and some providers send a single group as text. Only `scope` is separated by spaces.
   const groups = typeof claim === "string" && sites.claim !== "scope" ? [claim] : readNames(claim);
-  const ofGroups = groups.map((group) => (Object.hasOwn(sites.map, group) ? sites.map[group] : undefined));
+  const ofGroups = groups.map((group) => readOwn(sites.map, group));
   if (ofGroups.includes("*")) return "*";
   return new Set(ofGroups.flatMap((list) => list ?? []));
 }

@@ -1,5 +1,6 @@
 // `readout completion`: a script for a shell that completes commands, options and the names of files. It is made of the
 // commands' help, so that it knows what they know.
+import { readOwn } from "../core/collections.ts";
 import type { CommandHelp, OptionHelp } from "./support/command-help.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
@@ -20,7 +21,7 @@ const printers: Readonly<Record<string, (commands: readonly CommandHelp[]) => st
 
 /** Prints the script. Exit code 2 for a shell that it does not know. */
 export async function run([name = "", ...rest]: readonly string[], shell: Shell): Promise<number> {
-  const print = Object.hasOwn(printers, name) ? printers[name] : undefined;
+  const print = readOwn(printers, name);
   if (print === undefined || rest.length > 0) {
     const known = Object.keys(printers).join(", ");
     return printUsageError(`completion: expected one of ${known}`, usage, shell);

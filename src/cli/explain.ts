@@ -1,16 +1,19 @@
 // `readout explain`: explains what a request means and how it is answered. It sends the backend requests that the server
 // would send. The result is the answer of `?explain=true`, made in this process and printed as YAML.
+
 import { parseArgs } from "node:util";
 import { connectSites, listPartBackends } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
 import { printYaml } from "../config/yaml/yaml.ts";
+import { readOwn } from "../core/collections.ts";
 import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
 import { aggregations, metricFields, resolutions } from "../metrics/measures.ts";
 import { operations } from "../operations/index.ts";
 import { prepareExplanation } from "../operations/runtime/explain.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
+import { orders } from "../operations/runtime/request-body.ts";
 import type { Backend } from "../store/backend.ts";
 import { printConfigError, readConfig } from "./support/config-file.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
@@ -33,7 +36,7 @@ that was sent, how many documents were read and kept, and how long each step too
 `;
 
 export const choices = {
-  "--order": ["ASC", "DESC"],
+  "--order": orders,
   "--by": ["time", "duration"],
   "--field": metricFields,
   "--aggregation": aggregations,
@@ -79,7 +82,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   } catch (error) {
     return printConfigError(error, file, shell);
   }
-  const entry = Object.hasOwn(config.sites, site) ? config.sites[site] : undefined;
+  const entry = readOwn(config.sites, site);
   if (entry === undefined) {
     shell.err(`${file}: no site is called "${site}"; there are ${Object.keys(config.sites).join(", ")}\n`);
     return exitCodes.failed;

@@ -75,6 +75,11 @@ export function findLowerBound<T>(items: readonly T[], holds: (item: T) => boole
   return low;
 }
 
+/** The value of a key that comes from outside, which may be called `constructor` as every object has it. */
+export function readOwn<T>(of: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(of, key) ? of[key] : undefined;
+}
+
 /** The places of a part that is one, several or absent. */
 export function toPlaces<T extends object>(part: T | readonly T[] | undefined): readonly T[] {
   if (part === undefined) return [];

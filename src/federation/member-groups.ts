@@ -1,6 +1,7 @@
 // Combines the series of several backends into the series of an answer, by the definitions in `src/metrics/samples.ts`.
 
 import { yieldToEventLoop } from "../core/async/turns.ts";
+import { readOwn } from "../core/collections.ts";
 import { createUnsupportedError } from "../core/errors.ts";
 import type { Buckets, Measure, Series } from "../core/rows.ts";
 import { compareLists } from "../metrics/measures.ts";
@@ -29,8 +30,7 @@ export async function combineMembers(
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
   const keys = Object.keys(tags).sort();
-  const valuesOf = (member: SeriesMember) =>
-    keys.map((key) => (Object.hasOwn(member.tags, key) ? (member.tags[key] ?? "") : ""));
+  const valuesOf = (member: SeriesMember) => keys.map((key) => readOwn(member.tags, key) ?? "");
   const groups = [...Map.groupBy(members, (member) => JSON.stringify(valuesOf(member))).values()];
   const points = groups.length * buckets.count;
   if (points > pointLimit) throw createTooManySamplesError(pointLimit, points);

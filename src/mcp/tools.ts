@@ -2,7 +2,7 @@
 // arguments the operation does not know, and which part of the answer are its rows.
 import type { Site } from "../access/sites.ts";
 import type { JsonSchema } from "../operations/runtime/json-schema.ts";
-import { createInvalidRequest, isObject } from "../operations/runtime/request-body.ts";
+import { createInvalidRequest, isObject, orders } from "../operations/runtime/request-body.ts";
 import { isActionDigest, narrowToNamespaces } from "../operations/trace-filters.ts";
 import type { Args, OwnArguments } from "./tool-arguments.ts";
 
@@ -95,7 +95,7 @@ function planListing(operation: string, args: Args, own: OwnArguments, site: Sit
 }
 
 const orderArgument: JsonSchema = {
-  ...{ type: "string", enum: ["ASC", "DESC"] },
+  ...{ type: "string", enum: [...orders] },
   description: "Oldest or newest first; the default is DESC.",
 };
 const longestArgument: JsonSchema = {

@@ -2,6 +2,7 @@
 // served from here and nothing from elsewhere, under a policy that lets a page reach this server only; the console also the
 // identity providers where people sign in. The pages hold no data, so they need no token; what they show is asked for with the
 // reader's own.
+
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -9,6 +10,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
+import { readOwn } from "../core/collections.ts";
 import { type Endpoint, isCodingAllowed } from "../operations/runtime/operation.ts";
 import { type ConsoleSignIn, printSignIn, signedInPath } from "./console-sign-in.ts";
 import { buildOpenApi } from "./openapi.ts";
@@ -159,7 +161,7 @@ export function createPages(operations: readonly Endpoint[], signIn: ConsoleSign
   const loaded = new Map<string, Promise<Page>>();
 
   return async (path, headers) => {
-    const known = Object.hasOwn(pages, path) ? pages[path] : undefined;
+    const known = readOwn(pages, path);
     if (known === undefined) return undefined;
     const zipped = isCodingAllowed(headers.get("accept-encoding"), "gzip");
     const key = `${path} ${zipped}`;

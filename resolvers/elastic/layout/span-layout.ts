@@ -179,14 +179,6 @@ const eventFormSchema = z.strictObject({
 });
 export type EventForm = z.infer<typeof eventFormSchema>;
 
-/** The fields that hold an attribute of that key, which may be any text. */
-export function listNamedFields(
-  { named }: Extract<AttributeSource, { named: unknown }>,
-  key: string,
-): readonly string[] {
-  return (Object.hasOwn(named, key) ? named[key] : undefined) ?? [];
-}
-
 /** The attributes that a name belongs to, and its key in them; undefined for a name of the document itself. */
 export function findNamedAttribute(
   form: SpanForm,

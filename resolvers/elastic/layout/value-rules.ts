@@ -1,5 +1,6 @@
 // What the names and rules of a span form lead to: values of the document or of attributes that were read from it. Names and rules
 // are compiled once against the field table of a form.
+import { readOwn } from "../../../src/core/collections.ts";
 import type { Attributes, AttributeValue } from "../../../src/core/rows.ts";
 import { type FieldRef, type FieldTable, type FieldValues, readFieldValue } from "../document/field-table.ts";
 import { isValueObject } from "../document/flatten.ts";
@@ -97,5 +98,5 @@ export function applyRule(scope: Scope, { name, values, value }: CompiledRule): 
   if (found === undefined) return undefined;
   if (value !== undefined) return value;
   if (values === undefined) return found;
-  return Object.hasOwn(values, found) ? values[found] : undefined;
+  return readOwn(values, found);
 }

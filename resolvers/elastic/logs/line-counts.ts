@@ -1,7 +1,7 @@
 // Counts the lines of one layout group in the index. A count stands only where the index proves it: as many documents
 // certainly match as may match, and no document is in two buckets or groups. Everything else is left to reading.
 import { z } from "zod";
-import { requireKey } from "../../../src/core/collections.ts";
+import { readOwn, requireKey } from "../../../src/core/collections.ts";
 import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { addCount, addGroup, type LineCounts } from "../../../src/core/line-tally.ts";
@@ -229,10 +229,7 @@ function readValue(
   layout: LogLayout,
   grouping: LineGrouping,
 ): string | undefined {
-  if (grouping.kind === "json") {
-    const [key] = grouping.path;
-    return Object.hasOwn(document, key) ? document[key] : undefined;
-  }
+  if (grouping.kind === "json") return readOwn(document, grouping.path[0]);
   if (grouping.name === "severity") return readSeverity(document, layout.severity);
   return findFirstText(document, layout[grouping.name]);
 }

@@ -1,6 +1,6 @@
 // Compiles comparisons with the body of a line: a path into the document, or into the several sources from which a layout puts
 // the body together.
-import { type NonEmpty, requireFirst } from "../../../src/core/collections.ts";
+import { type NonEmpty, readOwn, requireFirst } from "../../../src/core/collections.ts";
 import type { Operator } from "../../../src/log-query/ast.ts";
 import { allOf, anyOf, matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import type { BodySource } from "../layout/log-layout.ts";
@@ -57,7 +57,7 @@ export function buildBodySourceQuery(
     return allOf([...missing, anyOf(own)]);
   }
   if ("text" in source) return buildJsonTextQuery(source.text, path, operator, value, scope);
-  const names = (Object.hasOwn(source.named, key) ? source.named[key] : undefined) ?? [];
+  const names = readOwn(source.named, key) ?? [];
   return anyOf(names.map((name) => buildDocumentPathQuery([name, ...rest], operator, value, scope)));
 }
 

@@ -1,5 +1,6 @@
 // Upper-bound queries for single fields and attributes of spans: the hits include every document that has the value, and
 // possibly others. A field that the index cannot answer for narrows nothing.
+import { readOwn } from "../../../src/core/collections.ts";
 import {
   allOf,
   anyOf,
@@ -11,7 +12,7 @@ import {
 } from "../client/query-dsl.ts";
 import { listSpellings } from "../layout/attribute-decoder.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
-import { type AttributeSources, listNamedFields } from "../layout/span-layout.ts";
+import type { AttributeSources } from "../layout/span-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import { buildLateFieldQuery, findField, type IndexGroup, isDynamic } from "../mapping/mapping.ts";
 
@@ -159,7 +160,7 @@ type AttributePlace = { readonly name: string } | { readonly pairs: string };
 export function listAttributePlaces(attributes: AttributeSources, key: string): readonly AttributePlace[] {
   return attributes.from.flatMap((source): readonly AttributePlace[] => {
     if ("pairs" in source) return [{ pairs: source.pairs }];
-    if ("named" in source) return listNamedFields(source, key).map((name) => ({ name }));
+    if ("named" in source) return (readOwn(source.named, key) ?? []).map((name) => ({ name }));
     return listSpellings(key, { from: [source], omit: [] }).flatMap((spelling) => {
       if (source.keep) return spelling.startsWith(source.prefix) ? [{ name: spelling }] : [];
       const spelled =

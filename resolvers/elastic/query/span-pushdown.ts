@@ -1,5 +1,6 @@
 // Pushes the hints of a span scan down to the index, as upper bounds like those of `span-upper-bounds.ts`. A value is
 // compared as a text whatever type the document gives it, so a number is searched in every spelling that is read as it.
+import { readOwn } from "../../../src/core/collections.ts";
 import type { SpanPushdown, SpanSource } from "../../../src/store/spans.ts";
 import { incidentDigestAttribute, unnamedAction } from "../../../src/tracing/spans/requests.ts";
 import { allOf, anyOf, matchAll, matchNone, measureQuery, not, type Query } from "../client/query-dsl.ts";
@@ -10,7 +11,6 @@ import {
   type AttributeSources,
   type EventForm,
   findNamedAttribute,
-  listNamedFields,
   nanosPerTimeUnit,
   type SpanForm,
 } from "../layout/span-layout.ts";
@@ -134,7 +134,7 @@ function listTagFields(
   key: string,
   tagPrefixes: readonly string[],
 ): readonly string[] | undefined {
-  if ("named" in source) return listNamedFields(source, key);
+  if ("named" in source) return readOwn(source.named, key) ?? [];
   const { prefix, dot, spelling, keep } = source;
   if (keep) return key.startsWith(prefix) ? [key] : [];
   if (spelling !== undefined) {

@@ -13,8 +13,10 @@ import type { ParsedResponse } from "./search-response.ts";
 const pageSizes = { first: 5_000, scroll: 1_000, unknown: 256 } as const;
 /** The most that a first search returns of documents whose size is known. */
 const firstBytes = 33_554_432;
-/** The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. `pageBytes` is the most
- *  for fewer documents than a scroll asks for. */
+/**
+ * The length of a page, where its documents are short: longer ones cost memory, shorter ones the source's time. `pageBytes` is the
+ * most for fewer documents than a scroll asks for.
+ */
 const shortPageBytes = 2_097_152;
 /** Fewer documents than this tell nothing of others. */
 const sampleSize = 20;

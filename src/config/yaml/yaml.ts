@@ -1,5 +1,6 @@
 // Reads a YAML file as plain values, substitutes environment variables and files, and finds the line of each value.
 // Messages quote neither what was substituted nor a file that is no YAML: either may be a password.
+
 import { dirname, isAbsolute, join } from "node:path";
 import {
   type Alias,
@@ -18,6 +19,7 @@ import {
   type YAMLSeq,
 } from "yaml";
 import type { Steps } from "../../core/async/turns.ts";
+import { readOwn } from "../../core/collections.ts";
 import { ConfigError, formatErrorCode, type Issue } from "../../core/errors.ts";
 import { parseInParts } from "./document-parts.ts";
 
@@ -305,7 +307,7 @@ function substitute(
       problems.push(`\${${reference}} is neither \${NAME} nor \${file:PATH}; a literal \${ is written $\${`);
       return "";
     }
-    const value = Object.hasOwn(env, reference) ? env[reference] : undefined;
+    const value = readOwn(env, reference);
     if (value === undefined) problems.push(`the environment variable ${reference} is not set`);
     if (value === "") problems.push(`the environment variable ${reference} is empty`);
     return value ?? "";

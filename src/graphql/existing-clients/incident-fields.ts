@@ -56,8 +56,8 @@ export function readCount(
   preset: number,
   most: number,
 ): number {
-  const count = value ?? preset;
-  if (value === null || value === undefined || (count >= 0 && count <= most)) return count;
+  if (value === null || value === undefined) return preset;
+  if (value >= 0 && value <= most) return value;
   throw createInvalidRequest([{ path, message: `expected a whole number from 0 to ${most}` }]);
 }
 

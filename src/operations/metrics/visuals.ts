@@ -3,6 +3,7 @@
 
 import * as z from "zod";
 import { yieldToEventLoop } from "../../core/async/turns.ts";
+import { readOwn } from "../../core/collections.ts";
 import { type Issue, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
 import { type Instant, nanosPerMilli, printInstant } from "../../core/time.ts";
@@ -195,11 +196,6 @@ function* listRowCells({ query }: Visual, rows: readonly VisualRow[]): Generator
   for (const { group, data } of rows) {
     yield [...groups.map((key) => readOwn(group, key)), ...ids.map((id) => readOwn(data, id))];
   }
-}
-
-/** A tag may be called `constructor`, and a row may lack it. */
-function readOwn<T extends CsvCell>(of: Readonly<Record<string, T>>, key: string): T | undefined {
-  return Object.hasOwn(of, key) ? of[key] : undefined;
 }
 
 /** Of the title what every file system takes, in lower case. */

@@ -120,7 +120,9 @@ export function keyword<const W extends string>(...words: readonly [W, ...W[]]) 
     .meta({ enum: [...words] });
 }
 
-export const order = keyword("ASC", "DESC").meta({
+export const orders = ["ASC", "DESC"] as const;
+
+export const order = keyword(...orders).meta({
   id: "Order",
   description: "Oldest (or least) or newest (or greatest) first.",
   examples: ["DESC"],

@@ -1,4 +1,5 @@
 // Reads the namespace, action and tags that a site's configuration finds in the attributes of a span.
+import { readOwn } from "../../core/collections.ts";
 import type { Attributes, AttributeValue, Span } from "../../core/rows.ts";
 import type { SpanSource } from "../../store/spans.ts";
 
@@ -20,7 +21,7 @@ export function readConfiguredNames(
 }
 
 function readText(attributes: Attributes, key: string): string | undefined {
-  const own = Object.hasOwn(attributes, key) ? attributes[key] : undefined;
+  const own = readOwn(attributes, key);
   const value = findFirstValue(own);
   return typeof value === "string" && value !== "" ? value : undefined;
 }

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { Backend } from "#src/store/backend.ts";
 import { createCallLog } from "../../support/call-log.ts";
 import { createDemo } from "../../support/demo-server.ts";
+import { askApp } from "./ask-app.ts";
 
 const { asked: calls, counted } = createCallLog();
 const watch = (backend: Backend): Backend => {
@@ -25,10 +26,9 @@ const watch = (backend: Backend): Backend => {
 const demo = await createDemo({ watch });
 afterAll(() => demo.close());
 
-async function ask(fields: string) {
+function ask(fields: string) {
   calls.length = 0;
-  const { data, errors = [] } = await demo.graphql(`{ app(id: "demo-shop") { ${fields} } }`);
-  return { app: (data?.app ?? {}) as Record<string, unknown>, errors };
+  return askApp(fields, demo);
 }
 
 interface IncidentAnswer {

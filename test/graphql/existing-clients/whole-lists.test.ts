@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { TraceSummary } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { createDemo } from "../../support/demo-server.ts";
+import { askApp } from "./ask-app.ts";
 
 let metricNames: readonly string[] = [];
 
@@ -44,10 +45,7 @@ const demo = await createDemo({ watch: spread });
 const small = await createDemo({ watch: spread, limits: { rows: 30 } });
 afterAll(() => Promise.all([demo.close(), small.close()]));
 
-async function ask(fields: string, of = demo) {
-  const { data, errors = [] } = await of.graphql(`{ app(id: "demo-shop") { ${fields} } }`);
-  return { app: (data?.app ?? {}) as Record<string, unknown>, errors };
-}
+const ask = (fields: string, of = demo) => askApp(fields, of);
 
 type Rows = readonly { readonly id: string }[];
 

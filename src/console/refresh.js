@@ -7,6 +7,8 @@ import { readPlace, scrollToPlace } from "./places.js";
 
 /** What is only in the elements: a menu, a stretch of a trace, spans that are folded. */
 const kept = ".menu[open], .unzoom, .fold[aria-expanded='false']";
+/** What a click has opened or hidden, and a click on the new one does again. */
+const pressed = [":is(.line, .expander)[aria-expanded='true']", ".series[aria-pressed='false']"];
 /** What stood in fields before they were edited. @type {WeakMap<Element, string>} */
 let before = new WeakMap();
 
@@ -71,15 +73,15 @@ export async function replaceView(old, next, signal) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   old.replaceWith(next);
   void scrollToPlace(place, signal);
-  const opened = Map.groupBy(old.querySelectorAll("details"), printKey);
-  // Of several that nothing tells apart, each has its turn.
-  for (const details of next.querySelectorAll("details"))
-    details.open = opened.get(printKey(details))?.shift()?.open ?? details.open;
-  for (const chosen of [".expander[aria-expanded='true']", ".series[aria-pressed='false']"]) {
+  for (const chosen of pressed) {
     const inNext = new Set([...next.querySelectorAll(chosen)].map(printKey));
     for (const one of old.querySelectorAll(chosen))
       if (!inNext.has(printKey(one))) findSame(next, one)?.click();
   }
+  const opened = Map.groupBy(old.querySelectorAll("details"), printKey);
+  // Of several that nothing tells apart, each has its turn.
+  for (const details of next.querySelectorAll("details"))
+    details.open = opened.get(printKey(details))?.shift()?.open ?? details.open;
   if (focused !== null) findSame(next, focused)?.focus({ preventScroll: true });
   // What has opened fills itself after this, and may move the rest.
   await new Promise((resolve) => setTimeout(resolve));
@@ -96,6 +98,9 @@ function printKey(element) {
 /** @param {HTMLElement} root @param {Element} element of another view */
 function findSame(root, element) {
   const key = printKey(element);
-  const all = /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(element.tagName));
+  const row = element.closest("[data-key]")?.getAttribute("data-key");
+  const inRow = `[data-key="${CSS.escape(row ?? "")}"]`;
+  const sought = row == null ? element.tagName : `${element.tagName}:is(${inRow}, ${inRow} *)`;
+  const all = /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(sought));
   return [...all].find((one) => printKey(one) === key);
 }

@@ -103,6 +103,14 @@ export async function scrollUntil(isThere: () => Promise<boolean>): Promise<void
   await expect.poll(scrollUnlessThere).toBe(true);
 }
 
+/** Which log lines are open, counted from the first one that is shown. */
+export async function readOpenLines(): Promise<readonly number[]> {
+  const heads = page.locator(".lines .line");
+  return await heads.evaluateAll((all) =>
+    all.flatMap((one, at) => (one.getAttribute("aria-expanded") === "true" ? [at] : [])),
+  );
+}
+
 /** A row in sight, and a check that it is where it is now, to the pixel that each scroll is rounded to, of two. */
 export async function rememberPlace(): Promise<() => Promise<void>> {
   const readTops = () =>

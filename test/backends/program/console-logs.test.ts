@@ -188,7 +188,7 @@ test("what is sought is marked in the messages", async () => {
 
 test("a line has the lines before and after it, whatever the query is", async () => {
   await open(address({ query: "severity=error", sources: "nginx" }));
-  await page.locator(".line-item > details > summary").nth(20).click();
+  await page.locator(".line-item > .line").nth(20).click();
   await page.getByRole("button", { name: "Lines around it" }).click();
   const around = page.locator(".context > li");
   await expect.poll(() => around.count()).toBe(11);
@@ -319,14 +319,17 @@ test("lines are come back to where they were left, whatever has come before them
 
 test("10,000 lines scroll without a task of more than 50 ms", async () => {
   await page.addInitScript(answerLines, 10_000);
-  await open(address());
-  await page.locator(".line-item").first().waitFor();
-  await page.evaluate(async () => {
-    while (document.querySelector(".told")?.textContent?.startsWith("10,000 ") !== true) {
-      document.querySelector<HTMLElement>(".foot button")?.click();
-      await new Promise((resolve) => setTimeout(resolve));
-    }
-  });
+  const load = async () => {
+    await page.goto("about:blank");
+    await open(address());
+    await page.locator(".line-item").first().waitFor();
+    await page.evaluate(async () => {
+      while (document.querySelector(".told")?.textContent?.startsWith("10,000 ") !== true) {
+        document.querySelector<HTMLElement>(".foot button")?.click();
+        await new Promise((resolve) => setTimeout(resolve));
+      }
+    });
+  };
   const scroll = () =>
     page.evaluate(async () => {
       for (let top = 0; top < document.body.scrollHeight; top += 2 * innerHeight) {
@@ -334,9 +337,13 @@ test("10,000 lines scroll without a task of more than 50 ms", async () => {
         await new Promise(requestAnimationFrame);
       }
     });
-  // The first time lines are laid out for the first time. Other programs share the processor, so the best of three counts.
+  // The first pass lays lines out that have not been, so each is over a page that is new. Other programs share the processor:
+  // the best of three counts.
   const longest: number[] = [];
-  for (let run = 0; run < 3; run += 1) longest.push(await measureLongestTask(scroll));
+  for (let run = 0; run < 3; run += 1) {
+    await load();
+    longest.push(await measureLongestTask(scroll));
+  }
   expect(Math.min(...longest)).toBeLessThanOrEqual(50);
   expect(await page.locator(".line-item").count()).toBe(10_000);
 });

@@ -1,6 +1,6 @@
 // Reading a view of the console anew, on the demo: what a reader has done in it stays.
 import { describe, expect, test } from "vitest";
-import { complaints, open, page, prepareConsole, queryBox, state } from "./console-harness.ts";
+import { complaints, open, page, prepareConsole, queryBox, readOpenLines, state } from "./console-harness.ts";
 
 prepareConsole();
 
@@ -40,17 +40,14 @@ async function actDuringRefresh(path: string, act: () => Promise<void>): Promise
 describe("a view that is read anew", () => {
   test("has the rows and the fields open that were open, and the focus where it was", async () => {
     await open(address("logs"));
-    const lines = page.locator(".line-item > details");
+    const lines = page.locator(".line-item");
     await lines.nth(5).waitFor();
-    for (const at of [1, 3]) await lines.nth(at).locator("summary").first().click();
+    for (const at of [1, 3]) await lines.nth(at).locator(".line").first().click();
     await page.locator(".fields summary", { hasText: /^hostname$/ }).click();
     await page.locator(".field-value").first().waitFor();
-    await lines.nth(4).locator("summary").first().focus();
+    await lines.nth(4).locator(".line").first().focus();
     await refresh();
-    const opened = await lines.evaluateAll((all) =>
-      all.flatMap((one, at) => (one.matches("[open]") ? [at] : [])),
-    );
-    expect(opened).toEqual([1, 3]);
+    expect(await readOpenLines()).toEqual([1, 3]);
     await page.locator(".field-value").first().waitFor();
     expect(
       await lines.evaluateAll((all) => all.findIndex((one) => one.contains(document.activeElement))),
@@ -91,9 +88,9 @@ describe("a view stays as it is", () => {
     await open(address("logs"));
     await page.locator(".line-item").nth(5).waitFor();
     await page.locator("#main").focus();
-    await actDuringRefresh("logs/lines", () => page.locator(".line-item summary").nth(2).click());
+    await actDuringRefresh("logs/lines", () => page.locator(".line-item .line").nth(2).click());
     expect(state().get("line")).toBeTruthy();
-    expect(await page.locator(".line-item > details[open]").count()).toBe(1);
+    expect(await readOpenLines()).toEqual([2]);
   });
 
   test("where something was typed and not sent, a menu is open, or a text is selected", async () => {

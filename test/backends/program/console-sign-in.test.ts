@@ -80,7 +80,7 @@ async function findFreePort(): Promise<number> {
 }
 
 const signInButton = () => page.getByRole("button", { name: "Sign in with 127.0.0.1" });
-const firstLine = () => page.locator(".lines summary").first();
+const firstLine = () => page.locator(".lines .line").first();
 const readAlert = async () => (await page.getByRole("alert").innerText()).replace(/127\.0\.0\.1:\d+/, "HOST");
 
 async function signIn(address = "#/logs"): Promise<void> {

@@ -14,6 +14,7 @@ import {
   page,
   prepareConsole,
   queryBox,
+  readOpenLines,
   state,
   token,
 } from "./console-harness.ts";
@@ -99,7 +100,7 @@ describe("logs", () => {
 
   test("a line opens as a tree by the keyboard, and a value filters", async () => {
     await open("#/logs?sources=nginx");
-    const line = page.locator(".lines summary").first();
+    const line = page.locator(".lines .line").first();
     await line.focus();
     await page.keyboard.press("Enter");
     const only = page.getByRole("button", { name: /^Only where status is (\d+)$/ });
@@ -108,22 +109,40 @@ describe("logs", () => {
     await page.keyboard.press("Enter");
     await expect.poll(() => state().get("query")).toBe(`status=${status}`);
     expect(state().get("sources")).toBe("nginx");
-    await page.locator(".lines summary").first().click();
+    await page.locator(".lines .line").first().click();
     const shown = page.locator(".tree .leaf", { hasText: "status" }).first();
     expect(await shown.textContent()).toContain(`status${status}`);
   });
 
+  test("a line closes by the keyboard, and a text of it can be selected without opening it", async () => {
+    await open("#/logs?sources=nginx&range=24h");
+    const line = page.locator(".lines .line").nth(1);
+    await line.focus();
+    await page.keyboard.press("Space");
+    await page.locator(".opened .tree").first().waitFor();
+    await page.keyboard.press("Space");
+    await page.locator(".opened").waitFor({ state: "hidden" });
+    const box = await page.locator(".line-message").nth(2).boundingBox();
+    if (box === null) throw new Error("The message is not shown.");
+    const y = box.y + box.height / 2;
+    await page.mouse.move(box.x + 4, y);
+    await page.mouse.down();
+    await page.mouse.move(box.x + 80, y, { steps: 4 });
+    await page.mouse.up();
+    expect(await page.evaluate(() => String(getSelection()))).not.toBe("");
+    expect(await readOpenLines()).toEqual([]);
+    await page.locator(".line time").nth(2).click();
+    expect(await readOpenLines()).toEqual([2]);
+  });
+
   test("the line that is open is in the address", async () => {
     await open(`#/logs?range=2020-01-01T00:00:00Z/${new Date(Date.now() - 60_000).toISOString()}`);
-    await page.locator(".lines summary").nth(3).click();
+    await page.locator(".lines .line").nth(3).click();
     await expect.poll(() => state().get("line")).toBeTruthy();
     await page.reload();
-    const lines = page.locator(".line-item > details");
-    await lines.nth(3).locator(".tree").first().waitFor();
-    expect(
-      await lines.evaluateAll((all) => all.flatMap((one, at) => (one.hasAttribute("open") ? [at] : []))),
-    ).toEqual([3]);
-    await page.locator(".lines summary").nth(3).click();
+    await page.locator(".line-item").nth(3).locator(".tree").first().waitFor();
+    expect(await readOpenLines()).toEqual([3]);
+    await page.locator(".lines .line").nth(3).click();
     await expect.poll(() => state().get("line")).toBeNull();
     expect(complaints).toEqual([]);
   });
@@ -131,11 +150,11 @@ describe("logs", () => {
   test("what is typed is searched for with whatever else is changed, and the focus stays in reach", async () => {
     await open();
     await queryBox().fill("severity=warn");
-    await page.getByRole("button", { name: "worker" }).click();
+    await page.getByRole("button", { name: "worker", exact: true }).click();
     await expect
       .poll(() => Object.fromEntries(state()))
       .toMatchObject({ query: "severity=warn", sources: "worker" });
-    await page.locator(".lines summary").first().click();
+    await page.locator(".lines .line").first().click();
     await page.getByRole("button", { name: /^Only where hostname is/ }).press("Enter");
     await expect.poll(() => state().get("query")).toMatch(/^severity=warn hostname=/);
     expect(await page.evaluate(() => document.activeElement?.id)).toBe("main");
@@ -144,7 +163,7 @@ describe("logs", () => {
   test("a line leads to its trace, and the trace to its lines", async () => {
     await open(`#/logs?${new URLSearchParams({ query: "severity=error trace_id:a", range: "24h" })}`);
     // The newest line's request may not have ended yet.
-    await page.locator(".lines summary").nth(20).click();
+    await page.locator(".lines .line").nth(20).click();
     await page.getByRole("link", { name: "Open its trace" }).click();
     await page.locator(".span-item").first().waitFor();
     expect(page.url()).toContain("#/trace?");
@@ -167,7 +186,7 @@ describe("logs", () => {
     await open();
     const shown = page.locator(".line-message");
     await shown.waitFor();
-    await page.locator(".lines summary").click();
+    await page.locator(".lines .line").click();
     await page.locator(".opened .tree").first().waitFor();
     expect(await shown.textContent()).toBe(
       `<img src=x onerror="window.owned=1"> U+202Egnp.exeU+202C <b>U+0007\\e[31m</b>`,
@@ -472,6 +491,8 @@ describe("everyone", () => {
       // What opens is looked at open.
       await page.evaluate(() => {
         for (const details of [...document.querySelectorAll("details")].slice(0, 3)) details.open = true;
+        for (const row of [...document.querySelectorAll<HTMLElement>(".line-item > .line")].slice(0, 3))
+          row.click();
         document.querySelector<HTMLElement>(".expander")?.click();
       });
       await page.evaluate(axe);

@@ -147,22 +147,18 @@ function startRequestLog(
       // Now: an answer that is broken off ends the connection as well.
       const left = cut && gone.aborted;
       if (audit !== undefined) {
-        const entry = { ...describeOutcome(fields), request: id, status, ms: Math.round(duration) };
+        const entry = { ...describeOutcome(fields, status), request: id, ms: Math.round(duration) };
         const recorded = audit.record({ ...entry, cut: cut || undefined }, isToken);
         // What is refused anyhow need not be refused for its line.
         await (status < 400 && !cut ? recorded : recorded.catch(() => {}));
       }
       const error = failure === undefined ? undefined : countFailure(telemetry, failure);
-      const { operation, route, user, missing, rows, isTail = false } = fields;
+      const { operation, route, user, isTail = false } = fields;
       const isAllowed = status < 400 || error !== undefined;
       telemetry.recordFinishedRequest({
         ...{ id, method, operation, route, user, status, cut, left, isTail, duration, error, span },
-        ...{
-          rows,
-          documents: fields.progress?.read,
-          sites: isAllowed ? listLoggedSites(fields.sites) : undefined,
-        },
-        missing: status < 400 ? missing : undefined,
+        ...describeAnswered(fields, status),
+        sites: isAllowed ? listLoggedSites(fields.sites) : undefined,
       });
     },
   };
@@ -172,10 +168,19 @@ function describeRequest({ operation, user, token, sites, content }: RequestLogF
   return { operation, user, token: token === "" ? undefined : token, sites, ...content };
 }
 
-function describeOutcome(fields: RequestLogFields) {
-  const { rows, bytes, missing, progress, hasBegun } = fields;
-  const event = hasBegun === true ? ("end" as const) : ("request" as const);
-  return { event, ...describeRequest(fields), missing, rows, bytes, documents: progress?.read };
+function describeOutcome(fields: RequestLogFields, status: number) {
+  const event = fields.hasBegun === true ? ("end" as const) : ("request" as const);
+  const { bytes } = fields;
+  return { event, ...describeRequest(fields), status, bytes, ...describeAnswered(fields, status) };
+}
+
+/**
+ * What was read, and the rows of the answer and what it lacks; a refusal has neither, though it may come after both are known.
+ * What a tail reads is not its own: tails that ask the same are read for together.
+ */
+function describeAnswered({ rows, missing, progress, isTail }: RequestLogFields, status: number) {
+  const documents = isTail === true ? undefined : progress?.read;
+  return { documents, ...(status < 400 && { rows, missing }) };
 }
 
 /** Counts the limit that a failure comes from. Returns the failure to log; undefined where the client caused it. */

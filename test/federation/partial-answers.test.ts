@@ -352,11 +352,10 @@ describe("GraphQL", () => {
   });
 
   test("tells the audit log which operation lacked what", async () => {
-    const entries: AuditEntry[] = [];
-    const record: AuditLog["record"] = async (entry) => void entries.push(entry);
+    const { entries, audit } = openAudit();
     const clusters = openClusters(everywhere);
     clusters.old.fail(dead);
-    const { server } = serve(clusters, config, { ...silentLog, record });
+    const { server } = serve(clusters, config, audit);
     const response = await server.fetch("http://readout/graphql", {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
@@ -370,6 +369,27 @@ describe("GraphQL", () => {
     ]);
   });
 });
+
+test("a request that fails lacks nothing in the audit log", async () => {
+  const { entries, audit } = openAudit();
+  const clusters = openClusters(everywhere);
+  const { ask } = serve(clusters, config, audit);
+  const body = { site_id: "shop", source_ids: ["app"], query: "", ...range, pagination: page };
+  clusters.old.fail(dead);
+  await ask("logs/lines", body, glance);
+  clusters.next.fail(dead);
+  await ask("logs/lines", body, glance);
+  expect(entries.map(({ status, missing }) => [status, missing])).toEqual([
+    [200, ["eu"]],
+    [500, undefined],
+  ]);
+});
+
+function openAudit() {
+  const entries: AuditEntry[] = [];
+  const record: AuditLog["record"] = async (entry) => void entries.push(entry);
+  return { entries, audit: { ...silentLog, record } };
+}
 
 const silentLog: AuditLog = {
   record: async () => undefined,

@@ -161,6 +161,15 @@ test("a stream whose first line cannot be written is not read on", async () => {
   await expect.poll(() => isClosed).toBe(true);
 });
 
+test("an export that is refused a place among the streams has no rows", async () => {
+  const { post, lines } = serve({ lines: 5_000, limits: { tokenStreams: 0 } });
+  const answer = await post(linesBody(), as(token, "r1", "application/x-ndjson"));
+  expect(answer.status).toBe(429);
+  const end = lines.find(({ status }) => status === 429);
+  expect(end).toMatchObject({ request: "r1", decision: "limited" });
+  expect(end).not.toHaveProperty("rows");
+});
+
 test("an answer that its client leaves is cut", async () => {
   const { post, lines } = serve({ lines: 5_000 });
   const answer = await post(linesBody({}, { per_page: 5_000 }), as(token, "r1"));
@@ -174,6 +183,8 @@ test("a tail", async () => {
   expect(lines).toMatchObject([{ event: "begin", request: "r1", operation: "logs.tail", sites: ["shop"] }]);
   await tailed.body?.cancel();
   await expect.poll(() => lines[1]).toMatchObject({ event: "end", request: "r1", status: 200 });
+  // What it reads, it may share with others.
+  expect(lines[1]).not.toHaveProperty("documents");
 });
 
 test("a query of GraphQL, and each of its operations", async () => {

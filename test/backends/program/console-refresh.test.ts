@@ -1,6 +1,15 @@
 // Reading a view of the console anew, on the demo: what a reader has done in it stays.
 import { describe, expect, test } from "vitest";
-import { complaints, open, page, prepareConsole, queryBox, readOpenLines, state } from "./console-harness.ts";
+import {
+  complaints,
+  createLine,
+  open,
+  page,
+  prepareConsole,
+  queryBox,
+  readOpenLines,
+  state,
+} from "./console-harness.ts";
 
 prepareConsole();
 
@@ -53,6 +62,25 @@ describe("a view that is read anew", () => {
       await lines.evaluateAll((all) => all.findIndex((one) => one.contains(document.activeElement))),
     ).toBe(4);
     expect(complaints).toEqual([]);
+  });
+
+  test("has what is folded inside of a line folded", async () => {
+    const lines = [2, 1].map((at) => ({ ...createLine(at), json: JSON.stringify({ outer: { inner: 1 } }) }));
+    await page.route("**/api/v2/logs/lines", (route) => {
+      const isFirstPage = route.request().postDataJSON().pagination.cursor.time === null;
+      return route.fulfill({ json: isFirstPage ? lines : [] });
+    });
+    await open(address("logs"));
+    // The last one that is opened is in the address.
+    for (const at of [0, 1]) await page.locator(".line-item > .line").nth(at).click();
+    const fold = page.locator(".tree summary", { hasText: "outer" }).first();
+    await fold.click();
+    const isOpen = () => fold.evaluate((one) => one.parentElement?.hasAttribute("open"));
+    expect(await isOpen()).toBe(false);
+    await page.locator("#main").focus();
+    await refresh();
+    expect(await readOpenLines()).toEqual([0, 1]);
+    await expect.poll(isOpen).toBe(false);
   });
 
   test("has the series hidden that were hidden, and the pods open", async () => {

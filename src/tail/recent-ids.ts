@@ -2,7 +2,7 @@
 // that what has become too old is forgotten at once.
 import { Refused } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
-import { fromMillis, type Instant, second } from "../core/time.ts";
+import { floorToMilli, fromMillis, type Instant, second } from "../core/time.ts";
 
 export interface RecentIds {
   /** The number of a line that is remembered. */
@@ -23,7 +23,8 @@ const slotLength = fromMillis(second);
 export function createRecentIds(limit: number): RecentIds {
   const seconds = new Map<bigint, Map<string, number>>();
   let count = 0;
-  const keyOf = ({ source_id, id }: LogLine) => `${source_id}\n${id}`;
+  // Of copies in two clusters only those in one millisecond are one line.
+  const keyOf = ({ source_id, id, time }: LogLine) => `${floorToMilli(time)}\n${source_id}\n${id}`;
   return {
     find: (line) => seconds.get(line.time / slotLength)?.get(keyOf(line)),
     note(line, number) {

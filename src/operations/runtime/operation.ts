@@ -276,7 +276,8 @@ export function isPartialAccepted(accept: string | null): boolean {
   return (accept ?? "").split(",").some((range) => {
     const [type, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
     const isRefused = readRange(range)[1] === 0;
-    return type === "application/json" && parameters.includes("partial=allow") && !isRefused;
+    const isAllowed = parameters.some((parameter) => /^partial=("?)allow\1$/.test(parameter));
+    return type === "application/json" && isAllowed && !isRefused;
   });
 }
 

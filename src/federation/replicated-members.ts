@@ -3,8 +3,8 @@
 
 import { mapConcurrent } from "../core/async/concurrency.ts";
 import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
-import { findFirstAtOrAfter, requireAt, requireFirst } from "../core/collections.ts";
-import type { Buckets } from "../core/rows.ts";
+import { findFirstAtOrAfter, requireAt, requireFirst, requireKey } from "../core/collections.ts";
+import { type Buckets, compare } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
 import type { MemberReader, SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
@@ -32,6 +32,7 @@ interface Stream {
 interface StreamGroup {
   /** Without the label of a scraper. */
   readonly tags: Tags;
+  /** The first one's samples count before those of the others. */
   readonly streams: readonly Stream[];
 }
 
@@ -52,10 +53,12 @@ export async function readReplicated(
     budget,
     signal,
   );
-  const groups = groupStreams(near, query);
+  const groups = groupStreams(places, near, query);
   const far = needsPast ? await readFarStreams(places, query, groups, budget, signal) : [];
   const whole =
-    far.length === 0 ? groups : groupStreams(await takeSteps(joinStreams([...far, ...near]), signal), query);
+    far.length === 0
+      ? groups
+      : groupStreams(places, await takeSteps(joinStreams([...far, ...near]), signal), query);
   const merged: SampledMember[] = [];
   for (const group of whole) {
     await yieldToEventLoop();
@@ -131,17 +134,28 @@ async function readFarStreams(
   return found.filter(({ place, member }) => keys.has(formatTagsKey(dropReplica(place, member.tags))));
 }
 
-/** @throws {Refused} where two places have one series, and not both say that it may be so */
-function groupStreams(streams: readonly Stream[], { metric }: SeriesQuery): readonly StreamGroup[] {
+/**
+ * Streams of one series are in the order of the places, and in one place in that of their labels: the order in which they
+ * were found depends on what else was read.
+ * @throws {Refused} where two places have one series, and not both say that it may be so
+ */
+function groupStreams(
+  places: readonly ReadablePlace[],
+  streams: readonly Stream[],
+  { metric }: SeriesQuery,
+): readonly StreamGroup[] {
+  const order = new Map(places.map((place, at) => [place, at]));
+  const compareStreams = (a: Stream, b: Stream): number =>
+    requireKey(order, a.place) - requireKey(order, b.place) || compare(a.ownKey, b.ownKey);
   const groups = Map.groupBy(streams, ({ place, member }) => formatTagsKey(dropReplica(place, member.tags)));
-  return [...groups.values()].flatMap((own): readonly StreamGroup[] => {
-    const [first] = own;
-    if (first === undefined) return [];
+  return [...groups.values()].map((found): StreamGroup => {
+    const own = found.sort(compareStreams);
+    const first = requireFirst(own);
     const tags = dropReplica(first.place, first.member.tags);
-    const places = [...new Set(own.map(({ place }) => place))];
-    if (places.length > 1 && places.some(({ replica }) => replica === undefined))
-      throw createEqualSeriesError(places, metric, tags);
-    return [{ tags, streams: own }];
+    const holders = [...new Set(own.map(({ place }) => place))];
+    if (holders.length > 1 && holders.some(({ replica }) => replica === undefined))
+      throw createEqualSeriesError(holders, metric, tags);
+    return { tags, streams: own };
   });
 }
 

@@ -2,7 +2,7 @@
 // refused, since two stores have a series that may or may not be one.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { createMemoryMetrics, type MemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { BackendError, Refused } from "#src/core/errors.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
@@ -144,6 +144,49 @@ describe("replicas", () => {
     expect(grown).toEqual(await readGrowth(whole));
     expect(grown[0]?.values[0]).toBe(101 - 10 + 2);
   });
+
+  // Of one that is found nowhere shortly before the range, the look-back is read as well: here the second store's alone.
+  test("the first one named counts, whichever other series are found", async () => {
+    const [first, second] = [createMemoryMetrics("m"), createMemoryMetrics("m")];
+    appendScrapes(first, { host: "a" }, 29_500);
+    // Its samples are of the next bucket.
+    appendScrapes(second, { host: "a" }, 30_500);
+    const appendLone = second.append("counter", "counter", "value", { host: "b" });
+    for (const [time, value] of [[-50, 5] as const, [4, 6] as const])
+      appendLone(start + time * minute, value);
+    const store = createFederatedMetrics(
+      [first, second].map((store, at) => ({ backend: `b${at}`, store, match: {}, replica: "r" })),
+    );
+    const [alone] = await readGrowth(store, { host: "a" });
+    expect([...(alone?.values ?? [])]).not.toEqual(await readFirst(second));
+    expect([...(alone?.values ?? [])]).toEqual(await readFirst(first));
+    expect((await readGrowth(store, { host: "*" }))[0]).toEqual(alone);
+  });
+
+  test("of two in one store the one whose label is first counts, whichever is found first", async () => {
+    const answers = [];
+    for (const order of [["r1", "r2"] as const, ["r2", "r1"] as const]) {
+      const store = createMemoryMetrics("m");
+      for (const replica of order)
+        appendScrapes(store, { host: "a", replica }, replica === "r1" ? 29_500 : 30_500);
+      const place = { backend: "b0", store, match: {}, replica: "replica" };
+      answers.push(await readFirst(createFederatedMetrics([place])));
+    }
+    const only = createMemoryMetrics("m");
+    appendScrapes(only, { host: "a" }, 29_500);
+    expect(answers).toEqual([await readFirst(only), await readFirst(only)]);
+  });
+
+  /** Growth that differs from bucket to bucket, so that it tells which samples count. */
+  function appendScrapes(store: MemoryMetrics, labels: Readonly<Record<string, string>>, offset: number) {
+    const append = store.append("counter", "counter", "value", labels);
+    for (let n = -20; n < 40; n++) append(start + n * 30_000 + offset, (n + 40) ** 2);
+  }
+
+  async function readFirst(store: MetricStore): Promise<readonly number[]> {
+    const [found] = await readGrowth(store, { host: "a" });
+    return [...(found?.values ?? [])];
+  }
 
   test("their label is no tag", async () => {
     const { split } = splitMetrics([counter({ host: "a" }, 0, 9)], 2, () => [0, 1], "replica");

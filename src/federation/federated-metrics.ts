@@ -115,6 +115,8 @@ async function readSeries(
   if (isReplicated) return combineReplicated(asked, query, signal);
   if (query.measure.of === "samples" && query.measure.combine === "mean")
     return readMeans(asked, query, signal);
+  if (query.measure.of === "samples" && query.measure.combine === "sum")
+    return (await readSums(asked, query, signal)) ?? combineReplicated(asked, query, signal);
   const members = await readDistinct(asked, query, signal);
   return combineMembers(joinBackends(asked), query, members, signal);
 }
@@ -135,10 +137,10 @@ async function readMeans(
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
   const [sums, counts] = await Promise.all([
-    readCombined(holders, query, "sum", signal),
-    readCombined(holders, query, "count", signal),
+    readSums(holders, query, signal),
+    readCounts(holders, query, signal),
   ]);
-  if (sums.some(hasOverflow)) return combineReplicated(holders, query, signal);
+  if (sums === undefined) return combineReplicated(holders, query, signal);
   const newest = findNewestBucket([...sums, ...counts].map(({ values }) => values));
   if (newest < 0) return divideSums(sums, counts);
   const { first, buckets } = selectGrowingBuckets(query.buckets, newest);
@@ -152,25 +154,40 @@ async function readNewestMeans(
   query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
-  const before = await readCombined(holders, query, "count", signal);
-  const sums = await readCombined(holders, query, "sum", signal);
-  const after = await readCombined(holders, query, "count", signal);
-  if (sums.some(hasOverflow) || !haveEqualValues(before, after))
-    return combineReplicated(holders, query, signal);
+  const before = await readCounts(holders, query, signal);
+  const sums = await readSums(holders, query, signal);
+  const after = await readCounts(holders, query, signal);
+  if (sums === undefined || !haveEqualValues(before, after)) return combineReplicated(holders, query, signal);
   return divideSums(sums, after);
 }
 
-async function readCombined(
+/** Undefined where a sum passes what a number holds: that of all samples may not, nor their mean. */
+async function readSums(
   holders: readonly Holder[],
   query: SeriesQuery,
-  combine: "sum" | "count",
+  signal: AbortSignal,
+): Promise<readonly Series[] | undefined> {
+  const own = { ...query, measure: { of: "samples", combine: "sum" } as const };
+  const members = await readDistinct(holders, own, signal);
+  const sums = await combineMembers(joinBackends(holders), own, members, signal);
+  // Those of series are looked at too: of two that pass it on opposite sides the sum is no number.
+  const all = [
+    ...members.flatMap((member) => ("values" in member ? [member.values] : [])),
+    ...sums.map(({ values }) => values),
+  ];
+  return all.some(hasOverflow) ? undefined : sums;
+}
+
+async function readCounts(
+  holders: readonly Holder[],
+  query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
-  const own = { ...query, measure: { of: "samples", combine } as const };
+  const own = { ...query, measure: { of: "samples", combine: "count" } as const };
   return combineMembers(joinBackends(holders), own, await readDistinct(holders, own, signal), signal);
 }
 
-const hasOverflow = ({ values }: Series) =>
+const hasOverflow = (values: Float64Array): boolean =>
   values.some((value) => Math.abs(value) === Number.POSITIVE_INFINITY);
 
 function divideSums(sums: readonly Series[], counts: readonly Series[]): readonly Series[] {

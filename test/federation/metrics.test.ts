@@ -55,6 +55,28 @@ describe("series split over several stores", () => {
     await fc.assert(law, runs(25));
   });
 
+  // Sums of one store's samples pass what a number holds, on either side, where those of all do not.
+  test("sums and means of the greatest numbers are those of one store", async () => {
+    const value = fc.constantFrom(1.6e308, -1.6e308, 1e308, -1e308, 1);
+    const gauges = fc.array(fc.array(value, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 4 });
+    const law = fc.asyncProperty(gauges, fc.constantFrom({}, { host: "*" }), async (values, tags) => {
+      const series = values.map((own, n) => gauge({ host: "abcd"[n % 2] ?? "", code: String(n) }, own));
+      const { whole, split } = splitMetrics(series, 2, (n) => [n >> 1]);
+      for (const combine of ["sum", "mean"] as const) {
+        const query = { ...buildQuery("gauge", { of: "samples", combine }), tags };
+        const [found, expected] = [await split.series(query, signal), await whole.series(query, signal)];
+        expect(found.map((one) => one.tags)).toEqual(expected.map((one) => one.tags));
+        for (const [at, { values }] of expected.entries())
+          for (const [bucket, wanted] of values.entries()) {
+            const got = found[at]?.values[bucket] ?? 0;
+            const isClose = Object.is(got, wanted) || Math.abs(got - wanted) < 1e297;
+            expect(isClose, `${combine}: ${got} is not ${wanted}`).toBe(true);
+          }
+      }
+    });
+    await fc.assert(law, runs(200));
+  });
+
   test("a new series of a metric that another store had before has grown from 0", async () => {
     const series = [counter({ host: "a" }, -10, 40), counter({ host: "b" }, 4, 40)];
     const { whole, split } = splitMetrics(series, 2, (n) => [n]);
@@ -294,6 +316,14 @@ function counter(tags: SplitSeries["tags"], from: number, length: number): Split
     parts: [{ part: "value" as const, value: n + 1 }],
   }));
   return { type: "counter", tags, samples };
+}
+
+function gauge(tags: SplitSeries["tags"], values: readonly number[]): SplitSeries {
+  const samples = values.map((value, n) => ({
+    time: start + n * 30_000,
+    parts: [{ part: "value" as const, value }],
+  }));
+  return { type: "gauge", tags, samples };
 }
 
 /** As a histogram, where it has to be one. */

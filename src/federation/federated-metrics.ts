@@ -4,8 +4,8 @@
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
 import { combineSignals } from "../core/async/concurrency.ts";
-import { createUnsupportedError } from "../core/errors.ts";
-import type { MetricType, Series } from "../core/rows.ts";
+import { createUnsupportedError, Refused } from "../core/errors.ts";
+import type { Buckets, MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import { compareLists } from "../metrics/measures.ts";
 import { findNewestBucket, selectGrowingBuckets } from "../metrics/newest-buckets.ts";
@@ -112,6 +112,7 @@ async function readSeries(
   if (only === undefined) return [];
   const isReplicated = asked.some(({ replica }) => replica !== undefined);
   if (asked.length === 1 && !isReplicated) return only.store.series({ ...query, match: only.match }, signal);
+  if (isReplicated && asked.length === 1) return readOnlyHolder(only, query, signal);
   if (isReplicated) return combineReplicated(asked, query, signal);
   if (query.measure.of === "samples" && query.measure.combine === "mean")
     return readMeans(asked, query, signal);
@@ -119,6 +120,40 @@ async function readSeries(
     return (await readSums(asked, query, signal)) ?? combineReplicated(asked, query, signal);
   const members = await readDistinct(asked, query, signal);
   return combineMembers(joinBackends(asked), query, members, signal);
+}
+
+/** What cannot be put together of several scrapers, the place answers by itself where no two of them have it. */
+async function readOnlyHolder(
+  holder: Holder,
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  try {
+    return await combineReplicated([holder], query, signal);
+  } catch (error) {
+    const isRefused = error instanceof Refused && error.slug === "not_supported_by_backend";
+    if (!isRefused || query.measure.of !== "observations") throw error;
+    if (await hasReplicaLabel(holder, query, signal)) throw error;
+    return holder.store.series({ ...query, match: holder.match }, signal);
+  }
+}
+
+/** Whether histograms or summaries have the label of a scraper: the place may then have each of them more than once. */
+async function hasReplicaLabel(
+  { store, match, replica }: Holder,
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (replica === undefined) return false;
+  const {
+    tags,
+    lookBack,
+    buckets: { start, step, count },
+  } = query;
+  const buckets: Buckets = { start: start - lookBack, step: lookBack + step * count, count: 1 };
+  const measure = { of: "observations", combine: "count" } as const;
+  const labelled = { ...query, match, tags: { ...tags, [replica]: "*" }, measure, buckets };
+  return (await store.series(labelled, signal)).length > 0;
 }
 
 async function combineReplicated(

@@ -210,6 +210,37 @@ describe("replicas", () => {
     return [...(found?.values ?? [])];
   }
 
+  describe("percentiles of a summary, which cannot be put together", () => {
+    /** `labels` are those of scrapers, each of which has the summary in the first of two stores. */
+    async function readPercentile(labels: readonly Readonly<Record<string, string>>[]) {
+      const [holder, other] = [createMemoryMetrics("m"), createMemoryMetrics("m")];
+      for (const own of labels)
+        for (let n = -4; n < 40; n++) {
+          const time = start + n * 15_000;
+          holder.append("x", "summary", "value", { ...own, host: "a", quantile: "0.9" })(time, 7);
+          holder.append("x", "summary", "count", { ...own, host: "a" })(time, n + 5);
+        }
+      const store = createFederatedMetrics(
+        [holder, other].map((store, at) => ({ backend: `b${at}`, store, match: {}, replica: "replica" })),
+      );
+      const measure = { of: "observations", combine: "quantile", quantile: 0.9 } as const;
+      return store.series({ ...buildQuery("x", measure), tags: { host: "*" } }, signal);
+    }
+
+    test("are answered by the one store that has it", async () => {
+      expect(await readPercentile([{}])).toEqual([
+        { tags: { host: "a" }, values: Float64Array.from(Array(10).fill(7)) },
+      ]);
+    });
+
+    test.each([[[{ replica: "r1" }]], [[{ replica: "r1" }, { replica: "r2" }]], [[{}, { replica: "r2" }]]])(
+      "are refused of series with the label of a scraper: %j",
+      async (labels) => {
+        await expect(readPercentile(labels)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      },
+    );
+  });
+
   test("their label is no tag", async () => {
     const { split } = splitMetrics([counter({ host: "a" }, 0, 9)], 2, () => [0, 1], "replica");
     expect(await split.tagKeys({}, "counter", signal)).toEqual([["host"]]);

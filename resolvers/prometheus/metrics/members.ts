@@ -88,10 +88,10 @@ function buildStartQueries(
   }));
 }
 
-/** @throws {Refused} of histograms that have native samples: those of several sources are not merged */
+/** @throws {Refused} of histograms that have native samples: those of several sources or scrapers are not merged */
 function requireClassic(shape: MetricShape, { backend }: SeriesPlan): void {
   if (shape === "native" || shape === "both")
-    throw createUnsupportedError(backend, "native histograms that other backends have as well");
+    throw createUnsupportedError(backend, "native histograms that several backends or scrapers have");
 }
 
 // ---- As reduced as the measure allows ----------------------------------------------------------------------------

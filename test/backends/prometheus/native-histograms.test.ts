@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
+import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
@@ -266,6 +267,25 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     { start: base + 17 * minute, step: minute, count: 10 },
     { start: base - 10 * minute, step: 7 * minute + 1, count: 3 },
   ];
+
+  test("answers the one of several places that has it, unless it has it of several scrapers", async () => {
+    const { metrics: store } = backend.stores;
+    if (store === undefined) throw new Error("no metrics");
+    const places = ["a", "b"].map((site) => ({ backend: site, store, match: { site } }));
+    const buckets = { start: base, step: 5 * minute, count: 12 };
+    for (const metric of ["many", "moved"])
+      for (const measure of [count, mean, p90]) {
+        const query = {
+          ...{ match: {}, metric, tags: {}, measure, buckets },
+          lookBack: hour,
+          pointLimit: 1_000,
+        };
+        const readAs = (replica: string) =>
+          createFederatedMetrics(places.map((place) => ({ ...place, replica }))).series(query, signal);
+        expect(await readAs("prometheus_replica")).toEqual(await read(query));
+        await expect(readAs("host")).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      }
+  });
 
   describe("a histogram that changed between classic and native", () => {
     test("is one measurement with the tags of both forms", async () => {

@@ -362,12 +362,10 @@ export function createSession(options: SessionOptions): Session {
 }
 
 /** What a session has for the live tail of its request. */
-function createTailAccess({
-  followTail,
-  onFailure: failed,
-  readTailPosition,
-  createNext,
-}: SessionOptions): Pick<Session, "followTail" | "toTailError" | "readTailPosition" | "createNext"> {
+function createTailAccess(
+  options: SessionOptions,
+): Pick<Session, "followTail" | "toTailError" | "readTailPosition" | "createNext"> {
+  const { followTail, onFailure: failed, readTailPosition, createNext } = options;
   return {
     followTail: (name, input) =>
       followTail(name, input).catch((error: unknown) => {

@@ -41,15 +41,10 @@ import {
 } from "./audience.ts";
 import { type LineSource, logFailure, readLines, sharedAccount } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
+import { chooseRest, computeRetryDelay, pollInterval } from "./retry-delay.ts";
 
-export const pollInterval: Millis = 1_000;
 /** How far each poll reads back at least. */
 const recentWindow: Millis = 10_000;
-const maxRetryDelay: Millis = 30_000;
-/** The pause after so many failures in a row: doubled each time. */
-export function computeRetryDelay(failures: number): Millis {
-  return Math.min(pollInterval * 2 ** failures, maxRetryDelay);
-}
 /**
  * Queries that have failed together twice within so long are read alone for as long. Why they are slow together is looked for once
  * within it: a source that is slow itself must not be asked for more.
@@ -308,10 +303,6 @@ function separateAudiences(
     audience.aloneUntil = aloneUntil;
     startPollAlone(state, audience);
   }
-}
-
-function chooseRest(spent: Millis): Millis {
-  return Math.max(pollInterval - spent, pollInterval / 5);
 }
 
 /** When a poll began, and how long it took. */

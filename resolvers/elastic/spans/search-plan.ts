@@ -289,3 +289,8 @@ export function requireTotal(backend: string, { total }: ParsedResponse): number
     throw new BackendError(backend, "malformed", "a search response without an exact total");
   return total;
 }
+
+/** Identifies a source: equal ones have one plan. */
+export function formatSource(source: SpanSource): string {
+  return JSON.stringify(source);
+}

@@ -29,6 +29,7 @@ import {
 } from "../snapshot/snapshot.ts";
 import {
   createSpanSearchContext,
+  formatSource,
   isPlanBehind,
   planSearch,
   refreshPlan,
@@ -295,11 +296,6 @@ async function arePlansCurrent(
     if (now.indices.size !== metadata.indices.size || !isSame) return false;
   }
   return true;
-}
-
-/** Identifies a source: equal ones have one plan. */
-export function formatSource(source: SpanSource): string {
-  return JSON.stringify(source);
 }
 
 /** Unique within a point in time: numbers are unique within a shard, and it has one shard of each index. */

@@ -26,13 +26,13 @@ import {
   listTraceIdsWithExceptions,
 } from "./index-hints.ts";
 import { findNPlusOneParents } from "./n-plus-one.ts";
+import { formatSource } from "./search-plan.ts";
 import { createSeenSpans } from "./seen-spans.ts";
 import type { ReadContext } from "./span-assembly.ts";
 import {
   type AddedShards,
   createSpanDocuments,
   type DocumentSnapshot,
-  formatSource,
   type ShardDocuments,
   type SpanDocuments,
 } from "./span-documents.ts";

@@ -16,6 +16,7 @@ import {
 } from "../../../src/core/json/json-bytes.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { scanNumber } from "../../../src/metrics/float-text.ts";
+import { copyToLength, createView, hasTextAt } from "./bytes.ts";
 
 /** One series of a response. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {
@@ -338,15 +339,6 @@ function expectByte(scan: ScanState, byte: number): void {
   scan.at++;
 }
 
-/** The text has to be ASCII. */
-function hasTextAt(data: Buffer, at: number, text: string): boolean {
-  if (at + text.length > data.length) return false;
-  for (let index = 0; index < text.length; index += 1) {
-    if (data[at + index] !== text.charCodeAt(index)) return false;
-  }
-  return true;
-}
-
 /** The index after the bracket that closes the one at `start`, or -1 if it has not arrived. */
 function findClosingBracket(data: Buffer, start: number, open: number, close: number): number {
   if (start < data.length && data[start] !== open) throw new UnexpectedFormat("a value of another type");
@@ -384,16 +376,6 @@ function readPointNumber(
   if (stopped < 0) return -1;
   numbers[next] = parseNumber(data.toString("latin1", start, stopped));
   return stopped + 1;
-}
-
-function createView(bytes: Buffer): DataView {
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-}
-
-function copyToLength(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
-  const array = new Float64Array(length);
-  array.set(part);
-  return array;
 }
 
 function readLabels(value: unknown): Labels {

@@ -145,19 +145,14 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const createVerifier = createReloadableJwtVerifier(now);
   const createRateLimit = createReloadableRateLimit(() => performance.now());
   const toServed = ({ config, sites }: ConnectedConfig): ServedConfig => ({
+    ...describeServed(config),
     authenticate: createAuthenticator(config.tokens, now, {
       rate: createRateLimit(config.limits.rate),
       recordUse: telemetry.recordUse,
       verifyJwt: createVerifier(config.jwtIssuers ?? []),
       findCertificateUser: createCertificateUsers(config.certificates ?? [], now),
     }),
-    isToken: createTokenCheck(config.tokens),
     sites,
-    limits: config.limits,
-    compression: config.compression,
-    proxies: config.proxies,
-    ...{ resource: describeResource(config), signIn: describeSignIn(config) },
-    ...{ origins: config.origins, publicUrl: config.publicUrl, tls: config.tls },
     queryRules: describeQueryRules(config, documents),
   });
   telemetry.watchLimits(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
@@ -199,6 +194,21 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     ...{ server, errorIntake, audit, first: config },
     ...{ state, toServed, unfinished: [], failed },
     signal: AbortSignal.any([shell.signal, failed.signal]),
+  };
+}
+
+/** What is served as the configuration says it, whatever is connected. */
+function describeServed(config: Config): Omit<ServedConfig, "authenticate" | "sites" | "queryRules"> {
+  return {
+    isToken: createTokenCheck(config.tokens),
+    limits: config.limits,
+    compression: config.compression,
+    proxies: config.proxies,
+    resource: describeResource(config),
+    signIn: describeSignIn(config),
+    origins: config.origins,
+    publicUrl: config.publicUrl,
+    tls: config.tls,
   };
 }
 

@@ -53,23 +53,12 @@ export function createMetricsView({ go }) {
     if (name.value !== view.state?.name)
       change({ name: name.value, tags: {}, field: "", aggregation: "default", also: [] });
   });
-  const fields = createSelect([], (value) => change({ field: value }));
-  const aggregation = createSelect(
-    aggregations.map((word) => [word, word === "default" ? "Default" : word]),
-    (value) => change({ aggregation: aggregations.find((word) => word === value) ?? "default" }),
-  );
-  const resolution = createSelect(
-    resolutions.map((word) => [word, resolutionNames[word] ?? word]),
-    (value) => change({ resolution: resolutions.find((word) => word === value) ?? "AUTO" }),
-  );
+  const measure = createMeasureControls(change);
   const range = createRangePicker((value) => change({ range: value }));
   const tags = createTagFields(
     () => view.state?.tags ?? {},
     (next) => change({ tags: next }),
   );
-  const fieldsField = createField("Field", fields, "short");
-  const aggregationField = createField("Aggregation", aggregation, "short");
-  const resolutionField = createField("Resolution", resolution);
   const drawing = createDrawingControls(known.id, change, () => view.state?.also ?? []);
   const share = createShareBar();
   const publish = createPublishMenu();
@@ -80,9 +69,9 @@ export function createMetricsView({ go }) {
     { class: "toolbar" },
     createField("Metric", name, "wide"),
     known,
-    fieldsField,
-    aggregationField,
-    resolutionField,
+    measure.fieldsField,
+    measure.aggregationField,
+    measure.resolutionField,
     range.root,
     tags.root,
     drawing.drawn,
@@ -102,16 +91,46 @@ export function createMetricsView({ go }) {
   );
   /** @type {MetricsView} */
   const view = {
-    ...{ change, known, name, fields, aggregation, resolution, range, tags },
-    ...{ fieldsField, aggregationField, resolutionField, share, told, chart },
-    ...{ ...drawing, publish },
-    ...{ state: undefined, asked: undefined },
+    change,
+    known,
+    name,
+    ...measure,
+    range,
+    tags,
+    ...drawing,
+    share,
+    publish,
+    told,
+    chart,
+    state: undefined,
+    asked: undefined,
   };
   return {
     root,
     /** @param {State} now @param {AbortSignal} signal */
     show: (now, signal) => showMetrics(view, now, signal),
     focus: () => name.focus(),
+  };
+}
+
+/** Which measure of the metric is drawn, and of how much time each value is. @param {(part: Partial<State>) => void} change */
+function createMeasureControls(change) {
+  const fields = createSelect([], (value) => change({ field: value }));
+  const aggregation = createSelect(
+    aggregations.map((word) => [word, word === "default" ? "Default" : word]),
+    (value) => change({ aggregation: aggregations.find((word) => word === value) ?? "default" }),
+  );
+  const resolution = createSelect(
+    resolutions.map((word) => [word, resolutionNames[word] ?? word]),
+    (value) => change({ resolution: resolutions.find((word) => word === value) ?? "AUTO" }),
+  );
+  return {
+    fields,
+    aggregation,
+    resolution,
+    fieldsField: createField("Field", fields, "short"),
+    aggregationField: createField("Aggregation", aggregation, "short"),
+    resolutionField: createField("Resolution", resolution),
   };
 }
 

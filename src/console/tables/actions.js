@@ -56,46 +56,54 @@ export function createActionsView({ go }) {
       const field = { field: "tracing_actions", arguments: request, selection };
       return [buildPost("tracing/actions", request), field];
     },
-    columns: [
-      {
-        id: "action",
-        title: "Action",
-        sort: ({ action }) => action,
-        cell: (row) => [
-          link(row, "performance", renderUntrusted(row.action)),
-          " ",
-          row.has_npo &&
-            createElement("span", { class: "badge warn", title: "Equal queries, one by one" }, "N+1"),
-        ],
-      },
-      {
-        id: "namespace",
-        title: "Namespace",
-        sort: ({ namespace }) => namespace,
-        cell: (row) => renderUntrusted(row.namespace),
-      },
-      {
-        ...{ id: "requests", title: "Requests", isFigure: true, sort: ({ throughput }) => throughput },
-        cell: ({ throughput }) => formatNumber(throughput),
-      },
-      {
-        ...{ id: "mean", title: "Mean", isFigure: true, sort: ({ mean }) => mean },
-        cell: ({ mean }) => formatDuration(mean),
-      },
-      {
-        ...{
-          id: "time",
-          title: "Time in all",
-          isFigure: true,
-          sort: ({ mean, throughput }) => mean * throughput,
-        },
-        cell: ({ mean, throughput }) => formatDuration(mean * throughput),
-      },
-      {
-        ...{ id: "errors", title: "Failed", isFigure: true, sort: ({ error_rate }) => error_rate },
-        cell: (row) => (row.error_rate === 0 ? "0 %" : link(row, "errors", `${row.error_rate.toFixed(1)} %`)),
-      },
-    ],
+    columns: listColumns(link),
   };
   return createTableView(go, options);
+}
+
+/**
+ * @param {(row: Row, kind: "performance" | "errors", content: Node | string) => Node} link to the requests of an action
+ * @returns {import("./table-view.js").TableOptions<Row>["columns"]}
+ */
+function listColumns(link) {
+  return [
+    {
+      id: "action",
+      title: "Action",
+      sort: ({ action }) => action,
+      cell: (row) => [
+        link(row, "performance", renderUntrusted(row.action)),
+        " ",
+        row.has_npo &&
+          createElement("span", { class: "badge warn", title: "Equal queries, one by one" }, "N+1"),
+      ],
+    },
+    {
+      id: "namespace",
+      title: "Namespace",
+      sort: ({ namespace }) => namespace,
+      cell: (row) => renderUntrusted(row.namespace),
+    },
+    {
+      ...{ id: "requests", title: "Requests", isFigure: true, sort: ({ throughput }) => throughput },
+      cell: ({ throughput }) => formatNumber(throughput),
+    },
+    {
+      ...{ id: "mean", title: "Mean", isFigure: true, sort: ({ mean }) => mean },
+      cell: ({ mean }) => formatDuration(mean),
+    },
+    {
+      ...{
+        id: "time",
+        title: "Time in all",
+        isFigure: true,
+        sort: ({ mean, throughput }) => mean * throughput,
+      },
+      cell: ({ mean, throughput }) => formatDuration(mean * throughput),
+    },
+    {
+      ...{ id: "errors", title: "Failed", isFigure: true, sort: ({ error_rate }) => error_rate },
+      cell: (row) => (row.error_rate === 0 ? "0 %" : link(row, "errors", `${row.error_rate.toFixed(1)} %`)),
+    },
+  ];
 }

@@ -68,36 +68,41 @@ export function createSlowEventsView({ go }) {
         { field: "tracing_slow_events", arguments: request, selection },
       ];
     },
-    columns: [
-      {
-        id: "event",
-        title: "Event",
-        sort: ({ span_name }) => span_name,
-        cell: (row, bounds) => createEvent(row, () => state?.site ?? "", bounds),
-      },
-      {
-        id: "service",
-        title: "Service",
-        sort: ({ service }) => service,
-        cell: (row) => renderUntrusted(row.service),
-      },
-      { id: "kind", title: "Kind", sort: ({ span_kind }) => span_kind, cell: (row) => row.span_kind },
-      {
-        ...{ id: "count", title: "Spans", isFigure: true, sort: ({ count }) => count },
-        cell: ({ count }) => formatNumber(count),
-      },
-      {
-        ...{ id: "mean", title: "Mean", isFigure: true, sort: ({ mean }) => mean },
-        cell: ({ mean }) => formatDuration(mean),
-      },
-      {
-        ...{ id: "impact", title: "Impact", isFigure: true, sort: ({ impact }) => impact },
-        cell: ({ impact }) => `${impact.toFixed(1)} %`,
-      },
-    ],
+    columns: listColumns(() => state?.site ?? ""),
   };
   const view = createTableView(go, options);
   return view;
+}
+
+/** @param {() => string} site @returns {import("./table-view.js").TableOptions<Row>["columns"]} */
+function listColumns(site) {
+  return [
+    {
+      id: "event",
+      title: "Event",
+      sort: ({ span_name }) => span_name,
+      cell: (row, bounds) => createEvent(row, site, bounds),
+    },
+    {
+      id: "service",
+      title: "Service",
+      sort: ({ service }) => service,
+      cell: (row) => renderUntrusted(row.service),
+    },
+    { id: "kind", title: "Kind", sort: ({ span_kind }) => span_kind, cell: (row) => row.span_kind },
+    {
+      ...{ id: "count", title: "Spans", isFigure: true, sort: ({ count }) => count },
+      cell: ({ count }) => formatNumber(count),
+    },
+    {
+      ...{ id: "mean", title: "Mean", isFigure: true, sort: ({ mean }) => mean },
+      cell: ({ mean }) => formatDuration(mean),
+    },
+    {
+      ...{ id: "impact", title: "Impact", isFigure: true, sort: ({ impact }) => impact },
+      cell: ({ impact }) => `${impact.toFixed(1)} %`,
+    },
+  ];
 }
 
 /** @param {Row} row @param {() => string} site @param {Bounds} bounds */

@@ -50,29 +50,13 @@ export function createTracesView({ go }) {
   const change = (/** @type {Partial<State>} */ part) => {
     if (view.state !== undefined) go({ ...view.state, ...readTyped(view), ...part });
   };
-  const kind = createSelect(
-    [
-      ["performance", "Requests"],
-      ["errors", "Errors"],
-    ],
-    (value) => change({ kind: value === "errors" ? "errors" : "performance" }),
-  );
   const query = createQueryBox({
     label: "Query",
     placeholder: "tag.plan=pro revision:6a1a action_name:Checkout",
     submit: () => change({}),
   });
-  const namespace = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
-  const action = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
-  const bound = (/** @type {string} */ placeholder) =>
-    createElement("input", { type: "number", min: 0, max: 999_999_999, step: "any", placeholder });
-  const [least, below] = [bound("0"), bound("any")];
+  const controls = createTraceControls(change);
   const range = createRangePicker((value) => change({ range: value }));
-  const order = createSelect(
-    orders,
-    // An upper bound is where a listing by duration begins.
-    (value) => change(value === "slowest" ? { order: "slowest" } : { order: "newest", below: 0 }),
-  );
   const digest = createDigestChip(change);
   const share = createShareBar();
   const told = createElement("p", { class: "told", role: "status" });
@@ -87,13 +71,13 @@ export function createTracesView({ go }) {
   const form = createSearchForm(
     () => change({}),
     query.root,
-    createField("Kind", kind),
-    createField("Namespace", namespace, "short"),
-    createField("Action", action, "medium"),
-    createField("At least, ms", least, "short"),
-    createField("Below, ms", below, "short"),
+    createField("Kind", controls.kind),
+    createField("Namespace", controls.namespace, "short"),
+    createField("Action", controls.action, "medium"),
+    createField("At least, ms", controls.least, "short"),
+    createField("Below, ms", controls.below, "short"),
     range.root,
-    createField("Order", order),
+    createField("Order", controls.order),
     digest,
   );
   const root = createElement(
@@ -108,8 +92,18 @@ export function createTracesView({ go }) {
 
   /** @type {TracesView} */
   const view = {
-    ...{ change, kind, query, namespace, action, least, below, durations, digest, range, order },
-    ...{ share, told, table, body, foot, state: undefined },
+    change,
+    ...controls,
+    query,
+    durations,
+    digest,
+    range,
+    share,
+    told,
+    table,
+    body,
+    foot,
+    state: undefined,
   };
   return {
     root,
@@ -122,6 +116,28 @@ export function createTracesView({ go }) {
     countRows: () => body.childElementCount,
     focus: query.focus,
   };
+}
+
+/** What narrows and orders the list. @param {(part: Partial<State>) => void} change */
+function createTraceControls(change) {
+  const kind = createSelect(
+    [
+      ["performance", "Requests"],
+      ["errors", "Errors"],
+    ],
+    (value) => change({ kind: value === "errors" ? "errors" : "performance" }),
+  );
+  const namespace = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
+  const action = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
+  const bound = (/** @type {string} */ placeholder) =>
+    createElement("input", { type: "number", min: 0, max: 999_999_999, step: "any", placeholder });
+  const [least, below] = [bound("0"), bound("any")];
+  const order = createSelect(
+    orders,
+    // An upper bound is where a listing by duration begins.
+    (value) => change(value === "slowest" ? { order: "slowest" } : { order: "newest", below: 0 }),
+  );
+  return { kind, namespace, action, least, below, order };
 }
 
 /** That only the traces of one error are listed, and a way out of it. @param {TracesView["change"]} change */

@@ -22,13 +22,12 @@ import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import { findDamagedSegments } from "./catalogue.ts";
 import {
-  emptyManifest,
-  formatManifestId,
-  type Manifest,
-  parseManifest,
-  printManifest,
-  printSegment,
-} from "./manifest.ts";
+  type FoundManifest,
+  type GroupToRoll,
+  readManifests,
+  toManifestDocument,
+} from "./group-manifests.ts";
+import { emptyManifest, type Manifest, printSegment } from "./manifest.ts";
 import {
   choosePiece,
   findDayToMerge,
@@ -56,17 +55,6 @@ export interface RollContext {
   readonly maxMergedBytes: number;
   /** Before a snapshot is opened again that is behind. */
   readonly behindPause: Millis;
-}
-
-/** A group, in a step for several. */
-export interface GroupToRoll {
-  readonly target: RollTarget;
-  /** Pieces that take too much. */
-  readonly skipped: readonly TimeRange[];
-  /** Whether documents to which the manifest refers may be gone, or may not be readable. */
-  readonly isUnverified: boolean;
-  /** Whether documents that the snapshot lacks are taken as deleted: no copy of the source has shown them for a while. */
-  readonly mayTakeAsDeleted: boolean;
 }
 
 export interface RollStep {
@@ -284,35 +272,6 @@ export async function announceGroup(
     undefined,
     signal,
   );
-}
-
-function toManifestDocument({ group, name: { site } }: RollTarget, manifest: Manifest): NewDocument {
-  return { id: formatManifestId(group), site, made: manifest.at, body: printManifest(group, manifest) };
-}
-
-interface FoundManifest {
-  readonly groupToRoll: GroupToRoll;
-  readonly manifest: Manifest;
-  readonly revision: string | undefined;
-}
-
-/** One that cannot be read is as good as an empty one, and is replaced. */
-async function readManifests(
-  store: RollupStore,
-  groupsToRoll: readonly GroupToRoll[],
-  signal: AbortSignal,
-): Promise<readonly FoundManifest[]> {
-  const documents = await store.read(
-    groupsToRoll.map(({ target }) => formatManifestId(target.group)),
-    signal,
-  );
-  const byId = new Map(documents.map((document) => [document.id, document]));
-  return groupsToRoll.map((groupToRoll) => {
-    const { group } = groupToRoll.target;
-    const document = byId.get(formatManifestId(group));
-    const manifest = document && parseManifest(group, document.body);
-    return { groupToRoll, manifest: manifest ?? emptyManifest, revision: document?.revision };
-  });
 }
 
 /** Drops what the retention has passed. */

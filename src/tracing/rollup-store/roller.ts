@@ -16,9 +16,10 @@ import {
 } from "../../core/time.ts";
 import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
+import type { GroupToRoll } from "./group-manifests.ts";
 import { holdLease, type Lease, releaseLease } from "./lease.ts";
 import { formatManifestId, type Manifest } from "./manifest.ts";
-import { announceGroup, type GroupToRoll, type RollContext, type RollStep, rollGroups } from "./roll-step.ts";
+import { announceGroup, type RollContext, type RollStep, rollGroups } from "./roll-step.ts";
 import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
 

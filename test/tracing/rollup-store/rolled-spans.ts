@@ -11,12 +11,8 @@ import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createPartnerTargets, createSiteTargets } from "#src/tracing/figures/roll-targets.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
-import {
-  type GroupToRoll,
-  type RollContext,
-  type RollStep,
-  rollGroups,
-} from "#src/tracing/rollup-store/roll-step.ts";
+import type { GroupToRoll } from "#src/tracing/rollup-store/group-manifests.ts";
+import { type RollContext, type RollStep, rollGroups } from "#src/tracing/rollup-store/roll-step.ts";
 import { groupTargets, type RollTarget } from "#src/tracing/rollup-store/roll-target.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";

@@ -1,0 +1,14 @@
+// How often a tail reads, and how long it pauses after failures.
+import type { Millis } from "../core/time.ts";
+
+export const pollInterval: Millis = 1_000;
+const maxRetryDelay: Millis = 30_000;
+/** The pause after so many failures in a row: doubled each time. */
+export function computeRetryDelay(failures: number): Millis {
+  return Math.min(pollInterval * 2 ** failures, maxRetryDelay);
+}
+
+/** The pause after a poll that took so long. */
+export function chooseRest(spent: Millis): Millis {
+  return Math.max(pollInterval - spent, pollInterval / 5);
+}

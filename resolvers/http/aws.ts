@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { BackendError, toErrorMessage } from "../../src/core/errors.ts";
 import { fromMillis, type Instant, type Millis, minute, printMillis, toMillis } from "../../src/core/time.ts";
-import { createRenewedValue, type LimitedValue } from "./renewed-value.ts";
+import { createRenewedValue, type LimitedValue, longestRenewal } from "./renewed-value.ts";
 
 export interface AwsSettings {
   readonly region: string;
@@ -72,12 +72,15 @@ interface AwsLoginOptions {
 /** How long before their end credentials are renewed, and how long those that do not end are kept. */
 const renewedBefore: Millis = 5 * minute;
 const keptFor: Millis = 5 * minute;
-const loadTimeout: Millis = 10_000;
 
 export function createAwsLogin(options: AwsLoginOptions): AwsLogin {
   const { backend, settings, now } = options;
   const clock = () => toMillis(now());
-  const known = createRenewedValue(() => renewCredentials(options, clock), clock);
+  const known = createRenewedValue({
+    renew: () => renewCredentials(options, clock),
+    createLateError: () => createCredentialsError(backend, new Error("nobody gave any in time")),
+    clock,
+  });
   return {
     aws: {
       sign: async (request, signal) => {
@@ -143,17 +146,21 @@ async function renewCredentials(
 ): Promise<LimitedValue<AwsCredentials>> {
   try {
     const read = await loadCredentials(settings);
-    const value = await waitAtMost(read(), loadTimeout);
+    const value = await waitAtMost(read(), longestRenewal);
     const now = clock();
     const expiresAt = value.expiration?.getTime() ?? Number.POSITIVE_INFINITY;
     const left = expiresAt - now;
     const renewAt = now + Math.min(keptFor, Math.max(left - renewedBefore, left / 2));
     return { value, renewAt, expiresAt };
   } catch (error) {
-    const message = `no credentials for AWS: ${toErrorMessage(error).slice(0, 300)}`;
-    // 401 for the guard, which then asks less and less often.
-    throw new BackendError(backend, "denied", message, { cause: error, status: 401 });
+    throw createCredentialsError(backend, error);
   }
+}
+
+function createCredentialsError(backend: string, cause: unknown): BackendError {
+  const message = `no credentials for AWS: ${toErrorMessage(cause).slice(0, 300)}`;
+  // 401 for the guard, which then asks less and less often.
+  return new BackendError(backend, "denied", message, { cause, status: 401 });
 }
 
 function waitAtMost<T>(promise: Promise<T>, limit: Millis): Promise<T> {

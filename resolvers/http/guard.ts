@@ -16,7 +16,7 @@ import { findCurrentSpan, type OwnSpan, runInSpan } from "../../src/telemetry/tr
 import { type AuthBackoff, createAuthBackoff } from "./auth-backoff.ts";
 import { type Bulkhead, createBulkhead, QueueFullError } from "./bulkhead.ts";
 import { type BreakerOutcome, type CircuitBreaker, createCircuitBreaker } from "./circuit-breaker.ts";
-import { sleep } from "./waiting.ts";
+import { findLateError, sleep } from "./waiting.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
@@ -107,7 +107,8 @@ async function runGuarded<T>(
   state.retryBudget = Math.min(retryBudgetLimit, state.retryBudget + 1);
   // Captured here: a request that waits in the queue is started by the one that leaves its slot.
   const observe = createAttemptObserver(state.backend, describe, findCurrentRecorder(), findCurrentSpan());
-  // Only failures of requests that were sent: a full queue or an open breaker does not get better by a second try.
+  // Only failures before the deadline of requests that were sent: what takes long, a full queue and an open breaker do not get
+  // better by a second try.
   let sentFailure: unknown;
   try {
     return await runOnce(state, signal, request, observe, (error) => {
@@ -132,7 +133,7 @@ function chooseRetryPause({ retryBudget }: GuardState, error: unknown): Millis |
   return Math.random() * maxRetryPause;
 }
 
-/** Waits for a slot and makes one attempt. `onFailure` is called with the failure of a request that was sent. */
+/** Waits for a slot and makes one attempt. `onFailure` is called with the failure of a request that was sent, if not its deadline. */
 async function runOnce<T>(
   state: GuardState,
   signal: AbortSignal,
@@ -152,12 +153,7 @@ async function runOnce<T>(
       reportOutcome("unknown");
       throw createCredentialsRefusedError(backend);
     }
-    return await runAttempt(state, { signal, client, reportOutcome, observe }, request).catch(
-      (error: unknown) => {
-        onFailure(error);
-        throw error;
-      },
-    );
+    return await runAttempt(state, { signal, client, reportOutcome, observe, onFailure }, request);
   } finally {
     release();
   }
@@ -197,6 +193,7 @@ interface AttemptContext {
   readonly client: ClientRequest | undefined;
   readonly reportOutcome: (outcome: BreakerOutcome) => void;
   readonly observe: AttemptObserver | undefined;
+  readonly onFailure: (error: unknown) => void;
 }
 
 interface Attempt extends Pick<AttemptContext, "client" | "reportOutcome"> {
@@ -207,7 +204,7 @@ interface Attempt extends Pick<AttemptContext, "client" | "reportOutcome"> {
 /** Settles when the deadline passes or the caller leaves, also where the request ignores its signal. */
 async function runAttempt<T>(
   state: GuardState,
-  { signal, client, reportOutcome, observe }: AttemptContext,
+  { signal, client, reportOutcome, observe, onFailure }: AttemptContext,
   request: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const { backend, timeout, authBackoff } = state;
@@ -215,10 +212,11 @@ async function runAttempt<T>(
   const endWait = reportSent(client?.progress);
   const current: Attempt = { started, client, reportOutcome, observation: observe?.() };
   const limit = new AbortController();
-  const timer = setTimeout(
-    () => limit.abort(new BackendError(backend, "timeout", `no answer within ${timeout} ms`)),
-    timeout,
-  );
+  const giveUp = () =>
+    limit.abort(
+      findLateError(limit.signal) ?? new BackendError(backend, "timeout", `no answer within ${timeout} ms`),
+    );
+  const timer = setTimeout(giveUp, timeout);
   const leave = () => limit.abort(signal.reason);
   signal.addEventListener("abort", leave, { once: true });
   try {
@@ -235,7 +233,9 @@ async function runAttempt<T>(
       finishAbandoned(state, current, error);
       throw error;
     }
-    throw finishFailed(state, current, error);
+    const failed = finishFailed(state, current, error);
+    if (!limit.signal.aborted) onFailure(failed);
+    throw failed;
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", leave);

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { BackendError, type Failure, toErrorMessage } from "../../src/core/errors.ts";
 import { tryParseJson } from "../../src/core/json/parse-json.ts";
 import type { Millis } from "../../src/core/time.ts";
-import { createRenewedValue, type LimitedValue } from "./renewed-value.ts";
+import { createRenewedValue, type LimitedValue, longestRenewal } from "./renewed-value.ts";
 
 interface OAuth2Settings {
   readonly tokenUrl: string;
@@ -19,7 +19,6 @@ export interface AccessTokens {
   readonly discard: (token: string) => void;
 }
 
-const requestTimeout: Millis = 10_000;
 /** Of a token whose server does not say how long it is good. */
 const unknownLifetime: Millis = 60_000;
 const maxResponseChars = 65_536;
@@ -37,11 +36,27 @@ export function createAccessTokens(
   settings: OAuth2Settings,
   clock: () => Millis = () => performance.now(),
 ): AccessTokens {
-  const tokens = createRenewedValue(() => requestToken(backend, settings, clock), clock);
+  const tokens = createRenewedValue({
+    renew: () => requestToken(backend, settings, clock),
+    createLateError: () => createTokenError(backend, settings, "unreachable", "no answer"),
+    clock,
+  });
   return { readToken: tokens.read, discard: tokens.discard };
 }
 
-/** @throws {BackendError} whose message says that it was not the source which failed */
+/** Says that it was not the source which failed. */
+function createTokenError(
+  backend: string,
+  { tokenUrl }: OAuth2Settings,
+  failure: Failure,
+  reason: string,
+  status?: number,
+): BackendError {
+  const message = `no access token from ${new URL(tokenUrl).host}: ${reason}`;
+  return new BackendError(backend, failure, message, { status });
+}
+
+/** @throws {BackendError} as `createTokenError` */
 async function requestToken(
   backend: string,
   settings: OAuth2Settings,
@@ -49,9 +64,7 @@ async function requestToken(
 ): Promise<LimitedValue<string>> {
   const { tokenUrl, clientId, clientSecret, scopes } = settings;
   const fail = (failure: Failure, reason: string, status?: number) =>
-    new BackendError(backend, failure, `no access token from ${new URL(tokenUrl).host}: ${reason}`, {
-      status,
-    });
+    createTokenError(backend, settings, failure, reason, status);
   const started = clock();
   let status: number;
   let text: string;
@@ -69,15 +82,14 @@ async function requestToken(
       }),
       // The secret goes to no other address.
       redirect: "error",
-      signal: AbortSignal.timeout(requestTimeout),
+      signal: AbortSignal.timeout(longestRenewal),
     });
     status = response.status;
     text = await readBoundedText(response);
   } catch (error) {
     const isLate = error instanceof Error && error.name === "TimeoutError";
-    throw isLate
-      ? fail("timeout", `no answer within ${requestTimeout} ms`)
-      : fail("unreachable", describeNetworkError(error));
+    // Never `timeout`: clients are told of that as a source's.
+    throw fail("unreachable", isLate ? `no answer within ${longestRenewal} ms` : describeNetworkError(error));
   }
   const answer = tryParseJson(text);
   if (status >= 500 || status === 429) throw fail("unreachable", `status ${status}`);

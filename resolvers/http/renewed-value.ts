@@ -1,7 +1,8 @@
 // A credential of limited life, such as an access token: asked for once, whoever waits for it, and renewed before it expires,
 // while requests still go with the old one.
-import { awaitShared } from "../../src/core/async/concurrency.ts";
+import type { BackendError } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
+import { awaitNeeded } from "./waiting.ts";
 
 /** By the clock of whoever made it. */
 export interface LimitedValue<Value> {
@@ -17,24 +18,30 @@ interface RenewedValue<Value> {
   readonly discard: (value: Value) => void;
 }
 
-interface RenewalState<Value> {
+interface RenewalOptions<Value> {
+  /** Takes at most as long as `longestRenewal`. */
   readonly renew: () => Promise<LimitedValue<Value>>;
+  /** The failure of a request whose deadline passes before the value is there. */
+  readonly createLateError: () => BackendError;
   readonly clock: () => Millis;
+}
+
+interface RenewalState<Value> extends RenewalOptions<Value> {
   current: LimitedValue<Value> | undefined;
   pending: Promise<LimitedValue<Value>> | undefined;
   /** The last try, where that failed: it is not repeated at once. */
   failure: { readonly error: unknown; readonly until: Millis } | undefined;
 }
 
+/** Less than `check` waits for a source by default, so that it can say what failed. */
+export const longestRenewal: Millis = 5_000;
 /** How long after a failure no other is asked for. */
 const failurePause: Millis = 1_000;
 
-export function createRenewedValue<Value>(
-  renew: () => Promise<LimitedValue<Value>>,
-  clock: () => Millis,
-): RenewedValue<Value> {
+export function createRenewedValue<Value>(options: RenewalOptions<Value>): RenewedValue<Value> {
   const state: RenewalState<Value> = {
-    ...{ renew, clock, current: undefined, pending: undefined, failure: undefined },
+    ...options,
+    ...{ current: undefined, pending: undefined, failure: undefined },
   };
   return {
     read: (signal) => readValue(state, signal),
@@ -54,7 +61,7 @@ async function readValue<Value>(state: RenewalState<Value>, signal: AbortSignal)
     throw failure.error;
   }
   state.pending ??= renewValue(state);
-  if (!isGood) return (await awaitShared(state.pending, signal)).value;
+  if (!isGood) return (await awaitNeeded(state.pending, signal, state.createLateError)).value;
   // The next one is told of a failure when this value is over.
   state.pending.catch(() => {});
   return current.value;

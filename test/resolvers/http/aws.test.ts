@@ -2,7 +2,7 @@
 // itself.
 import { createHash, createHmac } from "node:crypto";
 import { request as createRequest, type IncomingMessage } from "node:http";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 import {
   createElasticsearchTransport,
@@ -11,6 +11,7 @@ import {
 } from "#resolvers/elastic/client/transports.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { type AwsCredentials, createAwsLogin, sendSigned, signRequest } from "#resolvers/http/aws.ts";
+import { createGuard } from "#resolvers/http/guard.ts";
 import { createTransport, readJson } from "#resolvers/prometheus/client/transport.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { BackendError } from "#src/core/errors.ts";
@@ -45,6 +46,7 @@ function dropAbsent(headers: object): Record<string, string> {
 const opened: ScriptedSource[] = [];
 afterEach(async () => {
   for (const source of opened.splice(0)) await source.close();
+  vi.useRealTimers();
 });
 
 /** Verifies a request as Amazon documents it, from what came over the wire. Undefined where it is right. */
@@ -193,6 +195,33 @@ describe.each(products)("%s", (product) => {
     await expect(ask()).rejects.toThrow("no rights for this index");
     expect(state.refused).toHaveLength(1);
   });
+});
+
+test("credentials that nobody gives are not blamed on the source", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const loading = Promise.withResolvers<void>();
+  const login = createAwsLogin({
+    backend: "amazon",
+    settings: { region: "eu-central-1", service: "es" },
+    now: () => fromMillis(Date.UTC(2026, 0, 15)),
+    loadCredentials: async () => () => {
+      loading.resolve();
+      return new Promise(() => {});
+    },
+  });
+  const guard = createGuard("amazon", { timeout: 2_000, concurrent: 1, queued: 1 }, testIO);
+  const sign = (signal: AbortSignal) => login.aws.sign({ method: "GET", host: "a", path: "/" }, signal);
+  const failed = guard
+    .run(true, never, sign, () => ({ method: "GET", path: "/" }))
+    .catch((error: unknown) => error);
+  await loading.promise;
+  vi.advanceTimersByTime(2_000);
+  expect(await failed).toMatchObject({
+    failure: "denied",
+    message: "no credentials for AWS: nobody gave any in time",
+  });
+  // Ends the renewal as well.
+  vi.advanceTimersByTime(3_000);
 });
 
 test("a late refusal of old credentials does not drop the new ones", async () => {

@@ -1,6 +1,6 @@
 // Access tokens of OAuth 2 with each of the three clients, and how often they are asked for.
 import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { createAccessTokens } from "#resolvers/http/oauth2.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
@@ -19,6 +19,8 @@ const backends: Backend[] = [];
 afterEach(async () => {
   for (const backend of backends.splice(0)) await backend.close();
   for (const source of opened.splice(0)) await source.close();
+  vi.useRealTimers();
+  vi.restoreAllMocks();
 });
 async function open(reply: Responder): Promise<ScriptedSource> {
   const source = await openScriptedSource(reply);
@@ -56,12 +58,12 @@ describe.each(["Elasticsearch", "OpenSearch", "Prometheus"])("%s", (product) => 
       sendJson(response, { status: "success", data: body === "" ? { version: "3.1.0" } : edge });
     }
   };
-  const connect = (url: string, tokenUrl: string): Backend => {
+  const connect = (url: string, tokenUrl: string, io = testIO): Backend => {
     const settings = { url, auth: { oauth2: { token_url: tokenUrl, ...login } } };
     const backend =
       product === "Prometheus"
-        ? prometheus.create("source", prometheus.parseConfig(settings), testIO)
-        : elastic.create("source", elastic.parseConfig(settings), testIO);
+        ? prometheus.create("source", prometheus.parseConfig(settings), io)
+        : elastic.create("source", elastic.parseConfig(settings), io);
     backends.push(backend);
     return backend;
   };
@@ -110,6 +112,29 @@ describe.each(["Elasticsearch", "OpenSearch", "Prometheus"])("%s", (product) => 
     });
     expect(JSON.stringify(failed)).not.toContain("hush");
     expect(source.requests).toEqual([]);
+  });
+
+  test("does not blame the source for a server of tokens that hangs", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const issuer = await open(() => {});
+    const source = await open((response, _, body) => answer(response, body));
+    const outcomes: string[] = [];
+    const recordRequest = (_: string, outcome: string) => void outcomes.push(outcome);
+    const backend = connect(source.url, `${issuer.url}/token`, { ...testIO, recordRequest });
+    const failed = backend.probe(never).catch((error: unknown) => error);
+    const leaving = new AbortController();
+    const left = backend.probe(leaving.signal).catch((error: unknown) => error);
+    await expect.poll(() => issuer.requests.length).toBe(1);
+    leaving.abort(new Error("left"));
+    vi.advanceTimersByTime(30_000);
+    expect(await failed).toMatchObject({
+      failure: "unreachable",
+      message: `no access token from ${new URL(issuer.url).host}: no answer`,
+    });
+    expect(await left).toEqual(new Error("left"));
+    expect(source.requests).toEqual([]);
+    // It has waited for its whole deadline, and is not repeated.
+    expect(outcomes).toEqual(["unreachable"]);
   });
 });
 
@@ -166,6 +191,18 @@ describe("a token", () => {
     const waiting = readToken(leaving.signal);
     leaving.abort(new Error("left"));
     await expect(waiting).rejects.toThrow("left");
+  });
+
+  test("is waited for a while only", async () => {
+    const late = new AbortController();
+    const limits = vi.spyOn(AbortSignal, "timeout").mockReturnValue(late.signal);
+    const issuer = await open(() => late.abort(new DOMException("late", "TimeoutError")));
+    const { readToken } = createAccessTokens("source", settingsOf(issuer.url));
+    await expect(readToken(never)).rejects.toMatchObject({
+      failure: "unreachable",
+      message: `no access token from ${new URL(issuer.url).host}: no answer within 5000 ms`,
+    });
+    expect(limits.mock.calls).toEqual([[5_000]]);
   });
 
   test.each<[name: string, reply: Responder, failure: string, reason: RegExp]>([

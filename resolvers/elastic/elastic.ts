@@ -14,6 +14,7 @@ import { type LogLayout, logLayouts, parseLogLayout } from "./layout/log-layout.
 import { parseSpanLayout, type SpanLayout, spanLayouts } from "./layout/span-layout.ts";
 import { findNewestLine, inspectLogSource } from "./logs/inspection.ts";
 import { createLogStore } from "./logs/log-store.ts";
+import { findTenantFilterFault } from "./query/tenant-filter.ts";
 import { createRollupStore } from "./rollups/rollup-store.ts";
 import { createMappingCache } from "./search/mapping-cache.ts";
 import { findNewestSpan, inspectSpanSource } from "./spans/inspection.ts";
@@ -36,6 +37,7 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
     logs: { names: new Set(logLayouts.keys()), parse: (text) => parseLogLayout(text, explainIssue) },
     traces: { names: new Set(spanLayouts.keys()), parse: (text) => parseSpanLayout(text, explainIssue) },
   },
+  findTenantFilterFault,
   create(name, config, io, own): Backend {
     const client = createElasticClient(name, toClientSettings(name, config, io, own), io);
     const mappingCache = createMappingCache(name, client, io, own);

@@ -23,6 +23,7 @@ import { collectTexts, deepFreeze, mapValues, toMapping } from "./plain-values.t
 import { checkReferences } from "./references.ts";
 import type { RollupsConfig } from "./rollup-settings.ts";
 import { type Address, fileSchema, type tracesSchema } from "./schema.ts";
+import { checkTenantFilters } from "./tenant-filters.ts";
 import { explainIssue, type IssueReporter, redactSecrets, reportIssue } from "./validation.ts";
 import {
   formatPathKey,
@@ -226,6 +227,7 @@ export interface BackendKinds {
 interface KindParser {
   parseConfig(value: unknown): unknown;
   readonly layouts?: LayoutReadersByPart;
+  findTenantFilterFault?(where: string): string | undefined;
 }
 
 /**
@@ -255,6 +257,7 @@ export function* parseConfigInSteps(text: string, file: string, context: ConfigC
   yield;
   checkReferences(tree, file, report);
   yield;
+  yield* checkTenantFilters(tree, context.kinds, report);
   const readText = (path: string) => context.readText(resolveBeside(file, path));
   const layouts = readCustomLayouts(tree.value, context.kinds, readText, report);
   const tls = readTlsFiles(tree.value, readText, report);

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { formatErrorCode } from "../core/errors.ts";
 import { formatSuggestion } from "../core/suggestion.ts";
 import type { BackendKind, CustomLayouts, LayoutReader } from "../store/backend.ts";
-import { listWrittenPlaces } from "./places.ts";
+import { findWrittenKind, listWrittenPlaces } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, reportIssue } from "./validation.ts";
 import type { Path } from "./yaml/yaml.ts";
@@ -55,7 +55,7 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
         toMapping(entry)[part],
       )) {
         const backend = String(named);
-        const layouts = findKind(toMapping(backends)[backend], kinds)?.layouts?.[of];
+        const layouts = findWrittenKind(toMapping(backends)[backend], kinds)?.layouts?.[of];
         if (layouts === undefined) continue;
         const { layout: name } = place;
         if (typeof name !== "string" || name === "" || name === "auto" || layouts.names.has(name)) continue;
@@ -63,11 +63,6 @@ function* listNamedLayouts(file: unknown, kinds: Kinds): Generator<NamedLayout> 
       }
     }
   }
-}
-
-function findKind(backend: unknown, kinds: Kinds): ReturnType<Kinds["get"]> {
-  const { kind } = toMapping(backend);
-  return typeof kind === "string" ? kinds.get(kind) : undefined;
 }
 
 /** Returns undefined where the file is no layout, which is then reported. */

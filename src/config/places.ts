@@ -40,3 +40,12 @@ function listPlacesOfList(path: Path, list: readonly unknown[]): readonly Writte
     return { path: [...path, String(index)], entry, backend: entry.backend, isListed: true };
   });
 }
+
+/** The kind of a backend as it is written; undefined where it names none that there is. */
+export function findWrittenKind<Kind>(
+  backend: unknown,
+  kinds: { readonly get: (name: string) => Kind | undefined },
+): Kind | undefined {
+  const { kind } = toMapping(backend);
+  return typeof kind === "string" ? kinds.get(kind) : undefined;
+}

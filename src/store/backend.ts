@@ -66,6 +66,11 @@ export interface BackendKind<Config, Logs = unknown, Traces = unknown> {
   readonly parseConfig: (value: unknown) => Config;
   /** The layouts of log lines and of spans. A kind without them ignores the `layout` of sources. */
   readonly layouts?: { readonly logs: LayoutReader<Logs>; readonly traces: LayoutReader<Traces> };
+  /**
+   * Why the `where` of a source can select nothing exactly, as far as its text shows; undefined where it could. A kind without
+   * it judges a `where` by its data alone.
+   */
+  readonly findTenantFilterFault?: (where: string) => string | undefined;
   readonly create: (name: string, config: Config, io: IO, own?: CustomLayouts<Logs, Traces>) => Backend;
 }
 

@@ -28,6 +28,7 @@ export const kinds: BackendKinds = new Map([
         logs: { names: new Set(["ecs", "fluent-bit"]), parse: parseLayout },
         traces: { names: new Set(["otel"]), parse: parseLayout },
       },
+      findTenantFilterFault: (where: string) => (where.includes("=") ? undefined : `no = in ${where}`),
     },
   ],
   ["prometheus", { parseConfig: (value: unknown) => z.strictObject({ url: z.url() }).parse(value) }],

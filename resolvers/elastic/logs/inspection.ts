@@ -111,7 +111,7 @@ function inspectTenantFilter({ source, metadata, findings }: InspectionContext):
   try {
     const filter = parseTenantFilter(source.tenantFilter);
     if (metadata.opaque)
-      throw new TenantFilterError("where: the mapping may not be read, so the filter cannot be proved exact");
+      throw new TenantFilterError("the mapping may not be read, so the filter cannot be proved exact");
     for (const group of metadata.groups) compileTenantFilter(filter, group);
   } catch (error) {
     addTenantFilterFault(findings, error);

@@ -2,7 +2,7 @@
 // alone in every index of the pattern. Anything less is refused: it is never approximated, and never checked on the
 // document.
 import { Unprocessable } from "../../../src/core/errors.ts";
-import type { Compare, Field, Filter } from "../../../src/log-query/ast.ts";
+import { type Compare, type Field, type Filter, listComparisons } from "../../../src/log-query/ast.ts";
 import { toField } from "../../../src/log-query/field.ts";
 import { type Language, parseAs } from "../../../src/log-query/parse.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
@@ -18,10 +18,24 @@ const language: Language<Field> = {
 
 /** @throws {TenantFilterError} */
 export function parseTenantFilter(text: string): Filter {
+  let filter: Filter;
   try {
-    return parseAs(text, language);
+    filter = parseAs(text, language);
   } catch (error) {
-    if (error instanceof Unprocessable) throw new TenantFilterError(`where: ${error.message}`);
+    if (error instanceof Unprocessable) throw new TenantFilterError(describeSyntaxFault(error));
+    throw error;
+  }
+  for (const leaf of listComparisons(filter)) checkOperator(leaf);
+  return filter;
+}
+
+/** Why no index can answer the filter exactly, as far as its text shows; undefined where one could. */
+export function findTenantFilterFault(text: string): string | undefined {
+  try {
+    // All lines are those of a source without a filter: an empty one is a slip.
+    return parseTenantFilter(text).kind === "all" ? "compares nothing" : undefined;
+  } catch (error) {
+    if (error instanceof TenantFilterError) return error.reason;
     throw error;
   }
 }
@@ -29,6 +43,23 @@ export function parseTenantFilter(text: string): Filter {
 /** The filter is invalid or cannot be exact. The message says why and is for operators. */
 export class TenantFilterError extends Error {
   override readonly name = "TenantFilterError";
+  readonly reason: string;
+  constructor(reason: string) {
+    super(`where: ${reason}`);
+    this.reason = reason;
+  }
+}
+
+/** Without what stands there: a `where` may hold a secret. */
+function describeSyntaxFault({ details, message }: Unprocessable): string {
+  return "expected" in details ? `expected ${details.expected} at character ${details.start + 1}` : message;
+}
+
+/** @throws {TenantFilterError} */
+function checkOperator({ operator }: Compare): void {
+  if (operator === "=" || operator === "!=") return;
+  const meant = operator === ":" ? ": or a word alone" : operator;
+  throw new TenantFilterError(`only = and != are exact, not ${meant}`);
 }
 
 /** @throws {TenantFilterError} when an index of the group cannot answer it exactly */
@@ -46,9 +77,7 @@ export function compileTenantFilter(filter: Filter, group: IndexGroup): Query {
 }
 
 function compileComparison(leaf: Compare, group: IndexGroup): Query {
-  if (leaf.operator !== "=" && leaf.operator !== "!=") {
-    throw new TenantFilterError(`where: only = and != are exact, not ${leaf.operator}`);
-  }
+  checkOperator(leaf);
   const name = joinFieldName(leaf.field);
   const field = resolveField(name, group);
   if (field === undefined) {
@@ -56,17 +85,15 @@ function compileComparison(leaf: Compare, group: IndexGroup): Query {
     // name may become a text field before the mapping is read again.
     if (leaf.operator === "=") return matchNone;
     throw new TenantFilterError(
-      `where: ${name} is not mapped in ${summariseIndices(group)}, so != would let every line of it through`,
+      `${name} is not mapped in ${summariseIndices(group)}, so != would let every line of it through`,
     );
   }
   const reason = describeInexactness(field, leaf.value);
   if (reason !== undefined)
-    throw new TenantFilterError(
-      `where: ${name} is ${reason} in ${summariseIndices(group)}; it must be a keyword`,
-    );
+    throw new TenantFilterError(`${name} is ${reason} in ${summariseIndices(group)}; it must be a keyword`);
   if (field.partial && leaf.operator === "!=") {
     throw new TenantFilterError(
-      `where: a line of ${summariseIndices(group)} may have ${name} within an object, where the index does not see it, so != would let it through`,
+      `a line of ${summariseIndices(group)} may have ${name} within an object, where the index does not see it, so != would let it through`,
     );
   }
   const term = { term: { [name]: leaf.value } };

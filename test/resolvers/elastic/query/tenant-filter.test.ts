@@ -174,6 +174,18 @@ describe("tenant filter", () => {
     expect(() => compile(where)).toThrow(reason);
   });
 
+  test.each([
+    ["number>1", "only = and != are exact, not >"],
+    ["tenant=a OR secret", "only = and != are exact, not : or a word alone"],
+    ["tenant=(", "expected a value at character 8"],
+    ["tenant=a)", "expected the end of the query at character 9"],
+    [`tenant=${"a".repeat(70_000)}`, "The query has more than 65536 bytes."],
+    [" ", "compares nothing"],
+    ["tenant=a unknown!=b", undefined],
+  ])("is judged by its text before the backend answers: %s", (where, fault) => {
+    expect(elastic.findTenantFilterFault?.(where)).toBe(fault);
+  });
+
   test("finds unmapped fields and lists the mapped ones", () => {
     const unknown = (where: string) => hasUnmappedField(parseTenantFilter(where), groups);
     expect(["", "tenant=a", "team=a other!=b"].map(unknown)).toEqual([false, false, false]);

@@ -27,6 +27,7 @@ const retryAfter: Millis = 30 * second;
 type FindKey = (header: JWSHeaderParameters, token: FlattenedJWSInput) => ReturnType<JWTVerifyGetKey>;
 
 interface KeysState {
+  readonly issuer: string;
   find: FindKey | undefined;
   fetchedAt: Millis;
   attemptedAt: Millis;
@@ -40,7 +41,7 @@ export function createSigningKeys(
   fetchText: FetchText = fetchKeyDocument,
 ): SigningKeys {
   const state: KeysState = {
-    ...{ find: undefined, fetching: undefined },
+    ...{ issuer: location.issuer, find: undefined, fetching: undefined },
     ...{ fetchedAt: Number.NEGATIVE_INFINITY, attemptedAt: Number.NEGATIVE_INFINITY },
   };
   const clock = () => toMillis(now());
@@ -76,7 +77,7 @@ export function createSigningKeys(
 }
 
 function findKnown(state: KeysState, ...asked: Parameters<FindKey>): ReturnType<FindKey> {
-  if (state.find === undefined) throw createUnreachableError("it has told no keys yet");
+  if (state.find === undefined) throw createUnreachableError(state.issuer, "it has told no keys yet");
   return state.find(...asked);
 }
 
@@ -87,23 +88,38 @@ async function loadFirst(
   refresh: () => Promise<void>,
 ): Promise<void> {
   if (state.fetching === undefined && !mayAttempt()) {
-    throw createUnreachableError("it did not answer within the last 30 seconds");
+    throw createUnreachableError(state.issuer, "it did not answer within the last 30 seconds");
   }
   await (state.fetching ?? refresh());
 }
 
 const discoverySchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url() });
-const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).min(1) });
+const keySetSchema = z.looseObject({ keys: z.array(z.unknown()) });
+const encoded = z.string().min(1);
+/** A key that one of the algorithms of `auth.jwt` can verify with. */
+const keySchema = z.discriminatedUnion("kty", [
+  z.looseObject({ kty: z.literal("RSA"), n: encoded, e: encoded }),
+  z.looseObject({ kty: z.literal("EC"), crv: encoded, x: encoded, y: encoded }),
+  z.looseObject({ kty: z.literal("OKP"), crv: encoded, x: encoded }),
+]);
 
 /** @throws {BackendError} */
 async function loadKeys(location: KeyLocation, fetchText: FetchText): Promise<FindKey> {
   try {
     const { createLocalJWKSet } = await import("jose");
     const url = location.jwks ?? (await discoverKeys(location, fetchText));
-    return createLocalJWKSet(keysSchema.parse(parseJson(await fetchText(url))) as JSONWebKeySet);
+    return createLocalJWKSet(readKeySet(await fetchText(url)));
   } catch (error) {
-    throw createUnreachableError("its keys cannot be read", error);
+    throw createUnreachableError(location.issuer, "its keys cannot be read", error);
   }
+}
+
+/** Ignores keys of other kinds, and those that lack a part (RFC 7517, section 5). @throws {Error} There are no others. */
+function readKeySet(text: string): JSONWebKeySet {
+  const { keys } = keySetSchema.parse(parseJson(text));
+  const usable = keys.flatMap((key) => keySchema.safeParse(key).data ?? []);
+  if (usable.length === 0) throw new Error("it tells no key that can be used");
+  return { keys: usable };
 }
 
 /** The address of an issuer's discovery document. */
@@ -119,8 +135,9 @@ async function discoverKeys(location: KeyLocation, fetchText: FetchText): Promis
   return found.jwks_uri;
 }
 
-function createUnreachableError(message: string, cause?: unknown): BackendError {
-  return new BackendError("identity provider", "unreachable", `identity provider: ${message}`, { cause });
+function createUnreachableError(issuer: string, reason: string, cause?: unknown): BackendError {
+  const message = `identity provider ${issuer}: ${reason}`;
+  return new BackendError("identity provider", "unreachable", message, { cause });
 }
 
 const fetchTimeout: Millis = 5 * second;

@@ -235,6 +235,46 @@ describe("the keys of an issuer", () => {
     await expect(authenticate(await sign())).resolves.toBeDefined();
   });
 
+  test("name their issuer when they are missed, since there may be several", async () => {
+    provider.isDown = true;
+    const authenticate = createAuthenticate();
+    const told = async () => String(await authenticate(await sign()).catch((error: unknown) => error));
+    expect(await told()).toBe(`BackendError: identity provider ${issuer}: its keys cannot be read`);
+    expect(await told()).toBe(
+      `BackendError: identity provider ${issuer}: it did not answer within the last 30 seconds`,
+    );
+  });
+
+  const useless = [
+    ...[null, "key", {}, { kid: "one" }, { kty: "RSA", kid: "one" }, { kty: 7, kid: "one" }],
+    ...[
+      { kty: "oct", k: "AAAA", kid: "one" },
+      { kty: "future", kid: "one" },
+      { kty: "EC", kid: "ec" },
+    ],
+  ];
+
+  test("are found among others that cannot be used", async () => {
+    provider.keys = [...useless, ...provider.keys, ...useless] as JWK[];
+    const authenticate = createAuthenticate();
+    expect((await authenticate(await sign())).user).toBe("ana");
+    expect((await authenticate(await sign({}, {}, elliptic))).user).toBe("ana");
+  });
+
+  test("are missed where none can be used, and kept where none of the new ones can", async () => {
+    const keys = provider.keys;
+    provider.keys = useless as JWK[];
+    const authenticate = createAuthenticate();
+    await expect(authenticate(await sign())).rejects.toThrow(BackendError);
+    clock += 31_000;
+    provider.keys = keys;
+    await authenticate(await sign());
+    clock += 31_000;
+    provider.keys = useless as JWK[];
+    await expect(authenticate(await sign({}, { kid: "unknown" }))).rejects.toThrow(Unauthorized);
+    expect((await authenticate(await sign())).user).toBe("ana");
+  });
+
   test("are not taken from the discovery document of another issuer", async () => {
     const authenticate = createAuthenticate({ issuer: "https://other.example.com" });
     await expect(authenticate(await sign({ iss: "https://other.example.com" }))).rejects.toThrow(

@@ -165,7 +165,7 @@ function startRequestLog(
 }
 
 function describeRequest({ operation, user, token, sites, content }: RequestLogFields) {
-  return { operation, user, token: token === "" ? undefined : token, sites, ...content };
+  return { operation, user, token, sites, ...content };
 }
 
 function describeOutcome(fields: RequestLogFields, status: number) {

@@ -169,14 +169,17 @@ export async function runOperation(
   refuseUncodable(exchange);
   const { executor } = generation;
   const admit = async (principal: Principal) => {
+    return { principal, work: await executor.admit(principal, exchange.gone) };
+  };
+  const admitUser = (principal: Principal) => {
     fields.user = principal.user;
     fields.token = principal.token;
-    return { principal, work: await executor.admit(principal, exchange.gone) };
+    return admit(principal);
   };
   const { principal, work } =
     endpoint.access === "public"
       ? await admit(anonymousPrincipal)
-      : await admitToken(generation, exchange, readToken(exchange.headers, exchange.search), admit);
+      : await admitToken(generation, exchange, readToken(exchange.headers, exchange.search), admitUser);
   const request: RunningRequest = { runner, exchange, generation, principal, work, log };
   let ownsWork = true;
   try {

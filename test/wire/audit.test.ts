@@ -84,6 +84,14 @@ test.each([
   expect(lines[0]?.sites).toEqual(sites);
 });
 
+test("a saved visual, which anybody may ask for, without a user", async () => {
+  const { server, lines } = serve();
+  await (await server.fetch("http://readout/api/v2/saved_visuals/none", as(token, "r1"))).text();
+  expect(lines).toMatchObject([{ request: "r1", operation: "saved_visuals.get", status: 404 }]);
+  expect(lines[0]).not.toHaveProperty("user");
+  expect(lines[0]).not.toHaveProperty("token");
+});
+
 test("a path that is none, and no page for people, and no probe", async () => {
   const { server, lines } = serve();
   for (const path of ["/api/v2/none", "/", "/livez", "/metrics", "/openapi.json"]) {

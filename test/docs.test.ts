@@ -270,6 +270,16 @@ describe("what repeats the code", () => {
     );
   });
 
+  test("sign-in-to-the-console.md names all that the console says where nobody is signed in", () => {
+    const source = readFileSync("src/console/sign-in/sign-in.js", "utf8");
+    const said = [...source.matchAll(/["`]((?:\$\{[^}]+\} |[A-Z])[^"`]*?)\.[^"`]*["`]/g)].map(
+      ([, sentence = ""]) => sentence.replace(/\$\{[^}]+\}/g, "…"),
+    );
+    expect(said.length).toBeGreaterThan(4);
+    const named = listFirstCells("docs/how-to/sign-in-to-the-console.md", "When it does not work");
+    expect(named).toEqual(expect.arrayContaining(said));
+  });
+
   test("frontend-errors.md names every result of a report and no other", () => {
     const results = ["kept", ...listUnion("src/telemetry/intake-telemetry.ts", "DropReason")].sort();
     expect(listFirstCells("docs/reference/api/frontend-errors.md", "Results")).toEqual(results);

@@ -29,7 +29,7 @@ import type { Labels } from "../client/response-scanner.ts";
 import {
   dropBoundLabels,
   formatHistogramKey,
-  formatNumericKey,
+  formatSummaryKey,
   infinities,
 } from "../counters/bound-spellings.ts";
 import { type CounterQuery, surveySeries } from "../counters/bucket-survey.ts";
@@ -432,6 +432,7 @@ export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure)
     downsampleCounter(reader, exported),
     surveySeries(reader, counting),
   ]);
+  requireOneSummary(plan, [...found, ...counts]);
   const own = found.filter(({ labels }) => parseBound(readLabel(labels, "quantile")) === quantile);
   const measured = await dropCreatedTimestampZeros(reader, exported, counting, own);
   const complete = new Set(measured.map(({ labels }) => formatGroupKey(plan, labels)));
@@ -441,11 +442,20 @@ export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure)
       `the quantile ${quantile} of a summary that does not export it`,
     );
   }
-  return combineByGroup(plan, measured, (group) => {
-    if (new Set(group.map(({ labels }) => formatNumericKey(labels))).size > 1)
+  return combineByGroup(plan, measured, (group) =>
+    combineSamples([requireFirst(group).samples], { of: "samples", combine: "last" }, query.buckets),
+  );
+}
+
+/** Each group has one summary: also one without this quantile would be left out of the answer. @throws {Refused} */
+function requireOneSummary(plan: SeriesPlan, parts: readonly { readonly labels: Labels }[]): void {
+  const summaryOf = new Map<string, string>();
+  for (const { labels } of parts) {
+    const [group, summary] = [formatGroupKey(plan, labels), formatSummaryKey(labels)];
+    if ((summaryOf.get(group) ?? summary) !== summary)
       throw createUnsupportedError(plan.backend, "a quantile of several summaries");
-    return combineSamples([requireFirst(group).samples], { of: "samples", combine: "last" }, query.buckets);
-  });
+    summaryOf.set(group, summary);
+  }
 }
 
 /** @throws {Refused | BackendError} */

@@ -16,6 +16,38 @@ export function computeExpectedSeries(
   query: SeriesQuery,
 ): readonly Expected[] {
   const series = listSeries(families, tenant, query.metric);
+  const metricBegan = Math.min(...series.flatMap(({ samples }) => clean(samples)[0]?.[0] ?? []));
+  return groupSeries(series, query)
+    .map(({ tags, members }) => ({ tags, values: computeValues(members, query, metricBegan) }))
+    .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
+    .sort((a, b) => compare(Object.values(a.tags), Object.values(b.tags)));
+}
+
+/** Whether it asks for a quantile of several summaries at once, or for one that the only summary does not export. */
+export function isRefusedQuantile(
+  families: readonly RawFamily[],
+  tenant: Tenant,
+  query: SeriesQuery,
+): boolean {
+  const { metric, measure, buckets } = query;
+  const isSummary = families.some((family) => family.metric === metric && family.kind === "summary");
+  if (!isSummary || measure.of !== "observations") return false;
+  if (measure.combine === "count" || measure.combine === "mean") return false;
+  const end = buckets.start + buckets.step * buckets.count;
+  const held = listSeries(families, tenant, metric).filter(({ samples }) =>
+    clean(samples).some(([time]) => time >= buckets.start && time < end),
+  );
+  return groupSeries(held, query).some(({ members }) => {
+    const summaries = new Set(members.map(formatIdentity));
+    return summaries.size > 1 || !members.some((one) => exportsQuantile(one, measure));
+  });
+}
+
+/** The series that the query selects, by their values of its tags. */
+function groupSeries(
+  series: readonly RawSeries[],
+  query: SeriesQuery,
+): readonly { readonly tags: Readonly<Record<string, string>>; readonly members: readonly RawSeries[] }[] {
   const keys = Object.keys(query.tags).sort();
   const groups = new Map<string, { tags: Record<string, string>; members: RawSeries[] }>();
   const patterns = keys.map((key) => [key, globToRegExp(query.tags[key] ?? "")] as const);
@@ -31,11 +63,7 @@ export function computeExpectedSeries(
     group.members.push(one);
     groups.set(values.join("\0"), group);
   }
-  const metricBegan = Math.min(...series.flatMap(({ samples }) => clean(samples)[0]?.[0] ?? []));
-  return [...groups.values()]
-    .map(({ tags, members }) => ({ tags, values: computeValues(members, query, metricBegan) }))
-    .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
-    .sort((a, b) => compare(Object.values(a.tags), Object.values(b.tags)));
+  return [...groups.values()];
 }
 
 export function listExpectedNames(families: readonly RawFamily[], tenant: Tenant): readonly string[] {
@@ -287,8 +315,7 @@ function combineObservations(
   }
   const quantiles = part("");
   if (quantiles.length > 0) {
-    const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
-    const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === quantile);
+    const exported = quantiles.find(({ series }) => exportsQuantile(series, measure));
     return exported?.gathered.values().get(bucket)?.at(-1) ?? Number.NaN;
   }
   const boundOf = ({ series }: Member) => Number((series.labels.le ?? "+Inf").replace("+Inf", "Infinity"));
@@ -302,6 +329,15 @@ function combineObservations(
   const sums = bounds.map((bound) => sum(listGrowth(bucket, byBound.get(bound) ?? [])));
   const below = sums.map((_, n) => Math.max(...sums.slice(0, n + 1)));
   return estimate(bounds, below, measure.combine === "quantile" ? measure.quantile : measure.combine);
+}
+
+/** The least and the greatest observation are the quantiles 0 and 1. */
+function exportsQuantile(
+  { suffix, labels }: RawSeries,
+  measure: Extract<Measure, { of: "observations" }>,
+): boolean {
+  const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
+  return suffix === "" && Number(labels.quantile) === quantile;
 }
 
 /** Walks the bounds upwards and interpolates within the one where the wanted share of observations is reached. */

@@ -79,3 +79,25 @@ test("drops zeros from created timestamps out of summary quantiles", async () =>
     ["restarted", 2.25, 1.5, none],
   ]);
 });
+
+test("refuses the quantile of several summaries of which only one exports it", async () => {
+  const read = buildSeries("read", [[10, 20, 0.01]]);
+  const write = buildSeries("write", [[10, 500, 90]]).map(({ labels, samples }) => ({
+    labels: "quantile" in labels ? { ...labels, quantile: "0.5" } : labels,
+    samples,
+  }));
+  source = await openFakeServer([...read, ...write]);
+  backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const ask = (tags: Readonly<Record<string, string>>) =>
+    backend?.stores.metrics?.series(
+      {
+        ...{ match: {}, metric: "rpc_seconds", tags, lookBack: 1_440 * minute, pointLimit: 1_000 },
+        ...{ measure: { of: "observations", combine: "quantile", quantile: 0.9 } },
+        buckets: { start: base, step: minute, count: 1 },
+      },
+      AbortSignal.timeout(60_000),
+    );
+  await expect(ask({})).rejects.toThrow("several summaries");
+  await expect(ask({ job: "*" })).rejects.toThrow("does not export it");
+  expect((await ask({ job: "read" }))?.map(({ values }) => [...values])).toEqual([[0.01]]);
+});

@@ -89,6 +89,8 @@ const selections: Readonly<Record<string, readonly Readonly<Record<string, strin
   latency_seconds: [{}, { route: "*" }, { method: "GET" }, { route: "/rare", method: "*" }],
   balance: [{}, { account: "*" }],
   waits_seconds: [{}, { job: "*" }, { job: "no *" }],
+  arrivals_countless_seconds: [{ job: "second" }],
+  arrivals_bucketless_seconds: [{ job: "second" }],
   rpc_seconds: [{}, { method: "*" }, { method: "read" }],
 };
 

@@ -148,6 +148,11 @@ export function exclude(left: Expression, right: Expression, ignoring: readonly 
   return { kind: "binary", operator: "unless", left, right, ignoring };
 }
 
+/** The name that all its series have. */
+export function readMetricName({ matchers }: Selector): string {
+  return requireFirst(matchers.filter(({ label }) => label === metricName)).value;
+}
+
 /**
  * One expression for several metrics: the union of what `build` makes of the matcher of each name. It has to keep the name.
  * A regular expression on `__name__` is not an option, since Google's managed Prometheus takes exact names only. A union is

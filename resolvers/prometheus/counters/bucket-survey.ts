@@ -15,6 +15,7 @@ import {
   markNonFinite,
   metricName,
   number,
+  readMetricName,
   type Selector,
 } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
@@ -389,7 +390,7 @@ export async function readNewestTogether(
     return;
   const { buckets } = requireFirst(parts).query;
   const { first, buckets: span } = selectGrowingBuckets(buckets, newest);
-  const partByName = new Map(parts.map((part) => [readMetricName(part.query), part]));
+  const partByName = new Map(parts.map((part) => [readMetricName(part.query.metric), part]));
   const lasts = new Map<string, Expression>();
   for (const [name, { query }] of partByName) {
     const { selector } = await reader.dropPresenceMatchers(query.selector, query.buckets);
@@ -429,10 +430,6 @@ async function markNewRestarts(
   for (const { labels, last, suspects } of series)
     for (const bucket of marks.get(formatNumericKey(labels)) ?? noMarks)
       if (!Number.isNaN(last[first + bucket])) suspects.add(first + bucket);
-}
-
-function readMetricName({ metric }: CounterQuery): string {
-  return requireFirst(metric.matchers.filter(({ label }) => label === metricName)).value;
 }
 
 /** Replaces the last values from the bucket `first` on. */

@@ -1,9 +1,18 @@
 // Classifies series that have samples in the buckets and none shortly before them: they existed before, or they are new
 // and grow from zero, or they begin their metric. `src/metrics/samples.ts` defines what that means for their growth.
+import { requireFirst, requireKey } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { type Millis, minute } from "../../../src/core/time.ts";
 import { dropNonFinite } from "../../../src/metrics/samples.ts";
-import { aggregate, call, type Expression, type Selector } from "../client/promql.ts";
+import {
+  aggregate,
+  call,
+  combineMetrics,
+  type Expression,
+  metricName,
+  readMetricName,
+  type Selector,
+} from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
 import { dropBoundLabels, formatNumericKey, hasBoundLabel } from "./bound-spellings.ts";
 import { chunkSeries, narrowToSeries } from "./series-narrowing.ts";
@@ -12,8 +21,10 @@ import { formatSeriesKey, roundUpToSeconds, runConcurrent, type SeriesReader } f
 /** Series of a metric in some buckets. */
 export interface SeriesStartQuery {
   readonly selector: Selector;
-  /** All series of the metric under the forced labels: they show whether a new series begins it. */
+  /** All series of its name under the forced labels: they show whether a new series begins the metric. */
   readonly metric: Selector;
+  /** Of a histogram or summary the series of each of its names, which begin it together. */
+  readonly allParts: readonly Selector[];
   readonly buckets: Buckets;
   /** Absent if growth counts from the first sample within the buckets. */
   readonly lookBack?: Millis | undefined;
@@ -48,7 +59,10 @@ export async function classifySeriesStarts(
   const newSeries = new Set(keys.filter((key) => !existing.has(key)));
   if (newSeries.size === 0 || othersExisted || existing.size > 0) return { existing, newSeries };
   if (await beganBefore(reader, queries, buckets)) return { existing, newSeries };
-  for (const key of await findFirstSeries(reader, queries, buckets)) newSeries.delete(key);
+  const first = await findFirstTimeOfAll(reader, queries, buckets);
+  if (first === Number.POSITIVE_INFINITY || (await havePartsBefore(reader, query, first)))
+    return { existing, newSeries };
+  for (const key of await findSeriesAt(reader, queries, first)) newSeries.delete(key);
   return { existing, newSeries };
 }
 
@@ -118,10 +132,13 @@ export async function findMetricStart(
   buckets: Buckets,
 ): Promise<Millis> {
   if (await beganBefore(reader, queries, buckets)) return Number.NEGATIVE_INFINITY;
-  return findFirstTimeOfAll(reader, queries, buckets);
+  const query = requireFirst(queries);
+  if (await havePartsBefore(reader, query, buckets.start)) return Number.NEGATIVE_INFINITY;
+  const parts = query.allParts.map((metric) => ({ ...query, metric }));
+  return findFirstTimeOfAll(reader, [...queries, ...parts], buckets);
 }
 
-/** Whether the metric had samples before the buckets, in any of its forms. */
+/** Whether the metric had samples before the buckets, in any of its forms, by the names of these alone. */
 async function beganBefore(
   reader: SeriesReader,
   queries: readonly SeriesStartQuery[],
@@ -131,6 +148,28 @@ async function beganBefore(
     hasSamplesBefore(reader, metric, start, lookBack),
   );
   return found.includes(true);
+}
+
+/**
+ * Whether a part of the metric had samples before this time: a series may lack a part that others have. One request asks
+ * for all parts, since nearly always none had.
+ */
+async function havePartsBefore(
+  reader: SeriesReader,
+  { allParts, lookBack = 0 }: SeriesStartQuery,
+  time: Millis,
+): Promise<boolean> {
+  if (hasNoPast(time) || allParts.length === 0) return false;
+  const partByName = new Map(allParts.map((part) => [readMetricName(part), part]));
+  for (const from of listPastRanges(time, lookBack)) {
+    const anySample = combineMetrics([...partByName.keys()], ({ value }) =>
+      findAnySample(reader.selectRange(requireKey(partByName, value), { from, to: 1 }), [metricName]),
+    );
+    if ((await reader.readInstant(anySample, time)).length === 0) continue;
+    const found = await runConcurrent(allParts, (part) => hasSamplesBefore(reader, part, time, lookBack));
+    return found.includes(true);
+  }
+  return false;
 }
 
 /** Infinity without a sample in the buckets. */
@@ -145,16 +184,14 @@ async function findFirstTimeOfAll(
   return Math.min(...times.filter((time) => time !== undefined));
 }
 
-/** The keys of the series that have the first sample of the metric, which is in the buckets. */
-async function findFirstSeries(
+/** The keys of the series that have a sample at this time. */
+async function findSeriesAt(
   reader: SeriesReader,
   queries: readonly SeriesStartQuery[],
-  buckets: Buckets,
+  time: Millis,
 ): Promise<readonly string[]> {
-  const first = await findFirstTimeOfAll(reader, queries, buckets);
-  if (first === Number.POSITIVE_INFINITY) return [];
   const found = await runConcurrent(queries, ({ metric, limit }) =>
-    reader.readRaw(metric, first, first + 1, limit),
+    reader.readRaw(metric, time, time + 1, limit),
   );
   return found
     .flat()
@@ -205,6 +242,15 @@ function hasNoPast(start: Millis): boolean {
 }
 
 /** Looks back a little first, since that is cheap and nearly always enough. */
+function listPastRanges(start: Millis, lookBack: Millis): readonly Millis[] {
+  return [300_000, Math.max(300_000, lookBack), start];
+}
+
+/** One series, or one for each value of the labels `by`, if there is a sample. */
+function findAnySample(samples: Expression, by: readonly string[] = []): Expression {
+  return aggregate("group", by, call("last_over_time", samples));
+}
+
 async function hasSamplesBefore(
   reader: SeriesReader,
   metric: Selector,
@@ -212,10 +258,9 @@ async function hasSamplesBefore(
   lookBack: Millis,
 ): Promise<boolean> {
   if (hasNoPast(start)) return false;
-  for (const from of [300_000, Math.max(300_000, lookBack), start]) {
+  for (const from of listPastRanges(start, lookBack)) {
     const samples = reader.selectRange(metric, { from, to: 1 });
-    const anySample = aggregate("group", [], call("last_over_time", samples));
-    if ((await reader.readInstant(anySample, start)).length === 0) continue;
+    if ((await reader.readInstant(findAnySample(samples), start)).length === 0) continue;
     const [least, greatest] = await Promise.all(
       buildExtremes(samples).map(async (one) => (await reader.readInstant(one, start))[0]?.values[0]),
     );
@@ -256,9 +301,7 @@ async function findFirstTime(
   // Rounded down: a server returns nothing at all if an evaluation time exceeds its clock. The rest is searched last.
   const count = Math.floor((to - from) / step);
   const samples = reader.selectRange(metric, { from: step, to: 1 });
-  const searches = finiteOnly
-    ? buildExtremes(samples)
-    : [aggregate("group", [], call("last_over_time", samples))];
+  const searches = finiteOnly ? buildExtremes(samples) : [findAnySample(samples)];
   const grids = await Promise.all(
     searches.map((one) => reader.readGrid(one, { start: from, step, count }, count)),
   );

@@ -32,6 +32,15 @@ export function selectPart(match: ForcedLabels, name: string): Selector {
   return select(match, [matchEqual(metricName, name)]);
 }
 
+/** All series of each name of a histogram or summary; empty for a metric that has one name. */
+export function selectAllParts(match: ForcedLabels, name: string, family: Family): readonly Selector[] {
+  const { kind, hasCount, hasSum, hasRanges } = family;
+  if (kind === "plain") return [];
+  const hasBuckets = hasRanges || kind !== "summary";
+  const suffixes = ["", hasCount && "_count", hasSum && "_sum", hasBuckets && "_bucket"];
+  return suffixes.flatMap((suffix) => (suffix === false ? [] : selectPart(match, `${name}${suffix}`)));
+}
+
 /** A cache key: the same for the same labels in any order. */
 export function formatMatchKey(match: ForcedLabels): string {
   return JSON.stringify(Object.fromEntries(Object.entries(match).sort(([a], [b]) => (a < b ? -1 : 1))));

@@ -31,7 +31,7 @@ import {
   readSummary,
   requireParts,
 } from "./distributions.ts";
-import { selectPart } from "./family-listing.ts";
+import { selectAllParts, selectPart } from "./family-listing.ts";
 import { readSingleGauges } from "./gauges.ts";
 import { isTag, selectTagged, typeByShape } from "./metric-families.ts";
 import { buildCounterQuery, type SeriesPlan } from "./series-groups.ts";
@@ -82,8 +82,9 @@ function buildStartQueries(
   shape: MetricShape,
   { query, family, matchers, limit }: SeriesPlan,
 ): readonly SeriesStartQuery[] {
+  const allParts = selectAllParts(query.match, query.metric, family);
   return selectTagged(query.match, query.metric, { shape, family }).map((metric) => ({
-    ...{ selector: narrowSelector(metric, matchers), metric },
+    ...{ selector: narrowSelector(metric, matchers), metric, allParts },
     ...{ buckets: query.buckets, lookBack: query.lookBack, limit },
   }));
 }

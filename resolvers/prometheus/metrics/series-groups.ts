@@ -9,7 +9,7 @@ import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery, UnkeptBuckets } from "../counters/bucket-survey.ts";
 import { createTooManyPointsError, readLabel, type SeriesReader } from "../counters/series-reader.ts";
-import { type Family, selectPart } from "./family-listing.ts";
+import { type Family, selectAllParts, selectPart } from "./family-listing.ts";
 
 /** How many points and samples may be read for one answer, if its own limit is not higher. */
 const readLimit = 5_000_000;
@@ -131,7 +131,7 @@ function compareTags(keys: readonly string[], a: Labels, b: Labels): number {
 
 /** The query for one part of the metric, by its name. If it `looksBack`, growth counts from the sample before the buckets. */
 export function buildCounterQuery(
-  { query, matchers, limit, unkept }: SeriesPlan,
+  { query, family, matchers, limit, unkept }: SeriesPlan,
   name: string,
   { needsFirst = false, canRestart = true, looksBack = true },
 ): CounterQuery {
@@ -139,6 +139,7 @@ export function buildCounterQuery(
   return {
     selector: narrowSelector(metric, matchers),
     metric,
+    allParts: selectAllParts(query.match, query.metric, family),
     buckets: query.buckets,
     lookBack: looksBack ? query.lookBack : undefined,
     needsFirst,

@@ -148,6 +148,42 @@ describe("a histogram", () => {
     });
   });
 
+  // From 0, and not from its first value, as the first series of its metric.
+  describe.each([
+    ["before the range", base - minute],
+    ["in the range", base],
+  ])("that is new, after another one began %s", (_, began) => {
+    test.each([
+      ["_count", "without a count"],
+      ["_sum", "without a sum"],
+      ["_bucket", "without buckets"],
+    ])("(%s) %s, counts from 0", async (suffix) => {
+      const first = [
+        ...buckets("h_seconds", { job: "first" }),
+        grow("h_seconds_count", 10, { job: "first" }),
+        grow("h_seconds_sum", 13, { job: "first" }),
+      ]
+        .filter(({ labels }) => !labels.__name__?.endsWith(suffix))
+        .map((one) => ({ ...one, samples: one.samples.filter(([time]) => time >= began) }));
+      // Before its first scrape it has seen 90 observations, 54 of them up to 1.
+      const second = [
+        ...buckets("h_seconds", { job: "second" }),
+        grow("h_seconds_count", 10, { job: "second" }),
+        grow("h_seconds_sum", 13, { job: "second" }),
+      ].map(({ labels, samples }) => {
+        const more = labels.__name__ === "h_seconds_sum" ? 12 : 30;
+        const seen = samples.filter(([time]) => time >= base + 30_000);
+        return { labels, samples: seen.map(([time, value]) => [time, value + more] as const) };
+      });
+      const store = await openStore([...first, ...second]);
+      const ask = (measure: Measure) => store.read("h_seconds", measure, { job: "second" });
+      expect(await ask(observed("count"))).toEqual([["second", 100, 40]]);
+      expect(await ask(observed("mean"))).toEqual([["second", 1.03, 1.3]]);
+      // The rank 90 of 100 is the 32nd of the 35 between 1 and 2.
+      expect(await ask(p90)).toEqual([["second", 1 + 32 / 35, 2]]);
+    });
+  });
+
   test("with a restart in a bucket is exact without a count", async () => {
     const fall = ({ labels, samples }: ReturnType<typeof grow>) => ({
       labels,

@@ -37,6 +37,7 @@ const buildQuery = (name: string, buckets: CounterQuery["buckets"]): CounterQuer
   return {
     selector,
     metric: selector,
+    allParts: [],
     buckets,
     lookBack: hour,
     needsFirst: false,

@@ -34,11 +34,15 @@ export function selectPart(match: ForcedLabels, name: string): Selector {
 
 /** All series of each name of a histogram or summary; empty for a metric that has one name. */
 export function selectAllParts(match: ForcedLabels, name: string, family: Family): readonly Selector[] {
-  const { kind, hasCount, hasSum, hasRanges } = family;
-  if (kind === "plain") return [];
+  if (family.kind === "plain") return [];
+  return [name, ...listParts(name, family)].map((part) => selectPart(match, part));
+}
+
+/** Beside the quantiles or native samples, which have the name of the family. */
+function listParts(name: string, { kind, hasCount, hasSum, hasRanges }: Family): readonly string[] {
   const hasBuckets = hasRanges || kind !== "summary";
-  const suffixes = ["", hasCount && "_count", hasSum && "_sum", hasBuckets && "_bucket"];
-  return suffixes.flatMap((suffix) => (suffix === false ? [] : selectPart(match, `${name}${suffix}`)));
+  const suffixes = [hasCount && "_count", hasSum && "_sum", hasBuckets && "_bucket"];
+  return suffixes.flatMap((suffix) => (suffix === false ? [] : name + suffix));
 }
 
 /** A cache key: the same for the same labels in any order. */
@@ -51,7 +55,7 @@ const plain: Family = { kind: "plain", hasCount: false, hasSum: false, hasRanges
 /**
  * The families behind the names. Buckets make a histogram, also without count or sum. A summary has a count, and a sum or
  * quantiles: `x_count` by itself is a metric of its own. A summary without quantiles has nothing else. A histogram or
- * summary may have native samples by its own name. The buckets of `uncounted` are no counts of observations.
+ * summary may have native samples by its own name. The parts of `uncounted` are no counts of observations.
  */
 export function groupIntoFamilies(sets: NameSets, uncounted: ReadonlySet<string>): FamilyListing {
   const parts = new Set<string>();
@@ -70,15 +74,26 @@ export function groupIntoFamilies(sets: NameSets, uncounted: ReadonlySet<string>
   return new Map([...families, ...others].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
+export interface DoubtfulFamily {
+  readonly name: string;
+  /** The names of its parts. */
+  readonly parts: readonly string[];
+  readonly hasBounds: boolean;
+}
+
 /**
- * The histograms whose buckets may be something else, such as recorded rates: they lack a part, or have the name of a
- * recording rule.
+ * What has the names of a histogram or summary, and may be something else. Buckets may be recorded rates, if a part is
+ * missing or the name is that of a recording rule; a count and a sum by themselves may be gauges.
  */
-export function listDoubtfulHistograms(sets: NameSets): readonly string[] {
-  return [...listStems(sets)].filter((name) => {
+export function listDoubtfulFamilies(sets: NameSets): readonly DoubtfulFamily[] {
+  return [...listStems(sets)].flatMap((name) => {
     const family = classifyFamily(name, sets);
-    const isDoubtful = family?.hasCount !== true || !family.hasSum || name.includes(":");
-    return family !== undefined && isDoubtful && sets.withBounds.has(`${name}_bucket`);
+    if (family === undefined) return [];
+    const hasBounds = sets.withBounds.has(`${name}_bucket`);
+    const isDoubtful = hasBounds
+      ? !family.hasCount || !family.hasSum || name.includes(":")
+      : !family.hasRanges && !sets.withQuantiles.has(name);
+    return isDoubtful ? [{ name, parts: listParts(name, family), hasBounds }] : [];
   });
 }
 

@@ -27,11 +27,12 @@ import { createSwrCache, type SwrCache } from "../client/swr-cache.ts";
 import { dropBoundLabels, infinities } from "../counters/bound-spellings.ts";
 import { formatSeriesKey } from "../counters/series-reader.ts";
 import {
+  type DoubtfulFamily,
   type Family,
   type FamilyListing,
   formatMatchKey,
   groupIntoFamilies,
-  listDoubtfulHistograms,
+  listDoubtfulFamilies,
   type NameSets,
   selectPart,
 } from "./family-listing.ts";
@@ -131,8 +132,8 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
       entries: 5_000,
       maxAge: 10 * minute,
       load: (key) => {
-        const [match, metric]: [string, string] = JSON.parse(key);
-        return countsObservations({ client, io }, JSON.parse(match), metric);
+        const [match, family]: [string, DoubtfulFamily] = JSON.parse(key);
+        return countsObservations({ client, io }, JSON.parse(match), family);
       },
     },
     io,
@@ -215,7 +216,7 @@ async function findUncountable(
   return [...lost].flatMap(([key, labels]) => (countable.has(key) ? [] : [labels]));
 }
 
-/** How many histograms are looked at at once. */
+/** How many histograms and summaries are looked at at once. */
 const concurrentProofs = 4;
 
 async function loadListing(
@@ -239,10 +240,10 @@ async function loadListing(
     withoutQuantiles,
   };
   const uncounted = await mapConcurrent(
-    listDoubtfulHistograms(sets),
+    listDoubtfulFamilies(sets),
     concurrentProofs,
-    async (metric, signal) =>
-      (await proofs.read(JSON.stringify([formatMatchKey(match), metric]), signal)) ? [] : [metric],
+    async (family, signal) =>
+      (await proofs.read(JSON.stringify([formatMatchKey(match), family]), signal)) ? [] : [family.name],
     never,
   );
   return groupIntoFamilies(sets, new Set(uncounted.flat()));

@@ -18,7 +18,7 @@ import {
 import { collectSeries } from "../client/response-scanner.ts";
 import type { ServerTraits } from "../client/server-traits.ts";
 import type { SwrCache } from "../client/swr-cache.ts";
-import { type FamilyListing, formatMatchKey, selectPart } from "./family-listing.ts";
+import { type DoubtfulFamily, type FamilyListing, formatMatchKey, selectPart } from "./family-listing.ts";
 
 /**
  * How a metric is stored. The parts of a `histogram` are `_bucket`, and maybe `_count` and `_sum`. Of `both` some series have
@@ -84,15 +84,18 @@ async function detectBySamples(
 }
 
 /**
- * Whether the buckets of a histogram count observations. Buckets that no target declares may be recorded rates, which are
- * fractions. Buckets of zeros show nothing.
+ * Whether the parts of a histogram or summary count observations. Parts may be gauges that targets declare by names of their
+ * own. Buckets that no target declares may be recorded rates, which are fractions. Buckets of zeros show nothing.
  */
 export async function countsObservations(
   context: Pick<DetectionContext, "client" | "io">,
   match: ForcedLabels,
-  metric: string,
+  { name: metric, parts, hasBounds }: DoubtfulFamily,
 ): Promise<boolean> {
-  if ((await context.client.readMetadata(metric, never)).includes("histogram")) return true;
+  const types = await context.client.readMetadata(metric, never);
+  if (types.includes("histogram")) return true;
+  if (types.length === 0 && (await hasGauge(context, parts))) return false;
+  if (!hasBounds) return true;
   const at = toMillis(context.io.now());
   const selector = selectPart(match, `${metric}_bucket`);
   for (const length of sampleRanges) {
@@ -110,6 +113,15 @@ export async function countsObservations(
     return (await readScalar(context, fractional, at)) === undefined;
   }
   return true;
+}
+
+/** Whether one of the names is a gauge by all that declare it. */
+async function hasGauge(
+  { client }: Pick<DetectionContext, "client">,
+  names: readonly string[],
+): Promise<boolean> {
+  const declared = await Promise.all(names.map((name) => client.readMetadata(name, never)));
+  return declared.some((types) => types.length > 0 && types.every(isGaugeType));
 }
 
 /** `undefined` if the range has no samples. */

@@ -426,6 +426,52 @@ describe("metric look-ups", () => {
     expect(await store.type({}, "h", signal)).toBe("measurement");
   });
 
+  describe("a count and a sum", () => {
+    const declare = (declared: Readonly<Record<string, readonly string[]>>) =>
+      serve({
+        metrics: { thing_count: undefined, thing_sum: undefined },
+        intercept(response, { url = "" }) {
+          if (!url.includes("/metadata")) return false;
+          const metric = new URL(url, "http://source").searchParams.get("metric") ?? "";
+          const entries = (declared[metric] ?? []).map((type) => ({ type, help: "", unit: "" }));
+          sendJson(response, { status: "success", data: entries.length === 0 ? {} : { [metric]: entries } });
+          return true;
+        },
+      });
+    const gauge = ["gauge"];
+
+    test.each([
+      { thing_count: gauge, thing_sum: gauge },
+      { thing_count: gauge },
+      { thing_count: ["unknown"], thing_sum: gauge },
+    ])("are metrics of their own if targets declare %j", async (declared) => {
+      const store = await declare(declared);
+      expect(await store.names({}, signal)).toEqual(["thing_count", "thing_sum"]);
+      expect(await store.type({}, "thing", signal)).toBeUndefined();
+      for (const metric of Object.keys(declared).filter((name) => Object(declared)[name] === gauge)) {
+        expect(await store.type({}, metric, signal)).toBe("gauge");
+        expect(await store.isTypeGuessed?.({}, metric, signal)).toBe(false);
+      }
+    });
+
+    // The declaration of a part may be another tenant's.
+    test.each([
+      {},
+      { thing: ["summary"], thing_count: gauge, thing_sum: gauge },
+      { thing_count: ["counter", "gauge"], thing_sum: ["unknown"] },
+    ])("are a summary if targets declare %j", async (declared) => {
+      const store = await declare(declared);
+      expect(await store.names({}, signal)).toEqual(["thing"]);
+      expect(await store.type({}, "thing", signal)).toBe("measurement");
+    });
+  });
+
+  test("takes buckets that targets declare as gauges for no histogram", async () => {
+    const store = await serve({ metrics: { depth_bucket: "gauge" } });
+    expect(await store.names({}, signal)).toEqual(["depth_bucket"]);
+    expect(await store.type({}, "depth_bucket", signal)).toBe("gauge");
+  });
+
   test("reports which labels no series has", async () => {
     await serve({ metrics: {} });
     const problems = async (match: Readonly<Record<string, string>>) =>

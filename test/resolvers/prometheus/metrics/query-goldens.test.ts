@@ -141,7 +141,11 @@ describe("forced labels", () => {
         for (const matchers of sent.selectors) {
           expect(matchers).toContainEqual({ label: "site", operator: "=", value: tenant });
         }
-        expect([...sent.metadata].every((name) => ["g", "c_total", "c", "h"].includes(name))).toBe(true);
+        expect(
+          [...sent.metadata].every((name) =>
+            ["g", "c_total", "c", "h", "s", "s_count", "s_sum"].includes(name),
+          ),
+        ).toBe(true);
       }),
       { numRuns: sampleRuns(40) },
     );

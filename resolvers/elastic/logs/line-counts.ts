@@ -21,7 +21,7 @@ import type { LogLayout } from "../layout/log-layout.ts";
 import { findField } from "../mapping/mapping.ts";
 import { combineCertainQueries, compileByGroup } from "../query/filter-compiler.ts";
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
-import { buildDateRangeQuery } from "../query/time-field.ts";
+import type { TimeColumn } from "../query/time-field.ts";
 import { hasMaskedField } from "../search/access-restrictions.ts";
 import { createMalformedResponseError, sendSearch } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
@@ -140,7 +140,7 @@ async function planCounting(
   const body = {
     size: 0,
     track_total_hits: true,
-    query: allOf([buildLinesQuery(plan, part, false), not(buildEarlierQuery(layoutGroup.time, part, step))]),
+    query: allOf([buildLinesQuery(plan, part, false), not(buildEarlierQuery(plan.timeColumn, part, step))]),
     aggs: {
       times: {
         date_histogram: { ...times, format: "epoch_millis", min_doc_count: 1 },
@@ -157,9 +157,9 @@ async function planCounting(
  * Documents with another time in the first bucket, but before the range: they are lines of that time. One in an earlier
  * bucket shows in the counts, because a document is in the bucket of each of its times.
  */
-function buildEarlierQuery(field: string, { from }: TimeRange, step: Millis): Query {
+function buildEarlierQuery(timeColumn: TimeColumn, { from }: TimeRange, step: Millis): Query {
   const start = fromMillis(Math.floor(toMillis(from) / step) * step);
-  return buildDateRangeQuery(field, start, (from - 1n) as typeof from, false);
+  return timeColumn.buildRangeQuery(start, (from - 1n) as typeof from);
 }
 
 // ---- Groups -------------------------------------------------------------------------------------------------

@@ -38,23 +38,29 @@ import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
 /** The years 1 to 9999, which all servers read in the same spelling. */
 const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
 
-/** Documents whose indexed time lies within the bounds (inclusive); undefined where the field cannot be searched so. */
+/** The start of the last millisecond of which a `date_nanos` field can hold a part. */
+const lastNanosMilli = floorToMilli(dateNanosRange.to);
+
+/**
+ * Documents whose indexed time lies within the bounds (inclusive) and, of a date, is one that nanoseconds can hold; undefined
+ * where the field cannot be searched so.
+ */
 export function buildTimeBetweenQuery(
   group: IndexGroup,
   { field: name, unit }: TimeRule,
   from: Instant | undefined,
-  to: Instant,
+  to: Instant | undefined,
 ): Query | undefined {
   const field = findField(group, name);
   if (field === undefined || describeFieldProblem(field, unit) !== undefined) return undefined;
   const isDate = isDateType(field.type);
-  const era = field.type === "date_nanos" || unit === "ns" ? dateNanosRange : calendar;
-  const bounds = { from: later(from ?? era.from, era.from), to: earlier(to, era.to) };
+  // All indices of the pattern parse each bound, and another one may map the field as `date_nanos`.
+  const era = isDate || unit === "ns" ? dateNanosRange : calendar;
+  const bounds = { from: later(from ?? era.from, era.from), to: earlier(to ?? era.to, era.to) };
   if (bounds.from > bounds.to) return matchNone;
-  // An open bound stays open: all indices of the pattern parse each bound, and `date_nanos` rejects the year 1,
-  // `unsigned_long` a negative number.
+  // An open bound stays open: a `date` may hold a time before it, and `unsigned_long` rejects a negative number.
   const since = from === undefined ? undefined : bounds.from;
-  if (isDate) return buildDateRangeQuery(name, since, bounds.to, field.type === "date_nanos");
+  if (isDate) return buildDateRangeQuery(name, since, to === undefined ? undefined : bounds.to);
   const scale = nanosPerTimeUnit[unit];
   const first = since === undefined ? undefined : (since + scale - 1n) / scale;
   // As texts, since a number of nanoseconds exceeds 2^53.
@@ -95,10 +101,24 @@ function buildFieldBoundsQuery(
 ): Query {
   const field = findField(group, time.field);
   if (field === undefined) return buildUnmappedQuery(group, time.field);
-  const since = from === undefined ? undefined : floorToMilli(from);
+  const rounded = { from: from === undefined ? undefined : floorToMilli(from), to: endOfMilli(to) };
+  const bounds = isDateType(field.type) ? widenToNanos(rounded) : rounded;
   const malformed = buildMalformedQuery(field, listsIgnored);
-  const between = buildTimeBetweenQuery(group, time, since, endOfMilli(to));
+  const between = buildTimeBetweenQuery(group, time, bounds.from, bounds.to);
   return between === undefined || malformed === undefined ? matchAll : anyOf([between, malformed]);
+}
+
+interface TimeBounds {
+  readonly from: Instant | undefined;
+  readonly to: Instant | undefined;
+}
+
+/** Bounds that no `date_nanos` rejects, around everything within these. One that it cannot hold is open: a `date` may reach it. */
+function widenToNanos({ from, to }: TimeBounds): TimeBounds {
+  return {
+    from: from === undefined || from < dateNanosRange.from ? undefined : earlier(from, lastNanosMilli),
+    to: to === undefined || to > dateNanosRange.to ? undefined : later(to, dateNanosRange.from),
+  };
 }
 
 /** Why an index cannot be searched by a time at a field, for operators; undefined if it can. */

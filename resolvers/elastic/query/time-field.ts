@@ -31,10 +31,10 @@ export interface TimeColumn {
 
 /** `nanos`: whether any index of the pattern maps the field as `date_nanos`. */
 export function createDateColumn(field: string, nanos: boolean): TimeColumn {
+  const buildQuery = nanos ? buildNanosRangeQuery : buildDateRangeQuery;
   return {
-    buildRangeQuery: (from, to) => buildDateRangeQuery(field, from, to, nanos),
-    buildBeforeQuery: (instant) =>
-      buildDateRangeQuery(field, undefined, (floorToMilli(instant) - 1n) as Instant, nanos),
+    buildRangeQuery: (from, to) => buildQuery(field, from, to),
+    buildBeforeQuery: (instant) => buildQuery(field, undefined, (floorToMilli(instant) - 1n) as Instant),
     buildSort: (order) => ({
       [field]: {
         order,
@@ -76,20 +76,23 @@ export function buildOutsideNanosQueries(field: string): readonly Query[] {
 
 const format = "strict_date_optional_time_nanos";
 
-/** Both bounds are inclusive; `from` undefined is open. */
+/** `buildDateRangeQuery` with bounds that a `date_nanos` can hold: a server rejects others. */
+function buildNanosRangeQuery(field: string, from: Instant | undefined, to: Instant): Query {
+  if (to < dateNanosRange.from || (from !== undefined && from > dateNanosRange.to)) return matchNone;
+  const since = from === undefined ? undefined : later(from, dateNanosRange.from);
+  return buildDateRangeQuery(field, since, earlier(to, dateNanosRange.to));
+}
+
+/** Both bounds are inclusive; an undefined one is open. */
 export function buildDateRangeQuery(
   field: string,
   from: Instant | undefined,
-  to: Instant,
-  nanos: boolean,
+  to: Instant | undefined,
 ): Query {
-  // A server rejects a bound that a `date_nanos` cannot hold.
-  if (nanos && (to < dateNanosRange.from || (from !== undefined && from > dateNanosRange.to)))
-    return matchNone;
-  const since =
-    from === undefined ? {} : { gte: printNanos(nanos ? later(from, dateNanosRange.from) : from) };
-  const lte = printNanos(nanos ? earlier(to, dateNanosRange.to) : to);
-  return { range: { [field]: { ...since, lte, format } } };
+  if (from === undefined && to === undefined) return { exists: { field } };
+  const since = from === undefined ? {} : { gte: printNanos(from) };
+  const until = to === undefined ? {} : { lte: printNanos(to) };
+  return { range: { [field]: { ...since, ...until, format } } };
 }
 
 /** A number where JSON can express it: a text would be parsed by the date format of another index with the same name. */

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
+import { parseInstant } from "#src/core/time.ts";
 import { toSpan } from "../../conformance/trace-fixture.ts";
 import { apm } from "../../support/elastic/span-shippers/apm.ts";
 import { onServers } from "../selected-servers.ts";
@@ -36,18 +37,20 @@ onServers((server) => {
   }
   const withoutMicros = ({ timestamp: _, ...rest }: Document): Document => rest;
 
-  /** An index of the pattern whose mapping differs in the `timestamp.us` field or in other settings. */
-  async function createOther(us: object, over: object = {}): Promise<string> {
+  /** An index of the pattern whose mapping differs in some properties or in other settings. */
+  async function createOther(changed: object, over: object = {}): Promise<string> {
     const [definition] = Object.values(apm.indices(prefix)) as {
       settings: object;
       mappings: { properties: object };
     }[];
     const { settings, mappings } = definition ?? { settings: {}, mappings: { properties: {} } };
-    const properties = { ...mappings.properties, timestamp: { properties: { us } } };
+    const properties = { ...mappings.properties, ...changed };
     const name = `${prefix}-other`;
     await store.cluster.createIndex(name, { settings, mappings: { ...mappings, properties, ...over } });
     return name;
   }
+
+  const toMicros = (us: object) => ({ timestamp: { properties: { us } } });
 
   const call = { kind: "client", attributes: { "db.system": "postgresql" } } as const;
   const models = [
@@ -111,7 +114,7 @@ onServers((server) => {
     ])("is read exactly, and the others with it: %s", async (_, us) => {
       await empty(apm);
       await write(apm, models.slice(0, 1));
-      const other = await createOther(us);
+      const other = await createOther(toMicros(us));
       await writeChanged(
         models.slice(1),
         (document) => document,
@@ -135,7 +138,7 @@ onServers((server) => {
     test("is refused only where its documents may belong to the answer, if they cannot be read", async () => {
       await empty(apm);
       await write(apm, models.slice(0, 2));
-      const other = await createOther({ type: "long" }, { _source: { enabled: false } });
+      const other = await createOther(toMicros({ type: "long" }), { _source: { enabled: false } });
       await writeChanged(
         models.slice(2),
         (document) => document,
@@ -147,6 +150,48 @@ onServers((server) => {
       await expect(
         find(source, { by: "trace", traceIds: ["f".repeat(32)], select: "all" }),
       ).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    });
+  });
+
+  describe("a pattern of dates and nanoseconds", () => {
+    const parse = (text: string) => parseInstant(text) ?? at(0);
+    const beyond = [
+      ["before 1970", "1969-12-31T23:59:50Z", "1950-01-01T00:00:00Z", "1970-01-01T00:00:00Z"],
+      ["after 2262", "2262-04-12T00:00:00Z", "2262-04-11T23:47:17Z", "2300-01-01T00:00:00Z"],
+    ] as const;
+
+    test("is answered in all ranges, and has the spans of all times", async () => {
+      await empty(apm);
+      await writeChanged(models.slice(0, 1), withoutMicros);
+      const other = await createOther({ "@timestamp": { type: "date_nanos" } });
+      await writeChanged(models.slice(1), withoutMicros, (index) =>
+        index.includes("error") ? index : other,
+      );
+      const ids = (spans: readonly Span[]) => spans.map(({ span_id }) => span_id).sort();
+      for (const [from, to] of [
+        ["1970-01-01T00:00:00Z", "2262-04-11T23:47:16.854775807Z"],
+        ["1970-02-01T00:00:00Z", "2262-04-11T23:47:17Z"],
+        ["1900-01-01T00:00:00Z", "2300-01-01T00:00:00Z"],
+        ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"],
+      ] as const) {
+        const wide = { ...query, range: { from: parse(from), to: parse(to) } };
+        expect(ids(await scan(source, "all", wide.range))).toEqual([id(1), id(2), id(3)]);
+        const actions = await store.cluster.traces.actions(wide, never);
+        expect(actions.map(({ count, error_count }) => [count, error_count])).toEqual([[2, 1]]);
+        expect((await store.cluster.traces.siteEdges(wide, never)).downstream).toHaveLength(1);
+      }
+      const asked = { ...query, service: "shop-web", namespace: "background", action: "GET /cart" };
+      expect((await store.cluster.traces.actionEdges(asked, never)).downstream).toHaveLength(1);
+      for (const [turn, [, time, from, to]] of beyond.entries()) {
+        const start = parse(time);
+        const far = make({ id: id(16 + turn), trace: id(turn + 1).repeat(2), start, end: start });
+        await writeChanged([far], withoutMicros);
+        const range = { from: parse(from), to: parse(to) };
+        expect(ids(await scan(source, "all", range))).toEqual([id(16 + turn)]);
+        const actions = await store.cluster.traces.actions({ ...query, range }, never);
+        expect(actions.map(({ count }) => count)).toEqual([1]);
+      }
+      expect(await scan(source)).toHaveLength(3);
     });
   });
 });

@@ -47,6 +47,8 @@ export interface GroupableField {
   readonly name: string;
   /** The field to group by; undefined where no `certain` document has a value at the name. */
   readonly field: string | undefined;
+  /** Whether its values are integers and not texts. A server fails where the groups of one search are of both. */
+  readonly isInteger: boolean;
   /** Documents whose value at the name, if any, is the one in the field. */
   readonly certain: Query;
 }
@@ -56,21 +58,23 @@ const integerTypes: ReadonlySet<string> = new Set(["byte", "short", "integer", "
 /** Several values of one document are not excluded here: they put the document into several groups. */
 export function deriveGroupableField({ group, listsIgnored }: GroupContext, name: string): GroupableField {
   const own = findField(group, name);
-  if (own === undefined) return { name, field: undefined, certain: not(buildUnmappedQuery(group, name)) };
+  const none = { name, field: undefined, isInteger: false };
+  if (own === undefined) return { ...none, certain: not(buildUnmappedQuery(group, name)) };
   // The name of an object or an alias never holds a value that a reader would take.
-  if (own.type === "object" && own.indexed) return { name, field: undefined, certain: matchAll };
-  if (own.aliasOf !== undefined) return { name, field: undefined, certain: matchAll };
+  if (own.type === "object" && own.indexed) return { ...none, certain: matchAll };
+  if (own.aliasOf !== undefined) return { ...none, certain: matchAll };
   if (!own.indexed || own.hasExtraValues || own.flattenedRoot !== undefined || own.nested !== undefined) {
-    return { name, field: undefined, certain: matchNone };
+    return { ...none, certain: matchNone };
   }
   const column = findGroupableColumn(group, own);
   const lossy = [own, ...(column === undefined ? [] : [column])].filter(isLossy);
   const dropped = listsIgnored ? anyOf(lossy.map((field) => buildIgnoredQuery(field.name))) : matchNone;
   const absent = isLossy(own) && !listsIgnored ? matchNone : not({ exists: { field: own.name } });
-  if (column === undefined) return { name, field: undefined, certain: allOf([absent, not(dropped)]) };
+  if (column === undefined) return { ...none, certain: allOf([absent, not(dropped)]) };
   const isComplete = column === own && (lossy.length === 0 || listsIgnored);
   const hasValue = isComplete ? matchAll : anyOf([{ exists: { field: column.name } }, absent]);
-  return { name, field: column.name, certain: allOf([hasValue, not(dropped)]) };
+  const isInteger = integerTypes.has(column.type);
+  return { name, field: column.name, isInteger, certain: allOf([hasValue, not(dropped)]) };
 }
 
 /** Whether the index may lack values of the field. */
@@ -108,6 +112,7 @@ export function deriveAttributeFields(
     return {
       name: `${place.pairs} ${key}`,
       field: undefined,
+      isInteger: false,
       certain: buildPairMissingQuery(placed.group, place.pairs, key),
     };
   });

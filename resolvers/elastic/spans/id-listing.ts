@@ -48,7 +48,7 @@ export async function listIds<Form extends SpanForm | EventForm>(
     listNames(placed.form).map((name) => deriveGroupableField(placed, name));
   const forms = query.forms.filter((placed) => condition(placed, source) !== matchNone);
   const formsByFields = Map.groupBy(forms, (placed) =>
-    JSON.stringify(deriveFields(placed).map(({ field }) => field)),
+    JSON.stringify(deriveFields(placed).map(({ field, isInteger }) => [field, isInteger])),
   );
   const found: IdTuple[] = [];
   for (const own of formsByFields.values()) {

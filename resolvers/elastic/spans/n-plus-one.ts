@@ -77,7 +77,9 @@ function groupFormsByParentField({
   const forms = spans.filter((placed) => buildStatementQuery(placed) !== matchNone);
   return Map.groupBy(forms, (placed) => {
     const [name, ...others] = placed.form.parent;
-    return name === undefined || others.length > 0 ? undefined : deriveGroupableField(placed, name).field;
+    if (name === undefined || others.length > 0) return undefined;
+    const { field, isInteger } = deriveGroupableField(placed, name);
+    return isInteger ? undefined : field;
   });
 }
 
@@ -280,13 +282,10 @@ async function listStatements(
       search.statements(placed, source),
       not(allOf(deriveFields(placed).map(({ certain }) => certain))),
     ]);
-  const fields = [
-    ...new Set(
-      forms.flatMap((placed) =>
-        deriveFields(placed).flatMap(({ field }) => (field === undefined ? [] : [field])),
-      ),
-    ),
-  ];
+  const derived = forms.flatMap(deriveFields);
+  // Integers may be spelled differently in the documents, and a server does not list them together with texts.
+  if (derived.some(({ isInteger }) => isInteger)) return undefined;
+  const fields = [...new Set(derived.flatMap(({ field }) => (field === undefined ? [] : [field])))];
   const { count: size } = statementLimits;
   const aggs = fields.map((field, index) => [
     `statements${index}`,

@@ -106,7 +106,7 @@ export function buildCandidateQuery(
 
 // ---- Blocks ---------------------------------------------------------------------------------------------------
 
-/** Documents that one aggregation counts: of one form and with the same columns, all with or all without a parent. */
+/** Documents that one aggregation counts: of one form, with equal columns of equal types, all with or all without a parent. */
 interface AggregationBlock {
   readonly form: SpanForm;
   readonly side: "root" | "child" | "any";
@@ -149,7 +149,7 @@ function buildBlocks(
         form,
         side,
         duration.field,
-        fields.map(({ name, field }) => [name, field]),
+        fields.map(({ name, field, isInteger }) => [name, field, isInteger]),
       ]);
       const block = blocks.get(key) ?? { form, side, columns, duration, certain: new Map() };
       block.certain.set(placed, certain);

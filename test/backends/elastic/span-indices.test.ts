@@ -82,6 +82,69 @@ onServers((server) => {
       expect(await store.cluster.backend.findNewest?.traces?.(from, never)).toBe(at(21));
     });
 
+    test("counts spans whose fields are integers in one index and keywords in another", async () => {
+      await empty(dataPrepper);
+      const [[index = "", definition] = []] = Object.entries(dataPrepper.indices(prefix));
+      const { mappings } = definition as { mappings: { properties: object } };
+      const [integer, keyword] = [{ type: "integer" }, { type: "keyword" }];
+      const changed = { kind: integer, status: { properties: { code: keyword } } };
+      const next = `${index}-next`;
+      const properties = { ...mappings.properties, ...changed };
+      await store.cluster.createIndex(next, {
+        ...(definition as object),
+        mappings: { ...mappings, properties },
+      });
+      // More revisions than a page has groups. Those of the first index are texts.
+      const revisions = Array.from({ length: 70 }, (_, n) => String(n + 1));
+      const models = [index, next].flatMap((_, place) =>
+        revisions.flatMap((revision, n) =>
+          [0, 1].flatMap((turn) => {
+            const number = 1 + turn + 2 * (n + revisions.length * place);
+            const own = { trace: id(number).repeat(2), resource: { "service.version": revision } };
+            const error = { status: "ERROR", end: at(20) } as const;
+            const entry = make({ ...own, ...error, id: id(0x1000 + number) });
+            const call = { kind: "client", name: "query", parent: entry.id, status: "ERROR" } as const;
+            return [entry, make({ ...own, ...call, id: id(0x2000 + number) })];
+          }),
+        ),
+      );
+      const documents = dataPrepper.write(prefix, models.map(toSpan)).map(({ document }) => document);
+      const half = documents.length / 2;
+      await store.cluster.write(
+        index,
+        documents.slice(0, half).map((document) => [undefined, document]),
+      );
+      await store.cluster.write(
+        next,
+        documents.slice(half).map((text) => {
+          const kind = text.includes("SPAN_KIND_CLIENT") ? 3 : 2;
+          const document = text.replace(/"service.version":"(\d+)"/, '"service.version":$1');
+          return [undefined, JSON.stringify({ ...JSON.parse(document), kind, status: { code: "2" } })];
+        }),
+      );
+      const sources = [source(dataPrepper)] as const;
+      const asked = () => ({ sources, range, namespaces: [], budget: plenty() });
+      for (const [by, select] of [
+        ["request", "entries"],
+        ["deploy", "entries"],
+        ["event", "children"],
+      ] as const) {
+        const found: (readonly [number, boolean])[] = [];
+        for await (const batch of store.cluster.traces.tally?.({ ...asked(), by, select }, never) ?? [])
+          found.push(...batch.map(({ spans, isSingle }) => [spans, isSingle] as const));
+        const each = by === "deploy" ? 2 : half / 2;
+        const groups = by === "deploy" ? 2 * revisions.length : 2;
+        expect(found).toEqual(Array.from({ length: groups }, () => [each, false]));
+      }
+      const actions = await store.cluster.traces.actions(asked(), never);
+      expect(actions.map(({ count, error_count }) => [count, error_count])).toEqual([[half, half]]);
+      const stats = await store.cluster.traces.statsOfRevisions({ ...asked(), revisions }, never);
+      expect([...stats.values()].map(({ count }) => count)).toEqual(revisions.map(() => 4));
+      const attributes = { requiredAttributes: [], excludedAttributes: [], limit: 10 };
+      const events = await store.cluster.traces.slowEvents({ ...asked(), ...attributes }, never);
+      expect(events.map(({ name, count }) => [name, count])).toEqual([["query", half]]);
+    });
+
     test("refuses a closed index until it is open, and a remote cluster always", async () => {
       const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
       await empty(shipper);

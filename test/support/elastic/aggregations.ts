@@ -3,6 +3,11 @@
 type JsonObject = { readonly [key: string]: unknown };
 type Scalar = string | number | null;
 
+/** A failure of the server, and not a rejection of the search. */
+export class ServerFailure extends Error {
+  override readonly name = "ServerFailure";
+}
+
 interface DocumentReader<Document> {
   /** All values of a field, as the index has them. */
   readonly values: (document: Document, field: string) => readonly (string | number)[];
@@ -134,8 +139,14 @@ function evaluateComposite<Document>(
       },
       [[]],
     );
+  const grouped = groupDocuments(documents, listKeys);
+  for (const at of columns.keys()) {
+    const types = new Set(grouped.map(({ key }) => typeof key[at]));
+    if (types.has("string") && types.has("number"))
+      throw new ServerFailure("class_cast_exception: a column of integers here and of keywords there");
+  }
   const last = after && columns.map(({ name }) => after[name] as Scalar);
-  const buckets = groupDocuments(documents, listKeys)
+  const buckets = grouped
     .filter(({ key }) => last === undefined || compareKeys(key, last) > 0)
     .sort((a, b) => compareKeys(a.key, b.key))
     .slice(0, size)

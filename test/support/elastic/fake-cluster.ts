@@ -2,7 +2,7 @@
 // Readout sends. It answers correctly or not at all: a clause that it does not know is an error of the test.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { sendJson } from "../scripted-http-source.ts";
-import { aggregate } from "./aggregations.ts";
+import { aggregate, ServerFailure } from "./aggregations.ts";
 
 export interface FakeIndex {
   readonly mappings: object;
@@ -188,14 +188,14 @@ export function createFakeSearch(
   };
   const send = product === "Elasticsearch" ? sendJson : sendWithoutProductHeader;
   return {
-    /** Reports an error of the fake itself with status 400, which no test takes for a response of a source. */
     /** A copy, for a test to change. */
     answer: (request: IncomingMessage, text: string): object => structuredClone(answer(fake, request, text)),
+    /** Reports an error of the fake itself with status 400, which no test takes for a response of a source. */
     reply: (response: ServerResponse, request: IncomingMessage, text: string): void => {
       try {
         send(response, answer(fake, request, text));
       } catch (error) {
-        send(response, { error: String(error) }, 400);
+        send(response, { error: String(error) }, error instanceof ServerFailure ? 500 : 400);
       }
     },
   };

@@ -1,4 +1,4 @@
-// A site whose pattern has spans of two layouts, as at a cut-over in the middle of a request.
+// A site whose pattern has spans of two layouts, as at a cut-over in the middle of a request, or of one layout with two mappings.
 import { afterEach, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
@@ -106,4 +106,94 @@ test("a span with an exception of its own, and an error document that names it",
   };
   expect(await find("all")).toEqual([[span_id, 2]]);
   expect(await find("exceptions")).toEqual([[span_id, 2]]);
+});
+
+/** The spans in an index of Data Prepper, where these fields are mapped otherwise and have other values. */
+function writeChanged(
+  index: string,
+  spans: readonly Span[],
+  changed: Readonly<Record<string, object>>,
+  change: (document: object) => object,
+): Record<string, FakeIndex> {
+  const [written] = Object.values(write(dataPrepper, spans));
+  const { mappings, documents = [] } = written ?? {};
+  const { properties } = (mappings ?? {}) as { properties?: object };
+  return {
+    [index]: {
+      mappings: { ...mappings, properties: { ...properties, ...changed } },
+      documents: documents.map((document) => ({ ...document, ...change(document) })),
+    },
+  };
+}
+
+test.each([
+  [
+    "status.code",
+    { status: { properties: { code: { type: "keyword" } } } },
+    () => ({ status: { code: "2" } }),
+  ],
+  ["kind", { kind: { type: "integer" } }, () => ({ kind: 2 })],
+])(
+  "spans whose %s is an integer in one index and a keyword in another are counted",
+  async (_, changed, change) => {
+    const spans = Array.from({ length: 50 }, (_, n) =>
+      createSpan({
+        ...{ trace_id: idOf(n + 1, 32), span_id: idOf(n + 1), span_kind: "server", span_name: "GET /cart" },
+        ...{ from: 100, to: 200, status_code: "ERROR" },
+      }),
+    );
+    const { traces, sources } = await open({
+      ...write(dataPrepper, spans.slice(0, 20)),
+      ...writeChanged("x-changed", spans.slice(20), changed, change),
+    });
+    // Too little to read the spans.
+    const asked = { sources, range: { from: at(0), to: at(1_000) }, budget: createBudget(10) };
+    const found: unknown[] = [];
+    for (const by of ["request", "deploy"] as const) {
+      const tallies = traces.tally?.({ ...asked, select: "entries", by }, signal) ?? [];
+      for await (const batch of tallies)
+        found.push(...batch.map(({ span, spans }) => [span.span_kind, span.status_code, spans]));
+    }
+    const counted = [20, 30].map((spans) => ["server", "ERROR", spans]);
+    expect(found).toEqual([...counted, ...counted]);
+  },
+);
+
+test("an N+1 whose parents are integers in one index and keywords in another", async () => {
+  const calls = Array.from({ length: 6 }, (_, n) =>
+    createSpan({
+      ...{ trace_id, span_id: idOf(16 + n), parent_span_id: idOf(9), span_kind: "client", from: 10, to: 12 },
+      span_attributes: { "db.system": "postgresql", "db.statement": "SELECT * FROM item WHERE id = ?" },
+    }),
+  );
+  const integer = { parentSpanId: { type: "long" } };
+  const { traces, sources } = await open({
+    ...write(dataPrepper, calls.slice(0, 3)),
+    ...writeChanged("x-changed", calls.slice(3), integer, () => ({ parentSpanId: 9 })),
+  });
+  // No list, so that the spans are read.
+  const query = { sources, least: 5, budget: createBudget(10_000) };
+  expect(await traces.findNPlusOneParents?.(query, signal)).toBeUndefined();
+});
+
+test("traces whose ids are integers in one index and keywords in another", async () => {
+  const create = (n: number) =>
+    createSpan({
+      ...{
+        trace_id: idOf(n, 32),
+        span_id: idOf(n),
+        span_kind: "server",
+        span_name: "GET /",
+        from: 10,
+        to: 12,
+      },
+    });
+  const integer = { traceId: { type: "long" } };
+  const { traces, sources } = await open({
+    ...write(dataPrepper, [create(1)]),
+    ...writeChanged("x-changed", [create(2)], integer, () => ({ traceId: 2 })),
+  });
+  const range = { from: at(0), to: at(1_000) };
+  const query = { sources, range, select: "entries", budget: createBudget(10_000) } as const;
+  expect(await traces.findTraceIds?.(query, signal)).toEqual([idOf(1, 32), idOf(2, 32)]);
 });

@@ -2,7 +2,7 @@
 import { createSecureContext } from "node:tls";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { httpUrl, parseNumeral } from "../../src/config/validation.ts";
+import { headersSchema, headerValue, httpUrl, parseNumeral } from "../../src/config/validation.ts";
 import { formatErrorCode } from "../../src/core/errors.ts";
 import { parseCertificates } from "../../src/core/pem.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
@@ -11,14 +11,18 @@ import { type AwsLogin, type AwsSettings, createAwsLogin } from "./aws.ts";
 import { type AccessTokens, createAccessTokens } from "./oauth2.ts";
 
 const text = z.string().min(1, "must not be empty");
+const region = text.regex(/^[a-z0-9-]+$/, "expected the name of a region, such as eu-central-1");
+/** RFC 7617 has no way to write a login that holds one of these characters. */
+const password = z.string().regex(/^\P{Cc}*$/u, "must not hold a line break or another control character");
+const username = password.regex(/^[^:]*$/, "must not hold a colon, which would end it");
 const awsLogin = <const Services extends readonly AwsSettings["service"][]>(...services: Services) =>
   z.strictObject({
-    aws: z.strictObject({ region: text, service: z.enum(services), role: text.optional() }),
+    aws: z.strictObject({ region, service: z.enum(services), role: text.optional() }),
   });
 const logins = {
-  basic: z.strictObject({ username: z.string(), password: z.string() }),
-  bearer: z.strictObject({ bearer: text }),
-  api_key: z.strictObject({ api_key: text }),
+  basic: z.strictObject({ username, password }),
+  bearer: z.strictObject({ bearer: headerValue }),
+  api_key: z.strictObject({ api_key: headerValue }),
   oauth2: z.strictObject({
     oauth2: z.strictObject({
       token_url: httpUrl,
@@ -86,7 +90,7 @@ export function createConnectionSchema(timeout: `${number}s`) {
         key: z.string().optional(),
       })
       .optional(),
-    headers: z.record(z.string(), z.string()).default({}),
+    headers: headersSchema,
     timeout: z
       .string()
       .refine(isTimeout, `expected a duration such as ${timeout}, at most 1d`)

@@ -8,7 +8,7 @@ import { parseCertificates } from "../core/pem.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { TokenLimits } from "./limits.ts";
 import { toMapping } from "./plain-values.ts";
-import { count, httpUrl, type IssueReporter, text } from "./validation.ts";
+import { count, headersSchema, httpUrl, type IssueReporter, text } from "./validation.ts";
 
 /** In the order in which they are preferred where a client likes both as much. */
 const codingNames = ["zstd", "gzip"] as const;
@@ -152,13 +152,6 @@ interface AuditRotation {
   /** How many renamed files are kept. */
   readonly keep: number;
 }
-
-export const headersSchema = z
-  .record(
-    z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, "no name of a header"),
-    text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header"),
-  )
-  .default({});
 
 export const auditSchema = z
   .strictObject({

@@ -8,7 +8,6 @@ import {
   certificateKeys,
   compressionSchema,
   defaultCompression,
-  headersSchema,
   tlsListenSchema,
 } from "./edge-settings.ts";
 import { jwtIssuerSchema } from "./jwt-issuers.ts";
@@ -21,6 +20,7 @@ import {
   count,
   createTextSchema,
   duration,
+  headersSchema,
   httpUrl,
   namedRecord,
   oneOrSeveral,

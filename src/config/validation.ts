@@ -116,6 +116,22 @@ export const httpUrl = z
     "expected an address without a query and a fragment: they would not be sent",
   );
 
+/** A secret that is read from a file may end in a line break too many, or begin with a byte order mark. */
+export const headerValue = text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header");
+
+/** Headers that a client sends by itself, and with which it refuses to send a request. */
+const ownHeaders = /^(?:content-length|expect|keep-alive|transfer-encoding|upgrade)$/i;
+
+export const headersSchema = z
+  .record(
+    z
+      .string()
+      .regex(/^[\w!#$%&'*+.^`|~-]+$/, "no name of a header")
+      .refine((name) => !ownHeaders.test(name), "a header that is no setting: the connection decides it"),
+    headerValue,
+  )
+  .default({});
+
 /** Reports an issue of a schema with `prefix` before its path; an issue of a union or of unknown keys becomes several. */
 export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: IssueReporter): void {
   const path = [...prefix, ...issue.path.map(String)];

@@ -20,3 +20,49 @@ describe.each(["elastic", "prometheus"])("address of %s", (kind) => {
     expect(() => parse(url)).toThrow(reason);
   });
 });
+
+// Sent, each of these would fail in the client before the source is asked, or there as a login that is wrong.
+describe.each(["elastic", "prometheus"])("what %s sends as headers", (kind) => {
+  const parse = (settings: object) => kinds.get(kind)?.parseConfig({ url: "http://host", ...settings });
+
+  test.each([
+    ["a line break at the end of a secret", { auth: { bearer: "hush-hush\n" } }],
+    ["a line break within a secret", { auth: { bearer: "hush\nhush" } }],
+    ["a byte order mark", { auth: { bearer: "\uFEFFhush" } }],
+    ["a user with a colon", { auth: { username: "hush:a", password: "b" } }],
+    ["a user with a line break", { auth: { username: "hush\n", password: "b" } }],
+    ["a password with a line break", { auth: { username: "a", password: "hush\r\n" } }],
+    [
+      "a region with a line break",
+      { auth: { aws: { region: "hush\n", service: kind === "elastic" ? "es" : "aps" } } },
+    ],
+    ["a space in the name of a header", { headers: { "a b": "hush" } }],
+    ["no name of a header", { headers: { "": "hush" } }],
+    ["a line break in a header", { headers: { x: "hush\nb" } }],
+    ["a header with no byte for a character", { headers: { x: "hush €" } }],
+    ["a header of the connection", { headers: { "Transfer-Encoding": "hush" } }],
+    ["the length of a body", { headers: { "content-length": "5" } }],
+  ])("is refused with %s", (_, settings) => {
+    const read = () => parse(settings);
+    expect(read).toThrow(
+      /no name of a header|expected what may stand in a header|decides it|must not hold|name of a region/,
+    );
+    expect(read).not.toThrow("hush");
+  });
+
+  test.each([
+    { auth: { bearer: "eyJ.a-b_c/d+e==" } },
+    { auth: { username: "ana@example.com", password: "ü: €" } },
+    { auth: { username: "", password: "" } },
+    { auth: { oauth2: { token_url: "http://id", client_id: "a:b", client_secret: "c\n€" } } },
+    { headers: { "X-Scope-OrgID": "acme|ü", "x_y.z": "a\tb" } },
+  ])("may be %j", (settings) => {
+    expect(parse(settings)).toMatchObject({ headers: expect.anything() });
+  });
+});
+
+test.each(["hush\n", "\uFEFFhush", "hu\nsh"])("an API key is refused where no header holds it: %j", (key) => {
+  const read = () => kinds.get("elastic")?.parseConfig({ url: "http://host", auth: { api_key: key } });
+  expect(read).toThrow("expected what may stand in a header");
+  expect(read).not.toThrow("hush");
+});

@@ -2,7 +2,13 @@
 import { createSecureContext } from "node:tls";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { headersSchema, headerValue, httpUrl, parseNumeral } from "../../src/config/validation.ts";
+import {
+  acrossKeys,
+  headersSchema,
+  headerValue,
+  httpUrl,
+  parseNumeral,
+} from "../../src/config/validation.ts";
 import { formatErrorCode } from "../../src/core/errors.ts";
 import { parseCertificates } from "../../src/core/pem.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
@@ -85,9 +91,15 @@ export function createConnectionSchema(timeout: `${number}s`) {
   return {
     tls: z
       .strictObject({
-        ca: z.string().optional(),
-        cert: z.string().optional(),
-        key: z.string().optional(),
+        ca: text.optional(),
+        cert: text.optional(),
+        key: text.optional(),
+      })
+      .refine(({ cert, key }) => cert === undefined || key !== undefined, {
+        ...{ path: ["cert"], error: "stands beside `key` only", ...acrossKeys },
+      })
+      .refine(({ cert, key }) => key === undefined || cert !== undefined, {
+        ...{ path: ["key"], error: "stands beside `cert` only", ...acrossKeys },
       })
       .optional(),
     headers: headersSchema,
@@ -118,13 +130,21 @@ export interface Tls {
 }
 
 /**
- * Reads the files that are named. Throws what the file system throws, and an error that names the setting of a file which holds
- * something else: without any certificate in `ca`, node would trust all public authorities.
+ * Reads the files that are named. Throws an error that names the setting of a file which cannot be read or holds something else:
+ * without any certificate in `ca`, node would trust all public authorities.
  */
 export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls | undefined {
   if (paths === undefined) return undefined;
-  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
-  const tls = { ca: read(paths.ca), cert: read(paths.cert), key: read(paths.key) };
+  const read = (name: keyof Tls) => {
+    const path = paths[name];
+    if (path === undefined) return undefined;
+    try {
+      return io.readText(path);
+    } catch (error) {
+      throw new Error(`tls.${name}: ${path} cannot be read${formatErrorCode(error)}`);
+    }
+  };
+  const tls = { ca: read("ca"), cert: read("cert"), key: read("key") };
   const { ca, cert, key } = tls;
   if (ca !== undefined) checkFile("ca", paths, () => parseCertificates(ca));
   if (cert !== undefined) checkFile("cert", paths, () => parseCertificates(cert));

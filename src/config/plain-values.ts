@@ -29,6 +29,6 @@ export function toMapping(value: unknown): Readonly<Record<string, unknown>> {
 
 const noEntries = Object.freeze({});
 
-function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
+export function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

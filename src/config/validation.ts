@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { day, type Millis, parseDuration } from "../core/time.ts";
+import { isMapping } from "./plain-values.ts";
 import type { Path } from "./yaml/yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
@@ -68,6 +69,12 @@ export function chooseSchema<T extends z.ZodType>(choose: (value: unknown) => T)
     return z.NEVER;
   });
 }
+
+/**
+ * Of a check across the keys of a map: it runs where some of them are wrong too, so that all issues are told at once. A value
+ * that is wrong is then of any type.
+ */
+export const acrossKeys = { when: ({ value }: { readonly value: unknown }) => isMapping(value) };
 
 /** A part of a site in one backend, or a list of such parts. */
 export const oneOrSeveral = <T extends z.ZodType>(part: T) => {

@@ -50,7 +50,7 @@ export const readText = (path: string): string => {
   return text;
 };
 /** What of the surroundings a test replaces. */
-type Over = { readonly readText?: (path: string) => string };
+type Over = { readonly readText?: (path: string) => string; readonly kinds?: BackendKinds };
 export const parse = (text: string, over: Over = {}): Config =>
   parseConfig(text, "conf/r.yaml", { kinds, env, readText, ...over });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
+import { listIssues } from "../../config/fixture.ts";
 
 describe.each(["elastic", "prometheus"])("address of %s", (kind) => {
   const parse = (url: string) => kinds.get(kind)?.parseConfig({ url });
@@ -65,4 +66,24 @@ test.each(["hush\n", "\uFEFFhush", "hu\nsh"])("an API key is refused where no he
   const read = () => kinds.get("elastic")?.parseConfig({ url: "http://host", auth: { api_key: key } });
   expect(read).toThrow("expected what may stand in a header");
   expect(read).not.toThrow("hush");
+});
+
+// Alone, neither would be presented, and the source would be blamed for its refusal.
+test.each([
+  ["{ cert: c.pem }", ["1 backends.b.tls.cert: stands beside `key` only"]],
+  ["{ ca: a.pem, key: k.pem }", ["1 backends.b.tls.key: stands beside `cert` only"]],
+  [
+    '{ cert: c.pem, ca: "", bogus: 1 }',
+    [
+      "1 backends.b.tls.ca: must not be empty",
+      "1 backends.b.tls.bogus: unknown key; known here: ca, cert, key",
+      "1 backends.b.tls.cert: stands beside `key` only",
+    ],
+  ],
+  ["{ cert: c.pem, key: k.pem }", []],
+])("certificate and key of a client stand together: %s", (tls, issues) => {
+  for (const kind of ["elastic", "prometheus"]) {
+    const text = `backends: { b: { kind: ${kind}, url: "http://h", tls: ${tls} } }\nsites: {}\n`;
+    expect(listIssues(text, { kinds })).toEqual(issues);
+  }
 });

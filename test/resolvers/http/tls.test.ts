@@ -140,7 +140,12 @@ describe("files of tls", () => {
     "other key": readPem(pem.server.key),
   };
   const open = (tls: object) => {
-    const readText = (path: string) => texts[path] ?? "";
+    const readText = (path: string) => {
+      const text = texts[path];
+      if (text === undefined)
+        throw Object.assign(new Error(`no such file, open ${path}`), { code: "ENOENT" });
+      return text;
+    };
     return elastic.create("source", elastic.parseConfig({ url: "https://x", tls }), { ...testIO, readText });
   };
 
@@ -160,6 +165,12 @@ describe("files of tls", () => {
       "another key",
       { cert: "cert", key: "other key" },
       /^tls\.key: other key .* or is not the key of tls\.cert$/,
+    ],
+    ["no file", { ca: "none.pem" }, /^tls\.ca: none\.pem cannot be read \(ENOENT\)$/],
+    [
+      "no file of the client's key",
+      { cert: "cert", key: "none" },
+      /^tls\.key: none cannot be read \(ENOENT\)$/,
     ],
   ])("are refused with the setting's name: %s", (_, tls, message) => {
     expect(() => open(tls)).toThrow(message);

@@ -1,9 +1,10 @@
 // The connection settings that all kinds of HTTP backends share (TLS, headers, timeout, credentials), and their parsing.
 import { createSecureContext } from "node:tls";
-import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { toMapping } from "../../src/config/plain-values.ts";
 import {
   acrossKeys,
+  chooseSchema,
   headersSchema,
   headerValue,
   httpUrl,
@@ -38,19 +39,23 @@ const logins = {
     }),
   }),
 };
-export const basicOrBearer = buildLoginUnion(
+export const basicOrBearer = chooseLogin(
   [logins.basic, logins.bearer, logins.oauth2, awsLogin("aps")],
   "expected { username, password }, { bearer }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: aps } }",
 );
-export const anyLogin = buildLoginUnion(
+export const anyLogin = chooseLogin(
   [logins.basic, logins.api_key, logins.bearer, logins.oauth2, awsLogin("es", "aoss")],
   "expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }",
 );
 
-/** An empty value fits no form in particular, so its error names all of them. */
-function buildLoginUnion<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
-  const form = z.union(forms, { error });
-  return z.custom<z.input<typeof form>>((value) => !isDeepStrictEqual(value, {}), { error }).pipe(form);
+/** The form whose keys are there. Where they are of no form or of several, the error names all forms. */
+function chooseLogin<const Forms extends readonly z.ZodObject[]>(forms: Forms, error: string) {
+  const none = z.never({ error: ({ input }) => (input == null ? undefined : error) });
+  return chooseSchema((value): Forms[number] | typeof none => {
+    const keys = Object.keys(toMapping(value));
+    const [form, ...others] = forms.filter(({ shape }) => keys.some((key) => Object.hasOwn(shape, key)));
+    return form === undefined || others.length > 0 ? none : form;
+  });
 }
 
 /** As the settings of `oauth2` are written. */

@@ -86,4 +86,15 @@ sites:
     const parseSite = () => parseConfig(site("mine.yaml", "auto"), "r.yaml", context);
     expect(parseSite).toThrow(message);
   });
+
+  test.each([
+    ["{ holds: span, name: [n], kind: bad }", /documents\.0\.kind: expected a list/],
+    ["{ holds: spn, name: [n] }", /documents\.0\.holds: expected span or event$/],
+    ["7", /documents\.0: expected keys with values$/],
+  ])("are judged as the form that a document says to be: %s", (form, message) => {
+    const readText = () => `name: mine\ntraces: { documents: [${form}] }`;
+    const issues = listIssues(site("ecs", "mine.yaml"), { kinds: realKinds, readText });
+    expect(issues).toContainEqual(expect.stringMatching(message));
+    expect(issues.join("\n")).not.toMatch(/holds: expected event|name\.0:/);
+  });
 });

@@ -199,7 +199,11 @@ const layoutFileSchema = z.object({
   name: nameSchema,
   traces: z.strictObject({
     documents: z
-      .array(z.union([spanFormSchema, eventFormSchema]))
+      .array(
+        z.discriminatedUnion("holds", [spanFormSchema, eventFormSchema], {
+          error: ({ code }) => (code === "invalid_union" ? "expected span or event" : undefined),
+        }),
+      )
       .min(1)
       .readonly(),
     /** What the layout cannot carry, for `readout check`. */

@@ -87,3 +87,23 @@ test.each([
     expect(listIssues(text, { kinds })).toEqual(issues);
   }
 });
+
+const forms =
+  "expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }";
+
+test.each([
+  ["{ username: a, password: b, bearer: c }", [`: ${forms}`]],
+  ["{ api_key: a, password: b }", [`: ${forms}`]],
+  ["{ tokn: a }", [`: ${forms}`]],
+  ["[a]", [`: ${forms}`]],
+  ["", [": is empty"]],
+  [
+    "{ bearer: 5, bogus: 6 }",
+    [".bearer: expected text; put it in quotes", ".bogus: unknown key; known here: bearer"],
+  ],
+  ["{ oauth2: 5 }", [".oauth2: expected keys with values"]],
+  ["{ password: b }", [".username: is missing"]],
+])("the keys of a login choose its form: %s", (auth, issues) => {
+  const text = `backends: { b: { kind: elastic, url: "http://h", auth: ${auth} } }\nsites: {}\n`;
+  expect(listIssues(text, { kinds })).toEqual(issues.map((issue) => `1 backends.b.auth${issue}`));
+});

@@ -77,7 +77,10 @@ export const certificateKeys = {
   subject: z
     .record(
       text,
-      z.preprocess((value) => (typeof value === "string" ? [value] : value), z.array(text).min(1)),
+      z.preprocess(
+        (value) => (typeof value === "string" ? [value] : value),
+        z.array(text).min(1, "has no value"),
+      ),
     )
     .refine(
       (subject) => Object.keys(subject).some((name) => name !== "CN"),

@@ -1,6 +1,6 @@
 // `auth.jwt`: identity providers whose access tokens are taken beside those of the file.
 import { z } from "zod";
-import { createTextSchema, httpUrl, originSchema, text } from "./validation.ts";
+import { createTextSchema, grantedSites, httpUrl, originSchema, text } from "./validation.ts";
 
 /** Algorithms with a public key. A shared secret is none, since whoever verifies with it could sign as well. */
 const algorithms = [
@@ -48,8 +48,6 @@ export type SitesClaim =
 const listSchema = (list: z.ZodType<readonly string[]>) =>
   z.preprocess((value) => (typeof value === "string" ? [value] : value), list);
 
-const siteList = z.array(text).min(1, "names no site");
-
 const issuerUrl = createTextSchema((value) => {
   const url = URL.canParse(value) ? new URL(value) : undefined;
   const isHttp = url?.protocol === "https:" || url?.protocol === "http:";
@@ -80,13 +78,15 @@ export const jwtIssuerSchema = z
       .default(["RS256", "PS256", "ES256", "EdDSA"]),
     typ: listSchema(z.array(text).min(1, "names no type")).default(["at+jwt"]),
     user: text.default("sub"),
-    sites: z.union([
-      text.transform((claim): SitesClaim => ({ claim })),
-      z.strictObject({
-        claim: text,
-        map: z.record(text, z.union([z.literal("*"), siteList])),
-      }),
-    ]),
+    sites: z.union(
+      [
+        text.transform((claim): SitesClaim => ({ claim })),
+        z.strictObject({ claim: text, map: z.record(text, grantedSites) }),
+      ],
+      {
+        error: ({ input }) => (input == null ? undefined : "expected the name of a claim, or { claim, map }"),
+      },
+    ),
     scopes: text.optional(),
     console: consoleSchema.optional(),
   })

@@ -288,12 +288,16 @@ function checkSiteNames(
 
 /** One token for two users would be ambiguous. */
 function checkTokenHashes(tokens: readonly unknown[], report: IssueReporter): void {
-  const written = tokens.flatMap((token, index) =>
-    [toMapping(token).sha256]
-      .flat()
-      .filter((hash) => typeof hash === "string" && hash !== "")
-      .map((hash) => ({ path: ["tokens", String(index), "sha256"], key: String(hash).toLowerCase() })),
-  );
+  const written = tokens.flatMap((token, index) => {
+    const path = ["tokens", String(index), "sha256"];
+    const { sha256 } = toMapping(token);
+    const hashes = Array.isArray(sha256)
+      ? sha256.map((hash, position) => ({ path: [...path, String(position)], hash: hash as unknown }))
+      : [{ path, hash: sha256 }];
+    return hashes.flatMap(({ path, hash }) =>
+      typeof hash === "string" && hash !== "" ? [{ path, key: hash.toLowerCase() }] : [],
+    );
+  });
   checkDistinct(written, report);
 }
 

@@ -20,6 +20,7 @@ import {
   count,
   createTextSchema,
   duration,
+  grantedSites,
   headersSchema,
   httpUrl,
   namedRecord,
@@ -84,8 +85,13 @@ const hashOfEmptyText = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991
 
 const hashSchema = createTextSchema((value) => {
   const hex = value.toLowerCase();
-  return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfEmptyText ? hex : undefined;
-}, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
+  return /^[0-9a-f]{64}$/.test(hex) ? hex : undefined;
+}, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it").refine(
+  (hex) => hex !== hashOfEmptyText,
+  "is the SHA-256 of an empty text; `readout token new` prints that of a token",
+);
+
+const hashesSchema = z.array(hashSchema).min(1, "has no hash").max(2, "has more than two hashes");
 
 const instantSchema = createTextSchema(
   parseInstant,
@@ -97,9 +103,7 @@ const scope = z.enum(scopes, { error: `expected one of ${scopes.join(", ")}` });
 /** What a user may do, however it is known. */
 const grantKeys = {
   user: text,
-  sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
-    error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
-  }),
+  sites: grantedSites,
   scopes: z.array(scope).min(1, "names no scope; leave it out to allow all").optional(),
   limits: tokenLimitsSchema.optional(),
 };
@@ -107,7 +111,9 @@ const grantKeys = {
 const tokenSchema = z.strictObject({
   ...grantKeys,
   name: text.optional(),
-  sha256: z.union([hashSchema, z.array(hashSchema).min(1, "has no hash").max(2, "has more than two hashes")]),
+  sha256: chooseSchema((value): typeof hashSchema | typeof hashesSchema =>
+    Array.isArray(value) ? hashesSchema : hashSchema,
+  ),
   expires: instantSchema.optional(),
   not_before: instantSchema.optional(),
 });

@@ -8,6 +8,8 @@ import type { Path } from "./yaml/yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
 
+const emptyMessage = "must not be empty";
+
 const typeNames: Readonly<Record<string, string>> = {
   string: "text",
   number: "a number",
@@ -29,10 +31,21 @@ export function explainIssue(issue: z.core.$ZodRawIssue): string | undefined {
     const known = issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape) : [];
     return issue.keys.map((key) => `unknown key${formatSuggestion(key, known)}`).join("\n");
   }
+  if (issue.code === "invalid_union") return explainUnion(issue.errors);
+  if (issue.code === "too_small" && issue.minimum === 1 && issue.origin !== "number") return emptyMessage;
   if (issue.code === "invalid_value") return formatChoice(issue.input, issue.values.map(String));
   if (issue.code !== "invalid_type") return undefined;
   const quotes = issue.expected === "string" && typeof issue.input !== "object" ? "; put it in quotes" : "";
   return `expected ${typeNames[issue.expected] ?? issue.expected}${quotes}`;
+}
+
+/** What each branch of a union expects in the place of the value. */
+function explainUnion(branches: readonly (readonly z.core.$ZodIssue[])[]): string {
+  const expected = branches
+    .flat()
+    .filter(({ path, message }) => path.length === 0 && message.startsWith("expected "))
+    .map(({ message }) => message.replace(/^expected |;.*/g, ""));
+  return `expected ${[...new Set(expected)].join(" or ")}`;
 }
 
 /** Parses the settings of a kind of backend. @throws {ZodError} all issues at once */
@@ -52,7 +65,13 @@ export function createTextSchema<T>(read: (text: string) => T | undefined, messa
     });
 }
 
-export const text = z.string().min(1, "must not be empty");
+export const text = z.string().min(1, emptyMessage);
+
+/** The sites that somebody may read. */
+export const grantedSites = z.union(
+  [z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')],
+  { error: ({ input }) => (input == null ? undefined : 'expected a list of sites, or "*" for all') },
+);
 
 /** A map whose keys are names: they appear in paths of the API, in messages and in queries. */
 export const namedRecord = <Value extends z.ZodType>(value: Value) =>

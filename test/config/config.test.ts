@@ -301,6 +301,28 @@ auth: { jwt: [{ ${issuer}audience: a, sites: s, console: ${client} }] }
   else expect(issues).toEqual([expect.stringContaining(message)]);
 });
 
+test.each([
+  ["5", ["expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it"]],
+  ["{ a: b }", ["expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it"]],
+  ["[]", ["has no hash"]],
+  [`["${hash}", "${hash.toLowerCase()}"]`, [".1: is the same as tokens.0.sha256.0"]],
+])("says what is wrong with the hashes of a token: %s", (sha256, issues) => {
+  const found = listIssues(`${minimal}tokens: [{ user: u, sites: "*", sha256: ${sha256} }]\n`);
+  expect(found).toEqual(
+    issues.map((issue) => `3 tokens.0.sha256${issue.startsWith(".") ? "" : ": "}${issue}`),
+  );
+});
+
+test.each([
+  ["[shop]", ["sites: expected the name of a claim, or { claim, map }"]],
+  ["5", ["sites: expected the name of a claim, or { claim, map }"]],
+  ["{ claim: g, map: { a: shop } }", ['sites.map.a: expected a list of sites, or "*" for all']],
+  ["{ claim: 5 }", ["sites.claim: expected text; put it in quotes", "sites.map: is missing"]],
+])("says what is wrong with the sites of an identity provider: %s", (sites, issues) => {
+  const text = `${minimal}auth: { jwt: [{ issuer: "https://id", audience: a, sites: ${sites} }] }\n`;
+  expect(listIssues(text)).toEqual(issues.map((issue) => `3 auth.jwt.0.${issue}`));
+});
+
 test("reports all issues of a file at once, in its order", () => {
   expect(
     listIssues(`listen: nowhere
@@ -349,7 +371,7 @@ visuals: 7
     "6 tokens.2.user: is missing",
     '6 tokens.2.sites: names no site; for all sites write "*"',
     '7 tokens.3.sites.0: unknown site "*"; for all sites write sites: "*"',
-    "7 tokens.3.sha256: expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it",
+    "7 tokens.3.sha256: is the SHA-256 of an empty text; `readout token new` prints that of a token",
     '9 backends.elk.kind: unknown kind "elastik"; did you mean "elastic"?',
     "12 backends.elk2.url: Invalid URL",
     "13 backends.elk2.auth.password: is missing",

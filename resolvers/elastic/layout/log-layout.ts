@@ -46,7 +46,7 @@ const severityRuleSchema = z.strictObject({
     ])
     .optional(),
   at_least: z
-    .record(z.string().regex(/^\d+$/), z.enum(severities))
+    .record(z.string().regex(/^\d+$/, "expected a whole number as the key"), z.enum(severities))
     .transform((steps) =>
       Object.entries(steps)
         .map(([from, severity]) => ({ from: Number(from), severity }))
@@ -62,12 +62,14 @@ export interface TimeField {
   readonly unit: bigint | undefined;
 }
 
+const prefixSchema = nameSchema.endsWith(".", "expected names up to a dot, such as fields.");
+
 const bodySourceSchema = z.union([
   /** Everything below a prefix. `dot` is how keys spell their dots; names below a prefix of `except` are left out. */
   z.strictObject({
-    prefix: nameSchema.endsWith("."),
+    prefix: prefixSchema,
     dot: nameSchema.optional(),
-    except: z.array(nameSchema.endsWith(".")).readonly().default([]),
+    except: z.array(prefixSchema).readonly().default([]),
   }),
   /** A list of `{ key, type, value }`, where `type` is the type of a value that is written as text. */
   z.strictObject({ pairs: nameSchema }),

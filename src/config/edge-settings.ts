@@ -8,7 +8,7 @@ import { parseCertificates } from "../core/pem.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { TokenLimits } from "./limits.ts";
 import { toMapping } from "./plain-values.ts";
-import { count, headersSchema, httpUrl, type IssueReporter, text } from "./validation.ts";
+import { acrossKeys, count, headersSchema, httpUrl, type IssueReporter, text } from "./validation.ts";
 
 /** In the order in which they are preferred where a client likes both as much. */
 const codingNames = ["zstd", "gzip"] as const;
@@ -82,10 +82,11 @@ export const certificateKeys = {
         z.array(text).min(1, "has no value"),
       ),
     )
-    .refine(
-      (subject) => Object.keys(subject).some((name) => name !== "CN"),
-      "name each attribute of the subject; a common name alone is no user, since others may have it too",
-    )
+    .refine((subject) => Object.keys(subject).some((name) => name !== "CN"), {
+      error:
+        "name each attribute of the subject; a common name alone is no user, since others may have it too",
+      ...acrossKeys,
+    })
     .optional(),
   san: text
     .regex(/^(?:URI|DNS|email):\S+$/, "expected URI:…, DNS:… or email:…, as the certificate has it")
@@ -169,8 +170,10 @@ export const auditSchema = z
   .refine(({ file, otlp }) => (file === undefined) !== (otlp === undefined), {
     error: "name one of `file` and `otlp`",
     path: ["file"],
+    ...acrossKeys,
   })
   .refine(({ file, rotate }) => rotate === undefined || file !== undefined, {
     error: "stands beside `file` only",
     path: ["rotate"],
+    ...acrossKeys,
   });

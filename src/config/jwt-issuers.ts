@@ -1,6 +1,6 @@
 // `auth.jwt`: identity providers whose access tokens are taken beside those of the file.
 import { z } from "zod";
-import { createTextSchema, grantedSites, httpUrl, originSchema, text } from "./validation.ts";
+import { acrossKeys, createTextSchema, grantedSites, httpUrl, originSchema, text } from "./validation.ts";
 
 /** Algorithms with a public key. A shared secret is none, since whoever verifies with it could sign as well. */
 const algorithms = [
@@ -93,4 +93,5 @@ export const jwtIssuerSchema = z
   .refine(({ jwks, discovery }) => jwks === undefined || discovery === undefined, {
     error: "name `jwks` or `discovery`, not both",
     path: ["discovery"],
+    ...acrossKeys,
   });

@@ -1,5 +1,6 @@
 // Names by which clients ask for metrics that the source calls otherwise: `sites.<id>.metrics.names`.
 import { z } from "zod";
+import { toMapping } from "./plain-values.ts";
 import { parseNumeral, text } from "./validation.ts";
 
 /** By the name that clients ask for. */
@@ -37,28 +38,37 @@ const metricAliasSchema = z.strictObject({
 
 export const metricAliasesSchema = z.record(text, metricAliasSchema);
 
-/** Reports labels with two meanings under one name, and tags that could find nothing, with their paths in the part. */
+/**
+ * Reports labels with two meanings under one name, and tags that could find nothing, with their paths in the part. What is of a
+ * wrong type is left to the schema.
+ */
 export function checkMetricAliases(
-  { match: forced, names = {} }: { readonly match: Labels; readonly names?: MetricAliases | undefined },
+  part: unknown,
   report: (path: readonly string[], message: string) => void,
 ): void {
-  for (const [name, { tags, match }] of Object.entries(names)) {
+  const forced = readLabels(toMapping(part).match);
+  for (const [name, alias] of Object.entries(toMapping(toMapping(part).names))) {
     const path = ["names", name];
-    for (const label of Object.keys(match)) {
-      if (Object.hasOwn(forced, label))
-        report([...path, "match", label], "is in the match of the metrics already");
+    const match = readLabels(toMapping(alias).match);
+    for (const label of match.keys()) {
+      if (forced.has(label)) report([...path, "match", label], "is in the match of the metrics already");
     }
     const keys = new Map<string, string>();
-    for (const [key, label] of Object.entries(tags)) {
+    for (const [key, label] of readLabels(toMapping(alias).tags)) {
       const rival = keys.get(label);
       keys.set(label, key);
       const own = [...path, "tags", key];
       if (rival !== undefined) report(own, `names the same label as ${JSON.stringify(rival)}`);
-      if (Object.hasOwn(forced, key)) report(own, "is in the match of the metrics, and therefore no tag");
-      if (Object.hasOwn(forced, label) || Object.hasOwn(match, label))
-        report(own, "names a label of the match, which is no tag");
+      if (forced.has(key)) report(own, "is in the match of the metrics, and therefore no tag");
+      if (forced.has(label) || match.has(label)) report(own, "names a label of the match, which is no tag");
     }
   }
 }
 
-type Labels = Readonly<Record<string, string>>;
+function readLabels(value: unknown): ReadonlyMap<string, string> {
+  return new Map(
+    Object.entries(toMapping(value)).flatMap(([key, label]) =>
+      typeof label === "string" ? [[key, label]] : [],
+    ),
+  );
+}

@@ -16,6 +16,7 @@ import { checkMetricAliases, labelsSchema, metricAliasesSchema } from "./metric-
 import { deepFreeze, toMapping } from "./plain-values.ts";
 import { defaultRollups, rollupsSchema } from "./rollup-settings.ts";
 import {
+  acrossKeys,
   chooseSchema,
   count,
   createTextSchema,
@@ -123,6 +124,7 @@ const certificateSchema = z
   .refine(({ subject, san }) => (subject === undefined) !== (san === undefined), {
     error: "name one of `subject` and `san`",
     path: ["subject"],
+    ...acrossKeys,
   });
 
 const sourceKeys = { index: text, layout: text.default(defaults.layout), where: text.optional() };
@@ -157,10 +159,12 @@ const matchedPartSchema = z.strictObject({ backend: text, match: labelsSchema.de
 
 const metricsSchema = matchedPartSchema
   .extend({ names: metricAliasesSchema.optional() })
-  .superRefine((part, context) =>
-    checkMetricAliases(part, (path, message) =>
-      context.addIssue({ code: "custom", path: [...path], message }),
-    ),
+  .superRefine(
+    (part, context) =>
+      checkMetricAliases(part, (path, message) =>
+        context.addIssue({ code: "custom", path: [...path], message }),
+      ),
+    acrossKeys,
   );
 
 /** A list of parts. */
@@ -231,6 +235,7 @@ const graphqlSchema = z
   .refine(({ documents, only_documents }) => documents !== undefined || !only_documents, {
     path: ["only_documents"],
     message: "needs `documents`, the folder of those that are answered",
+    ...acrossKeys,
   });
 
 export const fileSchema = z.strictObject({

@@ -302,6 +302,51 @@ auth: { jwt: [{ ${issuer}audience: a, sites: s, console: ${client} }] }
 });
 
 test.each([
+  ["audit: {}", ["audit.key: is missing", "audit.file: name one of `file` and `otlp`"]],
+  [
+    "audit: { key: short, otlp: 5, rotate: { bytes: 5000 } }",
+    [
+      "audit.otlp: expected keys with values",
+      "audit.key: expected at least 16 characters that nobody can guess",
+      "audit.rotate: stands beside `file` only",
+    ],
+  ],
+  [
+    'auth: { jwt: [{ issuer: "https://id", audience: a, jwks: "http://a", discovery: "http://b" }] }',
+    ["auth.jwt.0.sites: is missing", "auth.jwt.0.discovery: name `jwks` or `discovery`, not both"],
+  ],
+  [
+    "auth: { certificates: [{ subject: { CN: 5 } }] }",
+    [
+      "auth.certificates: needs listen.client_ca, which verifies them",
+      "auth.certificates: needs public_url, the address by which clients know this server",
+      "auth.certificates.0.user: is missing",
+      "auth.certificates.0.sites: is missing",
+      "auth.certificates.0.subject.CN: expected a list",
+      "auth.certificates.0.subject: name each attribute of the subject; a common name alone is no user, since others may have it too",
+    ],
+  ],
+  [
+    "auth: { certificates: [{ user: 5, sites: '*' }] }",
+    [
+      "auth.certificates: needs listen.client_ca, which verifies them",
+      "auth.certificates: needs public_url, the address by which clients know this server",
+      "auth.certificates.0.user: expected text; put it in quotes",
+      "auth.certificates.0.subject: name one of `subject` and `san`",
+    ],
+  ],
+  [
+    "graphql: { introspection: 5, only_documents: true }",
+    [
+      "graphql.introspection: expected true or false",
+      "graphql.only_documents: needs `documents`, the folder of those that are answered",
+    ],
+  ],
+])("reports what is wrong across keys beside what is wrong with them: %s", (text, issues) => {
+  expect(listIssues(`${minimal}${text}\n`)).toEqual(issues.map((issue) => `3 ${issue}`));
+});
+
+test.each([
   ["5", ["expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it"]],
   ["{ a: b }", ["expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it"]],
   ["[]", ["has no hash"]],

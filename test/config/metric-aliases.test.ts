@@ -18,6 +18,14 @@ test("a name stands for a metric, with defaults for the rest", () => {
 
 test.each([
   ["{}", ["names.cpu.metric: is missing"]],
+  [
+    "{ tags: { a: x, b: x, c: 5 } }",
+    [
+      "names.cpu.metric: is missing",
+      "names.cpu.tags.c: expected text; put it in quotes",
+      'names.cpu.tags.b: names the same label as "a"',
+    ],
+  ],
   ["{ metric: m, factor: 0 }", ["names.cpu.factor: expected a number greater than 0"]],
   ["{ metric: m, factor: -1 }", ["names.cpu.factor: expected a number greater than 0"]],
   ["{ metric: m, match: { site: b } }", ["names.cpu.match.site: is in the match of the metrics already"]],

@@ -218,6 +218,15 @@ test.each([
   expect(listIssues(`${minimal}listen: '${written}'`)).toEqual([`3 listen: ${message}`]);
 });
 
+// As the bytes of ISO 8859-1 are read.
+test("refuses bytes that are not UTF-8, in the file and in a secret", () => {
+  expect(listIssues(`${minimal}visuals: "\uFFFD"\n# caf\uFFFD\nmesh: "${"$"}{file:latin}"\n`)).toEqual([
+    "3 : a character that cannot be read: save the file as UTF-8",
+    "4 : a character that cannot be read: save the file as UTF-8",
+    "5 mesh: the file latin is not UTF-8",
+  ]);
+});
+
 test("a substituted value is text and never YAML", () => {
   const injected = { ...env, EVIL: 'x", kind: prometheus, y: "' };
   const { backends } = parseConfig(

@@ -76,9 +76,26 @@ export function readPlainYaml(text: string, file: string): unknown {
  */
 export function* readYamlTree(text: string, file: string, context: InterpolationContext): Steps<YamlTree> {
   const reading = beginReading(file, context);
+  reading.issues.push(...listUndecodedLines(text));
   const value = yield* readParts(reading, text);
   const { templates, secrets, issues } = reading;
   return { value, findLines: () => findLines(text, file), templates, secrets, issues };
+}
+
+/** A byte that is not UTF-8 is read as the replacement character, and the value would be another than its writer sees. */
+function listUndecodedLines(text: string): readonly LocatedIssue[] {
+  if (!isUndecoded(text)) return [];
+  return text
+    .split("\n")
+    .flatMap((line, index) =>
+      isUndecoded(line)
+        ? [{ path: [], line: index + 1, message: "a character that cannot be read: save the file as UTF-8" }]
+        : [],
+    );
+}
+
+function isUndecoded(text: string): boolean {
+  return text.includes("\uFFFD");
 }
 
 /** Reads the file once more, without substitutions: only a file with a fault needs its lines. */
@@ -297,6 +314,7 @@ function substitute(
       try {
         const content = readText(resolveBeside(file, path)).replace(/\r?\n$/, "");
         if (content === "") problems.push(`the file ${path} is empty`);
+        if (isUndecoded(content)) problems.push(`the file ${path} is not UTF-8`);
         return content;
       } catch (error) {
         problems.push(`the file ${path} cannot be read${formatErrorCode(error)}`);

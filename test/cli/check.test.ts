@@ -338,7 +338,9 @@ test("check prints every issue of a wrong file, with exit code 1", async () => {
 test("check reports a missing file, with exit code 1", async () => {
   const shell = createShell({ now });
   expect(await run(["--config", "x.yaml"], shell)).toBe(1);
-  expect(shell.complained()).toBe("x.yaml: cannot be read (ENOENT)\n");
+  expect(shell.complained()).toBe(
+    "x.yaml: cannot be read (ENOENT); `readout init` writes one, and --config names another\n",
+  );
 });
 
 test.each([[["--colour"]], [["readout.yaml"]], [["--config"]]])(

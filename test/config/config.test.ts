@@ -210,6 +210,7 @@ test.each([
   ["${constructor}", "the environment variable constructor is not set"],
   ["${EMPTY}", "the environment variable EMPTY is empty"],
   ["${file:none}", "the file none cannot be read (ENOENT)"],
+  ["${file:}", "${file:} is neither ${NAME} nor ${file:PATH}; a literal ${ is written $${"],
   ["${file:empty}", "the file empty is empty"],
   ["${SECRET", "${ without }; a literal ${ is written $${"],
   ["${}", "${} is neither ${NAME} nor ${file:PATH}; a literal ${ is written $${"],

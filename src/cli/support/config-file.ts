@@ -2,7 +2,7 @@
 import { parseArgs } from "node:util";
 import { type Config, parseConfigInSteps } from "../../config/config.ts";
 import { runSteps, type Steps } from "../../core/async/turns.ts";
-import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
+import { ConfigError, formatErrorCode, isFileMissing, toErrorMessage } from "../../core/errors.ts";
 import { createKindLookup } from "./backend-kinds.ts";
 import { exitCodes, printUsageError, type Shell } from "./shell.ts";
 
@@ -52,14 +52,16 @@ export function readConfig(file: string, shell: Shell): Config {
 /** As `readConfig`, for a program that has other work. */
 export function* readConfigInSteps(file: string, shell: Shell): Steps<Config> {
   const context = { ...shell, kinds: createKindLookup(file, shell) };
-  return yield* parseConfigInSteps(readConfigText(file, shell), file, context);
+  const text = readConfigText(file, shell, "; `readout init` writes one, and --config names another");
+  return yield* parseConfigInSteps(text, file, context);
 }
 
-/** @throws {ConfigError} */
-export function readConfigText(file: string, shell: Shell): string {
+/** `advice` is for a file that is missing. @throws {ConfigError} */
+export function readConfigText(file: string, shell: Shell, advice = ""): string {
   try {
     return shell.readText(file);
   } catch (error) {
-    throw new ConfigError(file, [{ path: "", message: `cannot be read${formatErrorCode(error)}` }]);
+    const message = `cannot be read${formatErrorCode(error)}${isFileMissing(error) ? advice : ""}`;
+    throw new ConfigError(file, [{ path: "", message }]);
   }
 }

@@ -309,7 +309,7 @@ function substitute(
   const put: string[] = [];
   const problems: string[] = [];
   const lookUp = (reference: string): string => {
-    if (reference.startsWith("file:")) {
+    if (/^file:./s.test(reference)) {
       const path = reference.slice("file:".length);
       try {
         const content = readText(resolveBeside(file, path)).replace(/\r?\n$/, "");

@@ -8,7 +8,7 @@ import { parseCertificates } from "../core/pem.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { TokenLimits } from "./limits.ts";
 import { toMapping } from "./plain-values.ts";
-import { acrossKeys, count, headersSchema, httpUrl, type IssueReporter, text } from "./validation.ts";
+import { acrossKeys, collectorUrl, count, headersSchema, type IssueReporter, text } from "./validation.ts";
 
 /** In the order in which they are preferred where a client likes both as much. */
 const codingNames = ["zstd", "gzip"] as const;
@@ -160,7 +160,7 @@ interface AuditRotation {
 export const auditSchema = z
   .strictObject({
     file: text.optional(),
-    otlp: z.strictObject({ url: httpUrl, headers: headersSchema }).optional(),
+    otlp: z.strictObject({ url: collectorUrl, headers: headersSchema }).optional(),
     key: text.min(16, "expected at least 16 characters that nobody can guess"),
     queries: z.enum(["hash", "text"]).default("hash"),
     sync: z.enum(["always", "1s"]).default("1s"),

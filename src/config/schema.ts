@@ -18,6 +18,7 @@ import { defaultRollups, rollupsSchema } from "./rollup-settings.ts";
 import {
   acrossKeys,
   chooseSchema,
+  collectorUrl,
   count,
   createTextSchema,
   duration,
@@ -207,7 +208,7 @@ const siteSchema = z.strictObject({
 const expectedRatio = "expected a number from 0 to 1";
 
 const otlpSchema = z.strictObject({
-  url: httpUrl,
+  url: collectorUrl,
   headers: headersSchema,
   ratio: z
     .preprocess(

@@ -142,6 +142,12 @@ export const httpUrl = z
     "expected an address without a query and a fragment: they would not be sent",
   );
 
+/** A receiver of OTLP over HTTP. Other programs are told the address of each signal, with its path. */
+export const collectorUrl = httpUrl.refine(
+  (text) => !/\/v1\/(?:traces|logs|metrics)\/*$/.test(text),
+  "expected the address without /v1/…, which is added, such as http://collector:4318",
+);
+
 /** A secret that is read from a file may end in a line break too many, or begin with a byte order mark. */
 export const headerValue = text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header");
 

@@ -664,6 +664,17 @@ test.each(["http://ana:secret@collector:4318", "http://collector:4318/?tenant=a"
   },
 );
 
+test.each([
+  ["http://collector:4318/v1/traces", false],
+  ["http://collector:4318/otlp/v1/logs/", false],
+  ["http://collector:4318/", true],
+  ["http://collector:4318/v1/traces/tenant", true],
+])("a collector's address has no path of a signal, which is added: %s", (url, isRight) => {
+  const wrong = "expected the address without /v1/…, which is added, such as http://collector:4318";
+  const text = `${minimal}otlp: { url: "${url}" }\naudit: { key: 0123456789abcdef, otlp: { url: "${url}" } }\n`;
+  expect(listIssues(text)).toEqual(isRight ? [] : [`3 otlp.url: ${wrong}`, `4 audit.otlp.url: ${wrong}`]);
+});
+
 test.each(['{ "A B": c }', '{ A: "b\\nc" }', '{ A: "b€" }', '{ "": a }'])(
   "refuses %s as headers of a collector",
   (headers) => {

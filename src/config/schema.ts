@@ -2,7 +2,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { scopes } from "../core/scopes.ts";
-import { day, type Millis, parseInstant } from "../core/time.ts";
+import { day, type Instant, type Millis, parseInstant } from "../core/time.ts";
 import {
   auditSchema,
   certificateKeys,
@@ -110,15 +110,25 @@ const grantKeys = {
   limits: tokenLimitsSchema.optional(),
 };
 
-const tokenSchema = z.strictObject({
-  ...grantKeys,
-  name: text.optional(),
-  sha256: chooseSchema((value): typeof hashSchema | typeof hashesSchema =>
-    Array.isArray(value) ? hashesSchema : hashSchema,
-  ),
-  expires: instantSchema.optional(),
-  not_before: instantSchema.optional(),
-});
+const tokenSchema = z
+  .strictObject({
+    ...grantKeys,
+    name: text.optional(),
+    sha256: chooseSchema((value): typeof hashSchema | typeof hashesSchema =>
+      Array.isArray(value) ? hashesSchema : hashSchema,
+    ),
+    expires: instantSchema.optional(),
+    not_before: instantSchema.optional(),
+  })
+  .refine(({ expires, not_before: begin }) => !isInstant(expires) || !isInstant(begin) || begin < expires, {
+    error: "has to be after `not_before`: the token would never be taken",
+    path: ["expires"],
+    ...acrossKeys,
+  });
+
+function isInstant(value: unknown): value is Instant {
+  return typeof value === "bigint";
+}
 
 const certificateSchema = z
   .strictObject({ ...grantKeys, ...certificateKeys })

@@ -369,6 +369,30 @@ test.each([
 });
 
 test.each([
+  [
+    "2027-01-02T00:00:00Z",
+    "2027-01-01T00:00:00Z",
+    ["expires: has to be after `not_before`: the token would never be taken"],
+  ],
+  [
+    "2027-01-01T01:00:00+01:00",
+    "2027-01-01T00:00:00Z",
+    ["expires: has to be after `not_before`: the token would never be taken"],
+  ],
+  ["2027-01-01T00:00:00Z", "2027-01-02T00:00:00Z", []],
+  [
+    "2027-01-01T00:00:00Z",
+    "soon",
+    ["expires: expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z"],
+  ],
+])("a token is valid from %s until %s", (begin, end, issues) => {
+  const found = listIssues(
+    `${minimal}tokens: [{ user: u, sites: "*", sha256: "${hash}", not_before: "${begin}", expires: "${end}" }]\n`,
+  );
+  expect(found).toEqual(issues.map((issue) => `3 tokens.0.${issue}`));
+});
+
+test.each([
   ["[shop]", ["sites: expected the name of a claim, or { claim, map }"]],
   ["5", ["sites: expected the name of a claim, or { claim, map }"]],
   ["{ claim: g, map: { a: shop } }", ['sites.map.a: expected a list of sites, or "*" for all']],

@@ -1,6 +1,7 @@
 // Checks a `.meshrc.yaml` without loading Mesh, so that a file which cannot work is reported when the server starts.
 import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
+import { explainIssue } from "./validation.ts";
 import { readPlainYaml } from "./yaml/yaml.ts";
 
 /** The name of the source that is Readout itself. */
@@ -19,7 +20,7 @@ type Meshrc = z.output<typeof shape>;
 
 /** @throws {ConfigError} */
 export function parseMeshrc(text: string, file: string): Meshrc {
-  const parsed = shape.safeParse(readPlainYaml(text, file));
+  const parsed = shape.safeParse(readPlainYaml(text, file), { error: explainIssue });
   if (parsed.success) return parsed.data;
   throw new ConfigError(
     file,

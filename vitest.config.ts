@@ -15,6 +15,7 @@ export const programTests = [
   "test/wire/**/*.test.ts",
   "test/fuzz/**/*.test.ts",
   "test/docs.test.ts",
+  "test/config/wrong-types.test.ts",
   "test/graphql/mesh*.test.ts",
   "test/graphql/existing-clients/**/*.test.ts",
   "test/mcp/clients.test.ts",

@@ -113,7 +113,7 @@ export async function compileSearchPlan(
     throw createUnsupportedError(backend, "documents whose _source is not kept whole");
   }
   const indices = buildIndexScope(metadata, group, groups);
-  const timeColumn = await chooseTimeColumn(context, group, product, metadata.opaque, indices);
+  const timeColumn = await chooseTimeColumn(context, group, product, metadata, indices);
   return {
     backend,
     metadata,
@@ -211,7 +211,7 @@ async function chooseTimeColumn(
   context: ReadContext,
   { time, unit, groups }: LayoutGroup,
   { searchesDocValues, version }: Product,
-  isOpaque: boolean,
+  { opaque: isOpaque, groups: allGroups }: IndexMetadata,
   indices: IndexScope,
 ): Promise<TimeColumn> {
   const { backend } = context;
@@ -227,13 +227,20 @@ async function chooseTimeColumn(
   if (unit !== undefined) return createNumberColumn(time, unit);
   const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
   const hasMillis = types.delete("date") || isOpaque;
-  const hasNanos = types.delete("date_nanos") || isOpaque;
+  types.delete("date_nanos");
   if (types.size > 0)
     throw createUnsupportedError(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
+  // The indices of other layouts parse the bounds too.
+  const hasNanos = isOpaque || allGroups.some((group) => findTimeType(group, time) === "date_nanos");
   if (hasNanos && indices.hasConflictingTime)
     throw createUnsupportedError(backend, `lines whose ${time} is date_nanos here and long there`);
   if (hasMillis && hasNanos) await refuseTimesBeyondNanos(context, time, indices);
   return createDateColumn(time, hasNanos);
+}
+
+/** The type of a time field, an alias resolved. */
+function findTimeType({ fields }: IndexGroup, time: string): string | undefined {
+  return fields.get(fields.get(time)?.aliasOf ?? time)?.type;
 }
 
 /**

@@ -216,6 +216,22 @@ onServers((server) => {
       }
     });
 
+    test("is answered over dates of one layout and nanoseconds of another", async () => {
+      await cluster.createIndex("time-two-date", mapped("@timestamp", { type: "date" }));
+      await cluster.createIndex("time-two-nanos", mapped("@timestamp", { type: "date_nanos" }));
+      await cluster.write("time-two-date", [["a", document("1970-01-01T00:00:00Z", "first")]]);
+      const other = { "@timestamp": "2026-01-15T10:00:00.000000001Z", log: "second", stream: "stdout" };
+      await cluster.write("time-two-nanos", [
+        ["b", JSON.stringify({ ...other, kubernetes: { pod_name: "web-1" } })],
+      ]);
+      const query = buildQuery("time-two-*", { range });
+      expect((await inspect("time-two-*")).layout).toContain(", ");
+      for (const order of ["asc", "desc"] as const) expect(await read({ ...query, order })).toHaveLength(2);
+      const outside = "2262-04-11T23:47:16.855Z";
+      await cluster.write("time-two-date", [["c", document(outside, "outside")]]);
+      await expect(read(query)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    });
+
     test("is answered over dates alone", async () => {
       await cluster.createIndex("time-old", mapped("@timestamp", { type: "date" }));
       await cluster.write("time-old", [

@@ -380,12 +380,13 @@ function checkSearch({ aggregates }: FakeSearch, body: JsonObject): void {
   if (Object.keys(others).length > 0) throw new Error(`a search with ${Object.keys(others)}`);
 }
 
-type SortKey = string | Readonly<Record<string, { readonly order: string }>>;
+type SortKey = string | Readonly<Record<string, { readonly order: string; readonly numeric_type?: string }>>;
 
 function readSortValue(key: SortKey, document: JsonObject, at: number): number {
   if (key === "_doc") return at;
-  const [name = ""] = Object.keys(key);
-  return toComparable(listFieldValues(document, name)[0]);
+  const [[name, options] = ["", undefined]] = Object.entries(key);
+  const value = toComparable(listFieldValues(document, name)[0]);
+  return options?.numeric_type === "date_nanos" ? value * 1e6 : value;
 }
 
 function buildPage(

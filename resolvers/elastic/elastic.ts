@@ -66,7 +66,9 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
       },
       survey: (patterns, signal) =>
         surveyIndices(patterns, {
-          ...{ backend: name, client, mappingCache },
+          backend: name,
+          client,
+          mappingCache,
           inspect: (source) => inspectLogSource(name, source, client, mappingCache, signal),
           signal,
         }),

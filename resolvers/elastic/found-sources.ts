@@ -146,8 +146,13 @@ async function describeSpans(
     return { ...nothing, traces: [{ holds: "events", areLines, ...common }] };
   }
   const source: SpanSource = {
-    ...{ site: "", index, layout: "auto", tenantFilter: undefined, tagPrefixes: [] },
-    ...{ namespaceAttribute: "", actionAttribute: "" },
+    site: "",
+    index,
+    layout: "auto",
+    tenantFilter: undefined,
+    tagPrefixes: [],
+    namespaceAttribute: "",
+    actionAttribute: "",
   };
   const { problems, newest } = await inspectSpanSource(backend, source, client, mappingCache, signal);
   if (problems.length > 0) return leaveOut(index, problems.join("; "));
@@ -187,7 +192,10 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
   return {
     logs: {
       holds: "lines",
-      ...{ index, layout: report.layout, indices: metadata.indices.size, newest: report.newest },
+      index,
+      layout: report.layout,
+      indices: metadata.indices.size,
+      newest: report.newest,
       guess: guess?.reason,
       namespace: deriveNamespace(members),
       services: await findServices(index, metadata, context),

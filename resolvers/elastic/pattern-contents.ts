@@ -87,7 +87,11 @@ export async function divideMembers(
   // What is listed but whose mapping is not shown stays where the others are.
   const areAllTraces = shown.length > 0 && lines.length === 0;
   return {
-    ...{ all: [...shown, ...unseen], pattern, copies, spanIndices, unknown },
+    all: [...shown, ...unseen],
+    pattern,
+    copies,
+    spanIndices,
+    unknown,
     lines: areAllTraces ? lines : [...lines, ...unseen].filter((one) => !unknown.includes(one)),
     traces: areAllTraces ? [...traces, ...unseen] : traces,
   };

@@ -120,7 +120,12 @@ export async function signRequest(
   const time = printMillis(toMillis(at)).replace(/[-:]|\.\d+/g, "");
   const isTyped = Object.keys(headers ?? {}).some((name) => name.toLowerCase() === "content-type");
   const request = {
-    ...{ method, host, path, region, service, headers: { ...headers, Host: host, "X-Amz-Date": time } },
+    method,
+    host,
+    path,
+    region,
+    service,
+    headers: { ...headers, Host: host, "X-Amz-Date": time },
     ...(body !== undefined && { body }),
     extraHeadersToIgnore: { "content-length": true, ...(!isTyped && { "content-type": true }) },
   };

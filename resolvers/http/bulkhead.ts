@@ -41,8 +41,13 @@ interface BulkheadState {
 /** `concurrent` is the number of slots, `queued` the most callers that wait. */
 export function createBulkhead(concurrent: number, queued: number): Bulkhead {
   const state: BulkheadState = {
-    ...{ concurrent, queued, mostOfAccount: concurrent - Math.round(concurrent / 8) },
-    ...{ taken: 0, held: new Map(), waiting: 0, queue: new Map() },
+    concurrent,
+    queued,
+    mostOfAccount: concurrent - Math.round(concurrent / 8),
+    taken: 0,
+    held: new Map(),
+    waiting: 0,
+    queue: new Map(),
   };
   return {
     acquire: async (account, signal) => {

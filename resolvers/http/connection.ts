@@ -101,10 +101,14 @@ export function createConnectionSchema(timeout: `${number}s`) {
         key: text.optional(),
       })
       .refine(({ cert, key }) => cert === undefined || key !== undefined, {
-        ...{ path: ["cert"], error: "stands beside `key` only", ...acrossKeys },
+        path: ["cert"],
+        error: "stands beside `key` only",
+        ...acrossKeys,
       })
       .refine(({ cert, key }) => key === undefined || cert !== undefined, {
-        ...{ path: ["key"], error: "stands beside `cert` only", ...acrossKeys },
+        path: ["key"],
+        error: "stands beside `cert` only",
+        ...acrossKeys,
       })
       .optional(),
     headers: headersSchema,

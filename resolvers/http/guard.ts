@@ -87,7 +87,12 @@ export function createGuard(
   const breaker = createCircuitBreaker({ failures: failuresToOpen, openFor, onOpen, clock });
   const authBackoff = createAuthBackoff({ ...authBackoffSettings, clock });
   const state: GuardState = {
-    ...{ backend, timeout, io, bulkhead, breaker, authBackoff },
+    backend,
+    timeout,
+    io,
+    bulkhead,
+    breaker,
+    authBackoff,
     retryBudget: retryBudgetLimit,
     lastAnsweredAt: Number.NEGATIVE_INFINITY,
   };

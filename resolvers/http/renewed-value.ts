@@ -41,7 +41,9 @@ const failurePause: Millis = 1_000;
 export function createRenewedValue<Value>(options: RenewalOptions<Value>): RenewedValue<Value> {
   const state: RenewalState<Value> = {
     ...options,
-    ...{ current: undefined, pending: undefined, failure: undefined },
+    current: undefined,
+    pending: undefined,
+    failure: undefined,
   };
   return {
     read: (signal) => readValue(state, signal),

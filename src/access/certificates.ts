@@ -22,9 +22,12 @@ function createUser(entry: CertificateEntry) {
   const allowed = sites === "*" ? undefined : new Set(sites);
   const name = entry.san ?? printSubject(entry.subject ?? {});
   const shared = {
-    ...{ user, token: `certificate ${name}`, account: JSON.stringify(["certificate", name]) },
+    user,
+    token: `certificate ${name}`,
+    account: JSON.stringify(["certificate", name]),
     maySee: (site: string) => allowed === undefined || allowed.has(site),
-    ...{ hasScope: createScopeCheck(scopes), limits },
+    hasScope: createScopeCheck(scopes),
+    limits,
   };
   // The same object for each request with a certificate, since what it may see is found out once for each.
   let known: { readonly notAfter: Millis; readonly principal: Principal } | undefined;

@@ -44,8 +44,11 @@ const defaultBriefWait: Millis = second;
 
 export function createRequestSlots(): RequestSlots {
   return {
-    ...{ taken: 0, takenAfterWait: 0, waiting: new Map() },
-    ...{ waitingBriefly: 0, waitingBrieflyOf: createAccountSlots() },
+    taken: 0,
+    takenAfterWait: 0,
+    waiting: new Map(),
+    waitingBriefly: 0,
+    waitingBrieflyOf: createAccountSlots(),
     held: createHeldLedger(),
   };
 }

@@ -41,8 +41,11 @@ export function createSigningKeys(
   fetchText: FetchText = fetchKeyDocument,
 ): SigningKeys {
   const state: KeysState = {
-    ...{ issuer: location.issuer, find: undefined, fetching: undefined },
-    ...{ fetchedAt: Number.NEGATIVE_INFINITY, attemptedAt: Number.NEGATIVE_INFINITY },
+    issuer: location.issuer,
+    find: undefined,
+    fetching: undefined,
+    fetchedAt: Number.NEGATIVE_INFINITY,
+    attemptedAt: Number.NEGATIVE_INFINITY,
   };
   const clock = () => toMillis(now());
   const refresh = (): Promise<void> => {

@@ -44,8 +44,13 @@ export interface AuditCollectorOptions extends Pick<AuditConfig, "sync"> {
 export function createAuditCollector({ otlp, sync, ...told }: AuditCollectorOptions): AuditSink {
   const state: CollectorState = {
     ...told,
-    ...{ url: buildOtlpUrl(otlp.url, "logs"), headers: otlp.headers, waiting: [], sent: 0 },
-    ...{ sending: undefined, timer: undefined, closing: new AbortController() },
+    url: buildOtlpUrl(otlp.url, "logs"),
+    headers: otlp.headers,
+    waiting: [],
+    sent: 0,
+    sending: undefined,
+    timer: undefined,
+    closing: new AbortController(),
   };
   const start = () => {
     clearTimeout(state.timer);

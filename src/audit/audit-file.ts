@@ -70,8 +70,15 @@ export async function openAuditFile(path: string, settings: FileSettings): Promi
   await endTornLine(file);
   await markSynced(file);
   const state: FileState = {
-    ...{ path, settings, file, waiting: [], working: undefined },
-    ...{ mustReopen: false, mustSync: false, isSynced: true, timer: undefined },
+    path,
+    settings,
+    file,
+    waiting: [],
+    working: undefined,
+    mustReopen: false,
+    mustSync: false,
+    isSynced: true,
+    timer: undefined,
   };
   return {
     unsynced,

@@ -193,14 +193,20 @@ const requestShapes: Readonly<
   logs: ({ site, source, order, legacy, "per-page": size = "100" }, query, range) => ({
     operation: "logs.lines",
     body: (sources) => ({
-      ...{ site_id: site, source_ids: source ?? sources, query, use_expressions: !legacy, ...range },
+      site_id: site,
+      source_ids: source ?? sources,
+      query,
+      use_expressions: !legacy,
+      ...range,
       pagination: { per_page: Number(size), order },
     }),
   }),
   traces: ({ site, errors, by, order, "per-page": size = "25" }, query, range) => ({
     operation: errors ? "tracing.traces_errors" : "tracing.traces_performance",
     body: () => ({
-      ...{ site_ids: [site], query, ...range },
+      site_ids: [site],
+      query,
+      ...range,
       pagination: { per_page: Number(size), order, cursor: by },
     }),
   }),
@@ -212,7 +218,10 @@ const requestShapes: Readonly<
       return [pair.slice(0, at), pair.slice(at + 1)];
     });
     const body = {
-      ...{ site_id: site, resolution, from: from ?? readTime("1h", now), to: to ?? readTime("0s", now) },
+      site_id: site,
+      resolution,
+      from: from ?? readTime("1h", now),
+      to: to ?? readTime("0s", now),
       select: [{ name, field, aggregation, tags: Object.fromEntries(tags) }],
     };
     return { operation: "metrics.timeseries", body: () => body };

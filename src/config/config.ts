@@ -386,7 +386,8 @@ function assemble(
     jwtIssuers: file.auth?.jwt,
     certificates: file.auth?.certificates,
     backends: mapValues(file.backends, ({ kind, label }, name) => ({
-      ...{ kind, label },
+      kind,
+      label,
       settings: settings.get(name),
       layouts: layouts.get(name),
     })),

@@ -155,7 +155,10 @@ const logSourceSchema = z.strictObject({
 const spreadLogSourceSchema = z.strictObject({
   backends: z.array(z.strictObject({ backend: text, ...sourceKeys })).min(1, "names no backend"),
   dedupe: z.enum(["id"]).optional(),
-  ...{ backend: withinBackends, index: withinBackends, layout: withinBackends, where: withinBackends },
+  backend: withinBackends,
+  index: withinBackends,
+  layout: withinBackends,
+  where: withinBackends,
 });
 
 export const tracesSchema = z.strictObject({

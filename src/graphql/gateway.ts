@@ -294,7 +294,8 @@ export function createSession(options: SessionOptions): Session {
   const missing: MissingAtPlace[] = [];
   return {
     user: principal.user,
-    ...{ rules: options.rules, noteDocument: options.noteDocument },
+    rules: options.rules,
+    noteDocument: options.noteDocument,
     gone,
     releaseRows: options.held.release,
     sites: [...executor.selectVisibleSites(principal).values()],
@@ -372,7 +373,8 @@ function createTailAccess(
         throw toReportedError(name, error, failed);
       }),
     toTailError: toFieldError,
-    ...{ readTailPosition, createNext },
+    readTailPosition,
+    createNext,
   };
 }
 

@@ -95,18 +95,18 @@ function planListing(operation: string, args: Args, own: OwnArguments, site: Sit
 }
 
 const orderArgument: JsonSchema = {
-  ...{ type: "string", enum: [...orders] },
+  type: "string",
+  enum: [...orders],
   description: "Oldest or newest first; the default is DESC.",
 };
 const longestArgument: JsonSchema = {
-  ...{ type: "boolean", description: "By duration instead of time." },
+  type: "boolean",
+  description: "By duration instead of time.",
 };
 const namespacesArgument: JsonSchema = {
-  ...{
-    type: "array",
-    items: { type: "string" },
-    description: "Any of these namespaces, such as web or background.",
-  },
+  type: "array",
+  items: { type: "string" },
+  description: "Any of these namespaces, such as web or background.",
 };
 
 const logTools: readonly Tool[] = [

@@ -43,7 +43,11 @@ function unescapeAction(text: string): string {
 
 const samplesQuery = z
   .object({
-    ...{ app, since: moment, before: moment, limit, count_only: countOnly },
+    app,
+    since: moment,
+    before: moment,
+    limit,
+    count_only: countOnly,
     action_id: z.string().transform(unescapeAction).optional(),
     exception: z.string().optional(),
   })
@@ -111,9 +115,15 @@ function createSamplesRoute(
   kinds: readonly SampleKind[],
 ): Operation<SamplesRequest, unknown> {
   return {
-    ...{ name: `tracing.client_${path.replace("/", "_")}`, method: "GET", path: `/api/{app}/${path}.json` },
-    ...{ access: "token", scope: "tracing", summary: "Samples of a site, newest first", readsQuery: true },
-    ...{ request: samplesQuery, answer: anyJson },
+    name: `tracing.client_${path.replace("/", "_")}`,
+    method: "GET",
+    path: `/api/{app}/${path}.json`,
+    access: "token",
+    scope: "tracing",
+    summary: "Samples of a site, newest first",
+    readsQuery: true,
+    request: samplesQuery,
+    answer: anyJson,
     sites: (request) => [request.app],
     run: (request, context) => readSamples(request, kinds, context),
   };
@@ -128,8 +138,14 @@ const suffix = ".json";
 
 /** One sample by the id that lists give it. */
 export const sample: Operation<z.output<typeof sampleQuery>, unknown> = {
-  ...{ name: "tracing.client_sample", method: "GET", path: "/api/{app}/samples/{id}" },
-  ...{ access: "token", scope: "tracing", summary: "One sample", request: sampleQuery, answer: anyJson },
+  name: "tracing.client_sample",
+  method: "GET",
+  path: "/api/{app}/samples/{id}",
+  access: "token",
+  scope: "tracing",
+  summary: "One sample",
+  request: sampleQuery,
+  answer: anyJson,
   sites: (request) => [request.app],
   run: async ({ app: site, id }, context) => {
     const { traceId, spanId } = readSampleId(id.endsWith(suffix) ? id.slice(0, -suffix.length) : "");
@@ -145,7 +161,9 @@ export const sample: Operation<z.output<typeof sampleQuery>, unknown> = {
     const backtrace = (exception?.stacktrace ?? "").split("\n").filter((line) => line.trim() !== "");
     return {
       ...toSample(row),
-      ...{ namespace, revision, tags: toTexts(tags) },
+      namespace,
+      revision,
+      tags: toTexts(tags),
       exception: { name: exception?.name ?? null, message: exception?.message ?? null, backtrace },
     };
   },
@@ -164,9 +182,15 @@ const markersQuery = z
 
 /** Revisions whose first request lies in the range, newest first. */
 export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
-  ...{ name: "deploys.client_markers", method: "GET", path: "/api/{app}/markers.json" },
-  ...{ access: "token", scope: "deploys", summary: "Deploys of a site, newest first", readsQuery: true },
-  ...{ request: markersQuery, answer: anyJson },
+  name: "deploys.client_markers",
+  method: "GET",
+  path: "/api/{app}/markers.json",
+  access: "token",
+  scope: "deploys",
+  summary: "Deploys of a site, newest first",
+  readsQuery: true,
+  request: markersQuery,
+  answer: anyJson,
   sites: (request) => [request.app],
   run: async ({ app: site, from, to, limit: most = defaultSamples, count_only }, context) => {
     const range = { start: from?.text, end: to?.text };
@@ -178,11 +202,16 @@ export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
       markers: page.map(({ revision, first }, index) => {
         const next = found[index - 1];
         return {
-          ...{ id: revision, revision, short_revision: revision.slice(0, 7) },
+          id: revision,
+          revision,
+          short_revision: revision.slice(0, 7),
           created_at: printMillis(toMillis(first)),
           closed_at: next === undefined ? null : printMillis(toMillis(next.first)),
           live_for: next === undefined ? null : Math.round((toMillis(next.first) - toMillis(first)) / 1_000),
-          ...{ user: null, repository: null, gem_version: null, git_compare_url: null },
+          user: null,
+          repository: null,
+          gem_version: null,
+          git_compare_url: null,
         };
       }),
     };
@@ -193,8 +222,13 @@ export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
 
 /** There is one organization, which an existing command line lists the apps of. */
 export const tokenInfo: Operation<undefined, unknown> = {
-  ...{ name: "client_token_info", method: "GET", path: "/oauth/token/info" },
-  ...{ access: "token", scope: "none", summary: "The organization of a token", answer: anyJson },
+  name: "client_token_info",
+  method: "GET",
+  path: "/oauth/token/info",
+  access: "token",
+  scope: "none",
+  summary: "The organization of a token",
+  answer: anyJson,
   request: z.unknown().transform(() => undefined),
   sites: () => [],
   run: async () => ({ account: { slug: "readout" } }),

@@ -39,7 +39,8 @@ export function prepareLinesByKey(
       range: { from: moments.reduce(earlier, moment), to: endOfMilli(moments.reduce(later, moment)) },
       moments: [moment, ...moments] as const,
       ...({ filter: { kind: "all" }, order: "asc", expectedLines: keys.length } as const),
-      ...{ documentLimit, tieLimit: computeTieLimit(context.limits) },
+      documentLimit,
+      tieLimit: computeTieLimit(context.limits),
       held: context.held,
       progressed: (documents: number) => reportRead(context.progress, documents, "documents"),
     };

@@ -40,7 +40,14 @@ export interface RequestedRange {
 }
 
 const timeframeHours: Readonly<Record<string, number>> = {
-  ...{ R1H: 1, R4H: 4, R8H: 8, R12H: 12, R24H: 24, R48H: 48, R7D: 168, R30D: 720 },
+  R1H: 1,
+  R4H: 4,
+  R8H: 8,
+  R12H: 12,
+  R24H: 24,
+  R48H: 48,
+  R7D: 168,
+  R30D: 720,
 };
 
 interface Bounds {
@@ -139,8 +146,13 @@ export function prepareIncidentLookup(
     const range = resolveSiteRange(site, {}, context);
     const { incidents } = await listIncidents(
       {
-        ...{ site, range, kinds: ["error", "action"], namespaces: [] },
-        ...{ order: "number", offset: 0, limit: Number.MAX_SAFE_INTEGER },
+        site,
+        range,
+        kinds: ["error", "action"],
+        namespaces: [],
+        order: "number",
+        offset: 0,
+        limit: Number.MAX_SAFE_INTEGER,
       },
       context,
     );

@@ -31,7 +31,11 @@ interface Viewer {
 
 /** What the console opens with; the same is in GraphQL, which a server loads with its first query only. */
 export const viewer: Operation<undefined, Viewer> = {
-  ...{ name: "console_viewer", method: "GET", path: "/console/viewer", access: "token", scope: "none" },
+  name: "console_viewer",
+  method: "GET",
+  path: "/console/viewer",
+  access: "token",
+  scope: "none",
   summary: "Whose token this is, the sites that it may see, and their log sources",
   request: z.unknown().transform(() => undefined),
   answer: z.unknown(),

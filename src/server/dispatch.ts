@@ -156,7 +156,18 @@ function startRequestLog(
       const { operation, route, user, isTail = false } = fields;
       const isAllowed = status < 400 || error !== undefined;
       telemetry.recordFinishedRequest({
-        ...{ id, method, operation, route, user, status, cut, left, isTail, duration, error, span },
+        id,
+        method,
+        operation,
+        route,
+        user,
+        status,
+        cut,
+        left,
+        isTail,
+        duration,
+        error,
+        span,
         ...describeAnswered(fields, status),
         sites: isAllowed ? listLoggedSites(fields.sites) : undefined,
       });

@@ -103,7 +103,8 @@ async function loadGateway(host: GraphqlHost) {
       principal,
       rules: generation.queryRules,
       noteDocument: (query) => noteQuery(log, { query }),
-      ...{ gone, held },
+      gone,
+      held,
       onFailure: (operation, err) =>
         telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
       followTail: (...asked) => followOperation(host.dispatcher, admission, tail, cutConnection, ...asked),

@@ -31,8 +31,17 @@ export function createOperationRecorder(
   return (prepared, { status, missing, rows, documents, started }) => {
     const operation = prepared?.name ?? "none";
     const entry = {
-      ...{ event: "operation" as const, request, operation, user, token, status },
-      ...{ sites: prepared?.sites(visuals), ...prepared?.readContent?.(), missing, rows, documents },
+      event: "operation" as const,
+      request,
+      operation,
+      user,
+      token,
+      status,
+      sites: prepared?.sites(visuals),
+      ...prepared?.readContent?.(),
+      missing,
+      rows,
+      documents,
       ms: Math.round(performance.now() - started),
     };
     return audit.record(entry, isToken);

@@ -156,16 +156,22 @@ function createState(options: ServerOptions): ServerState {
   const slots: Slots = { requests: createRequestSlots(), tails: createTailSlots() };
   const bodies = createBodyReader();
   const probeSource: ProbeSource = {
-    ...{ telemetry, isReady, describeBackends },
+    telemetry,
+    isReady,
+    describeBackends,
     isDraining: () => dispatcher.isDraining,
   };
   const dispatcher: Dispatcher = {
-    ...{ operations, telemetry, bodies, probes: probeSource },
+    operations,
+    telemetry,
+    bodies,
+    probes: probeSource,
     findRoute: createRouter(operations),
     runner: createOperationRunner(telemetry, bodies),
     hasProbes: options.hasProbeAddress !== true,
     generation: beginGeneration(options, slots, options),
-    ...{ isDraining: false, findPage: undefined },
+    isDraining: false,
+    findPage: undefined,
   };
   const loadSchema = options.loadGraphql;
   const unloaded = { gateway: undefined, loading: undefined, openSession: undefined };
@@ -179,7 +185,13 @@ function createState(options: ServerOptions): ServerState {
   const http = tls?.http ?? createHttpServer(serverOptions, receive);
   const guard = guardServer(http, options);
   const state: ServerState = {
-    ...{ options, dispatcher, graphql, http, tls, guard, slots },
+    options,
+    dispatcher,
+    graphql,
+    http,
+    tls,
+    guard,
+    slots,
     probes: createProbeServer(probeSource),
   };
   limitUnread(state, options);
@@ -220,8 +232,19 @@ function beginGeneration(
   const { recordLimit: onLimitReached, log } = telemetry;
   const visuals = source && { find: source.find, shareAnswer: source.createAnswerCache() };
   return {
-    ...{ audit, authenticate, isToken, limits, compression, origins, now, resource, visuals, queryRules },
-    ...{ publicUrl: others.publicUrl, signIn: others.signIn, clientCa: others.tls?.clientCa },
+    audit,
+    authenticate,
+    isToken,
+    limits,
+    compression,
+    origins,
+    now,
+    resource,
+    visuals,
+    queryRules,
+    publicUrl: others.publicUrl,
+    signIn: others.signIn,
+    clientCa: others.tls?.clientCa,
     executor: createExecutor({
       sites,
       limits,

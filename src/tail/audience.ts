@@ -62,10 +62,21 @@ export function createAudience(options: {
 }): QueryAudience {
   const { key, filter, account, began, seenLimit } = options;
   const audience: QueryAudience = {
-    ...{ key, filter, comparisons: listComparisons(filter).length, matches: compileSteppedFilter(filter) },
-    ...{ listeners: new Map(), newest: 0, seen: createRecentIds(seenLimit), account },
-    ...{ complete: began, last: began, isAlone: true, aloneUntil: began },
-    ...{ outcome: createOutcome(), left: new AbortController(), refusal: undefined },
+    key,
+    filter,
+    comparisons: listComparisons(filter).length,
+    matches: compileSteppedFilter(filter),
+    listeners: new Map(),
+    newest: 0,
+    seen: createRecentIds(seenLimit),
+    account,
+    complete: began,
+    last: began,
+    isAlone: true,
+    aloneUntil: began,
+    outcome: createOutcome(),
+    left: new AbortController(),
+    refusal: undefined,
   };
   noteClientRequest(audience.left.signal, { account, progress: createReadProgress() });
   return audience;

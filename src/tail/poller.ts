@@ -100,8 +100,15 @@ interface PollerState {
 
 export function createPoller(options: PollerOptions): Poller {
   const state: PollerState = {
-    ...{ options, audiences: new Map(), joined: 0, matched: createRecentIds(options.seenLimit) },
-    ...{ delivering: Promise.resolve(), leaving: undefined, spent: 0, slowPolls: 0, separated: undefined },
+    options,
+    audiences: new Map(),
+    joined: 0,
+    matched: createRecentIds(options.seenLimit),
+    delivering: Promise.resolve(),
+    leaving: undefined,
+    spent: 0,
+    slowPolls: 0,
+    separated: undefined,
   };
   return {
     listen: (listener, account) => addListener(state, listener, account),

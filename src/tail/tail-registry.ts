@@ -108,9 +108,13 @@ interface RegistryState {
 export function createTailRegistry(options: TailRegistryOptions): TailRegistry {
   const state: RegistryState = {
     options,
-    ...{ open: new Set(), byAccount: createAccountSlots(), pollers: new Map() },
-    ...{ comparisonsByAccount: createAccountSlots(), turns: new WeakMap() },
-    ...{ closing: undefined, isTicking: false },
+    open: new Set(),
+    byAccount: createAccountSlots(),
+    pollers: new Map(),
+    comparisonsByAccount: createAccountSlots(),
+    turns: new WeakMap(),
+    closing: undefined,
+    isTicking: false,
   };
   return {
     open: (followed, client) => openTail(state, followed, client),
@@ -217,13 +221,25 @@ async function openTail(
   const freeSlot = takeSlot(state, principal, range.filter);
   let isOpened = false;
   const pollerOptions: PollerOptions = {
-    ...{ store, sources, now, pause, log, turns: findTurns(state, store) },
-    ...{ deadline: limits.deadline, lateness: limits.tail.lateness },
-    ...{ tieLimit: computeTieLimit(limits), seenLimit: limits.documents },
+    store,
+    sources,
+    now,
+    pause,
+    log,
+    turns: findTurns(state, store),
+    deadline: limits.deadline,
+    lateness: limits.tail.lateness,
+    tieLimit: computeTieLimit(limits),
+    seenLimit: limits.documents,
     openHeld: (account) => createHeldBytes(limits.heldBytes, { ledger, account }),
   };
   const tail = startTail({
-    ...{ pollerOptions, ...range, resume, expires: principal.expires, clientGone, takePlace },
+    pollerOptions,
+    ...range,
+    resume,
+    expires: principal.expires,
+    clientGone,
+    takePlace,
     exportLimit: narrowLimits(limits, principal.limits).export,
     account: principal.account,
     listen: (listener) => listenToSources(state, pollerOptions, listener, principal.account),

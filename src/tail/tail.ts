@@ -164,14 +164,24 @@ function createTailState(options: TailOptions): TailState {
   const control = new AbortController();
   noteClientRequest(control.signal, { account: options.account, progress: createReadProgress() });
   const state: TailState = {
-    ...{ options, control, start, lateness: fromMillis(pollerOptions.lateness) },
+    options,
+    control,
+    start,
+    lateness: fromMillis(pollerOptions.lateness),
     queue: createSendQueue(start, control.signal),
     begun: Promise.withResolvers(),
     finished: Promise.withResolvers(),
-    ...{ point: start, floor: start, sent: createRecentIds(pollerOptions.seenLimit) },
+    point: start,
+    floor: start,
+    sent: createRecentIds(pollerOptions.seenLimit),
     joined: isLive ? opened : undefined,
-    ...{ isFailing: false, hasBegun: false, hasEnded: false, isFinished: false },
-    ...{ queuedAt: opened, takenAt: opened, leavePoller: undefined },
+    isFailing: false,
+    hasBegun: false,
+    hasEnded: false,
+    isFinished: false,
+    queuedAt: opened,
+    takenAt: opened,
+    leavePoller: undefined,
     onClientGone: () => finishTail(state, false),
   };
   return state;

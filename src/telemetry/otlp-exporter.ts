@@ -44,8 +44,15 @@ interface ExportQueue extends Omit<ExporterOptions, "config" | "now"> {
 
 export function createOtlpExporter({ config, now, log, exported }: ExporterOptions): OtlpExporter {
   const queue: ExportQueue = {
-    ...{ config, log, exported, waiting: [], timer: undefined, sending: undefined, reached: true },
-    ...{ instance: randomUUID(), closing: new AbortController() },
+    config,
+    log,
+    exported,
+    waiting: [],
+    timer: undefined,
+    sending: undefined,
+    reached: true,
+    instance: randomUUID(),
+    closing: new AbortController(),
   };
   const tracing = {
     now,

@@ -39,7 +39,9 @@ export async function openVisualDirectory(options: VisualDirectoryOptions): Prom
   let visuals: readonly Visual[] = [];
   let find = createVisualFinder(visuals);
   const watched = await watchFolder<Visual>({
-    ...{ folder, log, interval },
+    folder,
+    log,
+    interval,
     isRead: (name) => /\.ya?ml$/.test(name),
     parse: (text, file) => readVisual(text, file, check),
     change: (contents) => {

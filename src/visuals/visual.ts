@@ -145,7 +145,11 @@ export function readVisual(text: string, file: string, check: (visual: Visual) =
   }
   const { id, title, description, type, site, range, from = "", to = "", ...query } = data;
   const visual: Visual = {
-    ...{ id, title, description, type, site },
+    id,
+    title,
+    description,
+    type,
+    site,
     range: range === undefined ? { from, to } : (parseDuration(range) ?? 0),
     query: Object.fromEntries(Object.entries(query).filter(([, part]) => part !== undefined)),
   };

@@ -216,8 +216,11 @@ function openTransport(
   const open = name === "Elasticsearch" ? createElasticsearchTransport : createOpenSearchTransport;
   const loading = Promise.all(settings.nodes.map((node) => open(node, settings))).then((nodes) =>
     createNodePool({
-      ...{ backend, transports: nodes, timeout: settings.timeout },
-      ...{ probeRequest: rootRequest, isNodeUnavailable },
+      backend,
+      transports: nodes,
+      timeout: settings.timeout,
+      probeRequest: rootRequest,
+      isNodeUnavailable,
     }),
   );
   transports.set(name, loading);

@@ -149,8 +149,17 @@ const bytesPerStep = 524_288;
 /** Scans the bytes in steps. @throws {SyntaxError} They are no `_search` response. */
 export function* scanSearchResponse(bytes: Buffer, names: NameTree): Steps<SearchResponse> {
   const state: ScanState = {
-    ...{ bytes, window: "", windowStart: 0, windowEnd: 0, ascii: true, documentBytes: 0, names },
-    ...{ at: 0, stepEnd: bytesPerStep, keyStart: 0, keyEnd: 0 },
+    bytes,
+    window: "",
+    windowStart: 0,
+    windowEnd: 0,
+    ascii: true,
+    documentBytes: 0,
+    names,
+    at: 0,
+    stepEnd: bytesPerStep,
+    keyStart: 0,
+    keyEnd: 0,
     timedOut: false,
     terminatedEarly: false,
     shards: undefined,

@@ -49,7 +49,13 @@ export async function inspectLogSource(
   const metadata = await mappingCache.refresh(source.index, signal);
   const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const context: InspectionContext = {
-    ...{ backend, client, source, metadata, layoutGroups, findings, signal },
+    backend,
+    client,
+    source,
+    metadata,
+    layoutGroups,
+    findings,
+    signal,
   };
   inspectIndices(context);
   for (const { groups, reason } of await mappingCache.listGuesses(source, metadata, signal)) {

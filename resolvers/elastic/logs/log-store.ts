@@ -100,7 +100,7 @@ async function countSource(
 ): Promise<LineCounts | undefined> {
   const found = await readGroups(store, source, signal);
   const limits = { expectedLines: 1, documentLimit: 0, tieLimit: 0 };
-  const query: LogQuery = { ...{ sources: [source], range, filter, order: "asc" }, ...limits };
+  const query: LogQuery = { sources: [source], range, filter, order: "asc", ...limits };
   const counts = createLineCounts(hasGroupBuckets && grouping !== undefined);
   for (const group of found.groups) {
     const context = createReadContext(store, source, group, found, query, signal);

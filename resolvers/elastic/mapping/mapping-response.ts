@@ -32,8 +32,12 @@ interface Cursor {
 /** The value of the response. Indices whose mappings have the same bytes share the same object. @throws {SyntaxError} */
 export function* parseMappings(bytes: Buffer): Steps<Readonly<Record<string, unknown>>> {
   const cursor: Cursor = {
-    ...{ bytes, at: 0, stepEnd: bytesPerStep },
-    ...{ lastText: Buffer.alloc(0), lastMapping: undefined, mappings: new Map() },
+    bytes,
+    at: 0,
+    stepEnd: bytesPerStep,
+    lastText: Buffer.alloc(0),
+    lastMapping: undefined,
+    mappings: new Map(),
   };
   const indices: [string, unknown][] = [];
   enterObject(cursor);

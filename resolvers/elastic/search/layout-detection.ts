@@ -114,8 +114,12 @@ export async function detectLayouts(
 ): Promise<Detection> {
   const found = new Map<IndexGroup, LogLayout>();
   const context: DetectionContext = {
-    ...{ ...place, tenantFilter, samples, found },
-    ...{ undecided: new Map(), unseen: [] },
+    ...place,
+    tenantFilter,
+    samples,
+    found,
+    undecided: new Map(),
+    unseen: [],
   };
   if (metadata.opaque) return detectOpaque(context, metadata);
   const unknown: UndecidedGroup[] = [];

@@ -81,7 +81,10 @@ export function createMappingCache(
   customLayouts?: CustomLayouts<LogLayout, SpanLayout>,
 ): MappingCache {
   const state: CacheState = {
-    ...{ backend, client, io, customLayouts },
+    backend,
+    client,
+    io,
+    customLayouts,
     metadata: new LRUCache<string, IndexMetadata>({
       max: 1_000,
       ttl: freshFor,

@@ -47,7 +47,8 @@ export async function inspectSpanSource(
     const unsearchable = listUnreachableProblems(source.index, opaqueMetadata);
     const remote = `${source.index} names a remote cluster, whose mappings cannot be read; make it a backend of its own`;
     return {
-      ...{ layout: source.layout, limitations: [] },
+      layout: source.layout,
+      limitations: [],
       problems: unsearchable.length > 0 ? unsearchable : [remote],
     };
   }

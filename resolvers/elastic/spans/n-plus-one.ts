@@ -172,7 +172,9 @@ async function addListedParents(
 ): Promise<boolean> {
   const shards = countShards(search);
   const terms = {
-    ...{ field: search.field, size: maxBuckets, min_doc_count: least },
+    field: search.field,
+    size: maxBuckets,
+    min_doc_count: least,
     // What one shard has of a parent is all of it; several have to send every parent that they have.
     ...(shards === 1
       ? { shard_size: maxBuckets, shard_min_doc_count: least }
@@ -254,8 +256,11 @@ async function listParentsByStatement(
   if (groups.length === 0) return [];
   const size = Math.floor(maxBuckets / groups.length);
   const terms = {
-    ...{ field, size, shard_size: size },
-    ...{ min_doc_count: minPerShard, shard_min_doc_count: minPerShard },
+    field,
+    size,
+    shard_size: size,
+    min_doc_count: minPerShard,
+    shard_min_doc_count: minPerShard,
   };
   const aggs = groups.map((filter, index) => [`heap${index}`, { filter, aggs: { parents: { terms } } }]);
   const body = Object.fromEntries(aggs);

@@ -86,7 +86,9 @@ export function createSpanSearchContext(
   mappingCache: MappingCache,
 ): SpanSearchContext {
   return {
-    ...{ backend, client, mappingCache },
+    backend,
+    client,
+    mappingCache,
     placedForms: new WeakMap(),
     refreshedAt: new WeakMap(),
     checkedAt: new WeakMap(),

@@ -251,7 +251,9 @@ async function openPlannedSnapshot(
       wanted: readonly SpanSource[],
     ): AddedShards | undefined => added && { ...added, shards: selectHeld(createViews(added, wanted)) };
     return {
-      ...{ version, isBehind, close },
+      version,
+      isBehind,
+      close,
       listShards: (reportIndex) =>
         selectHeld(reportIndex === undefined ? views : createViews({ reportIndex })),
       added: toShards(snapshot.added, sources),

@@ -122,7 +122,8 @@ function createShardReader(shards: readonly ShardDocuments[]): SpanReader {
 
 function createAddedSpans({ documents, changedIndices, shards }: AddedShards): AddedSpans {
   return {
-    ...{ documents, changedOrigins: changedIndices },
+    documents,
+    changedOrigins: changedIndices,
     read: (query, signal) => {
       const sources = [...new Set(shards.flatMap((shard) => shard.sources))];
       if (!isNonEmpty(sources)) return readNothing();

@@ -74,8 +74,13 @@ function describeUnplaced(_: Millis, ordinal: number): PodCondition {
 /** A CronJob that runs every ten minutes for some ninety seconds. Every fifth run fails. The last three jobs are kept,
  * and the last that failed: the demo has a failed pod at any time. */
 const job = {
-  ...{ namespace: "shop", name: "shop-reindex", every: 10 * minute, memory: 0.3, cores: 0.8 },
-  ...{ kept: 3, failing: 5 },
+  namespace: "shop",
+  name: "shop-reindex",
+  every: 10 * minute,
+  memory: 0.3,
+  cores: 0.8,
+  kept: 3,
+  failing: 5,
 };
 
 /** The cluster at a moment, or undefined where the forced labels exclude it. */

@@ -186,14 +186,18 @@ function serveShop(
   const millis = checkout ? 300 + random() * 900 : 40 + random() * 200 + (random() < 0.03 ? 1_500 : 0);
   const root = add(above, {
     ...web,
-    ...{ kind: "server", name: `${action.method} ${action.path.split("?")[0]}`, after, millis, failed },
+    kind: "server",
+    name: `${action.method} ${action.path.split("?")[0]}`,
+    after,
+    millis,
+    failed,
     attributes: {
-      ...{ "http.request.method": action.method, "url.path": action.path },
-      ...{ "http.response.status_code": failed ? 500 : 200, "appsignal.action_name": action.name },
-      ...{
-        "appsignal.tag.region": pick(random, ["eu-west", "us-east"]),
-        "appsignal.tag.plan": pick(random, ["free", "free", "pro"]),
-      },
+      "http.request.method": action.method,
+      "url.path": action.path,
+      "http.response.status_code": failed ? 500 : 200,
+      "appsignal.action_name": action.name,
+      "appsignal.tag.region": pick(random, ["eu-west", "us-east"]),
+      "appsignal.tag.plan": pick(random, ["free", "free", "pro"]),
       // Past what a double can hold.
       "appsignal.tag.user_id": 9_007_199_254_740_993n + BigInt(Math.floor(random() * 900)),
     },
@@ -208,14 +212,20 @@ function serveShop(
   const ask = (statement: string, at: number, took: number): StoredSpan =>
     add(controller, {
       ...web,
-      ...{ kind: "client", name: "query shop", after: at, millis: took },
+      kind: "client",
+      name: "query shop",
+      after: at,
+      millis: took,
       attributes: { "db.system.name": "postgresql", "db.namespace": "shop", "db.query.text": statement },
     });
   const user = Math.floor(random() * 900);
   ask(`SELECT * FROM users WHERE id = ${user}`, 2, 1 + random() * 8);
   add(controller, {
     ...web,
-    ...{ kind: "client", name: "GET", after: 12, millis: 0.2 + random() },
+    kind: "client",
+    name: "GET",
+    after: 12,
+    millis: 0.2 + random(),
     attributes: { "db.system.name": "redis", "db.query.text": `GET cart:${user}` },
   });
   if (action.name === "CartController#show") {
@@ -242,47 +252,72 @@ function addReservationAndPayment(recorder: TraceRecorder, controller: StoredSpa
   const took = 30 + random() * 80;
   const reserve = add(controller, {
     ...web,
-    ...{ kind: "client", name: "POST", after: 15, millis: took },
+    kind: "client",
+    name: "POST",
+    after: 15,
+    millis: took,
     attributes: { "http.request.method": "POST", "server.address": "inventory.internal" },
   });
   const inventory = { site: "shop", service: "shop-inventory" } as const;
   const reservation = add(reserve, {
     ...inventory,
-    ...{ kind: "server", name: "POST /reservations", after: 1, millis: took - 2 },
+    kind: "server",
+    name: "POST /reservations",
+    after: 1,
+    millis: took - 2,
     attributes: { "http.request.method": "POST", "http.response.status_code": 201 },
   });
   add(reservation, {
     ...inventory,
-    ...{ kind: "client", name: "UPDATE stock", after: 2, millis: took * 0.7 },
+    kind: "client",
+    name: "UPDATE stock",
+    after: 2,
+    millis: took * 0.7,
     attributes: {
-      ...{ "db.system.name": "postgresql", "db.namespace": "inventory" },
+      "db.system.name": "postgresql",
+      "db.namespace": "inventory",
       "db.query.text": `UPDATE stock SET left = left - 1 WHERE sku = 'A-${Math.floor(random() * 99)}'`,
     },
   });
   const events = failed ? [buildExceptionEvent("PaymentError", "card declined")] : [];
   add(controller, {
     ...web,
-    ...{ kind: "client", name: "POST", after: 120, millis: 100 + random() * 100, failed, events },
+    kind: "client",
+    name: "POST",
+    after: 120,
+    millis: 100 + random() * 100,
+    failed,
+    events,
     attributes: { "http.request.method": "POST", "server.address": "api.payments.example" },
   });
   if (failed) return;
   const sent = add(controller, {
     ...web,
-    ...{ kind: "producer", name: "mail send", after: 240, millis: 1 + random() },
+    kind: "producer",
+    name: "mail send",
+    after: 240,
+    millis: 1 + random(),
     attributes: { "messaging.system": "redis", "messaging.destination.name": "mail" },
   });
   const worker = { site: "shop", service: "shop-worker" } as const;
   const broken = random() < 0.1;
   const job: DemoSpan = {
     ...worker,
-    ...{ kind: "consumer", name: "mail process", after: 50 + random() * 1_500, millis: 20 + random() * 200 },
-    ...{ failed: broken, events: broken ? [buildExceptionEvent("Net::OpenTimeout", "smtp.example:25")] : [] },
+    kind: "consumer",
+    name: "mail process",
+    after: 50 + random() * 1_500,
+    millis: 20 + random() * 200,
+    failed: broken,
+    events: broken ? [buildExceptionEvent("Net::OpenTimeout", "smtp.example:25")] : [],
     attributes: { "appsignal.action_name": "SendMailJob#perform", "messaging.destination.name": "mail" },
   };
   const consumer = random() < 0.5 ? add(sent, job) : addLinked(sent, job);
   add(consumer, {
     ...worker,
-    ...{ kind: "client", name: "SMTP", after: 2, millis: job.millis * 0.8 },
+    kind: "client",
+    name: "SMTP",
+    after: 2,
+    millis: job.millis * 0.8,
     attributes: { "server.address": "smtp.example" },
   });
 }
@@ -298,16 +333,24 @@ function generateBlogTrace(seed: number, slot: number, request: DemoRequest): re
   const millis = 20 + random() * 120 + (action.name === "FeedsController#index" ? 300 : 0);
   const root = add(noParent, {
     ...web,
-    ...{ kind: "server", name: `${action.method} ${action.path}`, after: 0, millis, failed },
-    ...{ events: failed ? [buildExceptionEvent("ActiveRecord::RecordNotFound", "no such post")] : [] },
+    kind: "server",
+    name: `${action.method} ${action.path}`,
+    after: 0,
+    millis,
+    failed,
+    events: failed ? [buildExceptionEvent("ActiveRecord::RecordNotFound", "no such post")] : [],
     attributes: {
-      ...{ "http.request.method": action.method, "url.path": action.path },
+      "http.request.method": action.method,
+      "url.path": action.path,
       "appsignal.action_name": action.name,
     },
   });
   const search = add(root, {
     ...web,
-    ...{ kind: "client", name: "GET", after: 2, millis: 15 },
+    kind: "client",
+    name: "GET",
+    after: 2,
+    millis: 15,
     attributes: { "server.address": "search.internal" },
   });
   add(search, {
@@ -321,7 +364,10 @@ function generateBlogTrace(seed: number, slot: number, request: DemoRequest): re
   if (action.name === "FeedsController#index") {
     const call = add(root, {
       ...web,
-      ...{ kind: "client", name: "GET", after: 20, millis: 280 },
+      kind: "client",
+      name: "GET",
+      after: 20,
+      millis: 280,
       attributes: { "server.address": "shop.internal" },
     });
     const [, , product] = demoSites[0].actions;

@@ -41,8 +41,14 @@ const headLimit = 1 << 20;
 
 export function createListScanner(take: (elements: readonly unknown[]) => void): ListScanner {
   const scan: ScanState = {
-    ...{ take, part: "head", frame: "", rest: [], afterComma: false },
-    ...{ depth: 0, inString: false, escaped: false },
+    take,
+    part: "head",
+    frame: "",
+    rest: [],
+    afterComma: false,
+    depth: 0,
+    inString: false,
+    escaped: false,
   };
   return {
     push(chunk) {

@@ -108,9 +108,23 @@ interface ScanState {
 export function createScanner(emit: (series: SampleSeries) => void): ResponseScanner {
   const data: Buffer = Buffer.alloc(0);
   const scan: ScanState = {
-    ...{ emit, data, view: createView(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
-    ...{ times: new Float64Array(1_024), values: new Float64Array(1_024), first: 0, next: 0, histograms: [] },
-    ...{ isList: true, listLength: 0, timestampWords: [], timestampValues: [] },
+    emit,
+    data,
+    view: createView(data),
+    at: 0,
+    state: "head",
+    frame: "",
+    elements: 0,
+    labels: {},
+    times: new Float64Array(1_024),
+    values: new Float64Array(1_024),
+    first: 0,
+    next: 0,
+    histograms: [],
+    isList: true,
+    listLength: 0,
+    timestampWords: [],
+    timestampValues: [],
   };
   return {
     push: (chunk) => pushChunk(scan, chunk),

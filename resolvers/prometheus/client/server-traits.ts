@@ -106,7 +106,13 @@ async function detectTraits(cache: TraitsCache, signal: AbortSignal): Promise<De
   const alignment = await readIfSupported(detectRangeAlignment(cache, signal));
   const { oldest, aligned = false } = alignment ?? {};
   return {
-    ...{ edge, isThanos, hidesRestarts: isThanos, losesNaN, oldest, aligned, detectedAt },
+    edge,
+    isThanos,
+    hidesRestarts: isThanos,
+    losesNaN,
+    oldest,
+    aligned,
+    detectedAt,
     expressionBytes: losesNaN ? 16_384 : undefined,
   };
 }

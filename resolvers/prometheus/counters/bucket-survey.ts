@@ -218,8 +218,14 @@ function surveyBuckets(
     beforeSource = source;
   }
   return {
-    ...{ labels, spellings, last: values, suspects, gaps },
-    ...{ base: base?.value, baseAge: reach, baseline: "own" },
+    labels,
+    spellings,
+    last: values,
+    suspects,
+    gaps,
+    base: base?.value,
+    baseAge: reach,
+    baseline: "own",
   };
 }
 

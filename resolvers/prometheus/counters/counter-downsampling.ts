@@ -243,7 +243,9 @@ async function refineSuspectBuckets(
   const newest = hasSum(parts) ? findNewestSample(parts) : Number.POSITIVE_INFINITY;
   const found = await runConcurrent(runs, ({ from, to, members }) =>
     refineRun(reader, parts, members, {
-      ...{ from: start + from * step, to: start + (to + 1) * step, finer },
+      from: start + from * step,
+      to: start + (to + 1) * step,
+      finer,
       openFrom: to >= newest ? start + newest * step : undefined,
     }),
   );

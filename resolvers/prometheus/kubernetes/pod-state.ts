@@ -174,8 +174,12 @@ function ensureContainers(pods: PodMap, series: SnapshotSeries): readonly Contai
     if (known !== undefined) return known;
     const reasons = { waitingReasons: [], terminatedReasons: [] };
     const added: ContainerSeries = {
-      ...{ name, flags: new Map(), ...reasons },
-      ...{ exitCodes: [], restarts: [], ended: [] },
+      name,
+      flags: new Map(),
+      ...reasons,
+      exitCodes: [],
+      restarts: [],
+      ended: [],
     };
     containers.set(name, added);
     return added;

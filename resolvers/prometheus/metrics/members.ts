@@ -84,8 +84,12 @@ function buildStartQueries(
 ): readonly SeriesStartQuery[] {
   const allParts = selectAllParts(query.match, query.metric, family);
   return selectTagged(query.match, query.metric, { shape, family }).map((metric) => ({
-    ...{ selector: narrowSelector(metric, matchers), metric, allParts },
-    ...{ buckets: query.buckets, lookBack: query.lookBack, limit },
+    selector: narrowSelector(metric, matchers),
+    metric,
+    allParts,
+    buckets: query.buckets,
+    lookBack: query.lookBack,
+    limit,
   }));
 }
 

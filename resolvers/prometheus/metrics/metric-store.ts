@@ -59,7 +59,9 @@ export function createMetricStore(
   // It takes its memory when it is made, and most backends of many are rarely asked.
   let sizes: LRUCache<string, number> | undefined;
   const context: StoreContext = {
-    ...{ backend, client, families },
+    backend,
+    client,
+    families,
     get sizes() {
       sizes ??= new LRUCache<string, number>({ max: 10_000, ttl: sizeTtl });
       return sizes;
@@ -171,7 +173,11 @@ async function answerPlan(
     ...[buckets.step, lookBack],
   ]);
   const answer = await answerFromSettled(settled, {
-    ...{ metric, question, buckets, lookBack, pointLimit },
+    metric,
+    question,
+    buckets,
+    lookBack,
+    pointLimit,
     ask: (span, unkept) => runPlan(shape, { ...plan, unkept, query: narrowToSpan(query, span) }),
   });
   const sorted = answer.series.map(({ tags, values }) => ({ labels: tags, values }));

@@ -65,7 +65,9 @@ export async function openAuditKeeper(
 async function openAudit(config: AuditConfig, telemetry: Telemetry, now: () => Instant): Promise<OpenAudit> {
   const { sink, file } = await openSink(config, telemetry, (...rejected) => log.countRejected(...rejected));
   const log = createAuditLog({
-    ...{ config, sink, now },
+    config,
+    sink,
+    now,
     onDropped: (lines) => telemetry.recordAuditLoss("dropped", lines),
     onState: (reason) => {
       if (reason === undefined) telemetry.log({ level: "info", message: "the audit log is written again" });

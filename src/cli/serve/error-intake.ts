@@ -104,7 +104,12 @@ function recordSpoolEvent(event: SpoolEvent, telemetry: Telemetry): void {
         level: "error",
         message:
           "the spool of front-end reports was damaged: it is set aside, and a new one has what could be read",
-        ...{ path, set_aside: setAside, reason, reports, dead_letters: deadLetters, complete },
+        path,
+        set_aside: setAside,
+        reason,
+        reports,
+        dead_letters: deadLetters,
+        complete,
       });
       return;
     }
@@ -112,7 +117,8 @@ function recordSpoolEvent(event: SpoolEvent, telemetry: Telemetry): void {
       telemetry.log({
         level: "error",
         message: "the spool of front-end reports cannot be used: reports are dropped until it can",
-        ...{ path, reason: event.reason },
+        path,
+        reason: event.reason,
       });
       return;
     case "usable":

@@ -22,7 +22,11 @@ export function createMeasureSums(): (measure: RolledMeasure, now: Instant) => R
     });
     const all = [...groups.values()];
     return {
-      ...{ backend, site, kind, took, documents },
+      backend,
+      site,
+      kind,
+      took,
+      documents,
       segments: all.reduce((sum, one) => sum + one.segments, 0),
       bytes: all.reduce((sum, one) => sum + one.bytes, 0),
       reach: Math.min(...all.map((one) => one.reach)),

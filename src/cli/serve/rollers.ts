@@ -63,7 +63,12 @@ export function listRollers(
   const record = (measure: RolledMeasure) => telemetry.recordRolled(addUp(measure, now()));
   const all = groupByBackends(listTargets(config, sites));
   return all.map(({ backends, targets }) => ({
-    ...{ backend: backends.join(", "), targets, store, now, record, log: telemetry.log },
+    backend: backends.join(", "),
+    targets,
+    store,
+    now,
+    record,
+    log: telemetry.log,
     rate: rate / countMostRollers(backends, all),
   }));
 }

@@ -176,7 +176,8 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
   const server = createServer({
     operations: [...operations, ...clientOperations],
     loadGraphql: graphql.load,
-    ...{ ...served, audit: audit.log() },
+    ...served,
+    audit: audit.log(),
     telemetry,
     now,
     startSpan: exporter.startRequestSpan,
@@ -190,9 +191,21 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     ],
   });
   return {
-    ...{ shell, options, telemetry, exporter, graphql, visuals, documents },
-    ...{ server, errorIntake, audit, first: config },
-    ...{ state, toServed, unfinished: [], failed },
+    shell,
+    options,
+    telemetry,
+    exporter,
+    graphql,
+    visuals,
+    documents,
+    server,
+    errorIntake,
+    audit,
+    first: config,
+    state,
+    toServed,
+    unfinished: [],
+    failed,
     signal: AbortSignal.any([shell.signal, failed.signal]),
   };
 }

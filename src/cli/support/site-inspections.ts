@@ -85,7 +85,10 @@ function listSpanInspections(
 ): readonly SiteInspection[] {
   if (inspect === undefined) return [];
   return listOwnPlaces<TracesPart>(name, traces).map(({ place, path }) => ({
-    ...{ site, part: "traces", path: `sites.${site}.traces${path}`, title: [place.index] },
+    site,
+    part: "traces",
+    path: `sites.${site}.traces${path}`,
+    title: [place.index],
     inspect: async (signal) =>
       describeSource(await inspect(buildSpanSource(site, place), signal), place.index, "span"),
   }));
@@ -113,7 +116,10 @@ function listMetricInspections(
   if (inspect === undefined) return [];
   const names = metrics !== undefined && "backend" in metrics ? metrics.names : undefined;
   return listOwnPlaces<MetricsPart>(name, metrics).map(({ place: { match }, path }) => ({
-    ...{ site, part: "metrics", path: `sites.${site}.metrics${path}`, title: [] },
+    site,
+    part: "metrics",
+    path: `sites.${site}.metrics${path}`,
+    title: [],
     inspect: async (signal) => {
       const { found, limitations, problems } = await inspect(match, signal);
       const ofNames =
@@ -132,7 +138,10 @@ function listKubernetesInspections(
 ): readonly SiteInspection[] {
   if (inspect === undefined) return [];
   return listOwnPlaces<MetricsPart>(name, kubernetes).map(({ place: { match }, path }) => ({
-    ...{ site, part: "kubernetes", path: `sites.${site}.kubernetes${path}`, title: [] },
+    site,
+    part: "kubernetes",
+    path: `sites.${site}.kubernetes${path}`,
+    title: [],
     inspect: async (signal) => {
       const { found, limitations, problems } = await inspect(match, signal);
       return { rows: found.map((line) => [line]), limitations, problems };

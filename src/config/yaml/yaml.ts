@@ -132,8 +132,17 @@ interface Reading {
 
 function beginReading(file: string, context?: InterpolationContext): Reading {
   return {
-    ...{ file, context, counter: new LineCounter(), templates: new Map(), secrets: new Set(), issues: [] },
-    ...{ begun: new Map(), anchors: new Map(), aliases: new Map(), openAliases: 0, aliasedNodes: 0 },
+    file,
+    context,
+    counter: new LineCounter(),
+    templates: new Map(),
+    secrets: new Set(),
+    issues: [],
+    begun: new Map(),
+    anchors: new Map(),
+    aliases: new Map(),
+    openAliases: 0,
+    aliasedNodes: 0,
   };
 }
 

@@ -42,7 +42,10 @@ async function requestContext(line, site, count, signal) {
   const ask = (/** @type {"ASC" | "DESC"} */ order, /** @type {object} */ bound) =>
     requestJson(
       buildPost("logs/lines", {
-        ...{ site_id: site, source_ids: [source], query: "", use_expressions: true },
+        site_id: site,
+        source_ids: [source],
+        query: "",
+        use_expressions: true,
         ...bound,
         pagination: { per_page: count + 1, order, cursor: { time: null } },
       }),

@@ -45,8 +45,11 @@ export function createLineItem(line, options) {
   const item = createElement(
     "li",
     {
-      ...{ class: "line-item", role: "listitem", "data-severity": line.severity },
-      ...{ "data-time": line.timestamp, "data-key": formatLineKey(line) },
+      class: "line-item",
+      role: "listitem",
+      "data-severity": line.severity,
+      "data-time": line.timestamp,
+      "data-key": formatLineKey(line),
     },
     head,
   );

@@ -113,7 +113,11 @@ function writeFields({ view, now, lines, count }) {
     view.fields,
     createElement("h2", { class: "unseen" }, "Fields"),
     ...createFieldList({
-      ...{ lines, columns: now.columns, count, toggleColumn, narrow: view.narrow },
+      lines,
+      columns: now.columns,
+      count,
+      toggleColumn,
+      narrow: view.narrow,
       chooseSource: (source) => view.change({ sources: [source] }),
     }),
   );

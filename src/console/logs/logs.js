@@ -84,17 +84,15 @@ export function createLogsView({ go, keep }) {
   );
   /** @type {LogsView} */
   const view = {
-    ...{
-      change,
-      keep,
-      query,
-      sources,
-      range,
-      order,
-      live,
-      share: createShareBar(),
-      takeOut: createTakeOutMenu(),
-    },
+    change,
+    keep,
+    query,
+    sources,
+    range,
+    order,
+    live,
+    share: createShareBar(),
+    takeOut: createTakeOutMenu(),
     narrow: (term) => change({ query: addTerm(query.read(), term) }),
     told: createElement("p", { class: "told", role: "status" }),
     histogram: createElement("section", {
@@ -106,7 +104,8 @@ export function createLogsView({ go, keep }) {
     head: createElement("div", { class: "line line-head", "aria-hidden": "true" }),
     list: createLineList("Log lines"),
     foot: createElement("div"),
-    ...{ state: undefined, search: undefined },
+    state: undefined,
+    search: undefined,
   };
   return {
     root: createElement("div", {}, form, ...createParts(view)),
@@ -224,14 +223,26 @@ function createSearch(view, now, signal, isLive, sources) {
   const body = { site_id: now.site, source_ids: sources, query: now.query, use_expressions: true };
   const bounds = resolveRange(now.range, Date.now());
   const options = {
-    ...{ site: now.site, signal, narrow: view.narrow, sought: listSoughtTexts(now.query) },
+    site: now.site,
+    signal,
+    narrow: view.narrow,
+    sought: listSoughtTexts(now.query),
     columns: now.columns.map((spelling) => ({ spelling, path: readPath(spelling) })),
     toggled: trackLastOpened(now.line, signal, (line) => view.keep({ ...now, line })),
   };
   /** @type {Search} */
   const search = {
-    ...{ view, now, signal, isLive, bounds, body, seen: new Set(), lines: [] },
-    ...{ isComplete: false, total: undefined, note: "" },
+    view,
+    now,
+    signal,
+    isLive,
+    bounds,
+    body,
+    seen: new Set(),
+    lines: [],
+    isComplete: false,
+    total: undefined,
+    note: "",
     createItem: (line) => createLineItem(line, { ...options, isOpen: now.line === formatLineKey(line) }),
     count: createValueCounter({ ...body, ...bounds }, signal),
     follow: () => {

@@ -65,7 +65,9 @@ export async function showMetric(view, now, signal) {
   const isAggregated = aggregated.includes(chosen) && now.aggregation !== "default";
   const select = [
     {
-      ...{ name: now.name, tags: now.tags, field: chosen },
+      name: now.name,
+      tags: now.tags,
+      field: chosen,
       ...(isAggregated ? { aggregation: now.aggregation } : {}),
     },
     ...others.flatMap((other, at) =>
@@ -91,8 +93,13 @@ export async function showMetric(view, now, signal) {
   });
   share.root.hidden = false;
   view.publish.write({
-    ...{ title: now.name, type: now.style === "line" ? "line" : "area", site: now.site, range: now.range },
-    ...{ resolution, limit: maxSeries, select },
+    title: now.name,
+    type: now.style === "line" ? "line" : "area",
+    site: now.site,
+    range: now.range,
+    resolution,
+    limit: maxSeries,
+    select,
   });
   view.publish.root.hidden = false;
   /** @type {Timeseries} */
@@ -144,7 +151,10 @@ function drawSeries({ change, chart }, now, { resolution, series }, bounds, sign
     series.map((one) => ({ label: formatLabel(one, isNamed), data: one.data })),
     {
       label: `Chart of ${[now.name, ...now.also].join(", ")}, in ${unit}; the same values stand in the tables below`,
-      ...{ unit, signal, style: now.style, isLogarithmic: now.scale === "log" },
+      unit,
+      signal,
+      style: now.style,
+      isLogarithmic: now.scale === "log",
       point: table.writeCursor,
       step: resolutionSeconds[resolution] ?? 60,
       choose: (from, to) => {

@@ -90,7 +90,11 @@ function showSeries(root, visual, found, signal) {
     drawn,
     series.map((one) => ({ label: formatLabel(one, isNamed), data: one.data })),
     {
-      ...{ label: `Chart of ${visual.title}`, unit: "", signal, point: table.writeCursor, choose: () => {} },
+      label: `Chart of ${visual.title}`,
+      unit: "",
+      signal,
+      point: table.writeCursor,
+      choose: () => {},
       step: resolutionSeconds[visual.resolution ?? ""] ?? 60,
       style: visual.type === "area" ? "area" : "line",
     },

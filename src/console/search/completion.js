@@ -72,7 +72,8 @@ function suggestOperators(field) {
   return Object.entries(operators).map(([sign, told]) => ({
     text: `${field}${sign}`,
     label: `${field}${sign}`,
-    ...{ told, isSigned: true },
+    told,
+    isSigned: true,
   }));
 }
 

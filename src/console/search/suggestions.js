@@ -18,7 +18,10 @@ import { applySuggestion, locateCompletion } from "./completion.js";
 /** @param {HTMLTextAreaElement} area @param {Suggest} suggest @returns {{ readonly root: HTMLElement, readonly close: () => void }} */
 export function attachSuggestions(area, suggest) {
   const root = createElement("ul", {
-    ...{ class: "suggestions", role: "listbox", hidden: true, id: generateId("suggestions") },
+    class: "suggestions",
+    role: "listbox",
+    hidden: true,
+    id: generateId("suggestions"),
     "aria-label": "How the query may go on",
   });
   area.setAttribute("aria-autocomplete", "list");

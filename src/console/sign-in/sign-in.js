@@ -51,8 +51,12 @@ export async function beginSignIn(issuer) {
     };
     const target = readHttpUrl(server.authorization_endpoint);
     const asked = {
-      ...{ client_id: provider.clientId, redirect_uri: redirectUri, response_type: "code" },
-      ...{ scope: provider.scope, state: attempt.state, nonce: attempt.nonce },
+      client_id: provider.clientId,
+      redirect_uri: redirectUri,
+      response_type: "code",
+      scope: provider.scope,
+      state: attempt.state,
+      nonce: attempt.nonce,
       code_challenge: await oauth.calculatePKCECodeChallenge(attempt.verifier),
       code_challenge_method: "S256",
       ...readResource(provider),

@@ -60,47 +60,44 @@ export function createDeploysView({ go }) {
 function listColumns(link) {
   return [
     {
-      ...{ id: "revision", title: "Revision", sort: ({ revision }) => revision },
+      id: "revision",
+      title: "Revision",
+      sort: ({ revision }) => revision,
       cell: (row) => link(row, "performance", createElement("code", {}, renderUntrusted(row.revision))),
     },
     {
-      ...{
-        id: "first",
-        title: "First request",
-        isFigure: true,
-        sort: ({ createdAt }) => Date.parse(createdAt),
-      },
+      id: "first",
+      title: "First request",
+      isFigure: true,
+      sort: ({ createdAt }) => Date.parse(createdAt),
       cell: ({ createdAt }) => createTimeCell(createdAt),
     },
     {
-      ...{
-        id: "last",
-        title: "Last request",
-        isFigure: true,
-        sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt ?? ""),
-      },
+      id: "last",
+      title: "Last request",
+      isFigure: true,
+      sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt ?? ""),
       cell: ({ lastOccurredAt }) => (lastOccurredAt === null ? "–" : createTimeCell(lastOccurredAt)),
     },
     {
-      ...{ id: "live", title: "Live for", isFigure: true, sort: ({ liveFor }) => liveFor },
+      id: "live",
+      title: "Live for",
+      isFigure: true,
+      sort: ({ liveFor }) => liveFor,
       cell: ({ liveFor }) => formatAge(liveFor),
     },
     {
-      ...{
-        id: "errors",
-        title: "Traces with errors",
-        isFigure: true,
-        sort: ({ exceptionCount }) => exceptionCount,
-      },
+      id: "errors",
+      title: "Traces with errors",
+      isFigure: true,
+      sort: ({ exceptionCount }) => exceptionCount,
       cell: (row) => (row.exceptionCount === 0 ? "0" : link(row, "errors", formatNumber(row.exceptionCount))),
     },
     {
-      ...{
-        id: "rate",
-        title: "Per 100 requests",
-        isFigure: true,
-        sort: ({ exceptionRate }) => exceptionRate,
-      },
+      id: "rate",
+      title: "Per 100 requests",
+      isFigure: true,
+      sort: ({ exceptionRate }) => exceptionRate,
       cell: ({ exceptionRate }) => exceptionRate.toFixed(1),
     },
   ];

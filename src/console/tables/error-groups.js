@@ -99,20 +99,24 @@ function listColumns(link) {
       ],
     },
     {
-      ...{ id: "count", title: "Traces", isFigure: true, sort: ({ count }) => count },
+      id: "count",
+      title: "Traces",
+      isFigure: true,
+      sort: ({ count }) => count,
       cell: ({ count }) => formatNumber(count),
     },
     {
-      ...{ id: "first", title: "First", isFigure: true, sort: ({ createdAt }) => Date.parse(createdAt) },
+      id: "first",
+      title: "First",
+      isFigure: true,
+      sort: ({ createdAt }) => Date.parse(createdAt),
       cell: ({ createdAt }) => createTimeCell(createdAt),
     },
     {
-      ...{
-        id: "last",
-        title: "Last",
-        isFigure: true,
-        sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt),
-      },
+      id: "last",
+      title: "Last",
+      isFigure: true,
+      sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt),
       cell: ({ lastOccurredAt }) => createTimeCell(lastOccurredAt),
     },
   ];

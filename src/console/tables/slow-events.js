@@ -91,15 +91,24 @@ function listColumns(site) {
     },
     { id: "kind", title: "Kind", sort: ({ span_kind }) => span_kind, cell: (row) => row.span_kind },
     {
-      ...{ id: "count", title: "Spans", isFigure: true, sort: ({ count }) => count },
+      id: "count",
+      title: "Spans",
+      isFigure: true,
+      sort: ({ count }) => count,
       cell: ({ count }) => formatNumber(count),
     },
     {
-      ...{ id: "mean", title: "Mean", isFigure: true, sort: ({ mean }) => mean },
+      id: "mean",
+      title: "Mean",
+      isFigure: true,
+      sort: ({ mean }) => mean,
       cell: ({ mean }) => formatDuration(mean),
     },
     {
-      ...{ id: "impact", title: "Impact", isFigure: true, sort: ({ impact }) => impact },
+      id: "impact",
+      title: "Impact",
+      isFigure: true,
+      sort: ({ impact }) => impact,
       cell: ({ impact }) => `${impact.toFixed(1)} %`,
     },
   ];

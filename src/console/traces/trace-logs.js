@@ -27,7 +27,12 @@ export async function showTraceLogs(root, spans, query, { site, signal }) {
   const [from, to] = [around(times[0], -hour), around(times.at(-1), hour)];
   replaceChildren(root, createLoadingState("its log lines"));
   const request = buildPost("logs/lines", {
-    ...{ site_id: site.id, source_ids: site.sources, query, use_expressions: true, from, to },
+    site_id: site.id,
+    source_ids: site.sources,
+    query,
+    use_expressions: true,
+    from,
+    to,
     pagination: { per_page: maxLines, order: "ASC", cursor: { time: null } },
   });
   try {

@@ -206,7 +206,9 @@ async function showTraces(view, asked, signal, place) {
     selection,
   });
   const drawn = showDurations(view.durations, {
-    ...{ path, body: pageOf(undefined), signal },
+    path,
+    body: pageOf(undefined),
+    signal,
     choose: (durations) => change({ ...durations, order: "slowest" }),
   });
   let longest = 0;

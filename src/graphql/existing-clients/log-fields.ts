@@ -42,7 +42,10 @@ function buildSelection({ site }: LogsRow, args: LineArguments) {
     (severities ?? []).map((word) => word.toLowerCase()),
   );
   return {
-    ...{ site_id: site.id, source_ids: ids, from, to },
+    site_id: site.id,
+    source_ids: ids,
+    from,
+    to,
     query: narrowQuery(query ?? "", any, (text) => parse(text, { legacy: true })),
   };
 }
@@ -50,7 +53,9 @@ function buildSelection({ site }: LogsRow, args: LineArguments) {
 /** To a token without the scope a site has no logs either, and no lines are no answer to it. @throws {GraphQLError} */
 function answerWithoutLogs<Answer>({ site }: LogsRow, session: Session, answer: Answer): Promise<Answer> {
   return session.runLink("App.logs", () => ({
-    ...{ name: "logs", scopes: ["logs"], sites: () => [site.id] },
+    name: "logs",
+    scopes: ["logs"],
+    sites: () => [site.id],
     run: async () => answer,
   }));
 }

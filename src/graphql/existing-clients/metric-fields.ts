@@ -172,7 +172,9 @@ async function readTimeseries({ site }: MetricsRow, args: SeriesArguments, sessi
     }
   }
   return {
-    ...{ start: bounds.from, end: bounds.to, resolution },
+    start: bounds.from,
+    end: bounds.to,
+    resolution,
     keys: series.map(toSeriesKey),
     points: [...points].toSorted(([a], [b]) => a - b).map(([timestamp, values]) => ({ timestamp, values })),
   };
@@ -181,7 +183,10 @@ async function readTimeseries({ site }: MetricsRow, args: SeriesArguments, sessi
 function toSeriesKey({ id, name, field, tags }: AnsweredSeries) {
   const type = field === "gauge" ? "GAUGE" : field === "counter" ? "COUNTER" : "MEASUREMENT";
   return {
-    ...{ digest: id, name, type, fields: [field.replace("_", "").toUpperCase()] },
+    digest: id,
+    name,
+    type,
+    fields: [field.replace("_", "").toUpperCase()],
     tags: Object.entries(tags).map(([key, value]) => ({ key, value })),
   };
 }
@@ -205,7 +210,11 @@ async function readList({ site }: MetricsRow, args: ListArguments, session: Sess
     queries.map(async ({ name, tags, fields }) => {
       // One field may be asked for by several aggregates.
       const select = fields.map(({ field, aggregate: aggregation }, index) => ({
-        ...{ id: String(index), name, field, aggregation, tags: toTags(tags) },
+        id: String(index),
+        name,
+        field,
+        aggregation,
+        tags: toTags(tags),
       }));
       const group_by = tags.length === 0 ? ["Name"] : tags.map(({ key }) => ({ Tag: key }));
       const request = { site_id: site.id, ...bounds, select, group_by };
@@ -222,7 +231,9 @@ async function readList({ site }: MetricsRow, args: ListArguments, session: Sess
   );
   const rows = found.flat();
   return {
-    ...{ start: bounds.from, end: bounds.to, total: rows.length },
+    start: bounds.from,
+    end: bounds.to,
+    total: rows.length,
     rows: rows.slice(offset, offset + limit),
   };
 }

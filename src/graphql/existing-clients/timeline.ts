@@ -46,7 +46,12 @@ function toEvent(span: Row, level: number, below: readonly Row[], begin: bigint)
     name: String(span.span_name),
     digest: String(span.digest),
     group: String(span.service_name),
-    ...{ level, duration, time, end: time + duration, count: 1, wrapping: below.length > 0 },
+    level,
+    duration,
+    time,
+    end: time + duration,
+    count: 1,
+    wrapping: below.length > 0,
     childDuration: below.reduce((sum, child) => sum + Number(child.duration), 0),
     payload: typeof body === "string" ? { name: String(span.span_name), body } : null,
   };

@@ -331,7 +331,8 @@ function createLineTally(
     grouping,
     maxPoints,
     listValues: grouping && createValueReader(grouping),
-    ...{ chars: 0, points: 0 },
+    chars: 0,
+    points: 0,
   };
 }
 

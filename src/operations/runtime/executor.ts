@@ -147,8 +147,10 @@ export function createExecutor(options: ExecutorOptions): OperationExecutor {
     selectVisibleSites: createSiteViews(sites),
     backendShare: Math.ceil(limits.requests / Math.max(1, countBackends(sites))),
     pool: createSlotPool(options.slots, limits, options.slotWait),
-    ...{ heldByBackend: new Map(), usedBackends: new Map() },
-    ...{ running: 0, isDraining: false },
+    heldByBackend: new Map(),
+    usedBackends: new Map(),
+    running: 0,
+    isDraining: false,
     drained: Promise.withResolvers<void>(),
   };
   return {
@@ -346,7 +348,8 @@ function startOperation<Result>(
     limits: narrowLimits(limits, principal.limits),
     now,
     signal,
-    ...{ progress, held },
+    progress,
+    held,
     reportProgress,
   });
 }

@@ -238,10 +238,14 @@ function toRequestReport(
 ): RequestReport {
   const { started, took, outcome } = rest;
   return {
-    ...{ backend, method, path },
+    backend,
+    method,
+    path,
     ...(parameters !== undefined && { parameters }),
     ...(body !== undefined && { body: JSON.parse(body) }),
-    ...{ at_ms: roundMillis(started - began), took_ms: roundMillis(took), outcome },
+    at_ms: roundMillis(started - began),
+    took_ms: roundMillis(took),
+    outcome,
   };
 }
 

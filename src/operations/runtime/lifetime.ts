@@ -65,7 +65,8 @@ export function startRequest(
   });
   return {
     signal,
-    ...{ progress, held },
+    progress,
+    held,
     wait: (promise) =>
       new Promise((resolve, reject) => {
         const stop = () => reject(signal.reason);

@@ -251,8 +251,17 @@ function toActionEdgeRow(edge: ActionEdge) {
   const { service, namespace = null, action = null, span_kind, peer_span_kind = null, edge_type } = edge;
   const { count, error_count, mean, p_90, p_95 } = edge;
   return {
-    ...{ service, namespace, action, span_kind, peer_span_kind, edge_type },
-    ...{ count, error_count, mean, p_90, p_95 },
+    service,
+    namespace,
+    action,
+    span_kind,
+    peer_span_kind,
+    edge_type,
+    count,
+    error_count,
+    mean,
+    p_90,
+    p_95,
   };
 }
 

@@ -22,7 +22,10 @@ export function explainListing(
     query: request.query ?? "",
     means: printTraceQuery(filter.query),
     candidates,
-    ...{ by, order, per_page: perPage, document_limit: context.limits.documents },
+    by,
+    order,
+    per_page: perPage,
+    document_limit: context.limits.documents,
     filters: explainFilters(filter, candidates),
     leaves: listComparisons(filter.query).map((leaf) => {
       const isRequired = required.includes(leaf) && !isBackgroundNamespace(leaf);

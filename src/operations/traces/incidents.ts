@@ -155,7 +155,10 @@ async function tallyErrors(
       oldestNewest = row.time;
       const newest = { ...row, exception };
       tallies.set(exception.digest, {
-        ...{ newest, first: row.time, count: 1, actions: new Set([row.action_name]) },
+        newest,
+        first: row.time,
+        count: 1,
+        actions: new Set([row.action_name]),
       });
       continue;
     }
@@ -177,7 +180,10 @@ async function findErrors(
   const rows = listRows(
     site,
     {
-      ...{ candidates: "errors", byError: true, range, filter: buildNamesFilter(query) },
+      candidates: "errors",
+      byError: true,
+      range,
+      filter: buildNamesFilter(query),
       expectedRows: Math.max(1, Math.min(wanted, 1_000)),
     },
     budget,
@@ -219,8 +225,13 @@ function toErrorIncident(
   isCounted: boolean,
 ): Incident {
   return {
-    ...{ kind: "error", site, digest, number: deriveIncidentNumber(site, digest) },
-    ...{ namespace: newest.namespace, action: newest.action_name, exception: newest.exception },
+    kind: "error",
+    site,
+    digest,
+    number: deriveIncidentNumber(site, digest),
+    namespace: newest.namespace,
+    action: newest.action_name,
+    exception: newest.exception,
     last: newest.time,
     figures: isCounted ? { count, first, actions: [...actions].toSorted(compare) } : undefined,
     stats: undefined,
@@ -322,8 +333,15 @@ function toActionIncident(
 ): Incident {
   const digest = encodeActionDigest({ namespace, action });
   return {
-    ...{ kind: "action", site, digest, number: deriveIncidentNumber(site, digest) },
-    ...{ namespace, action, exception: undefined, last, figures: undefined },
+    kind: "action",
+    site,
+    digest,
+    number: deriveIncidentNumber(site, digest),
+    namespace,
+    action,
+    exception: undefined,
+    last,
+    figures: undefined,
     stats: { count, mean, has_npo },
   };
 }
@@ -371,7 +389,11 @@ export async function listSamples(query: SampleQuery, context: Context): Promise
   const rows = listRows(
     site,
     {
-      ...{ candidates, byError: isErrors, byAction: !isErrors, range, expectedRows: limit },
+      candidates,
+      byError: isErrors,
+      byAction: !isErrors,
+      range,
+      expectedRows: limit,
       filter: { ...buildNamesFilter({ namespaces, action }), digests, traceId },
     },
     createRequestBudget(context),
@@ -405,11 +427,12 @@ export async function listSamplesByDigest(
   const rows = listRows(
     site,
     {
-      ...{ candidates, byError: isErrors, byAction: !isErrors, range },
-      ...{
-        expectedRows: Math.min(limit * open, maxTiedRows),
-        filter: { ...buildNamesFilter({ namespaces: [] }), digests },
-      },
+      candidates,
+      byError: isErrors,
+      byAction: !isErrors,
+      range,
+      expectedRows: Math.min(limit * open, maxTiedRows),
+      filter: { ...buildNamesFilter({ namespaces: [] }), digests },
     },
     createRequestBudget(context),
     context,

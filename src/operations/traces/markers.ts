@@ -66,9 +66,14 @@ async function hasEarlierRequest(
   if (from > to) return false;
   const listing: ListingQuery = {
     sources: [source],
-    ...{ candidates: "requests", range: { from, to }, by: "time", order: "desc" },
+    candidates: "requests",
+    range: { from, to },
+    by: "time",
+    order: "desc",
     filter: buildNamesFilter({ namespaces, revision }),
-    ...{ expectedRows: 1, tieLimit: Number.POSITIVE_INFINITY, budget },
+    expectedRows: 1,
+    tieLimit: Number.POSITIVE_INFINITY,
+    budget,
   };
   for await (const batch of store.summaries(listing, context.signal)) if (batch.length > 0) return true;
   return false;

@@ -244,8 +244,15 @@ const emptyRest = { true: printEmptyRest(true), false: printEmptyRest(false) } a
 export function toSlowEventRow(event: SlowEvent & { readonly digest: string }): RowMembers {
   const { digest, count, mean, impact, attributes, service, kind, name, statement } = event;
   return {
-    ...{ digest, count, mean, impact, attributes },
+    digest,
+    count,
+    mean,
+    impact,
+    attributes,
     // Ours: a digest tells a reader nothing.
-    ...{ service, span_kind: kind, span_name: name, statement: statement ?? "" },
+    service,
+    span_kind: kind,
+    span_name: name,
+    statement: statement ?? "",
   };
 }

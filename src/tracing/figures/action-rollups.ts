@@ -50,9 +50,15 @@ export const requestRollups: StorableKind<RollupQuery, RequestsByPart> = {
       traces.add(key, span);
     });
     const search = {
-      ...{ sources: query.sources, scan: buildScan(tracked), accepts: isRequest, traces, spent },
+      sources: query.sources,
+      scan: buildScan(tracked),
+      accepts: isRequest,
+      traces,
+      spent,
       // All of them were read one by one.
-      ...{ requests: 0, actions: byTracesKey.size, isAggregated: false },
+      requests: 0,
+      actions: byTracesKey.size,
+      isAggregated: false,
     };
     for (const key of await findActionsWithNpo(reader, search, signal)) {
       const figures = byTracesKey.get(key);
@@ -95,8 +101,11 @@ function addRequest(piece: RequestsByPart, span: Span): RequestFigures {
   const actions = findRequestsPart(piece, span.revision, actionKey);
   const { end } = span;
   const figures = actions.get(actionKey) ?? {
-    ...{ names, durations: createDurationFigures(), hasNpo: false },
-    ...{ first: end, last: end },
+    names,
+    durations: createDurationFigures(),
+    hasNpo: false,
+    first: end,
+    last: end,
   };
   actions.set(actionKey, figures);
   addSpan(figures.durations, span);

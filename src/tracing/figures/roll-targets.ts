@@ -24,8 +24,13 @@ export function createSiteTargets(rolled: RolledSource): readonly RollTarget[] {
   return [
     createRollTarget(requestRollups, rolled, buildOwnQuery),
     createRollTarget(slowEventRollups, rolled, (range, budget) => ({
-      ...{ sources, range, budget },
-      ...{ kind: undefined, requiredAttributes: [], excludedAttributes: [], limit: 1 },
+      sources,
+      range,
+      budget,
+      kind: undefined,
+      requiredAttributes: [],
+      excludedAttributes: [],
+      limit: 1,
     })),
     ...actionsByEventRollups.map((kind) => createRollTarget(kind, rolled, buildOwnQuery)),
   ];

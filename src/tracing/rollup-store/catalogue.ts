@@ -144,7 +144,10 @@ function toStoredGroup(
   version: SnapshotVersion,
 ): StoredGroup {
   return {
-    ...{ revision, version, segments, merged },
+    revision,
+    version,
+    segments,
+    merged,
     load: (wanted, decode, signal) => loadSegments(store, hashGroup(name), wanted, decode, signal),
   };
 }

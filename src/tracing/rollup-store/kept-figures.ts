@@ -13,7 +13,8 @@ export function openKeptFigures(
   const report = (err: unknown): void =>
     io.log({ level: "warn", message: "kept figures cannot be read", backend, err });
   return createRollupCache({
-    ...{ backend, maxBytes: io.rollupBytes },
+    backend,
+    maxBytes: io.rollupBytes,
     // The store is found when it is first needed.
     stored: findRollupStore && createRollupCatalogue(findRollupStore, () => toMillis(io.now()), report),
     recordLookup: (hit) => io.recordCacheLookup("rollups", hit),

@@ -106,7 +106,10 @@ export function printManifest(group: string, { at, version, segments, merged, ap
   };
   const write = (segment: StoredSegment): WrittenSegment => toWritten(segment, addOrigins(segment));
   const written: z.input<typeof manifestSchema> = {
-    ...{ format, group, at, version },
+    format,
+    group,
+    at,
+    version,
     segments: segments.map(write),
     merged: merged.map(write),
     origins: [...places.keys()].map((text) => JSON.parse(text)),
@@ -126,7 +129,10 @@ export function parseManifest(group: string, text: string): Manifest | undefined
     return { range: toRange(start, minutes), id, bytes, origins: requireAt(origins, place) };
   };
   return {
-    ...{ at, version, segments: segments.map(read), merged: merged.map(read) },
+    at,
+    version,
+    segments: segments.map(read),
+    merged: merged.map(read),
     apart: apart.map((rest) => `${formatSegmentPrefix(group)}${rest}`),
   };
 }

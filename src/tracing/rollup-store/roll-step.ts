@@ -164,8 +164,15 @@ async function startWorks(
     const { segments, merged, apart } = before.manifest;
     const { groupToRoll, changes } = before;
     const work: Work = {
-      ...{ context, groupToRoll, before, changes },
-      ...{ documents: [], apart: new Set(apart), made: 0, read: 0, refused: undefined },
+      context,
+      groupToRoll,
+      before,
+      changes,
+      documents: [],
+      apart: new Set(apart),
+      made: 0,
+      read: 0,
+      refused: undefined,
       ...(changes.found === undefined
         ? { segments: [], merged: [] }
         : dropFromCover({ segments, merged }, changes.found)),
@@ -235,8 +242,10 @@ async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork>
   const { context, before, made, refused, changes } = work;
   const isMerged = await mergeNext(work, signal);
   const next: Manifest = {
-    ...{ at: toMillis(context.now()), version: changes.version },
-    ...{ segments: work.segments, merged: work.merged },
+    at: toMillis(context.now()),
+    version: changes.version,
+    segments: work.segments,
+    merged: work.merged,
     apart: [...work.segments, ...work.merged].map(({ id }) => id).filter((id) => work.apart.has(id)),
   };
   const did = refused !== undefined ? "refused" : made > 0 ? "made" : isMerged ? "merged" : "idle";

@@ -59,8 +59,15 @@ export function createRollTarget<Query extends RollupQuery, Figures>(
     }
   }
   return {
-    ...{ backend, kind: kind.name, name, group, reader },
-    ...{ sources: kind.listSources(anyQuery), select, isLocal, retention },
+    backend,
+    kind: kind.name,
+    name,
+    group,
+    reader,
+    sources: kind.listSources(anyQuery),
+    select,
+    isLocal,
+    retention,
     make: async (own, range, budget, signal) => {
       const all = await kind.read(own, buildQuery(range, budget), [range], signal);
       return codec.encode(await codec.merge(all));

@@ -68,7 +68,9 @@ const defaultPauses: RollerPauses = {
   sweep: hour,
 };
 const defaultLimits = {
-  ...{ segmentSpans: 50_000, maxDocuments: 2_000_000, maxHeldSpans: 200_000 },
+  segmentSpans: 50_000,
+  maxDocuments: 2_000_000,
+  maxHeldSpans: 200_000,
   maxMergedBytes: 2_000_000,
   behindPause: second,
 };
@@ -114,8 +116,16 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
   const pauses = { ...defaultPauses, ...settings.pauses };
   const groups = targets.map(({ group }) => group).sort();
   const state: RollerState = {
-    ...{ settings, pauses, refused: new Map(), failing: new Map(), separate: new Map(), behind: new Map() },
-    ...{ unsupported: new Set(), announced: new Set(), unverified: new Set(groups), unreferenced: new Set() },
+    settings,
+    pauses,
+    refused: new Map(),
+    failing: new Map(),
+    separate: new Map(),
+    behind: new Map(),
+    unsupported: new Set(),
+    announced: new Set(),
+    unverified: new Set(groups),
+    unreferenced: new Set(),
     context: { store, now, ...defaultLimits, ...settings.limits },
     lease: {
       store,

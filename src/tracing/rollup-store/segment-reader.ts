@@ -65,8 +65,13 @@ async function holdSegment(
   signal: AbortSignal,
 ): Promise<HeldSegment> {
   const held: HeldSegment = {
-    ...{ range, sources: formatSources(sources), spans: [], linking: [], outer: [] },
-    ...{ byTrace: new Map(), callers: new Map() },
+    range,
+    sources: formatSources(sources),
+    spans: [],
+    linking: [],
+    outer: [],
+    byTrace: new Map(),
+    callers: new Map(),
   };
   const how = { sources, withoutEvents: true, budget } as const;
   for await (const batch of reader.scan({ ...how, range, select: "all" }, signal)) {

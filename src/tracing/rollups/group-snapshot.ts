@@ -116,7 +116,9 @@ async function loadFound<Query extends RollupQuery, Figures, Answer>(
     figures: [...loaded.values()],
     gaps: findGaps(range, [...loaded.keys()]),
     choices: [...loaded.keys()].map((segment) => ({
-      ...{ range: segment.range, how: "stored", why: "proved to be unchanged since the index kept it" },
+      range: segment.range,
+      how: "stored",
+      why: "proved to be unchanged since the index kept it",
     })),
   };
 }

@@ -70,8 +70,11 @@ export function createRollupCache(
   settings: Pick<RollupSettings, "backend" | "maxBytes"> & Partial<RollupSettings>,
 ): RollupCache {
   return {
-    ...{ minSpans: 10_000, segmentSpans: 8_000, behindPause: 250 },
-    ...{ recordLookup: () => undefined, recordBytes: () => undefined },
+    minSpans: 10_000,
+    segmentSpans: 8_000,
+    behindPause: 250,
+    recordLookup: () => undefined,
+    recordBytes: () => undefined,
     ...settings,
     groups: new Map(),
     bytes: 0,
